@@ -1,0 +1,44 @@
+# One command each: `make bench` and `make test` set everything up on a fresh machine (Python 3.11+, make).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PROCESSES ?= 2
+export NUMBA_CACHE_DIR ?= $(CURDIR)/$(VENV)/numba
+
+.PHONY: help setup bench test check lint types wheel lock clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+setup: $(STAMP)  ## make the virtual environment .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $(STAMP)
+
+bench: $(STAMP)  ## run every suite at small size: table and report
+	$(BIN)/optim bench
+
+test: $(STAMP)  ## prove it: all tests, the notebooks included
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+wheel: $(STAMP)  ## build the wheel and test that it holds just what git tracks
+	$(BIN)/python -m pytest tests/packaging --run-packaging
+
+check: lint types test  ## what CI runs
+
+lock: $(STAMP)  ## renew constraints.txt from the environment
+	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
+
+clean:  ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache dist

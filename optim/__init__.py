@@ -1,0 +1,59 @@
+"""Optimisation toolkit for machine-learning clusters: solve, certify, verify, simulate, benchmark.
+
+>>> import optim
+>>> instance = optim.reference_instance("tiny-0")
+>>> solution = optim.solve(instance, solver="online")
+>>> optim.verify(instance, solution).is_ok
+True
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optim.core.certificate import Certificate as Certificate
+    from optim.core.solution import Solution as Solution
+    from optim.core.verification import Verification as Verification
+    from optim.models.admission.instance import AdmissionInstance as AdmissionInstance
+    from optim.models.files import load as load
+    from optim.models.files import load_solution as load_solution
+    from optim.models.files import save as save
+    from optim.models.files import save_solution as save_solution
+    from optim.models.files import verify as verify
+    from optim.models.reference import reference_instance as reference_instance
+    from optim.models.reference import reference_names as reference_names
+    from optim.solvers.solve import solve as solve
+
+_HOME = {
+    "AdmissionInstance": "optim.models.admission.instance",
+    "Certificate": "optim.core.certificate",
+    "Solution": "optim.core.solution",
+    "Verification": "optim.core.verification",
+    "load": "optim.models.files",
+    "load_solution": "optim.models.files",
+    "reference_instance": "optim.models.reference",
+    "reference_names": "optim.models.reference",
+    "save": "optim.models.files",
+    "save_solution": "optim.models.files",
+    "solve": "optim.solvers.solve",
+    "verify": "optim.models.files",
+}
+
+__all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of public names
+
+try:
+    __version__ = version("mlcluster-optim")
+except PackageNotFoundError:
+    __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name where it lives, on first use: `import optim` itself loads nothing heavy."""
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'optim' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

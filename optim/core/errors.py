@@ -1,0 +1,32 @@
+"""The exceptions of the library: wrong use raises, a solve that ends badly is a status.
+
+Every message states the cause, the offending value, and what to do about it.
+"""
+
+
+class OptimError(Exception):
+    """Base of every exception raised on purpose by this library."""
+
+
+class InvalidProblemError(OptimError, ValueError):
+    """An instance, decision or file contradicts its own definition."""
+
+
+class InvalidOptionError(OptimError, ValueError):
+    """An option is unknown or out of its range."""
+
+
+class UnsupportedProblemError(OptimError):
+    """The solver can never treat an instance of this form."""
+
+
+class NotAllowedError(OptimError):
+    """The call is possible in general, but not in the present state."""
+
+
+class MissingDependencyError(OptimError, ImportError):
+    """An optional package is absent; the message names the extra that installs it."""
+
+
+class CertificateRefusedError(OptimError):
+    """A solution does not prove what it claims."""

@@ -1,0 +1,93 @@
+"""Solver options: frozen dataclasses that validate themselves, built from mappings or TOML files."""
+
+import dataclasses
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from optim.core.errors import InvalidOptionError
+
+OptionsT = TypeVar("OptionsT")
+
+
+def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, Any] | None) -> OptionsT:
+    """Build validated options from a mapping, passing through ready-made ones.
+
+    Parameters
+    ----------
+    options_type
+        A dataclass type; its `__post_init__` validates ranges.
+    given
+        An instance of it, a mapping of field names to values (texts are converted, as the command
+        line gives them), or None for the defaults.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a name is unknown or a value can't be converted.
+    """
+    if given is None:
+        return options_type()
+    if isinstance(given, options_type):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidOptionError(
+            f"options must be a mapping or {options_type.__name__}, got {type(given).__name__}"
+        )
+    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, options_type))}
+    hints = typing.get_type_hints(options_type)
+    unknown = [name for name in given if name not in fields]
+    if unknown:
+        known = ", ".join(sorted(fields)) or "none"
+        raise InvalidOptionError(f"unknown option {unknown[0]!r}; {options_type.__name__} knows: {known}")
+    return options_type(**{name: _convert(name, value, hints[name]) for name, value in given.items()})
+
+
+def read_options(path: str | Path) -> dict[str, Any]:
+    """Read a mapping of options from a TOML file.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the file can't be read or isn't TOML.
+    """
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOptionError(f"options file {path} can't be read: {error}") from error
+
+
+def options_as_dict(options: Any) -> dict[str, Any]:
+    """Return an options dataclass as a plain mapping, for records."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+
+
+def _convert(name: str, value: Any, hint: Any) -> Any:
+    """Convert a text to the annotated type; other values only where the type fits."""
+    alternatives = (
+        typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+    )
+    if value is None and type(None) in alternatives:
+        return None
+    for kind in alternatives:
+        if kind is bool:
+            if isinstance(value, bool):
+                return value
+            if isinstance(value, str) and value.lower() in ("true", "false"):
+                return value.lower() == "true"
+        elif isinstance(kind, type) and kind is not type(None):
+            if isinstance(value, kind):
+                return value
+            if isinstance(value, bool):
+                continue
+            try:
+                if kind is int and isinstance(value, float) and value != int(value):
+                    continue
+                return kind(value)
+            except (TypeError, ValueError):
+                continue
+    expected = " or ".join(getattr(kind, "__name__", str(kind)) for kind in alternatives)
+    raise InvalidOptionError(f"option {name!r} must be {expected}, got {value!r}")

@@ -1,0 +1,149 @@
+"""Stopping rules: small objects that look at a solve's state and say whether to stop, and why."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from optim.core.errors import InvalidOptionError
+from optim.core.solution import relative_gap
+from optim.core.status import Sense, Termination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolveState:
+    """What a stopping rule may look at."""
+
+    elapsed_s: float
+    iterations: int = 0
+    objective: float | None = None
+    bound: float | None = None
+    sense: Sense = Sense.MAXIMISE
+
+
+class StoppingCriterion(Protocol):
+    """Decide whether to stop; called between iterations."""
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Return the reason to stop, or None to go on."""
+        ...
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return how many seconds are left, infinity where the rule knows no clock."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """Run to the natural end."""
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Go on."""
+        return None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """Stop after `limit_s` seconds of wall-clock time.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the limit is negative or not a number.
+    """
+
+    limit_s: float
+
+    def __post_init__(self) -> None:
+        if not self.limit_s >= 0:
+            raise InvalidOptionError(f"time limit must be at least 0 seconds, got {self.limit_s}")
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once the time is used up."""
+        return Termination.TIME_LIMIT if state.elapsed_s >= self.limit_s else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return the rest of the limit, at least 0."""
+        return max(0.0, self.limit_s - elapsed_s)
+
+
+@dataclass(frozen=True, slots=True)
+class IterationLimit:
+    """Stop after `limit` iterations of the solver's main loop."""
+
+    limit: int
+
+    def __post_init__(self) -> None:
+        if self.limit < 0:
+            raise InvalidOptionError(f"iteration limit must be at least 0, got {self.limit}")
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once the iterations are used up."""
+        return Termination.ITERATION_LIMIT if state.iterations >= self.limit else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class GapLimit:
+    """Stop once the relative gap is at most `limit` (0.05 is five per cent)."""
+
+    limit: float
+
+    def __post_init__(self) -> None:
+        if not self.limit >= 0:
+            raise InvalidOptionError(f"gap limit must be at least 0, got {self.limit}")
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once the gap is small enough."""
+        gap = relative_gap(state.objective, state.bound, state.sense)
+        return Termination.GAP_LIMIT if gap is not None and gap <= self.limit else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+@dataclass(slots=True)
+class Interruption:
+    """Stop when somebody asked for it, by calling `request` (a signal handler or another thread)."""
+
+    is_requested: bool = False
+
+    def request(self) -> None:
+        """Ask every solver that holds this rule to stop at its next check."""
+        self.is_requested = True
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once asked to."""
+        return Termination.INTERRUPTED if self.is_requested else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return 0 once asked to stop, infinity before."""
+        return 0.0 if self.is_requested else math.inf
+
+
+class AnyOf:
+    """Stop as soon as one of several rules says so; the first in order gives the reason."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, *rules: StoppingCriterion) -> None:
+        self.rules = rules
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Return the first rule's reason, or None."""
+        for rule in self.rules:
+            reason = rule(state)
+            if reason is not None:
+                return reason
+        return None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return the shortest time left over all rules."""
+        return min((rule.remaining_s(elapsed_s) for rule in self.rules), default=math.inf)

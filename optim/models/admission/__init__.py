@@ -1,0 +1,1 @@
+"""Admission and elastic placement of training jobs: data, formal programmes, checker."""

@@ -1,0 +1,102 @@
+"""The file format ``optim/admission/1``: what a JSON document may hold, with exact decimals.
+
+Only the border uses these types; `optim.models.admission.reading` turns a document into an
+`AdmissionInstance` and back. Every number of the resource arithmetic is a decimal with at most six
+digits after the point, so that it is an exact integer of 1e-6 units.
+"""
+
+from decimal import Decimal
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+SCHEMA = "optim/admission/1"
+
+Name = Annotated[str, Meta(min_length=1)]
+NonNegative = Annotated[Decimal, Meta(description="decimal >= 0 with at most 6 digits after the point")]
+Positive = Annotated[Decimal, Meta(description="decimal > 0 with at most 6 digits after the point")]
+PositiveInt = Annotated[int, Meta(ge=1)]
+Count = Annotated[int, Meta(ge=0)]
+
+
+class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fields=True):
+    """f(d) = theta1 / (1 + exp(theta2 (d - theta3)))."""
+
+    theta1: float
+    theta2: float
+    theta3: float
+
+
+class ConstantDocument(Struct, tag_field="kind", tag="constant", forbid_unknown_fields=True):
+    """f(d) = value."""
+
+    value: float
+
+
+class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=True):
+    """f(d) = value up to and including delay `deadline`, then late_value."""
+
+    value: float
+    deadline: Count
+    late_value: float = 0.0
+
+
+class TableDocument(Struct, tag_field="kind", tag="table", forbid_unknown_fields=True):
+    """f(d) = table[d], 0 beyond the table."""
+
+    table: list[float]
+
+
+class SegmentDocument(Struct, forbid_unknown_fields=True):
+    """Demands from `start` worker-slots of work already done until the next segment's start."""
+
+    start: Count
+    worker: list[NonNegative]
+    ps: list[NonNegative]
+
+
+class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One training job.
+
+    Demands are either `worker` and `ps` (one list over the resources each) or `segments`.
+    """
+
+    id: Name
+    arrival: Count
+    epochs: PositiveInt
+    chunks: PositiveInt
+    minibatches: PositiveInt
+    minibatch_s: NonNegative
+    gradient_mb: NonNegative
+    worker_mbps: Positive
+    ps_mbps: Positive
+    utility: SigmoidDocument | ConstantDocument | StepDocument | TableDocument
+    worker: list[NonNegative] | UnsetType = UNSET
+    ps: list[NonNegative] | UnsetType = UNSET
+    segments: list[SegmentDocument] | UnsetType = UNSET
+    min_utility: float | UnsetType = UNSET
+
+
+class ServerClassDocument(Struct, forbid_unknown_fields=True):
+    """`count` identical servers; `capacity` is one list over the resources, or one such list a slot."""
+
+    type: Name
+    capacity: list[NonNegative | list[NonNegative]]
+    count: PositiveInt
+
+
+class AdmissionDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """An admission instance. Servers are `worker_servers` and `ps_servers`, or `shared_servers`."""
+
+    schema: str
+    name: Name
+    horizon: PositiveInt
+    slot_s: Positive
+    resources: list[Name]
+    jobs: list[JobDocument]
+    worker_servers: list[ServerClassDocument] | UnsetType = UNSET
+    ps_servers: list[ServerClassDocument] | UnsetType = UNSET
+    shared_servers: list[ServerClassDocument] | UnsetType = UNSET
+    min_utility: Decimal = Decimal("0.01")
+    max_share_per_server: Decimal | None = None
+    chunk_integral: bool = False

@@ -1,0 +1,56 @@
+"""The decision of an admission problem: who runs how many workers and PSs, where and when."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optim.models.admission.instance import AdmissionInstance, IntArray
+
+JOB, SLOT, SERVER, COUNT = range(4)
+"""Columns of a plan's rows."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdmissionPlan:
+    """Integer numbers of workers and PSs on single servers.
+
+    Parameters
+    ----------
+    workers, ps
+        Shape (rows, 4): job, slot, server, count, sorted, each (job, slot, server) once, counts
+        positive. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
+    """
+
+    workers: IntArray
+    ps: IntArray
+
+    @classmethod
+    def from_rows(cls, workers: Iterable[Iterable[int]], ps: Iterable[Iterable[int]]) -> "AdmissionPlan":
+        """Build a plan from (job, slot, server, count) rows in any order; rows with count 0 are dropped."""
+        return cls(workers=_sorted_rows(workers), ps=_sorted_rows(ps))
+
+    @cached_property
+    def admitted(self) -> IntArray:
+        """Jobs with at least one worker, ascending."""
+        return np.unique(self.workers[:, JOB])
+
+    @cached_property
+    def completion(self) -> IntArray:
+        """Completion slot of each admitted job, row (8): the last slot in which it has workers."""
+        last = np.full(int(self.admitted[-1]) + 1 if len(self.admitted) else 0, -1, dtype=np.int64)
+        np.maximum.at(last, self.workers[:, JOB], self.workers[:, SLOT])
+        return last[self.admitted]
+
+    def objective(self, instance: AdmissionInstance) -> float:
+        """Return the summed value of all admitted jobs at their completion slots."""
+        return float(np.sum(instance.value[self.admitted, self.completion])) if len(self.admitted) else 0.0
+
+
+def _sorted_rows(rows: Iterable[Iterable[int]]) -> IntArray:
+    array = np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 4)
+    array = array[array[:, COUNT] != 0]
+    array = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,198 @@
+"""Instances and solutions as files: `load`, `save`, `load_solution`, `save_solution`."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from optim.core.certificate import Certificate
+from optim.core.documents import decode, encode, peek_schema
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes, write_bytes
+from optim.core.solution import Solution, Stats
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.verification import Verification
+from optim.models.catalogue import problem_named, problem_of, problem_of_schema
+
+SOLUTION_SCHEMA = "optim/solution/1"
+
+
+class CertificateDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A certificate; the proof's form is the problem's own."""
+
+    kind: CertificateKind
+    statement: str
+    proof: Any = None
+    conditions: list[str] = []
+
+
+class StatsDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """What a solve cost."""
+
+    seconds: dict[str, float] = {}
+    iterations: int = 0
+    memory_mb: float | None = None
+    decision_ms: list[float] = []
+    counts: dict[str, float] = {}
+
+
+class SolutionDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """The file format ``optim/solution/1``."""
+
+    schema: str
+    problem: str
+    instance: str
+    solver: str
+    sense: Sense
+    termination: Termination
+    primal: PointStatus
+    dual: PointStatus
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    decision: Any
+    certificate: CertificateDocument | None
+    seed: int
+    options: dict[str, Any]
+    stats: StatsDocument
+    versions: dict[str, str]
+    message: str = ""
+
+
+def load(path: str | Path) -> Any:
+    """Read an instance of any problem from a JSON file, plain or gzip.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, isn't whole, or contradicts its schema; the text names the field.
+    """
+    data = read_bytes(path)
+    try:
+        return problem_of_schema(peek_schema(data)).read_instance(data)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: {error}") from error
+
+
+def save(instance: Any, path: str | Path) -> None:
+    """Write an instance to a JSON file; a name ending in ``.gz`` is compressed."""
+    write_bytes(path, problem_of(instance).write_instance(instance))
+
+
+def load_solution(path: str | Path, instance: Any) -> Solution:
+    """Read a solution of `instance`.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read or doesn't fit the instance.
+    """
+    try:
+        return read_solution(read_bytes(path), instance)
+    except InvalidProblemError as error:
+        text = str(error)
+        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
+
+
+def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:
+    """Write a solution of `instance` to a JSON file; a name ending in ``.gz`` is compressed."""
+    write_bytes(path, write_solution(solution, instance))
+
+
+def read_solution(data: bytes, instance: Any) -> Solution:
+    """Build a solution from the bytes of a document."""
+    document = decode(data, SolutionDocument)
+    if document.schema != SOLUTION_SCHEMA:
+        raise InvalidProblemError(f"schema: must be {SOLUTION_SCHEMA!r}, got {document.schema!r}; give a solution file")
+    problem = problem_named(document.problem)
+    if not isinstance(instance, problem.instance_type):
+        raise InvalidProblemError(f"problem: the solution is of {document.problem!r}, the instance isn't")
+    certificate = document.certificate
+    return Solution(
+        problem=document.problem,
+        instance=document.instance,
+        solver=document.solver,
+        sense=document.sense,
+        termination=document.termination,
+        primal=document.primal,
+        dual=document.dual,
+        decision=None if document.decision is None else problem.decision_from_json(instance, document.decision),
+        objective=document.objective,
+        bound=document.bound,
+        certificate=None
+        if certificate is None
+        else Certificate(
+            kind=certificate.kind,
+            statement=certificate.statement,
+            proof=None if certificate.proof is None else problem.proof_from_json(instance, certificate.proof),
+            conditions=tuple(certificate.conditions),
+        ),
+        seed=document.seed,
+        options=document.options,
+        stats=Stats(
+            seconds=document.stats.seconds,
+            iterations=document.stats.iterations,
+            memory_mb=document.stats.memory_mb,
+            decision_ms=tuple(document.stats.decision_ms),
+            counts=document.stats.counts,
+        ),
+        versions=document.versions,
+        message=document.message,
+    )
+
+
+def write_solution(solution: Solution, instance: Any) -> bytes:
+    """Return the document of a solution as bytes."""
+    problem = problem_of(instance)
+    certificate = solution.certificate
+    return encode(
+        SolutionDocument(
+            schema=SOLUTION_SCHEMA,
+            problem=solution.problem,
+            instance=solution.instance,
+            solver=solution.solver,
+            sense=solution.sense,
+            termination=solution.termination,
+            primal=solution.primal,
+            dual=solution.dual,
+            objective=solution.objective,
+            bound=solution.bound,
+            gap=solution.gap,
+            decision=None if solution.decision is None else problem.decision_to_json(instance, solution.decision),
+            certificate=None
+            if certificate is None
+            else CertificateDocument(
+                kind=certificate.kind,
+                statement=certificate.statement,
+                proof=None if certificate.proof is None else problem.proof_to_json(instance, certificate.proof),
+                conditions=list(certificate.conditions),
+            ),
+            seed=solution.seed,
+            options=dict(solution.options),
+            stats=StatsDocument(
+                seconds=dict(solution.stats.seconds),
+                iterations=solution.stats.iterations,
+                memory_mb=solution.stats.memory_mb,
+                decision_ms=list(solution.stats.decision_ms),
+                counts=dict(solution.stats.counts),
+            ),
+            versions=dict(solution.versions),
+            message=solution.message,
+        )
+    )
+
+
+def verify(instance: Any, solution: Solution) -> Verification:
+    """Check a solution with code that shares nothing with any solver.
+
+    Integer decisions are checked row by row in exact arithmetic; objective and bound are recomputed
+    from the instance alone, rounded outward. Every violated row is listed with its amount.
+
+    Examples
+    --------
+    >>> import optim
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> optim.verify(instance, optim.solve(instance, solver="online")).is_ok
+    True
+    """
+    return problem_of(instance).verify(instance, solution)

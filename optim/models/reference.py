@@ -1,0 +1,37 @@
+"""Named reference instances that ship with the library."""
+
+from importlib.resources import files
+from typing import Any
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.core.documents import peek_schema
+from optim.models.catalogue import problem_names, problem_of_schema
+
+SUFFIX = ".json.gz"
+
+
+def reference_names(problem: str | None = None) -> tuple[str, ...]:
+    """Return the names of the shipped instances, of one problem or of all, sorted."""
+    names = []
+    for owner in problem_names() if problem is None else (problem,):
+        folder = files("optim.models") / owner / "instances"
+        if folder.is_dir():
+            names += [entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)]
+    return tuple(sorted(names))
+
+
+def reference_instance(name: str) -> Any:
+    """Return a shipped instance by name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is none of that name; the text lists those there are.
+    """
+    for owner in problem_names():
+        entry = files("optim.models") / owner / "instances" / f"{name}{SUFFIX}"
+        if entry.is_file():
+            data = read_bytes(str(entry))
+            return problem_of_schema(peek_schema(data)).read_instance(data)
+    raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")

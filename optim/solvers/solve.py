@@ -1,0 +1,98 @@
+"""`solve`: one call from an instance to a solution with a certificate."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import version
+from typing import Any
+
+from optim.core.errors import UnsupportedProblemError
+from optim.core.options import build_options
+from optim.core.progress import Progress, SilentProgress
+from optim.core.registry import REGISTRY, Solver
+from optim.core.solution import Solution
+from optim.core.stopping import AnyOf, Never, StoppingCriterion, TimeLimit
+from optim.models.catalogue import problem_of
+
+VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
+"""Packages whose versions every solution records."""
+
+
+def solver_named(problem: str, name: str) -> Solver:
+    """Return a registered solver of a problem.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is none of that name.
+    """
+    import_module(f"optim.solvers.{problem}")
+    return REGISTRY.get(problem, name)
+
+
+def solvers_of(problem: str) -> tuple[Solver, ...]:
+    """Return all solvers of a problem, sorted by name."""
+    import_module(f"optim.solvers.{problem}")
+    return REGISTRY.of_problem(problem)
+
+
+def solve(
+    instance: Any,
+    solver: str,
+    *,
+    options: Any = None,
+    time_limit_s: float | None = None,
+    stop: StoppingCriterion | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Solution:
+    """Solve an instance.
+
+    Parameters
+    ----------
+    instance
+        Any problem's instance.
+    solver
+        Name of a registered solver of that problem.
+    options
+        The solver's options object, or a mapping of its fields.
+    time_limit_s
+        Wall-clock limit in seconds; compile time doesn't count.
+    stop
+        A further stopping rule.
+    seed
+        Same seed, same answer.
+    progress
+        Receives news of the running solve; silent by default.
+
+    Returns
+    -------
+    Solution
+        With objective, bound, gap and certificate; outcomes other than success are statuses.
+
+    Raises
+    ------
+    InvalidOptionError
+        If solver or an option is unknown or out of range.
+    UnsupportedProblemError
+        If the solver can't treat this instance; the text gives the reason.
+    """
+    chosen = solver_named(problem_of(instance).name, solver)
+    support = chosen.supports(instance)
+    if not support:
+        raise UnsupportedProblemError(f"solver {solver!r} can't treat instance {instance.name!r}: {support.reason}")
+    rules = ([stop] if stop is not None else []) + ([TimeLimit(time_limit_s)] if time_limit_s is not None else [])
+    solution = chosen.solve(
+        instance,
+        options=build_options(chosen.options_type, options),
+        stop=AnyOf(*rules) if rules else Never(),
+        seed=seed,
+        progress=progress if progress is not None else SilentProgress(),
+    )
+    return replace(solution, versions=package_versions())
+
+
+def package_versions() -> Mapping[str, str]:
+    """Return the versions that a record needs to be run again."""
+    return {"python": platform.python_version(), **{name: version(name) for name in VERSIONED_PACKAGES}}
