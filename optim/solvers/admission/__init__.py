@@ -1,0 +1,1 @@
+"""Solvers of the admission problem. Importing this package registers them all."""
