@@ -60,3 +60,7 @@ class AbstractProblem(ABC, Generic[InstanceT]):
     @abstractmethod
     def describe(self, instance: InstanceT) -> Mapping[str, Any]:
         """Return figures that tell what an instance is like, in the order they are shown."""
+
+    @abstractmethod
+    def load(self, instance: InstanceT, decision: Any) -> Mapping[str, Any]:
+        """Return figures that tell how loaded the instance is under a decision."""

@@ -1,6 +1,7 @@
 """The admission problem's border: instances, plans and proofs as JSON, and the way to its checker."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
@@ -181,6 +182,12 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         from optim.models.admission.load import describe
 
         return describe(instance)
+
+    def load(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Mapping[str, Any]:
+        """Return how loaded an instance is under a plan: share of rows tight, of jobs refused."""
+        from optim.models.admission.load import plan_load
+
+        return asdict(plan_load(instance, decision))
 
 
 PROBLEM = AdmissionProblem()
