@@ -1,0 +1,224 @@
+"""A plan against the formal model, row by row, in exact integer arithmetic."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim.core.verification import Violation
+from optim.models.admission.check import rows
+from optim.models.admission.check.facts import Facts, JobFacts
+from optim.models.admission.check.rows import decimal_text, in_job, on_server, violation
+from optim.models.admission.plan import AdmissionPlan
+from optim.models.admission.proof import Side
+
+COLUMNS = 4
+"""A plan's rows hold job, slot, server, count."""
+
+Placed = dict[tuple[int, int, int], int]
+"""Units by (job, slot, server)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFindings:
+    """What was found in a plan.
+
+    Parameters
+    ----------
+    violations
+        Every violated row.
+    completion
+        Completion slot by admitted job, row (8); None where the rows can't be read at all.
+    """
+
+    violations: tuple[Violation, ...]
+    completion: dict[int, int] | None
+
+
+def check_plan(facts: Facts, plan: Any) -> PlanFindings:
+    """Check a plan against rows (2)-(13) and the caps of the instance."""
+    if not isinstance(plan, AdmissionPlan):
+        text = f"the decision must be an AdmissionPlan, got {type(plan).__name__}"
+        return PlanFindings(violations=(violation(rows.ROWS, text),), completion=None)
+    found: list[Violation] = []
+    placed: dict[Side, Placed] = {}
+    for side, given in ((Side.WORKER, plan.workers), (Side.PS, plan.ps)):
+        problem = _malformed(side, given)
+        if problem is not None:
+            return PlanFindings(violations=(problem,), completion=None)
+        placed[side] = _read_rows(facts, side, np.asarray(given).tolist(), found)
+    workers, ps = placed[Side.WORKER], placed[Side.PS]
+    workers_by_slot, ps_by_slot = _by_slot(workers), _by_slot(ps)
+    segment: dict[tuple[int, int], int] = {}
+    completion: dict[int, int] = {}
+    for job in sorted(workers_by_slot.keys() | ps_by_slot.keys()):
+        by_slot = workers_by_slot.get(job, {})
+        found += _check_counts(facts, job, by_slot, ps_by_slot.get(job, {}))
+        found += _check_work(facts, job, by_slot, ps_by_slot.get(job, {}), segment)
+        if by_slot:
+            completion[job] = max(by_slot)
+    found += _check_capacity(facts, workers, ps, segment)
+    if facts.share is not None:
+        found += _check_share(facts, workers, ps, segment)
+    return PlanFindings(violations=tuple(found), completion=completion)
+
+
+def _malformed(side: Side, given: Any) -> Violation | None:
+    array = np.asarray(given)
+    if array.ndim == 2 and array.shape[1] == COLUMNS and (array.dtype.kind in "iu" or array.size == 0):
+        return None
+    text = f"rows must be whole numbers (job, slot, server, count), got shape {array.shape} of {array.dtype}"
+    return violation(rows.ROWS, text, where=f"{side.value}s")
+
+
+def _read_rows(facts: Facts, side: Side, given: list[list[int]], found: list[Violation]) -> Placed:
+    """Collect the rows that make sense; report the others, and those before a job's arrival."""
+    num_servers = facts.servers(side).num_servers
+    what = "workers" if side is Side.WORKER else "PSs"
+    placed: Placed = {}
+    for job, slot, server, count in given:
+        where = f"{what}: job {job}, slot {slot}, server {server}"
+        if not (0 <= job < len(facts.jobs) and 0 <= slot < facts.horizon and 0 <= server < num_servers):
+            limits = f"{len(facts.jobs)} jobs, {facts.horizon} slots, {num_servers} servers"
+            found.append(violation(rows.INDEX, f"an index is outside the instance's {limits}", where=where))
+            continue
+        where = f"{what}: {in_job(facts, job)}, {on_server(facts, side, server, slot)}"
+        if count < 1:
+            text = f"counts must be positive, got {count}"
+            found.append(violation(rows.COUNT, text, amount=str(1 - count), where=where))
+            continue
+        if (job, slot, server) in placed:
+            found.append(violation(rows.ROWS, "the same job, slot and server are listed twice", where=where))
+        early = facts.jobs[job].arrival - slot
+        if early > 0:
+            text = f"the job arrives in slot {facts.jobs[job].arrival} and can't have {what} before"
+            found.append(violation(rows.ARRIVAL, text, amount=str(early), where=where))
+        placed[job, slot, server] = placed.get((job, slot, server), 0) + count
+    return placed
+
+
+def _by_slot(placed: Placed) -> dict[int, dict[int, int]]:
+    """Sum over the servers: units by job and slot."""
+    result: dict[int, dict[int, int]] = defaultdict(dict)
+    for (job, slot, _), count in placed.items():
+        result[job][slot] = result[job].get(slot, 0) + count
+    return result
+
+
+def _check_counts(facts: Facts, job: int, workers: dict[int, int], ps: dict[int, int]) -> Iterator[Violation]:
+    """Check rows (3), (6) and (7) of one job in every slot that it uses."""
+    data = facts.jobs[job]
+    for slot in sorted(workers.keys() | ps.keys()):
+        y, z = workers.get(slot, 0), ps.get(slot, 0)
+        where = in_job(facts, job, slot)
+        if y > data.chunks:
+            text = f"{y} workers run at once, but the job has {data.chunks} chunks"
+            yield violation(rows.WORKERS_AT_ONCE, text, amount=str(y - data.chunks), where=where)
+        lack = y * data.worker_rate - z * data.ps_rate
+        if lack > 0:
+            text = (
+                f"{y} workers send {decimal_text(y * data.worker_rate)} Mbps, "
+                f"{z} PSs take {decimal_text(z * data.ps_rate)} Mbps"
+            )
+            yield violation(rows.BANDWIDTH, text, amount=decimal_text(lack), where=where)
+        if z > y:
+            yield violation(rows.PS_PER_WORKER, f"{z} PSs serve {y} workers", amount=str(z - y), where=where)
+
+
+def _check_work(
+    facts: Facts, job: int, workers: dict[int, int], ps: dict[int, int], segment: dict[tuple[int, int], int]
+) -> Iterator[Violation]:
+    """Check rows (2) and (8) of one job, and note the demand segment of each slot that it uses."""
+    data = facts.jobs[job]
+    done = 0
+    for slot in sorted(workers.keys() | ps.keys()):
+        segment[job, slot] = data.segment_at(done)
+        done += data.progress(workers.get(slot, 0))
+    if not workers:
+        return
+    if done < data.target:
+        unit = "chunks" if data.is_chunk_integral else "worker-slots"
+        text = f"the plan does {done} of the {data.target} {unit} that the job needs"
+        yield violation(rows.WORK, text, amount=str(data.target - done), where=in_job(facts, job))
+    last = max(workers)
+    if not data.worth[last] > 0:
+        text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
+        yield violation(
+            rows.COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last)
+        )
+
+
+def _check_capacity(
+    facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+) -> Iterator[Violation]:
+    """Check rows (4) and (5) on every single server; on shared servers their sum."""
+    both = ((Side.WORKER, workers), (Side.PS, ps))
+    parts: tuple[tuple[str, Side, tuple[tuple[Side, Placed], ...]], ...] = (
+        (rows.WORKER_CAPACITY, Side.WORKER, both[:1]),
+        (rows.PS_CAPACITY, Side.PS, both[1:]),
+    )
+    if facts.is_shared:
+        parts = ((rows.SHARED_CAPACITY, Side.WORKER, both),)
+    for row, host, hosted in parts:
+        used = _loads(facts, hosted, segment)
+        servers = facts.servers(host)
+        for server, slot in sorted(used):
+            room = servers.room(servers.class_of(server), slot)
+            for r, (amount, limit) in enumerate(zip(used[server, slot], room, strict=True)):
+                if amount > limit:
+                    text = f"{decimal_text(amount)} {facts.resources[r]} used of {decimal_text(limit)}"
+                    where = f"{facts.resources[r]}, {on_server(facts, host, server, slot)}"
+                    yield violation(row, text, amount=decimal_text(amount - limit), where=where)
+
+
+def _loads(
+    facts: Facts, hosted: Iterable[tuple[Side, Placed]], segment: dict[tuple[int, int], int]
+) -> dict[tuple[int, int], list[int]]:
+    """Return what is used of each resource by (server, slot)."""
+    used: dict[tuple[int, int], list[int]] = {}
+    for side, placed in hosted:
+        for (job, slot, server), count in placed.items():
+            load = used.setdefault((server, slot), [0] * len(facts.resources))
+            for r, unit in enumerate(_demand(facts.jobs[job], side, segment[job, slot])):
+                load[r] += unit * count
+    return used
+
+
+def _check_share(
+    facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
+) -> Iterator[Violation]:
+    """Check the cap on one job's share of one server in one slot."""
+    together = [workers.keys() | ps.keys()] if facts.is_shared else [workers.keys(), ps.keys()]
+    for side, keys in zip((Side.WORKER, Side.PS), together, strict=False):
+        for job, slot, server in sorted(keys):
+            y = workers.get((job, slot, server), 0) if facts.is_shared or side is Side.WORKER else 0
+            z = ps.get((job, slot, server), 0) if facts.is_shared or side is Side.PS else 0
+            yield from _excess_share(facts, side, (job, slot, server), (y, z), segment[job, slot])
+
+
+def _excess_share(
+    facts: Facts, side: Side, place: tuple[int, int, int], counts: tuple[int, int], segment: int
+) -> Iterator[Violation]:
+    """Compare one job's use of one server with the share, which a single worker or PS may exceed."""
+    job, slot, server = place
+    y, z = counts
+    if facts.share is None or y + z <= 1:
+        return
+    data, servers = facts.jobs[job].demands[segment], facts.servers(side)
+    room = servers.room(servers.class_of(server), slot)
+    for r, (worker, ps, limit) in enumerate(zip(data.worker, data.ps, room, strict=True)):
+        excess = y * worker + z * ps - facts.share * limit
+        if excess > 0:
+            where = f"{in_job(facts, job)}, {on_server(facts, side, server, slot)}"
+            text = (
+                f"{y} workers and {z} PSs use {decimal_text(y * worker + z * ps)} {facts.resources[r]}, "
+                f"more than the share {facts.share} of {decimal_text(limit)}"
+            )
+            yield violation(rows.SHARE, text, amount=str(excess / 1_000_000), where=where)
+            return
+
+
+def _demand(job: JobFacts, side: Side, segment: int) -> tuple[int, ...]:
+    return job.demands[segment].of(side)

@@ -1,0 +1,148 @@
+"""What a dual point proves: prices, payoffs and cuts against rows (19)-(21), rounded outward."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from optim.core.verification import Violation
+from optim.models.admission.check import rows
+from optim.models.admission.check.cuts import CutCheck
+from optim.models.admission.check.facts import Facts, ServerFacts
+from optim.models.admission.check.restrictions import FREE, Restriction
+from optim.models.admission.check.rounding import ExactSum
+from optim.models.admission.check.rows import in_class, in_job, violation
+from optim.models.admission.check.schedules import least_payoff
+from optim.models.admission.check.slots import CutCharge, Prices
+from optim.models.admission.instance import MICRO, FloatArray
+from optim.models.admission.proof import PriceProof, ServerCut, Side
+
+PAYOFF_TOL = 1e-9
+"""A payoff may lack this share of the job's value (at least of 1) through rounding; it is then raised."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundFindings:
+    """What was found in a proof: violated rows, and the bound that holds; None if nothing is proven."""
+
+    violations: tuple[Violation, ...]
+    bound: Fraction | None
+
+
+def check_prices(
+    facts: Facts,
+    proof: PriceProof,
+    cuts: CutCheck,
+    restrictions: Mapping[int, Restriction] | None = None,
+    leaf: str = "",
+) -> BoundFindings:
+    """Recompute the bound of a dual point.
+
+    Parameters
+    ----------
+    facts
+        The instance.
+    proof
+        The dual point.
+    cuts
+        Checks the validity of cuts.
+    restrictions
+        What branches leave of the jobs' schedules; jobs that aren't listed are free.
+    leaf
+        Words that name the leaf of a tree, appended to the rows' names.
+
+    Returns
+    -------
+    BoundFindings
+        The bound is the proof's sum with every payoff raised to what row (21) needs, so that it
+        holds even where a payoff was refused.
+    """
+    found = _malformed(facts, proof, leaf)
+    for number, cut in enumerate(() if found else proof.cuts):
+        found += cuts.violations(cut, number, leaf)
+    if found:
+        return BoundFindings(violations=tuple(found), bound=None)
+    prices = _prices(facts, proof)
+    total = ExactSum()
+    for job, stated in zip(facts.jobs, proof.payoff.tolist(), strict=True):
+        restriction = (restrictions or {}).get(job.index, FREE)
+        # An admitted job's row is an equation, so that its payoff may have either sign.
+        floor = -math.inf if restriction.is_admitted else 0.0
+        needed = max(floor, least_payoff(facts, job, prices, restriction, enough=stated))
+        if needed - stated > PAYOFF_TOL * max(1.0, *job.worth):
+            where = in_job(facts, job.index) + leaf
+            text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
+            found.append(violation(rows.PAYOFF, text, amount=repr(needed - stated), where=where))
+        total.add(max(stated, needed))
+    return BoundFindings(violations=tuple(found), bound=total.total + _rents(facts, proof))
+
+
+def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:
+    """Return what keeps a dual point from being one: shapes, NaN, negative prices."""
+    size = (facts.horizon, len(facts.resources))
+    num_ps_classes = 0 if facts.is_shared else len(facts.ps_servers.count)
+    arrays = (
+        ("worker_price", proof.worker_price, (len(facts.worker_servers.count), *size)),
+        ("ps_price", proof.ps_price, (num_ps_classes, *size)),
+        ("payoff", proof.payoff, (len(facts.jobs),)),
+    )
+    for name, array, shape in arrays:
+        if not isinstance(array, np.ndarray) or array.dtype != np.float64 or array.shape != shape:
+            given = getattr(array, "shape", type(array).__name__)
+            text = f"{name} must hold doubles in shape {shape}, got {given}"
+            return [violation(rows.PRICE, text, where=name + leaf)]
+    found = []
+    for side, array in ((Side.WORKER, proof.worker_price), (Side.PS, proof.ps_price)):
+        for c, t, r in np.argwhere(~(np.isfinite(array) & (array >= 0))).tolist():
+            where = f"{facts.resources[r]}, {in_class(facts, side, c, t)}{leaf}"
+            text = f"prices must be finite and at least 0, got {array[c, t, r]}"
+            found.append(violation(rows.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
+    for i in np.flatnonzero(~np.isfinite(proof.payoff)).tolist():
+        text = f"payoffs must be finite, got {proof.payoff[i]}"
+        found.append(
+            violation(rows.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf)
+        )
+    return found
+
+
+def _prices(facts: Facts, proof: PriceProof) -> Prices:
+    charges: dict[int, list[CutCharge]] = {}
+    for cut in proof.cuts:
+        columns = ((Side.WORKER, cut.worker_coefficient), (Side.PS, cut.ps_coefficient))
+        for side, coefficients in columns:
+            for job, coefficient in zip(cut.jobs.tolist(), coefficients.tolist(), strict=True):
+                if coefficient and cut.multiplier > 0:
+                    charge = CutCharge(
+                        side=side,
+                        server_class=cut.server_class,
+                        slot=cut.slot,
+                        charge=cut.multiplier * coefficient,
+                    )
+                    charges.setdefault(job, []).append(charge)
+    return Prices(
+        worker=proof.worker_price,
+        ps=proof.worker_price if facts.is_shared else proof.ps_price,
+        charges={job: tuple(items) for job, items in charges.items()},
+    )
+
+
+def _rents(facts: Facts, proof: PriceProof) -> Fraction:
+    """Return the exact sum of price x capacity and of multiplier x right-hand side over all servers."""
+    capacity = ExactSum()
+    sides: tuple[tuple[ServerFacts, FloatArray], ...] = (
+        (facts.worker_servers, proof.worker_price),
+        (facts.ps_servers, proof.ps_price),
+    )
+    for servers, price in sides:
+        for c, t, r in np.argwhere(price > 0).tolist():
+            capacity.add(price[c, t, r], servers.count[c] * int(servers.capacity[c, t, r]))
+    cuts = ExactSum()
+    for cut in proof.cuts:
+        cuts.add(cut.multiplier, _num_servers(facts, cut) * int(cut.right_hand_side))
+    return capacity.total / MICRO + cuts.total
+
+
+def _num_servers(facts: Facts, cut: ServerCut) -> int:
+    return facts.servers(cut.side).count[cut.server_class]

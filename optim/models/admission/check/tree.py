@@ -1,0 +1,118 @@
+"""What a branching tree proves: its leaves cover all plans, and each leaf's dual point bounds its part."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from optim.core.verification import Violation
+from optim.models.admission.check import rows
+from optim.models.admission.check.cuts import CutCheck
+from optim.models.admission.check.facts import Facts
+from optim.models.admission.check.prices import BoundFindings, check_prices
+from optim.models.admission.check.restrictions import FREE, Restriction
+from optim.models.admission.check.rows import violation
+from optim.models.admission.check.schedules import has_schedule
+from optim.models.admission.proof import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
+
+Restrictions = Mapping[int, Restriction]
+"""What is left of the schedules, by job; jobs that aren't listed are free."""
+
+
+def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
+    """Recompute the bound of a branching tree: the largest of its leaves'.
+
+    Each branch sends every plan to one of its two children, so that every plan belongs to a leaf.
+    """
+    nodes = proof.nodes
+    found: list[Violation] = []
+    bounds: list[Fraction] = []
+    is_complete = True
+    cuts = CutCheck(facts)
+    seen: set[int] = set()
+    waiting: list[tuple[int, Restrictions]] = [(0, {})]
+    if not nodes:
+        return _refused("the tree has no nodes")
+    while waiting:
+        number, restrictions = waiting.pop()
+        if not (isinstance(number, int) and 0 <= number < len(nodes)):
+            return _refused(f"a child is node {number}, but the nodes are 0 to {len(nodes) - 1}")
+        if number in seen:
+            return _refused(f"node {number} is reached twice")
+        seen.add(number)
+        node = nodes[number]
+        cause = _malformed(facts, node)
+        if cause is not None:
+            return _refused(f"node {number}: {cause}")
+        if node.branch is not None:
+            for child, is_high in ((node.high, True), (node.low, False)):
+                waiting.append((child, _narrowed(restrictions, node.branch, is_high=is_high)))
+            continue
+        findings = _check_leaf(facts, node, number, restrictions, cuts)
+        found += findings.violations
+        if findings.bound is not None:
+            bounds.append(findings.bound)
+        elif findings.violations:
+            is_complete = False
+    if len(seen) < len(nodes):
+        lost = next(number for number in range(len(nodes)) if number not in seen)
+        return _refused(f"node {lost} isn't reached from node 0")
+    return BoundFindings(violations=tuple(found), bound=max(bounds) if is_complete and bounds else None)
+
+
+def _refused(text: str) -> BoundFindings:
+    return BoundFindings(violations=(violation(rows.TREE, text),), bound=None)
+
+
+def _malformed(facts: Facts, node: Any) -> str | None:
+    if not isinstance(node, TreeNode):
+        return f"must be a TreeNode, got {type(node).__name__}"
+    branch = node.branch
+    if branch is None:
+        if (node.low, node.high) != (-1, -1):
+            return f"a leaf has no children, got {node.low} and {node.high}"
+        if node.proof is not None and not isinstance(node.proof, PriceProof):
+            return f"a leaf's proof must be a PriceProof, got {type(node.proof).__name__}"
+        return None
+    if (
+        not isinstance(branch, Branch)
+        or branch.kind not in tuple(BranchKind)
+        or not isinstance(branch.value, int)
+    ):
+        return f"can't read the branch {branch!r}"
+    if not 0 <= branch.job < len(facts.jobs):
+        return f"the branch is on job {branch.job}, but there are {len(facts.jobs)} jobs"
+    if branch.kind in (BranchKind.WORKERS, BranchKind.PS):
+        side = Side.WORKER if branch.kind is BranchKind.WORKERS else Side.PS
+        num_classes = len(facts.servers(side).count)
+        if not (0 <= branch.server_class < num_classes and 0 <= branch.slot < facts.horizon):
+            return f"the branch is on class {branch.server_class}, slot {branch.slot}, outside the instance"
+    return None
+
+
+def _narrowed(restrictions: Restrictions, branch: Branch, *, is_high: bool) -> Restrictions:
+    changed = restrictions.get(branch.job, FREE).narrowed(branch, is_high=is_high)
+    return {**restrictions, branch.job: changed}
+
+
+def _check_leaf(
+    facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutCheck
+) -> BoundFindings:
+    if node.proof is not None:
+        return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
+    if any(
+        _is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)
+    ):
+        return BoundFindings(violations=(), bound=None)
+    text = f"leaf {number} has no proof, but no job's restrictions contradict each other"
+    return BoundFindings(violations=(violation(rows.TREE, text, where=f"leaf {number}"),), bound=None)
+
+
+def _by_job(item: tuple[int, Restriction]) -> int:
+    return item[0]
+
+
+def _is_empty(facts: Facts, job: int, restriction: Restriction) -> bool:
+    """Tell whether no plan meets one job's restriction."""
+    if restriction.is_contradictory:
+        return True
+    return restriction.is_admitted and not has_schedule(facts, facts.jobs[job], restriction)
