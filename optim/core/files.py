@@ -30,6 +30,42 @@ def read_bytes(path: str | Path) -> bytes:
         raise InvalidProblemError(f"{path}: gzip data is damaged or truncated ({error}); fetch the file again") from error
 
 
+def prepare_folder(path: str | Path) -> None:
+    """Make the folder of `path` if there is none, and check that files can be made in it.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the folder can't be made or written to.
+    """
+    folder = Path(path).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidProblemError(f"{path}: can't be written: {error.strerror or error}; check the folder") from error
+    check_folder(path)
+
+
+def check_folder(path: str | Path) -> None:
+    """Check that `path` can be written to, before long work is done for it.
+
+    Raises
+    ------
+    InvalidProblemError
+        If its folder doesn't exist or isn't writable, or it is a folder itself.
+    """
+    folder = Path(path).parent
+    cause = None
+    if not folder.is_dir():
+        cause = f"there is no folder {folder}"
+    elif not os.access(folder, os.W_OK):
+        cause = f"the folder {folder} isn't writable"
+    elif Path(path).is_dir():
+        cause = "it is a folder"
+    if cause is not None:
+        raise InvalidProblemError(f"{path}: can't be written: {cause}; choose another place")
+
+
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it, so that nobody ever sees half of it.
 

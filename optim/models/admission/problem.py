@@ -92,7 +92,7 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
 
     def json_schema(self) -> Mapping[str, Any]:
         """Return the JSON Schema of ``optim/admission/1``."""
-        schema = msgspec.json.schema(AdmissionDocument, schema_hook=lambda kind: {"type": "number"})
+        schema: Mapping[str, Any] = _with_numbers(msgspec.json.schema(AdmissionDocument))
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **schema}
 
     def decision_to_json(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Any:
@@ -191,6 +191,17 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
 
 
 PROBLEM = AdmissionProblem()
+
+
+def _with_numbers(schema: Any) -> Any:
+    """Return a schema in which decimals are numbers, as they are in the files, not texts."""
+    if isinstance(schema, list):
+        return [_with_numbers(entry) for entry in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("format") == "decimal":
+        schema = {name: value for name, value in schema.items() if name != "format"} | {"type": "number"}
+    return {name: _with_numbers(value) for name, value in schema.items()}
 
 
 def _rows_of(rows: IntArray, job: int) -> list[tuple[int, int, int]]:
