@@ -1,0 +1,156 @@
+"""Compare records with golden ones, row by row: values and gaps, never seconds.
+
+A row is a suite, an instance, a solver, a seed and the suite's labels. Against its golden row it
+
+- must be verified, and must have an objective and a bound where the golden row has them;
+- must not be worse in value by more than `VALUE_TOL`, relative. The value is the objective, or for a
+  row without one the bound. Where either run was cut short by the clock the value depends on the
+  machine, so it is not compared;
+- must not have a gap larger than the golden one by more than `GAP_GROWTH`.
+
+A better value is told, and is no regression. A golden row inside the selection that was not run is
+named as missing, and is a regression: a solver that vanished must not pass.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from optim.benchmarks.record import Record
+from optim.core.errors import InvalidProblemError
+from optim.core.solution import GAP_FLOOR
+from optim.core.status import Sense, Termination
+from optim.models.catalogue import problem_named
+
+VALUE_TOL = 1e-6
+"""Relative difference of values that rounding and column generation's own tolerance explain."""
+
+GAP_GROWTH = 0.2
+"""Relative growth of a gap that is no regression: bounds and heuristics vary this much."""
+
+GAP_TOL = 1e-6
+"""Absolute slack of a gap, so that a golden gap of zero can be met."""
+
+Row = tuple[str | None, str, str, int, tuple[tuple[str, str], ...]]
+
+
+class Change(StrEnum):
+    """What became of a golden row."""
+
+    SAME = "same"
+    BETTER = "better"
+    WORSE = "worse"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which golden rows were asked for now; None stands for all."""
+
+    suites: tuple[str, ...]
+    seeds: tuple[int, ...]
+    solvers: tuple[str, ...] | None = None
+    instances: tuple[str, ...] | None = None
+
+    def __contains__(self, row: Record) -> bool:
+        return (
+            row.suite in self.suites
+            and row.seed in self.seeds
+            and (self.solvers is None or row.solver in self.solvers)
+            and (self.instances is None or row.instance in self.instances)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A golden row, what became of it, and why."""
+
+    row: Row
+    change: Change
+    reason: str = ""
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the row got worse or is missing."""
+        return self.change in (Change.WORSE, Change.MISSING)
+
+    def __str__(self) -> str:
+        suite, instance, solver, seed, labels = self.row
+        marks = "".join(f", {name} {value}" for name, value in labels)
+        reason = f": {self.reason}" if self.reason else ""
+        return f"{suite}: {instance}, {solver}, seed {seed}{marks}: {self.change.value}{reason}"
+
+
+def compare(records: Iterable[Record], golden: Sequence[Record], selection: Selection) -> list[Difference]:
+    """Compare records with golden ones.
+
+    Parameters
+    ----------
+    records
+        What came out now.
+    golden
+        What came out then.
+    selection
+        Golden rows outside it were not asked for now and are left out.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the golden results hold a row twice.
+    """
+    now = {row_of(record): record for record in records}
+    seen: set[Row] = set()
+    differences = []
+    for then in golden:
+        row = row_of(then)
+        if row in seen:
+            raise InvalidProblemError(
+                f"golden results hold {Difference(row=row, change=Change.SAME)} twice; remove one"
+            )
+        seen.add(row)
+        if then not in selection:
+            continue
+        if row not in now:
+            differences.append(Difference(row=row, change=Change.MISSING, reason="it was not run"))
+        else:
+            change, reason = _judge(now[row], then)
+            differences.append(Difference(row=row, change=change, reason=reason))
+    return differences
+
+
+def row_of(record: Record) -> Row:
+    """Return what names a row."""
+    labels = tuple(sorted((name, str(value)) for name, value in record.labels.items()))
+    return (record.suite, record.instance, record.solver, record.seed, labels)
+
+
+def _judge(now: Record, then: Record) -> tuple[Change, str]:
+    """Say what became of a row, and why."""
+    if now.instance_digest != then.instance_digest:
+        return (
+            Change.WORSE,
+            f"the instance is another one (digest {now.instance_digest}, was {then.instance_digest})",
+        )
+    if then.verified and not now.verified:
+        return Change.WORSE, now.error or f"not verified: {'; '.join(now.violations)}"
+    for name in ("objective", "bound", "gap"):
+        if getattr(now, name) is None and getattr(then, name) is not None:
+            return Change.WORSE, f"no {name}, was {getattr(then, name):.9g}"
+    if then.gap is not None and now.gap is not None and now.gap > then.gap * (1 + GAP_GROWTH) + GAP_TOL:
+        return Change.WORSE, f"gap {now.gap:.6g}, was {then.gap:.6g}"
+    if Termination.TIME_LIMIT in (now.termination, then.termination):
+        return Change.SAME, "cut short by the clock: value not compared"
+    return _judge_value(now, then)
+
+
+def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
+    """Compare objectives, or bounds where there is no objective."""
+    name = "objective" if then.objective is not None else "bound"
+    value, stored = getattr(now, name), getattr(then, name)
+    if stored is None or value is None:
+        return Change.SAME, ""
+    is_more_better = (problem_named(now.problem).sense is Sense.MAXIMISE) == (name == "objective")
+    gain = (value - stored) if is_more_better else (stored - value)
+    if abs(gain) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR):
+        return Change.SAME, ""
+    return (Change.BETTER if gain > 0 else Change.WORSE), f"{name} {value:.9g}, was {stored:.9g}"

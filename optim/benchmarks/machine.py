@@ -1,0 +1,69 @@
+"""Where a record was made: processor, versions, the state of the code."""
+
+import hashlib
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
+GIT_TIMEOUT_S = 5.0
+
+
+@cache
+def machine_facts() -> Mapping[str, str | int]:
+    """Return what is needed to judge seconds: processor, cores that may be used, system, Python."""
+    return {
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count() or 1,
+        "cpus_usable": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+    }
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the package's sources: results of other code are never taken for its own."""
+    digest = hashlib.sha256()
+    for path in sorted(PACKAGE_FOLDER.rglob("*.py")):
+        digest.update(str(path.relative_to(PACKAGE_FOLDER)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def commit() -> str | None:
+    """Return the commit of the checkout that the package lies in, None outside one."""
+    root = PACKAGE_FOLDER.parent
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
+def reset_peak_memory() -> None:
+    """Begin counting the process' peak memory anew where the system allows it (Linux)."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return
+
+
+def _cpu_name() -> str:
+    """Return the processor's name; Python's own answer is empty or vague on Linux."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"

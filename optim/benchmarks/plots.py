@@ -1,0 +1,256 @@
+"""Pictures of a benchmark as inline SVG that reads well on light and on dark pages."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optim.benchmarks.record import PHASES, QUANTILES, Record
+from optim.benchmarks.spec import Figure
+from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+INK = "#0a0b0c"
+"""Stands for the page's text colour: `as_svg` replaces it by ``currentColor``."""
+
+PALETTE = (
+    "#3b82c4", "#e0803a", "#3f9b5f", "#c4504f", "#8a6fc0", "#a0744f",
+    "#d170a8", "#7d8a96", "#b0a02c", "#2fa5b0", "#5f6fd6", "#cf9a6a",
+)  # fmt: skip
+"""Middle tones, told apart on white and on black alike."""
+
+MOST_PANELS = 24
+"""Instances drawn at most; the table holds the rest."""
+
+LEAST_SECONDS = 1e-4
+"""Left end of the axis of seconds: below lies the clock's noise."""
+
+WIDEST_GAP = 1000.0
+"""Right end of the axis of gaps, in per cent: beyond it nothing is known."""
+
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.alpha": 0.18,
+    "grid.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "legend.frameon": False,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+@contextmanager
+def canvas(
+    width: float, height: float, rows: int = 1, columns: int = 1
+) -> Iterator[tuple["Canvas", list["Axes"]]]:
+    """Give a canvas of so many inches with its panels; the report's style holds inside the block only."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as NewCanvas
+
+    with mpl.rc_context(_STYLE):
+        drawing = NewCanvas(figsize=(width, height), layout="constrained")
+        yield drawing, list(drawing.subplots(rows, columns, squeeze=False).flat)
+
+
+def as_svg(drawing: "Canvas", name: str) -> str:
+    """Return a canvas as an ``<svg>`` element for a page; call it inside `canvas`.
+
+    Text takes the page's colour, ids begin with `name` so that pictures on a page don't share any,
+    and everything that names a foreign address (name spaces, metadata) is taken out.
+    """
+    import matplotlib as mpl
+
+    buffer = StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
+    text = text.replace("xlink:href", "href").replace(INK, "currentColor")
+    text = re.sub(r'\sid="', f' id="{name}-', text)
+    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
+    text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
+    return re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r'\1 role="img"', text, count=1).strip()
+
+
+def standard_figures(records: Sequence[Record]) -> list[Figure]:
+    """Return the pictures that every suite has, leaving out those without data."""
+    drawn = (_values(records), _gaps(records), _profile(records), _seconds(records), _decisions(records))
+    return [figure for figure in drawn if figure is not None]
+
+
+def _solvers(records: Iterable[Record]) -> list[str]:
+    return sorted({record.solver for record in records})
+
+
+def _colours(records: Iterable[Record]) -> dict[str, str]:
+    """Return a colour for each solver, the same in every picture of a suite."""
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(_solvers(records))}
+
+
+def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
+    """Return records by what was solved: instance, seed and labels."""
+    cases: dict[str, list[Record]] = {}
+    several_seeds = len({record.seed for record in records}) > 1
+    for record in records:
+        marks = [f"seed {record.seed}"] if several_seeds else []
+        marks += [f"{name} {value}" for name, value in sorted(record.labels.items())]
+        cases.setdefault(", ".join([record.instance, *marks]), []).append(record)
+    return cases
+
+
+def _values(records: Sequence[Record]) -> Figure | None:
+    """Draw objectives as bars and bounds as ticks, in per cent of the best value known."""
+    cases = dict(list(_cases([r for r in records if r.has_answer]).items())[:MOST_PANELS])
+    if not cases:
+        return None
+    colours = _colours(records)
+    columns = min(3, len(cases))
+    rows = -(-len(cases) // columns)
+    most = max(len(group) for group in cases.values())
+    with canvas(11, rows * (0.75 + 0.2 * most), rows, columns) as (drawing, panels):
+        for panel, (title, group) in zip(panels, cases.items(), strict=False):
+            best = max(
+                [r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group]
+            )
+            unit = 100.0 / best if best else 1.0
+            for y, record in enumerate(reversed(group)):
+                if record.objective is not None:
+                    panel.barh(y, record.objective * unit, color=colours[record.solver], height=0.62)
+                if record.bound is not None:
+                    panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
+            panel.set_yticks(range(len(group)), [record.solver for record in reversed(group)])
+            panel.set_title(title, fontsize=9.5, loc="left")
+            panel.set_xlim(0, min(200.0, max(112.0, *((r.bound or 0.0) * unit * 1.04 for r in group))))
+            panel.grid(visible=False, axis="y")
+        for panel in panels[len(cases) :]:
+            panel.set_visible(False)
+        drawing.supxlabel("per cent of the best objective found", fontsize=9)
+        svg = as_svg(drawing, "values")
+    return Figure(
+        title="Objective and bound",
+        caption="Bars: the objective of each solver. Ticks: its proven bound, not drawn beyond 200 %. "
+        "100 % is the best objective that any solver found on the instance.",
+        svg=svg,
+    )
+
+
+def _gaps(records: Sequence[Record]) -> Figure | None:
+    """Draw one dot an instance: the certified gap of each solver."""
+    certified = [record for record in records if record.gap is not None and record.verified]
+    if not certified:
+        return None
+    names, colours = _solvers(certified), _colours(records)
+    with canvas(9, 0.8 + 0.32 * len(names)) as (drawing, (panel,)):
+        for y, name in enumerate(reversed(names)):
+            mine = [record.gap or 0.0 for record in certified if record.solver == name]
+            gaps = np.clip(100.0 * np.array(mine), 0.0, WIDEST_GAP)
+            panel.plot(gaps, np.full(len(gaps), y), "o", color=colours[name], alpha=0.75, markersize=6)
+            panel.plot(np.median(gaps), y, "|", color=INK, markersize=15, markeredgewidth=1.8)
+        panel.set_yticks(range(len(names)), list(reversed(names)))
+        panel.set_xscale("symlog", linthresh=1.0)
+        panel.set_xlim(left=-0.1)
+        panel.set_xlabel("certified gap in per cent (linear below 1 %, logarithmic above)")
+        svg = as_svg(drawing, "gaps")
+    caption = (
+        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified."
+    )
+    return Figure(title="Certified gap by solver", caption=caption, svg=svg)
+
+
+def _profile(records: Sequence[Record]) -> Figure | None:
+    """Draw the share of instances on which a solver's objective is within a factor of the best."""
+    cases = _cases([record for record in records if record.verified])
+    names = _solvers(record for group in cases.values() for record in group if record.objective is not None)
+    if len(names) < 2:
+        return None
+    costs: dict[str, list[float | None]] = {name: [] for name in names}
+    for group in cases.values():
+        found = {record.solver: record.objective for record in group}
+        for name in names:
+            objective = found.get(name)
+            costs[name].append(1.0 / objective if objective is not None and objective > 0 else None)
+    colours = _colours(records)
+    with canvas(9, 3.6) as (drawing, (panel,)):
+        profile = performance_profile(costs)
+        right = 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
+        for name, (factors, shares) in profile.items():
+            x, y = np.append(factors, right), np.append(shares, shares[-1])
+            panel.step(x, 100.0 * y, where="post", color=colours[name], label=name, linewidth=1.8)
+        panel.set_xscale("log")
+        panel.set_xlim(1.0, right)
+        panel.set_ylim(0, 104)
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+        panel.set_xlabel("best objective / objective, at most")
+        panel.set_ylabel("per cent of instances")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        svg = as_svg(drawing, "profile")
+    caption = (
+        "Height at 1: how often a solver found the best objective. Further right: how often it came so close."
+    )
+    return Figure(title="Performance profile", caption=caption, svg=svg)
+
+
+def _seconds(records: Sequence[Record]) -> Figure | None:
+    """Draw the shifted geometric mean of each phase."""
+    timed = [record for record in records if record.error is None]
+    if not timed:
+        return None
+    names = _solvers(timed)
+    with canvas(9, 0.9 + 0.32 * len(names)) as (drawing, (panel,)):
+        for phase, colour, marker in zip(PHASES, PALETTE, "^sod", strict=False):
+            means = []
+            for name in reversed(names):
+                spent = [record.seconds.get(phase, 0.0) for record in timed if record.solver == name]
+                means.append(max(shifted_geometric_mean(spent, shift=0.01), LEAST_SECONDS))
+            panel.plot(means, range(len(names)), marker, color=colour, label=phase, markersize=7, alpha=0.9)
+        panel.set_yticks(range(len(names)), list(reversed(names)))
+        panel.set_xscale("log")
+        panel.set_xlabel("seconds, shifted geometric mean over instances (shift 0.01 s)")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        svg = as_svg(drawing, "seconds")
+    caption = f"Phases are timed apart; means under {LEAST_SECONDS:g} s are drawn at the left end."
+    return Figure(title="Seconds by phase", caption=caption, svg=svg)
+
+
+def _decisions(records: Sequence[Record]) -> Figure | None:
+    """Draw the distribution of decision times of online solvers, one curve an instance."""
+    online = [record for record in records if record.decision_ms is not None]
+    if not online:
+        return None
+    colours = _colours(records)
+    with canvas(9, 3.4) as (drawing, (panel,)):
+        labelled: set[str] = set()
+        for record in online:
+            assert record.decision_ms is not None
+            times = np.maximum(record.decision_ms["quantiles"], 1e-4)
+            label = None if record.solver in labelled else record.solver
+            labelled.add(record.solver)
+            panel.plot(
+                times, 100.0 * np.array(QUANTILES), color=colours[record.solver], label=label, alpha=0.7
+            )
+        panel.set_xscale("log")
+        panel.set_ylim(0, 104)
+        panel.set_xlabel("milliseconds a decision, at most")
+        panel.set_ylabel("per cent of decisions")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+        svg = as_svg(drawing, "decisions")
+    return Figure(title="Decision times", caption="Online solvers only, a curve an instance.", svg=svg)

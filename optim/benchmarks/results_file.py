@@ -1,0 +1,154 @@
+"""A results file: one record a line, appended as it is finished, safe against being killed.
+
+A record is written by a single append and synced to the disk, so that a kill loses at most the
+record in flight. A last line that was cut short is dropped when the file is opened again. A lock
+keeps two runs from writing one file.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from optim.benchmarks.record import Record, record_from_json
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
+from optim.core.files import write_bytes
+
+
+class ResultsFile:
+    """An open, locked results file.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    records
+        The records it holds, by key.
+    """
+
+    def __init__(self, path: Path, descriptor: int, records: dict[str, Record]) -> None:
+        self.path = path
+        self.records = records
+        self._descriptor = descriptor
+
+    def append(self, record: Record) -> None:
+        """Write a record as one line and wait until it is on the disk.
+
+        Raises
+        ------
+        OSError
+            If the disk is full; the file is left as it was before.
+        """
+        line = record.to_json() + b"\n"
+        before = os.fstat(self._descriptor).st_size
+        try:
+            written = os.write(self._descriptor, line)
+            while written < len(line):  # a full disk takes a part first and refuses the rest
+                written += os.write(self._descriptor, line[written:])
+            os.fsync(self._descriptor)
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            raise
+        self.records[record.key] = record
+
+
+@contextmanager
+def open_results(
+    path: Path, is_wanted: Callable[[Record], bool] = lambda record: True
+) -> Iterator[ResultsFile]:
+    """Open a results file for appending, making it and its folder if there is none.
+
+    Parameters
+    ----------
+    path
+        The file.
+    is_wanted
+        Records for which this is false are taken out of the file: they are to be made anew.
+
+    Raises
+    ------
+    NotAllowedError
+        If another run holds the file.
+    InvalidProblemError
+        If a whole line of it is no record.
+    InvalidOptionError
+        If it can't be written.
+    """
+    if path.exists() and not path.is_file():
+        raise InvalidOptionError(f"results file {path} is no regular file; choose another with --results")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = _open_locked(path)
+    except OSError as error:
+        cause = error.strerror or error
+        raise InvalidOptionError(
+            f"results file {path} can't be written: {cause}; choose another folder with --out"
+        ) from error
+    try:
+        lines, whole_size = _parse(path)
+        os.ftruncate(descriptor, whole_size)
+        kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
+        if len(kept) < len(lines):
+            write_bytes(path, b"".join(line + b"\n" for line, _ in kept.values()))
+            os.close(descriptor)
+            descriptor = _open_locked(path)
+        yield ResultsFile(path, descriptor, {key: record for key, (_, record) in kept.items()})
+    finally:
+        os.close(descriptor)
+
+
+def read_records(path: Path) -> list[Record]:
+    """Read the records of a results file; a last line that was cut short is left out.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or a whole line of it is no record.
+    """
+    return [record for _, record in _parse(path)[0]]
+
+
+def _open_locked(path: Path) -> int:
+    """Open and lock the file; what was renamed away between the two is opened again."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_ino == path.stat().st_ino:
+                return descriptor
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise NotAllowedError(
+                f"results file {path} is in use by another run; wait for it, or choose another with --results"
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _parse(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
+    """Return lines with their records, and the size in bytes of all that is whole."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidProblemError(
+            f"{path}: can't be read: {error.strerror or error}; check the path"
+        ) from error
+    whole_size = data.rfind(b"\n") + 1
+    records = []
+    for number, line in enumerate(data[:whole_size].split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append((line, record_from_json(line)))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidProblemError(
+                f"{path}: line {number} is no record of a benchmark ({error}); "
+                "name another results file, or move this one away"
+            ) from error
+    return records, whole_size

@@ -1,0 +1,148 @@
+"""Where the instances of a benchmark come from: a file, a shipped reference, a generator, a trace."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.files import load
+from optim.models.reference import reference_instance, reference_names
+
+_LOG = logging.getLogger(__name__)
+
+
+class InstanceSource(Protocol):
+    """Give an instance for a seed."""
+
+    def load(self, seed: int) -> Any:
+        """Return the instance; sources without chance ignore the seed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A file, or where there is no such file a shipped reference instance of that name."""
+
+    name: str
+
+    def load(self, seed: int) -> Any:
+        """Return the instance."""
+        del seed
+        return find_instance(self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratedSource:
+    """An admission instance drawn by the generator; `options` are its `GeneratorOptions`."""
+
+    options: Any
+
+    def load(self, seed: int) -> Any:
+        """Draw the instance of this seed."""
+        from optim.workloads.admission.generator import generate
+
+        return generate(self.options, seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSource:
+    """An admission instance sampled from a public trace; `options` are its `TraceOptions`."""
+
+    path: Path
+    format: str
+    options: Any
+
+    def load(self, seed: int) -> Any:
+        """Sample the instance of this seed; what was left out of the trace is logged."""
+        from optim.workloads.admission.traces import read_trace
+
+        instance, summary = read_trace(self.path, self.format, self.options, seed)
+        _LOG.info("%s", summary)
+        return instance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRequest:
+    """Instances as a user describes them; None and () stand for what wasn't said.
+
+    Parameters
+    ----------
+    names
+        Files or reference names.
+    trace, trace_format, slot_minutes
+        A public trace, its format, and the length of a slot in minutes.
+    jobs, slots, worker_servers, ps_servers
+        Sizes of a generated instance, or of the sample of a trace.
+    """
+
+    names: tuple[str, ...] = ()
+    trace: Path | None = None
+    trace_format: str | None = None
+    slot_minutes: float | None = None
+    jobs: int | None = None
+    slots: int | None = None
+    worker_servers: int | None = None
+    ps_servers: int | None = None
+
+    def sources(self) -> tuple[InstanceSource, ...] | None:
+        """Return where the instances come from, None if nothing was said.
+
+        Raises
+        ------
+        InvalidOptionError
+            If what was said doesn't belong together.
+        """
+        sizes = {
+            "num_jobs": self.jobs,
+            "num_slots": self.slots,
+            "num_worker_servers": self.worker_servers,
+            "num_ps_servers": self.ps_servers,
+        }
+        given = {name: value for name, value in sizes.items() if value is not None}
+        if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
+            raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
+        if self.names and (given or self.trace is not None):
+            raise InvalidOptionError(
+                "--instance names whole instances; leave out sizes (such as --jobs) and --trace"
+            )
+        if self.names:
+            return tuple(NamedSource(name) for name in self.names)
+        if self.trace is not None:
+            return (self._trace_source(self.trace, given),)
+        return (generated(given),) if given else None
+
+    def _trace_source(self, trace: Path, sizes: Mapping[str, int]) -> TraceSource:
+        if self.trace_format is None:
+            raise InvalidOptionError("--trace needs --trace-format: philly, gavel or alibaba")
+        from optim.workloads.admission.traces import TraceOptions
+
+        minutes = {} if self.slot_minutes is None else {"slot_minutes": self.slot_minutes}
+        return TraceSource(path=trace, format=self.trace_format, options=TraceOptions(**sizes, **minutes))
+
+
+def generated(sizes: Mapping[str, int]) -> GeneratedSource:
+    """Return a source of drawn instances; sizes that aren't given are the generator's own."""
+    from optim.workloads.admission.generator import GeneratorOptions
+
+    return GeneratedSource(options=GeneratorOptions(**sizes))
+
+
+def find_instance(name: str) -> Any:
+    """Read an instance file, or find a shipped reference instance by its bare or file name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is neither, or the file is bad; the text names the field and the remedy.
+    """
+    if Path(name).exists():
+        return load(name)
+    bare = name.removesuffix(".gz").removesuffix(".json")
+    if bare in reference_names():
+        return reference_instance(bare)
+    known = ", ".join(reference_names())
+    raise InvalidProblemError(
+        f"{name}: no such file, and no reference instance of that name; there are: {known}"
+    )

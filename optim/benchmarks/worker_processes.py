@@ -1,0 +1,133 @@
+"""Run work in several processes, so that a solver that crashes takes only its own record with it.
+
+Processes are spawned, not forked: solvers hold threads and compiled code that a fork would break.
+Only the parent writes results. A child that dies is replaced, and its work gets a record that says so.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
+
+from optim.benchmarks.record import Record
+from optim.benchmarks.work import AbstractWork
+from optim.core.progress import Progress, SilentProgress
+from optim.core.status import Termination
+from optim.core.stopping import Interruption, SolveState
+
+POLL_S = 0.2
+"""How often the parent looks whether it was interrupted."""
+
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+class EventStop:
+    """Stop when an event that several processes share is set."""
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once the event is set."""
+        return Termination.INTERRUPTED if self._event.is_set() else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return 0 once the event is set, infinity before."""
+        return 0.0 if self._event.is_set() else float("inf")
+
+
+class _Worker:
+    """A child process and the work it has in hand."""
+
+    def __init__(self, event: Event) -> None:
+        self.pipe, child_pipe = _CONTEXT.Pipe()
+        self.process: SpawnProcess = _CONTEXT.Process(target=_serve, args=(child_pipe, event), daemon=True)
+        self.process.start()
+        child_pipe.close()
+        self.work: AbstractWork | None = None
+
+    def give(self, work: AbstractWork) -> None:
+        """Hand over a piece of work; that the process is dead already shows when its record is fetched."""
+        self.work = work
+        with suppress(OSError):
+            self.pipe.send(work)
+
+    def receive(self) -> Record:
+        """Return the record of the work in hand, also if the process died."""
+        assert self.work is not None
+        work, self.work = self.work, None
+        try:
+            record: Record = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return work.failed(f"the process that ran it ended with exit code {self.process.exitcode}")
+        return record
+
+    def end(self) -> None:
+        """End the process at once."""
+        self.process.terminate()
+        self.process.join()
+        self.pipe.close()
+
+
+def run_in_processes(
+    todo: Sequence[AbstractWork], num_processes: int, stop: Interruption, progress: Progress
+) -> Iterator[Record]:
+    """Yield records in the order in which they are finished.
+
+    Once `stop` is requested, no work is begun any more, and what runs is asked to stop.
+    """
+    event = _CONTEXT.Event()
+    queue = list(reversed(todo))
+    workers: list[_Worker] = []
+    num_done = 0
+    progress.start(f"benchmark, {num_processes} processes", len(todo))
+    try:
+        workers += [_Worker(event) for _ in range(num_processes)]
+        for worker in workers:
+            worker.give(queue.pop())
+        while any(worker.work is not None for worker in workers):
+            if stop.is_requested:
+                event.set()
+                queue.clear()
+            busy = {worker.pipe: worker for worker in workers if worker.work is not None}
+            for pipe in connection.wait(list(busy), timeout=POLL_S):
+                worker = busy[pipe]  # type: ignore[index]
+                yield worker.receive()
+                num_done += 1
+                progress.update(num_done)
+                if not worker.process.is_alive():
+                    worker.end()
+                    workers[workers.index(worker)] = worker = _Worker(event)
+                if queue:
+                    worker.give(queue.pop())
+    finally:
+        for worker in workers:
+            worker.end()
+        progress.finish()
+
+
+def _serve(pipe: Connection, event: Event) -> None:
+    """Run pieces of work as they come; the parent alone listens to Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    while True:
+        try:
+            work: AbstractWork = pipe.recv()
+        except EOFError:
+            return
+        pipe.send(work.run(EventStop(event), SilentProgress()))
+
+
+def _die_with_parent() -> None:
+    """End this process as soon as the parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

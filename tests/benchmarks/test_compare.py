@@ -1,0 +1,132 @@
+"""Comparing with golden results: values and gaps, row by row, never seconds."""
+
+from dataclasses import replace
+
+import pytest
+
+from optim.benchmarks.compare import Change, Selection, compare
+from optim.benchmarks.golden import golden_names, read_golden, write_golden
+from optim.benchmarks.record import Record
+from optim.core.errors import InvalidProblemError
+
+GOLDEN = Record(
+    key="k",
+    suite="s",
+    problem="admission",
+    instance="i",
+    instance_digest="d",
+    solver="v",
+    seed=0,
+    termination="completed",
+    objective=100.0,
+    bound=110.0,
+    gap=0.1,
+    ratio=1.1,
+    seconds={"solve": 1.0},
+    verified=True,
+    labels={"jobs": 5},
+    code="c",
+    memory_mb=10.0,
+)
+ALL = Selection(suites=("s",), seeds=(0,))
+
+
+def change(selection=ALL, **now):
+    (difference,) = compare([replace(GOLDEN, **now)], [GOLDEN], selection)
+    return difference.change
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {},
+        {"objective": 100.0 - 0.9e-4},
+        {"gap": 0.1199},
+        {"gap": 0.0},
+        {"bound": 111.0},
+        {"seconds": {"solve": 1e6}, "memory_mb": 1e6, "code": "other"},
+    ],
+)
+def test_passes_what_is_within_the_tolerances(now):
+    assert change(**now) is Change.SAME
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        {"objective": 100.0 - 1.1e-4},
+        {"gap": 0.1201},
+        {"gap": None, "bound": None},
+        {"objective": None},
+        {"verified": False},
+        {"verified": False, "error": "it raised"},
+        {"instance_digest": "other"},
+    ],
+)
+def test_finds_a_row_that_got_worse(now):
+    assert change(**now) is Change.WORSE
+
+
+def test_tells_a_better_value_and_lets_it_pass():
+    assert change(objective=101.0) is Change.BETTER
+
+
+def test_compares_no_value_of_a_run_that_the_clock_cut_short():
+    assert change(objective=90.0, termination="time_limit") is Change.SAME
+    assert change(gap=0.13, termination="time_limit") is Change.WORSE
+
+
+def test_compares_the_bound_of_a_row_without_objective():
+    golden = replace(GOLDEN, objective=None, gap=None, ratio=None)
+    for bound, expected in ((110.0, Change.SAME), (110.1, Change.WORSE), (109.9, Change.BETTER)):
+        (difference,) = compare([replace(golden, bound=bound)], [golden], ALL)
+        assert difference.change is expected
+
+
+def test_names_a_row_that_is_missing():
+    (difference,) = compare([], [GOLDEN], ALL)
+    assert difference.is_regression
+    assert str(difference) == "s: i, v, seed 0, jobs 5: missing: it was not run"
+
+
+def test_tells_rows_apart_by_labels():
+    (difference,) = compare([replace(GOLDEN, labels={"jobs": 6})], [GOLDEN], ALL)
+    assert difference.change is Change.MISSING
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [
+        Selection(suites=("other",), seeds=(0,)),
+        Selection(suites=("s",), seeds=(1,)),
+        Selection(suites=("s",), seeds=(0,), solvers=("other",)),
+        Selection(suites=("s",), seeds=(0,), instances=("other",)),
+    ],
+)
+def test_misses_no_row_that_was_not_asked_for(selection):
+    assert compare([], [GOLDEN], selection) == []
+
+
+def test_refuses_golden_results_that_hold_a_row_twice():
+    with pytest.raises(InvalidProblemError, match="twice"):
+        compare([GOLDEN], [GOLDEN, GOLDEN], ALL)
+
+
+def test_golden_results_hold_no_seconds_and_no_machine(tmp_path):
+    path = tmp_path / "golden.jsonl"
+    write_golden([replace(GOLDEN, instance="z"), GOLDEN], path)
+    stored = read_golden(str(path))
+    assert [record.instance for record in stored] == ["i", "z"]
+    assert stored[0] == replace(GOLDEN, seconds={}, code="", memory_mb=None)
+    assert compare([GOLDEN], stored[:1], ALL)[0].change is Change.SAME
+
+
+def test_lists_the_shipped_names_when_there_are_no_such_golden_results():
+    with pytest.raises(InvalidProblemError, match="there are: " + (", ".join(golden_names()) or "none")):
+        read_golden("no-such-results")
+
+
+def test_refuses_golden_results_without_rows(tmp_path):
+    (tmp_path / "empty.jsonl").write_text("")
+    with pytest.raises(InvalidProblemError, match="holds no record"):
+        read_golden(str(tmp_path / "empty.jsonl"))

@@ -1,0 +1,66 @@
+"""Records as lines of JSON."""
+
+import json
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+import pytest
+
+from optim.benchmarks.record import Record, plain, record_from_json, summarise_decisions
+from optim.core.status import Termination
+
+RECORD = Record(
+    problem="admission", instance="i", solver="s", seed=3, termination="optimal", seconds={}, verified=True
+)
+
+
+def test_is_one_line_and_comes_back_equal():
+    line = RECORD.to_json()
+    assert b"\n" not in line
+    assert record_from_json(line) == RECORD
+
+
+def test_has_the_fields_that_programs_rely_on():
+    fields = json.loads(RECORD.to_json())
+    assert fields.keys() >= {
+        *("suite", "instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio"),
+        *("seconds", "verified", "load", "decision_ms", "options", "versions", "machine", "parameters"),
+        *("memory_mb", "counts"),
+    }
+
+
+def test_reads_records_of_newer_releases_that_have_more_fields():
+    fields = json.loads(RECORD.to_json()) | {"invented_later": [1]}
+    assert record_from_json(json.dumps(fields).encode()) == RECORD
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b'{"schema": "optim/record/1"}', b"torn"])
+def test_refuses_what_is_no_record(line):
+    with pytest.raises(msgspec.MsgspecError):
+        record_from_json(line)
+
+
+def test_plain_values_are_json_whatever_came_in():
+    given = {
+        "count": np.int64(3),
+        "inf": float("inf"),
+        "nan": np.float64("nan"),
+        "status": Termination.OPTIMAL,
+        "share": Fraction(1, 3),
+        "nested": {"pair": (1, np.float64(0.5))},
+    }
+    assert plain(given) == {
+        "count": 3,
+        "inf": None,
+        "nan": None,
+        "status": "optimal",
+        "share": "1/3",
+        "nested": {"pair": [1, 0.5]},
+    }
+
+
+def test_decision_times_are_summed_up():
+    summary = summarise_decisions(np.arange(1.0, 102.0))
+    assert (summary["count"], summary["median"], summary["p99"], summary["max"]) == (101, 51.0, 100.0, 101.0)
+    assert summarise_decisions(()) is None

@@ -1,0 +1,127 @@
+"""The report is one page that needs nothing but itself."""
+
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from optim.benchmarks.record import Record, summarise_decisions
+from optim.benchmarks.report import render
+from optim.benchmarks.spec import Skipped
+
+VOID = {"meta", "br", "link", "img", "input"}
+
+
+class Page(HTMLParser):
+    """Read a page, and fail on tags that don't match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.ids, self.texts, self.addresses, self.counts = [], [], [], [], {}
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.counts[tag] = self.counts.get(tag, 0) + 1
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "src", "xlink:href", "action"):
+                self.addresses.append(value)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def make_record(solver, instance, objective, **fields):
+    bound = 10.0
+    return Record(
+        suite="admission",
+        problem="admission",
+        instance=instance,
+        solver=solver,
+        seed=0,
+        termination="completed",
+        objective=objective,
+        bound=bound,
+        gap=None if objective is None else bound / objective - 1,
+        seconds={"build": 0.1, "compile": 0.0, "solve": 1.0, "verify": 0.01},
+        verified=True,
+        machine={"cpu": "a processor"},
+        versions={"numpy": "1"},
+        code="0123",
+        **fields,
+    )
+
+
+RECORDS = [
+    make_record("online", "one", 8.0, decision_ms=summarise_decisions([0.1, 0.2, 0.4])),
+    make_record("online", "two", 9.0, decision_ms=summarise_decisions([0.1, 0.3])),
+    make_record("search", "one", 9.5),
+    make_record("bound-only", "one", None),
+    replace(make_record("search", "two", 5.0), verified=False, violations=["(4) capacity <b>: 1 < 2 & so"]),
+    replace(make_record("crash", "two", None), verified=False, error="RuntimeError: x", bound=None),
+]
+
+
+@pytest.fixture(scope="module")
+def text():
+    """Render a report with every kind of record."""
+    skipped = Skipped(suite="admission", instance="three", solver="search", reason="too <large>")
+    return render(RECORDS, [skipped])
+
+
+@pytest.fixture
+def page(text):
+    """Read that report."""
+    return Page(text)
+
+
+def test_every_tag_is_closed(page):
+    assert page.open == []
+
+
+def test_names_no_foreign_address(text, page):
+    assert "http" not in text
+    assert "@import" not in text
+    assert all(address.startswith("#") for address in page.addresses)
+
+
+def test_ids_are_unique_and_all_references_lead_somewhere(page):
+    assert len(set(page.ids)) == len(page.ids)
+    assert {address[1:] for address in page.addresses} <= set(page.ids)
+
+
+def test_draws_a_picture_of_each_kind(page):
+    assert page.counts["svg"] == 5
+    titles = {"Objective and bound", "Certified gap by solver", "Performance profile", "Seconds by phase"}
+    assert titles | {"Decision times"} <= set(page.texts)
+
+
+def test_shows_each_record_machine_versions_and_what_was_left_out(page):
+    text = " ".join(page.texts)
+    headline = "6 records, 4 verified, 1 refused by the checker, 1 failed"
+    for shown in (headline, "a processor", "numpy 1", "too <large>"):
+        assert shown in text
+    assert "(4) capacity <b>: 1 < 2 & so" in text
+
+
+def test_pictures_take_the_colour_of_the_page(text):
+    assert "currentColor" in text
+    assert "#0a0b0c" not in text
+    assert "#000000" not in text
+
+
+@pytest.mark.parametrize("records", [[], RECORDS[-1:], RECORDS[3:4]])
+def test_a_page_of_few_records_is_whole_too(records):
+    assert Page(render(records)).open == []

@@ -1,0 +1,122 @@
+"""A results file survives kills, refuses a second writer, and is left alone when the disk is full."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from optim.benchmarks.record import Record
+from optim.benchmarks.results_file import open_results, read_records
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
+
+
+def make_record(key):
+    return Record(
+        key=key,
+        problem="admission",
+        instance="a",
+        solver="b",
+        seed=0,
+        termination="completed",
+        seconds={},
+        verified=True,
+    )
+
+
+def write(path, *keys):
+    with open_results(path) as results:
+        for key in keys:
+            results.append(make_record(key))
+
+
+def keys_of(path):
+    return [record.key for record in read_records(path)]
+
+
+def test_reads_back_what_it_appended(tmp_path):
+    path = tmp_path / "folder" / "results.jsonl"
+    write(path, "one", "two")
+    assert read_records(path) == [make_record("one"), make_record("two")]
+
+
+@pytest.mark.parametrize("num_bytes_lost", [1, 2, 40])
+def test_drops_a_last_line_that_was_cut_short(tmp_path, num_bytes_lost):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two")
+    path.write_bytes(path.read_bytes()[:-num_bytes_lost])
+    with open_results(path) as results:
+        assert list(results.records) == ["one"]
+        results.append(make_record("three"))
+    assert keys_of(path) == ["one", "three"]
+
+
+def test_takes_unwanted_records_out_and_leaves_the_other_lines_as_they_are(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two", "three")
+    path.write_bytes(path.read_bytes().replace(b'{"schema"', b'{"newer": 1, "schema"'))
+    lines = path.read_bytes().splitlines()
+    with open_results(path, lambda record: record.key != "two") as results:
+        results.append(make_record("four"))
+    assert path.read_bytes().splitlines()[:2] == [lines[0], lines[2]]
+    assert keys_of(path) == ["one", "three", "four"]
+
+
+def test_refuses_a_second_writer(tmp_path):
+    path = tmp_path / "results.jsonl"
+    with open_results(path), pytest.raises(NotAllowedError, match="in use by another"), open_results(path):
+        pass
+
+
+def test_refuses_a_second_writer_also_after_it_was_rewritten(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one")
+    with open_results(path, lambda record: False), pytest.raises(NotAllowedError), open_results(path):
+        pass
+
+
+def test_names_the_line_that_is_no_record(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one")
+    path.write_bytes(path.read_bytes() + b'{"schema": "something/else"}\n')
+    with pytest.raises(InvalidProblemError, match="line 2 is no record"), open_results(path):
+        pass
+    assert path.read_bytes().endswith(b'{"schema": "something/else"}\n')
+
+
+def test_refuses_a_record_of_another_schema(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(replace(make_record("one"), schema="optim/record/99").to_json() + b"\n")
+    with pytest.raises(InvalidProblemError, match="optim/record/99"):
+        read_records(path)
+
+
+@pytest.mark.parametrize("name", ["", "/dev/full"])
+def test_refuses_what_is_no_regular_file(tmp_path, name):
+    with pytest.raises(InvalidOptionError, match="no regular file"), open_results(tmp_path / name):
+        pass
+
+
+def test_says_so_when_the_folder_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "results.jsonl"
+    with pytest.raises(InvalidOptionError, match="can't be written"), open_results(path):
+        pass
+
+
+def test_leaves_no_part_of_a_line_when_the_disk_is_full(tmp_path, monkeypatch):
+    path = tmp_path / "results.jsonl"
+    real_write = os.write
+
+    def write_a_part_then_fail(descriptor, data):
+        if len(data) < 20:
+            raise OSError(28, "No space left on device")
+        return real_write(descriptor, data[: len(data) - 10])
+
+    with open_results(path) as results:
+        results.append(make_record("one"))
+        monkeypatch.setattr(os, "write", write_a_part_then_fail)
+        with pytest.raises(OSError, match="No space left"):
+            results.append(make_record("two"))
+        assert list(results.records) == ["one"]
+    assert keys_of(path) == ["one"]
+    assert path.read_bytes().endswith(b"}\n")

@@ -1,0 +1,8 @@
+"""What a third party's package does: importing it registers its solvers."""
+
+from dummy_solvers import DUMMIES
+
+from optim.core.registry import register
+
+for name, solver in DUMMIES.items():
+    register(name, problem="admission")(solver)

@@ -1,0 +1,148 @@
+"""Solvers that do next to nothing, each with one trait that a test needs."""
+
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from optim.core.certificate import Certificate
+from optim.core.errors import InvalidOptionError
+from optim.core.registry import SUPPORTED, Support
+from optim.core.solution import Solution, Stats
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.stopping import SolveState
+from optim.models.admission.plan import AdmissionPlan
+from optim.models.admission.proof import PriceProof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DummyOptions:
+    """Seconds to wait, and a number that does nothing."""
+
+    wait_s: float = 0.0
+    number: int = 1
+
+    def __post_init__(self):
+        if self.wait_s < 0:
+            raise InvalidOptionError(f"wait_s must be at least 0, got {self.wait_s}")
+
+
+class Idle:
+    """Admits nobody (worth 0), and proves the bound of prices zero: every job's highest value."""
+
+    summary = "admits nobody"
+    options_type = DummyOptions
+
+    def supports(self, instance):
+        """Support everything."""
+        del instance
+        return SUPPORTED
+
+    def solve(self, instance, *, options, stop, seed, progress):
+        """Wait as long as asked, then return the empty plan."""
+        reason = self.wait(options, stop, progress)
+        payoff = 1.001 * instance.value.max(axis=1, initial=0.0)
+        shape = (instance.horizon, instance.num_resources)
+        ps_classes = 0 if instance.has_shared_servers else instance.ps_servers.num_classes
+        proof = PriceProof(
+            worker_price=np.zeros((instance.worker_servers.num_classes, *shape)),
+            ps_price=np.zeros((ps_classes, *shape)),
+            payoff=payoff,
+        )
+        return Solution(
+            problem="admission",
+            instance=instance.name,
+            solver=self.name,
+            sense=Sense.MAXIMISE,
+            termination=reason or Termination.COMPLETED,
+            primal=PointStatus.FEASIBLE,
+            dual=PointStatus.FEASIBLE,
+            decision=AdmissionPlan.from_rows([], []),
+            objective=0.0,
+            bound=float(payoff.sum()),
+            certificate=Certificate(kind=CertificateKind.BOUND, statement="prices zero", proof=proof),
+            seed=seed,
+            options=asdict(options),
+            stats=Stats(
+                seconds={"build": 0.001, "compile": 0.0, "solve": 0.002},
+                decision_ms=tuple(0.1 * (i + 1) for i in range(instance.num_jobs)),
+                counts={"rejected": float(instance.num_jobs)},
+            ),
+        )
+
+    def wait(self, options, stop, progress):
+        """Sleep in small pieces, looking whether to stop."""
+        begun = time.perf_counter()
+        progress.start("waiting", options.wait_s)
+        while (elapsed := time.perf_counter() - begun) < options.wait_s:
+            reason = stop(SolveState(elapsed_s=elapsed))
+            if reason is not None:
+                return reason
+            progress.update(elapsed, {"objective": 0.0, "bound": None})
+            time.sleep(0.01)
+        progress.finish()
+        return None
+
+
+class Liar(Idle):
+    """Claims an objective that its plan isn't worth."""
+
+    summary = "claims too much"
+
+    def solve(self, instance, **arguments):
+        """Return the empty plan as if it were worth something."""
+        return replace(super().solve(instance, **arguments), objective=1.0)
+
+
+class Crash(Idle):
+    """Raises in the middle of a task."""
+
+    summary = "raises"
+
+    def solve(self, instance, **arguments):
+        """Raise."""
+        arguments["progress"].start("crashing")
+        raise RuntimeError("a fault in a foreign solver\nof two lines")
+
+
+class Die(Idle):
+    """Ends its process without a word, as a crash in compiled code does."""
+
+    summary = "dies"
+
+    def solve(self, instance, **arguments):
+        """End the process."""
+        os._exit(9)
+
+
+class Nothing(Idle):
+    """Returns neither plan nor bound."""
+
+    summary = "finds nothing"
+
+    def solve(self, instance, **arguments):
+        """Return an empty-handed solution."""
+        return replace(
+            super().solve(instance, **arguments),
+            termination=Termination.TIME_LIMIT,
+            primal=PointStatus.NONE,
+            dual=PointStatus.NONE,
+            decision=None,
+            objective=None,
+            bound=None,
+            certificate=None,
+        )
+
+
+class TinyOnly(Idle):
+    """Supports six jobs at most."""
+
+    summary = "admits nobody of six"
+
+    def supports(self, instance):
+        """Refuse instances of more than six jobs."""
+        return SUPPORTED if instance.num_jobs <= 6 else Support(False, "more than 6 jobs")
+
+
+DUMMIES = {"idle": Idle, "liar": Liar, "crash": Crash, "die": Die, "nothing": Nothing, "tiny-only": TinyOnly}

@@ -1,0 +1,7 @@
+"""What a third party's package does: importing it registers its suite."""
+
+from dummy_suite import SPEC
+
+from optim.benchmarks.registry import register_suite
+
+register_suite(SPEC)
