@@ -1,0 +1,1 @@
+"""The `optim` command: one module a sub-command, no logic; what they do lives in the library."""

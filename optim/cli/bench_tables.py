@@ -1,0 +1,82 @@
+"""What `optim bench` prints for people: a table a suite, what was left out, what got worse."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from optim.cli.border import note
+from optim.cli.output import print_line, print_table
+
+if TYPE_CHECKING:
+    from optim.benchmarks.compare import Difference
+    from optim.benchmarks.record import Record
+    from optim.benchmarks.spec import BenchSpec, Skipped
+
+MOST_TOLD = 20
+"""Regressions named one by one at most."""
+
+
+def print_bench_tables(
+    specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]"
+) -> None:
+    """Print a table a suite, then what was left out, refused or failed, and why."""
+    for spec in specs:
+        mine = [record for record in records if record.suite == spec.name]
+        seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
+        if mine:
+            header, rows = _header(spec.columns), [_row(record, spec.columns) for record in mine]
+            print_table(header, rows, title=f"{spec.name}: {spec.summary} (seed {seeds})")
+    for reason, pairs in _by_reason(skipped).items():
+        print_line(f"left out: {', '.join(pairs)}: {reason}")
+    for record in records:
+        if record.error is not None:
+            print_line(f"failed: {record.solver} on {record.instance}: {record.error}")
+        elif record.is_refused:
+            print_line(f"refused: {record.solver} on {record.instance}: {'; '.join(record.violations)}")
+
+
+def tell_differences(differences: "Sequence[Difference]") -> None:
+    """Name on stderr what got worse, is missing, or got better, and count the rest."""
+    told = [difference for difference in differences if difference.change != "same"]
+    for difference in sorted(told, key=lambda difference: not difference.is_regression)[:MOST_TOLD]:
+        note(str(difference))
+    counts = Counter(difference.change.value for difference in differences)
+    note(
+        "compared: "
+        + (", ".join(f"{number} {change}" for change, number in sorted(counts.items())) or "no rows")
+    )
+
+
+def _header(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the heads of a suite's table."""
+    return (
+        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", "ratio"),
+        *("seconds", "decision ms", "p99 ms", "verified"),
+    )
+
+
+def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
+    """Return a record's row; seconds are those of building and solving."""
+    decision = record.decision_ms or {}
+    return (
+        record.instance,
+        *(record.labels.get(name, record.parameters.get(name)) for name in columns),
+        record.solver,
+        "error" if record.error is not None else record.termination,
+        record.objective,
+        record.bound,
+        None if record.gap is None else 100.0 * record.gap,
+        None if record.ratio is None else round(record.ratio, 4),
+        round(record.run_s, 3),
+        decision.get("median"),
+        decision.get("p99"),
+        record.verified,
+    )
+
+
+def _by_reason(skipped: "Sequence[Skipped]") -> dict[str, list[str]]:
+    """Return pairs of solver and instance by the reason why they were left out."""
+    reasons: dict[str, list[str]] = {}
+    for entry in skipped:
+        reasons.setdefault(entry.reason, []).append(f"{entry.solver} on {entry.instance}")
+    return reasons

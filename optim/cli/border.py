@@ -1,0 +1,91 @@
+"""The border between the library and the shell: exceptions become exit codes and single lines."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from optim.cli.exit_code import ExitCode
+from optim.core.errors import CertificateRefusedError, OptimError
+
+# Typer has its own copy of click in recent releases and uses the installed one in others.
+_UsageError: type[Any] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+
+
+class Border(TyperGroup):
+    """The root of the command: runs a sub-command and ends the process with its exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run the command line; a usage error is one line on stderr, exit code 2."""
+        try:
+            code = super().main(args, "optim", complete_var, False, windows_expand_args, **extra)
+        except _UsageError as error:
+            code = _usage_error(error)
+        code = ExitCode.DONE if code is None else code
+        if not standalone_mode:
+            return code
+        sys.exit(int(code))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the sub-command and turn what it raises on purpose into an exit code."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            return _close_stdout()
+        except CertificateRefusedError as error:
+            return fail(str(error), ExitCode.REFUSED)
+        except OptimError as error:
+            return fail(str(error))
+        except KeyboardInterrupt:
+            return fail("interrupted", ExitCode.INTERRUPTED)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            return fail(f"{where}{error.strerror or error}; free or choose another place", ExitCode.NOTHING)
+        return code
+
+
+def _usage_error(error: Any) -> ExitCode:
+    """Print a usage error; where help was asked for by saying nothing, it is printed already."""
+    message = error.format_message().strip().rstrip(".")
+    if message:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "optim"
+        return fail(f"{message}; see '{path} --help'")
+    return ExitCode.WRONG_USE
+
+
+def fail(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
+    """Print one line on stderr and return the exit code."""
+    print(f"optim: error: {_one_line(message)}", file=sys.stderr)  # noqa: T201 - the command's own voice
+    return code
+
+
+def note(message: str) -> None:
+    """Print a remark on stderr."""
+    print(f"optim: {message}", file=sys.stderr)  # noqa: T201 - the command's own voice
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _close_stdout() -> ExitCode:
+    """Let nothing more be written to a pipe without a reader, not even by the interpreter's last flush."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, sys.stdout.fileno())
+    os.close(sink)
+    return ExitCode.CLOSED_PIPE

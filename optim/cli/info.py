@@ -1,0 +1,53 @@
+"""`optim info`: versions, processor, accelerators, and what is installed: for reports of faults."""
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from optim.cli.output import OutputFormat, print_fields, print_json
+from optim.cli.parameters import FormatOption
+
+PACKAGES = (
+    "mlcluster-optim", "numpy", "scipy", "highspy", "pyomo", "cvxpy", "networkx", "jax", "numba", "pandas",
+    "matplotlib", "typer", "rich", "msgspec",
+)  # fmt: skip
+
+
+def info(output: FormatOption = OutputFormat.TABLE) -> None:
+    """Show versions, processor and devices, and what problems, solvers, suites and instances there are."""
+    from optim.benchmarks.golden import golden_names
+    from optim.benchmarks.machine import code_digest, commit, machine_facts
+    from optim.benchmarks.registry import SUITES
+    from optim.models.catalogue import problem_names
+    from optim.models.reference import reference_names
+    from optim.solvers.solve import solvers_of
+
+    facts: dict[str, Any] = {
+        "machine": dict(machine_facts()),
+        "devices": _devices(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "code": {"digest": code_digest(), "commit": commit()},
+        "problems": {name: [solver.name for solver in solvers_of(name)] for name in problem_names()},
+        "suites": [spec.name for spec in SUITES],
+        "instances": list(reference_names()),
+        "golden": list(golden_names()),
+    }
+    if output is OutputFormat.JSON:
+        print_json(facts)
+    else:
+        print_fields(facts)
+
+
+def _devices() -> list[str]:
+    """Return the devices that arrays may live on; only here is JAX loaded."""
+    try:
+        import jax
+    except ImportError:
+        return []
+    return [str(device) for device in jax.devices()]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,153 @@
+"""`optim instance`: make, convert and describe instances, and print the schema of their files."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.output import OutputFormat, print_fields, print_json, print_line
+from optim.cli.parameters import (
+    FormatOption,
+    JobsOption,
+    OutOption,
+    PsServersOption,
+    SeedOption,
+    SlotMinutesOption,
+    SlotsOption,
+    TraceFormatOption,
+    TraceOption,
+    WorkerServersOption,
+    check_problem,
+    split_problem,
+)
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+app = typer.Typer(name="instance", help="Make, convert and describe instances.", no_args_is_help=True)
+
+ProblemArgument = Annotated[str, typer.Argument(metavar="PROBLEM", help="Name of the problem.")]
+
+
+@app.command()
+def generate(
+    problem: ProblemArgument,
+    *,
+    jobs: JobsOption = None,
+    slots: SlotsOption = None,
+    worker_servers: WorkerServersOption = None,
+    ps_servers: PsServersOption = None,
+    seed: SeedOption = 0,
+    out: OutOption = None,
+) -> ExitCode:
+    """Draw an instance from the calibrated generator; without --out it goes to stdout."""
+    from optim.benchmarks.sources import InstanceRequest, generated
+    from optim.models.catalogue import problem_named
+
+    problem_named(problem)
+    _check_out(out)
+    request = InstanceRequest(jobs=jobs, slots=slots, worker_servers=worker_servers, ps_servers=ps_servers)
+    (source,) = request.sources() or (generated({}),)
+    return _deliver(source.load(seed), out, seed)
+
+
+@app.command()
+def convert(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROBLEM] [FILE]", help="An instance file.")
+    ] = None,
+    *,
+    trace: TraceOption = None,
+    trace_format: TraceFormatOption = None,
+    slot_minutes: SlotMinutesOption = None,
+    jobs: JobsOption = None,
+    slots: SlotsOption = None,
+    worker_servers: WorkerServersOption = None,
+    ps_servers: PsServersOption = None,
+    seed: SeedOption = 0,
+    out: OutOption = None,
+) -> ExitCode:
+    """Turn a public trace, or another instance file, into an instance; without --out it goes to stdout."""
+    from optim.benchmarks.sources import InstanceRequest
+    from optim.models.catalogue import problem_named, problem_names, problem_of
+
+    _check_out(out)
+    names = list(words or ())
+    problem = problem_named(names.pop(0)).name if names and names[0] in problem_names() else None
+    sources = InstanceRequest(
+        names=tuple(names),
+        trace=trace,
+        trace_format=trace_format,
+        slot_minutes=slot_minutes,
+        jobs=jobs,
+        slots=slots,
+        worker_servers=worker_servers,
+        ps_servers=ps_servers,
+    ).sources()
+    if len(names) > 1 or sources is None or (not names and trace is None):
+        raise InvalidOptionError("convert needs one file, or --trace FILE --trace-format NAME")
+    instance = sources[0].load(seed)
+    check_problem(problem, problem_of(instance).name, names[0] if names else str(trace))
+    return _deliver(instance, out, seed)
+
+
+@app.command()
+def describe(
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[PROBLEM] INSTANCE", help="A file, or a reference instance's name."),
+    ],
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Show figures that tell what an instance is like."""
+    from optim.benchmarks.sources import find_instance
+    from optim.benchmarks.work import Subject
+
+    problem, (name,) = split_problem(words, ("INSTANCE",))
+    subject = Subject(find_instance(name))
+    check_problem(problem, subject.problem.name, name)
+    fields = {
+        "problem": subject.problem.name,
+        "name": subject.name,
+        "digest": subject.digest,
+        **subject.parameters,
+    }
+    if output is OutputFormat.JSON:
+        print_json(fields)
+    else:
+        print_fields(fields)
+    return ExitCode.DONE
+
+
+@app.command()
+def schema(problem: ProblemArgument) -> ExitCode:
+    """Print the JSON Schema of a problem's instance files."""
+    from optim.core.documents import encode
+    from optim.models.catalogue import problem_named
+
+    print_line(encode(problem_named(problem).json_schema()).decode().rstrip())
+    return ExitCode.DONE
+
+
+def _check_out(out: "Path | None") -> None:
+    """Find out whether the result can be written before it is made."""
+    from optim.core.files import check_folder
+
+    if out is not None:
+        check_folder(out)
+
+
+def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:
+    """Write an instance to a file or to stdout, and say on stderr what it is."""
+    from optim.models.catalogue import problem_of
+    from optim.models.files import save
+
+    if out is None:
+        print_line(problem_of(instance).write_instance(instance).decode().rstrip())
+    else:
+        save(instance, out)
+    note(f"{instance.name}, seed {seed}{f', written to {out}' if out is not None else ''}")
+    return ExitCode.DONE

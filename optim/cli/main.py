@@ -1,0 +1,55 @@
+"""The console entry: `optim` and its sub-commands."""
+
+from typing import Annotated
+
+import typer
+
+from optim.cli import bench, info, instance, solve, solvers, verify
+from optim.cli.border import Border
+from optim.cli.logs import show_logs
+from optim.cli.output import print_line
+
+app = typer.Typer(
+    name="optim",
+    cls=Border,
+    help="Optimisation for machine-learning clusters: solve, certify, verify, benchmark.",
+    epilog="Exit codes: 0 done and verified, 1 nothing found or work left undone, 2 wrong use or bad input, "
+    "3 certificate refused, 4 regression, 130 interrupted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        import optim
+
+        print_line(f"optim {optim.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole log on stderr.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Optimisation for machine-learning clusters: solve, certify, verify, benchmark."""
+    del version  # its callback has spoken already
+    show_logs(verbose)
+
+
+app.command("bench")(bench.bench)
+app.command("solve")(solve.solve)
+app.command("verify")(verify.verify)
+app.add_typer(instance.app)
+app.command("solvers")(solvers.solvers)
+app.command("info")(info.info)
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    app()

@@ -1,0 +1,48 @@
+"""`optim verify`: check a solution file against its instance, with code that no solver uses."""
+
+from typing import Annotated
+
+import typer
+
+from optim.cli.border import fail
+from optim.cli.exit_code import ExitCode
+from optim.cli.output import OutputFormat, print_fields, print_json, print_table
+from optim.cli.parameters import FormatOption, check_problem, split_problem
+
+
+def verify(
+    words: Annotated[list[str], typer.Argument(metavar="[PROBLEM] INSTANCE SOLUTION", help="The two files.")],
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Recompute every claim of a solution from the instance alone; exit code 3 if one doesn't hold."""
+    from optim.benchmarks.sources import find_instance
+    from optim.models.catalogue import problem_of
+    from optim.models.files import load_solution
+    from optim.models.files import verify as check
+
+    problem, (instance_name, solution_path) = split_problem(words, ("INSTANCE", "SOLUTION"))
+    instance = find_instance(instance_name)
+    check_problem(problem, problem_of(instance).name, instance_name)
+    solution = load_solution(solution_path, instance)
+    verification = check(instance, solution)
+    fields = {
+        "instance": instance.name,
+        "solver": solution.solver,
+        "verified": verification.is_ok,
+        "objective": verification.objective,
+        "bound": verification.bound,
+        "proven": list(verification.proven),
+    }
+    violations = verification.violations
+    if output is OutputFormat.JSON:
+        rows = [{"row": entry.row, "amount": entry.amount, "message": entry.message} for entry in violations]
+        print_json({**fields, "violations": rows})
+    else:
+        print_fields(fields)
+        if violations:
+            print_table(("row", "amount", "violation"), [(v.row, v.amount, v.message) for v in violations])
+    if violations:
+        return fail(
+            f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED
+        )
+    return ExitCode.DONE

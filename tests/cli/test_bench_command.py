@@ -1,0 +1,158 @@
+"""`optim bench` from the outside: what it prints, what it leaves behind, how it ends."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+TINY = ["bench", "admission", "--instance", "tiny-0,tiny-1", "--instance", "tiny-2.json.gz"]
+
+
+@pytest.fixture(autouse=True)
+def folder(dummies, tmp_path, monkeypatch):
+    """Know the dummy solvers, work in an empty folder, and draw no pictures: tests of the report do that."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("optim.benchmarks.report.standard_figures", lambda records: [])
+    return tmp_path
+
+
+def bench(*arguments):
+    return CliRunner().invoke(app, [*TINY, *arguments])
+
+
+def rows_of(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_prints_one_json_object_a_line_and_nothing_else():
+    result = bench("--solver", "idle,tiny-only", "--format", "json")
+    assert result.exit_code == 0
+    rows = rows_of(result)
+    assert [(row["instance"], row["solver"]) for row in rows] == [
+        (f"tiny-{number}", solver) for number in range(3) for solver in ("idle", "tiny-only")
+    ]
+    for row in rows:
+        assert row["suite"] == "admission"
+        assert row["seed"] == 0
+        assert row["verified"] is True
+        assert row["gap"] == pytest.approx(row["bound"] / 1e-9)
+        assert set(row["seconds"]) >= {"build", "compile", "solve", "verify"}
+        assert row["decision_ms"]["median"] <= row["decision_ms"]["p99"]
+        assert 0 <= row["load"]["tight_rows"] <= 1
+
+
+def test_leaves_records_and_report_in_the_results_folder(folder):
+    result = bench("--solver", "idle")
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (folder / "results").iterdir()) == ["bench.html", "bench.jsonl"]
+    assert "3 records in results/bench.jsonl, report in results/bench.html" in result.stderr
+
+
+def test_writes_where_it_is_told_to(folder):
+    result = bench("--solver", "idle", "--results", "a/r.jsonl", "--report", "b/page.html")
+    assert result.exit_code == 0
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")) == [
+        "a/r.jsonl",
+        "b/page.html",
+    ]
+
+
+def test_prints_a_table_with_the_seed_and_every_solver():
+    result = bench("--solver", "idle,crash", "--seed", "3")
+    assert "(seed 3)" in result.stdout
+    for shown in ("tiny-0", "idle", "crash", "completed", "error", "failed: crash on tiny-1: RuntimeError"):
+        assert shown in result.stdout
+
+
+def test_gives_the_same_records_again_without_solving():
+    first = rows_of(bench("--solver", "idle", "--format", "json"))
+    assert rows_of(bench("--solver", "idle", "--format", "json")) == first
+    again = rows_of(bench("--solver", "idle", "--format", "json", "--no-resume"))
+    assert [row["key"] for row in again] == [row["key"] for row in first]
+    assert again != first
+
+
+@pytest.mark.parametrize(
+    ("solvers", "code"),
+    [("idle", 0), ("idle,crash", 1), ("idle,nothing", 1), ("idle,crash,liar", 3)],
+)
+def test_exit_code_is_the_gravest_of_what_happened(solvers, code):
+    assert bench("--solver", solvers).exit_code == code
+
+
+def test_tells_why_a_solver_was_left_out():
+    result = CliRunner().invoke(
+        app, ["bench", "admission", "--instance", "small-0", "--solver", "tiny-only,idle"]
+    )
+    assert result.exit_code == 0
+    assert "left out: tiny-only on small-0: more than 6 jobs" in result.stdout
+
+
+def test_fails_if_nothing_at_all_could_be_run():
+    result = CliRunner().invoke(app, ["bench", "admission", "--instance", "small-0", "--solver", "tiny-only"])
+    assert result.exit_code == 1
+
+
+def test_draws_an_instance_of_the_sizes_given_for_each_seed():
+    sizes = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers", "2", "--seed", "1,2"]
+    result = CliRunner().invoke(app, ["bench", "admission", *sizes, "--solver", "idle", "--format", "json"])
+    assert result.exit_code == 0
+    rows = rows_of(result)
+    assert [row["seed"] for row in rows] == [1, 2]
+    assert rows[0]["instance_digest"] != rows[1]["instance_digest"]
+    assert rows[0]["parameters"]["jobs"] == 8
+
+
+def test_options_and_time_limit_reach_the_solver():
+    row = rows_of(bench("--solver", "idle", "--option", "number=5", "--time-limit", "9", "--format", "json"))[
+        0
+    ]
+    assert row["options"]["number"] == 5
+    assert row["time_limit_s"] == 9.0
+
+
+def test_comparing_with_its_own_golden_results_passes():
+    assert bench("--solver", "idle", "--write-golden", "golden.jsonl").exit_code == 0
+    result = bench("--solver", "idle", "--compare", "golden.jsonl", "--no-resume")
+    assert result.exit_code == 0
+    assert "compared: 3 same" in result.stderr
+
+
+def test_a_regression_is_named_and_exits_with_4(folder):
+    bench("--solver", "idle", "--write-golden", "golden.jsonl")
+    lines = (folder / "golden.jsonl").read_text().splitlines()
+    worse = json.loads(lines[1])
+    worse["objective"] = 1.0
+    (folder / "golden.jsonl").write_text("\n".join([lines[0], json.dumps(worse), lines[2], ""]))
+    result = bench("--solver", "idle", "--compare", "golden.jsonl")
+    assert result.exit_code == 4
+    assert "tiny-1, idle, seed 0: worse: objective 0, was 1" in result.stderr
+
+
+def test_a_missing_row_is_named_and_exits_with_4(folder):
+    dummy = ["bench", "dummy", "--solver", "idle"]
+    CliRunner().invoke(app, [*dummy, "--write-golden", "golden.jsonl"])
+    lines = (folder / "golden.jsonl").read_text().splitlines()
+    vanished = json.loads(lines[0]) | {"instance": "vanished"}
+    (folder / "golden.jsonl").write_text("\n".join([*lines, json.dumps(vanished), ""]))
+    result = CliRunner().invoke(app, [*dummy, "--compare", "golden.jsonl"])
+    assert result.exit_code == 4
+    assert "dummy: vanished, idle, seed 0, number 0: missing" in result.stderr
+
+
+def test_a_row_that_was_not_asked_for_is_not_missing():
+    bench("--solver", "idle,tiny-only", "--write-golden", "golden.jsonl")
+    for asked in (["--solver", "idle"], ["--solver", "idle", "--seed", "1"]):
+        command = ["bench", "admission", "--instance", "tiny-0", *asked, "--compare", "golden.jsonl"]
+        assert CliRunner().invoke(app, command).exit_code == 0
+
+
+def test_refuses_to_share_a_results_file_with_another_run(folder):
+    from optim.benchmarks.results_file import open_results
+
+    with open_results(folder / "results" / "bench.jsonl"):
+        result = bench("--solver", "idle")
+    assert result.exit_code == 2
+    assert "in use by another run" in result.stderr

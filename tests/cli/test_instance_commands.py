@@ -1,0 +1,113 @@
+"""`optim instance`, `optim solvers`, `optim info`, and the help."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+from optim.models.files import load
+
+SIZES = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers", "2"]
+
+
+@pytest.fixture(autouse=True)
+def folder(dummies, tmp_path, monkeypatch):
+    """Know the dummy solvers, and work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments))
+
+
+def test_generates_an_instance_of_the_sizes_given(folder):
+    result = run("instance", "generate", "admission", *SIZES, "--seed", "1", "--out", "i.json")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    instance = load(folder / "i.json")
+    assert (instance.num_jobs, instance.horizon) == (8, 6)
+    assert (instance.worker_servers.num_servers, instance.ps_servers.num_servers) == (2, 2)
+
+
+def test_the_same_seed_gives_the_same_file(folder):
+    for name, seed in (("a.json", "1"), ("b.json", "1"), ("c.json", "2")):
+        run("instance", "generate", "admission", *SIZES, "--seed", seed, "--out", name)
+    texts = [(folder / name).read_bytes() for name in ("a.json", "b.json", "c.json")]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_prints_the_instance_if_no_file_is_named():
+    result = run("instance", "generate", "admission", *SIZES)
+    assert json.loads(result.stdout)["schema"] == "optim/admission/1"
+    assert "seed 0" in result.stderr
+
+
+def test_converts_an_instance_file_to_another_name(folder):
+    assert run("instance", "convert", "admission", "tiny-0", "--out", "plain.json").exit_code == 0
+    assert run("instance", "convert", "plain.json", "--out", "packed.json.gz").exit_code == 0
+    assert (folder / "packed.json.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert load(folder / "packed.json.gz").jobs.ids == load(folder / "plain.json").jobs.ids
+
+
+def test_describes_an_instance():
+    row = json.loads(run("instance", "describe", "tiny-0", "--format", "json").stdout)
+    assert row["problem"] == "admission"
+    assert row["name"] == "tiny-0"
+    assert row["jobs"] == 6
+    assert "tiny-0" in run("instance", "describe", "admission", "tiny-0").stdout
+
+
+def test_instances_meet_the_schema_that_is_printed():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(run("instance", "schema", "admission").stdout)
+    document = json.loads(run("instance", "convert", "tiny-0").stdout)
+    jsonschema.validate(document, schema)
+    document["jobs"][0]["colour"] = "red"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, schema)
+
+
+def test_lists_solvers_with_their_options():
+    rows = [json.loads(line) for line in run("solvers", "--format", "json").stdout.splitlines()]
+    (idle,) = [row for row in rows if row["solver"] == "idle"]
+    assert idle == {
+        "problem": "admission",
+        "solver": "idle",
+        "summary": "admits nobody",
+        "options": {"wait_s": 0.0, "number": 1},
+    }
+    assert "wait_s=0, number=1" in run("solvers", "admission").stdout
+
+
+def test_info_names_versions_devices_solvers_and_suites():
+    row = json.loads(run("info", "--format", "json").stdout)
+    assert row["versions"]["mlcluster-optim"]
+    assert row["devices"]
+    assert "idle" in row["problems"]["admission"]
+    assert "admission" in row["suites"]
+    assert "tiny-0" in row["instances"]
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["bench"], ["solve"], ["verify"], ["solvers"], ["info"], ["instance"]]
+)
+def test_every_command_explains_itself(command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Usage: optim" in result.stdout
+
+
+def test_says_its_version():
+    assert run("--version").stdout.startswith("optim ")
+
+
+def test_the_command_starts_without_loading_anything_heavy():
+    script = "import sys, optim.cli.main; print([m for m in HEAVY if m in sys.modules])"
+    heavy = ["numpy", "scipy", "jax", "numba", "pandas", "matplotlib", "pyomo", "cvxpy", "highspy"]
+    command = [sys.executable, "-c", f"HEAVY = {heavy}; {script}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
