@@ -1,0 +1,117 @@
+"""The pool of schedules that a restricted master programme knows."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csc_array, hstack
+
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.pricing import PricedSchedules
+from optim.solvers.admission.rows import CapacityRows, usage_matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """One schedule of one job over server classes.
+
+    Parameters
+    ----------
+    job, completion
+        Which job, and the slot in which it completes.
+    workers, ps
+        Shape (entries, 3): class, slot, count, sorted; entries with count 0 are left out.
+    """
+
+    job: int
+    completion: int
+    workers: IntArray
+    ps: IntArray
+
+
+class ColumnPool:
+    """Schedules without duplicates, sorted by job, with their values and their use of capacity rows."""
+
+    def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
+        self._tables, self._rows = tables, rows
+        self._scale = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=rows.capacity > 0)
+        self.job: IntArray = np.zeros(0, dtype=np.int64)
+        self.value: FloatArray = np.zeros(0)
+        self.share: csc_array = csc_array((rows.num_rows, 0))
+        """Use of each row as a share of its capacity, shape (rows, columns)."""
+        self._schedules: list[Schedule] = []
+        self._keys: list[bytes] = []
+        self._known: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.job)
+
+    def schedule(self, column: int) -> Schedule:
+        """Return the schedule of a column."""
+        return self._schedules[column]
+
+    def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
+        """Add the schedules that are new; return how many."""
+        live = np.flatnonzero(priced.completion >= 0)
+        fresh, schedules, keys = [], [], []
+        for k in live.tolist():
+            schedule = _schedule(priced, k)
+            key = _key(schedule)
+            if key not in self._known:
+                self._known.add(key)
+                fresh.append(k)
+                schedules.append(schedule)
+                keys.append(key)
+        if not fresh:
+            return 0
+        usage = usage if usage is not None else usage_matrix(self._tables, self._rows, priced)
+        share = csc_array(usage[:, fresh].multiply(self._scale[:, None]))
+        jobs = priced.jobs[fresh]
+        value = self._tables.value[jobs, priced.completion[fresh]]
+        self._schedules += schedules
+        self._keys += keys
+        self._arrange(
+            np.concatenate([self.job, jobs]),
+            np.concatenate([self.value, value]),
+            hstack([self.share, share], format="csc"),
+        )
+        return len(fresh)
+
+    def keep(self, columns: IntArray) -> None:
+        """Forget all but the given columns; forgotten ones may be priced and added again."""
+        if len(columns) == len(self):
+            return
+        self._schedules = [self._schedules[k] for k in columns.tolist()]
+        self._keys = [self._keys[k] for k in columns.tolist()]
+        self._known = set(self._keys)
+        self.job, self.value, self.share = (
+            self.job[columns],
+            self.value[columns],
+            csc_array(self.share[:, columns]),
+        )
+
+    def _arrange(self, job: IntArray, value: FloatArray, share: csc_array) -> None:
+        """Sort columns by job, earlier columns first."""
+        order = np.argsort(job, kind="stable")
+        self.job, self.value, self.share = job[order], value[order], csc_array(share[:, order])
+        self._schedules = [self._schedules[k] for k in order.tolist()]
+        self._keys = [self._keys[k] for k in order.tolist()]
+
+
+def _schedule(priced: PricedSchedules, k: int) -> Schedule:
+    return Schedule(
+        job=int(priced.jobs[k]),
+        completion=int(priced.completion[k]),
+        workers=_entries(priced.workers[k]),
+        ps=_entries(priced.ps[k]),
+    )
+
+
+def _entries(counts: IntArray) -> IntArray:
+    place = np.nonzero(counts)
+    return np.stack([*place, counts[place]], axis=1).astype(np.int64)
+
+
+def _key(schedule: Schedule) -> bytes:
+    header = np.array([schedule.job, schedule.completion, len(schedule.workers)], dtype=np.int64)
+    return header.tobytes() + schedule.workers.tobytes() + schedule.ps.tobytes()

@@ -1,0 +1,242 @@
+"""The packing LP over server classes, solved by column generation with central prices.
+
+A round solves the restricted master to a tolerance that follows the gap (`interior_point`), prices all
+jobs at its central dual point, then walks a few Polyak steps from the best point known, adding the
+columns of every point on the way: pricing is a hundred times cheaper than the master, so it is done
+often. Every priced point gives a Lagrangian bound; the best one is kept, so any stop leaves a proof.
+
+Rows enter the master only when its primal point violates them: on contended instances half of the
+rows never do, and Newton's systems are dense in the rows.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import csc_array
+from threadpoolctl import threadpool_limits
+
+from optim.core.clock import PhaseClock
+from optim.core.progress import Progress, SilentProgress
+from optim.core.status import Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import FloatArray
+from optim.solvers.admission.columns import ColumnPool
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.price_bound import PricePoint
+from optim.solvers.admission.pricing import price
+from optim.solvers.admission.rows import CapacityRows, usage_matrix
+
+FIRST_TARGET = 0.96
+"""Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
+
+STALL_LIMIT = 4
+"""Steps without progress after which the step length is halved."""
+
+TOL_SHARE = 0.1
+"""The master is solved to this share of the present gap."""
+
+ROW_TOL = 1e-7
+"""Relative violation by the master's primal point at which a left-out row enters."""
+
+DROP_FACTOR = 10.0
+"""Columns whose reduced loss exceeds this many times the absolute gap are dropped; fewer make prices jump."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walk:
+    """How many Polyak steps are taken, and how often their columns are kept."""
+
+    num_steps: int
+    add_every: int = 1
+
+
+@dataclass(kw_only=True)
+class PackingResult:
+    """What column generation knows when it stops.
+
+    Parameters
+    ----------
+    point
+        The best dual point: row prices, payoffs, and the bound they prove.
+    master
+        Value of the restricted master's primal point (rows satisfied to 1e-7): a fractional value.
+    x
+        The master's primal point, one entry a column of the pool.
+    pool
+        The columns.
+    termination
+        Why it stopped; `completed` if the gap tolerance was reached.
+    rounds, newton_steps
+        Masters solved, and Newton systems factorised in all.
+    history
+        (seconds, master value, bound) after each round.
+    """
+
+    point: PricePoint
+    master: float
+    x: FloatArray
+    pool: ColumnPool
+    termination: Termination
+    rounds: int
+    newton_steps: int
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        """(bound - master) / master."""
+        return (self.point.bound - self.master) / max(abs(self.master), 1e-9)
+
+
+class PackingLP:
+    """Column generation over one instance's packing LP; keeps its pool between calls of `run`."""
+
+    def __init__(self, tables: JobTables, rows: CapacityRows, clock: PhaseClock) -> None:
+        self.tables, self.rows, self.clock = tables, rows, clock
+        self.pool = ColumnPool(tables, rows)
+        self.best: PricePoint | None = None
+        self._average_use = np.zeros(rows.num_rows)
+        self._scale = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=rows.capacity > 0)
+        self._is_active = np.zeros(rows.num_rows, dtype=bool)
+
+    def run(
+        self,
+        *,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        stop: StoppingCriterion,
+        progress: Progress | None = None,
+        start: FloatArray | None = None,
+    ) -> PackingResult:
+        """Generate columns until (bound - master) / master is at most `tol`, or until told to stop.
+
+        Parameters
+        ----------
+        tol
+            Relative gap between the Lagrangian bound and the restricted master.
+        first, between
+            The walk before the first master and the one after each.
+        start
+            Row prices to start from, zero by default.
+        """
+        news = progress or SilentProgress()
+        news.start("column generation", None)
+        # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
+        # and one thread gives the same sums on every machine.
+        with threadpool_limits(limits=1):
+            return self._run(tol, first, between, stop, news, start)
+
+    def _run(
+        self,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        stop: StoppingCriterion,
+        news: Progress,
+        start: FloatArray | None,
+    ) -> PackingResult:
+        history: list[tuple[float, float, float]] = []
+        with self.clock.phase("pricing"):
+            self._walk(np.zeros(self.rows.num_rows) if start is None else start, first, None)
+        best = self._best()
+        self._is_active |= (best.row_prices > 0) | (self._average_use > 0.97 * self.rows.capacity)
+        self._is_active &= self.rows.capacity > 0
+        gap, rounds, newton_steps = 1.0, 0, 0
+        master, x = 0.0, np.zeros(0)
+        while True:
+            reason = stop(
+                SolveState(
+                    elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound
+                )
+            )
+            if reason is not None or len(self.pool) == 0:
+                break
+            with self.clock.phase("master"):
+                solved, row_prices, steps = self._solve_master(max(0.1 * tol, min(1e-2, TOL_SHARE * gap)))
+            newton_steps += steps
+            master, x = solved.value, solved.x
+            with self.clock.phase("pricing"):
+                before = len(self.pool)
+                limit = DROP_FACTOR * max(best.bound - master, tol * abs(master))
+                kept = np.flatnonzero(solved.reduced_loss <= limit)
+                self.pool.keep(kept)
+                x = x[kept]
+                added = self._walk(row_prices, Walk(num_steps=1), None)
+                best = self._best()
+                if (best.bound - master) > tol * abs(master):
+                    added += self._walk(best.row_prices, between, 0.5 * (master + best.bound))
+                    added += self._walk(0.3 * best.row_prices + 0.7 * row_prices, Walk(num_steps=1), None)
+                    best = self._best()
+            rounds += 1
+            gap = (best.bound - master) / max(abs(master), 1e-9)
+            history.append((self.clock.elapsed_s, master, best.bound))
+            news.update(rounds, {"master": master, "bound": best.bound, "gap": gap, "columns": float(before)})
+            if gap <= tol or (added == 0 and not solved.is_converged):
+                break
+        news.finish()
+        return PackingResult(
+            point=best,
+            master=master,
+            x=x if len(x) == len(self.pool) else np.concatenate([x, np.zeros(len(self.pool) - len(x))]),
+            pool=self.pool,
+            termination=Termination.COMPLETED if reason is None else reason,
+            rounds=rounds,
+            newton_steps=newton_steps,
+            history=history,
+        )
+
+    def _best(self) -> PricePoint:
+        assert self.best is not None, "a walk prices at least its start"
+        return self.best
+
+    def _solve_master(self, tol: float):  # type: ignore[no-untyped-def]
+        """Solve the restricted master, activating rows that its point violates; return it with flat prices."""
+        from optim.solvers.admission.interior_point import solve_packing
+
+        pool = self.pool
+        by_row = pool.share.tocsr()
+        steps = 0
+        while True:
+            active = np.flatnonzero(self._is_active)
+            solved = solve_packing(
+                csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol
+            )
+            steps += solved.iterations
+            violated = np.flatnonzero((by_row @ solved.x > 1.0 + max(ROW_TOL, tol)) & ~self._is_active)
+            if len(violated) == 0:
+                break
+            self._is_active[violated] = True
+        prices = np.zeros(self.rows.num_rows)
+        prices[active] = solved.row_price * self._scale[active]
+        return solved, prices, steps
+
+    def _walk(self, start: FloatArray, walk: Walk, target: float | None) -> int:
+        """Take Polyak steps, keep the best point and the columns; return how many columns were new.
+
+        Steps are measured in prices of whole rows (p times capacity), so that units don't matter.
+        """
+        point, damping, stalled, added = start, 1.0, 0, 0
+        for step in range(walk.num_steps):
+            priced = price(self.tables, self.rows.prices(point))
+            usage = usage_matrix(self.tables, self.rows, priced)
+            bound = float(priced.payoff.sum() + point @ self.rows.capacity)
+            use = np.asarray(usage.sum(axis=1)).ravel()
+            self._average_use = 0.9 * self._average_use + 0.1 * use
+            is_better = self.best is None or bound < self.best.bound
+            stalled = 0 if self.best is None or bound < self.best.bound * (1 - 1e-6) else stalled + 1
+            if is_better:
+                self.best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
+            if stalled >= STALL_LIMIT:
+                damping, stalled = damping / 2, 0
+            if step % walk.add_every == 0:
+                added += self.pool.add(priced, usage)
+            if step == walk.num_steps - 1:
+                break
+            goal = FIRST_TARGET * self._best().bound if target is None else target
+            gradient = (self.rows.capacity - use) * self._scale
+            free = (point > 0) | (gradient < 0)
+            norm = float(np.sum(gradient[free] ** 2))
+            if norm == 0 or bound <= goal:
+                break
+            point = np.maximum(0.0, point - damping * (bound - goal) / norm * gradient * self._scale)
+        return added

@@ -1,0 +1,58 @@
+"""Compile the loops before the clock of a solve starts: compile time is never mixed into solving."""
+
+from fractions import Fraction
+
+import numpy as np
+
+from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses, as_int_array
+from optim.models.admission.utility import ConstantUtility
+
+
+def smallest_instance() -> AdmissionInstance:
+    """Return an instance with one job, one slot and one server a side."""
+    servers = ServerClasses(
+        types=("smallest",), capacity=np.full((1, 1, 1), MICRO, dtype=np.int64), count=as_int_array([1])
+    )
+    hosts = ServerClasses(types=servers.types, capacity=servers.capacity, count=servers.count)
+    one, demand = as_int_array([1]), np.full((1, 1), MICRO, dtype=np.int64)
+    jobs = Jobs(
+        ids=("only",),
+        arrival=as_int_array([0]),
+        epochs=one,
+        chunks=one,
+        minibatches=one,
+        minibatch_micro_s=as_int_array([MICRO]),
+        gradient_micro_mb=as_int_array([0]),
+        worker_micro_mbps=as_int_array([MICRO]),
+        ps_micro_mbps=as_int_array([MICRO]),
+        segment_offset=as_int_array([0, 1]),
+        segment_start=as_int_array([0]),
+        worker_demand=demand,
+        ps_demand=demand,
+        utilities=(ConstantUtility(value=1.0),),
+        min_utility=np.array([np.nan]),
+    )
+    return AdmissionInstance(
+        name="smallest",
+        horizon=1,
+        slot_micro_s=MICRO,
+        resources=("unit",),
+        jobs=jobs,
+        worker_servers=servers,
+        ps_servers=hosts,
+        min_utility_share=Fraction(1, 100),
+    )
+
+
+def compile_loops() -> None:
+    """Run pricing and the master once on the smallest instance."""
+    from optim.core.clock import PhaseClock
+    from optim.core.stopping import Never
+    from optim.solvers.admission.job_tables import JobTables
+    from optim.solvers.admission.packing_lp import PackingLP, Walk
+    from optim.solvers.admission.rows import CapacityRows
+
+    tables = JobTables.build(smallest_instance())
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=2)
+    PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
