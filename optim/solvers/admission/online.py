@@ -1,0 +1,237 @@
+"""OASiS: admit jobs as they arrive, at prices that rise as the cluster fills."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.errors import InvalidOptionError
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.registry import SUPPORTED, Support, register
+from optim.core.solution import Solution, Stats
+from optim.core.status import PointStatus, Sense, Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import AdmissionInstance
+from optim.solvers.admission.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish
+from optim.solvers.admission.price_bound import certify_plan
+from optim.solvers.admission.price_bounds import (
+    LowerScale,
+    PriceBounds,
+    first_jobs,
+    job_worth,
+    price_bounds,
+    sample_jobs,
+)
+from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.residual_search import compile_search
+from optim.solvers.admission.theorems import full_share
+
+
+class PriceKind(StrEnum):
+    """The form of the price function."""
+
+    ZERO_START = "zero-start"
+    EXPONENTIAL = "exponential"
+
+
+class BoundSource(StrEnum):
+    """Where U and the lower scale come from."""
+
+    ORACLE = "oracle"
+    """From all jobs of the instance, future ones included."""
+    ESTIMATED = "estimated"
+    """From a random sample of the jobs, which stands for a history that resembles the future."""
+    FIRST = "first"
+    """From the first jobs to arrive, which stands for a history that may differ from the future."""
+    PAPER = "paper"
+    """As the paper prints them, from all jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlineOptions:
+    """Options of `online`.
+
+    Parameters
+    ----------
+    price
+        Form of the price function. The zero-start form is the better one where the cluster is contended
+        and needs no constant that depends on its size.
+    strict
+        Whether prices reach U at (1 - eps) of the capacity, with eps the largest share of a row that one
+        job can take in a slot, as the theorems ask; otherwise at the capacity itself, which admits more.
+    eps
+        That share where the instance's own isn't wanted, in [0, 1).
+    bounds
+        Where U and the lower scale come from. All but "estimated" and "first" are clairvoyant.
+    unit_free
+        Whether the lower scale is independent of the resources' units (ignored by "paper").
+    sample_share
+        Share of the jobs that "estimated" and "first" learn from, in (0, 1].
+    upper_scale, lower_scale
+        Factors by which U and the lower scale are wrong, for studies of mis-estimation.
+    """
+
+    price: PriceKind = PriceKind.ZERO_START
+    strict: bool = False
+    eps: float | None = None
+    bounds: BoundSource = BoundSource.ORACLE
+    unit_free: bool = True
+    sample_share: float = 0.1
+    upper_scale: float = 1.0
+    lower_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("price", PriceKind), ("bounds", BoundSource)):
+            try:
+                object.__setattr__(self, name, kind(getattr(self, name)))
+            except ValueError:
+                known = ", ".join(kind)
+                raise InvalidOptionError(
+                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
+                ) from None
+        if self.eps is not None and not 0 <= self.eps < 1:
+            raise InvalidOptionError(f"eps must be in [0, 1), got {self.eps}")
+        if not 0 < self.sample_share <= 1:
+            raise InvalidOptionError(f"sample_share must be in (0, 1], got {self.sample_share}")
+        for name in ("upper_scale", "lower_scale"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InvalidOptionError(f"{name} must be positive and finite, got {getattr(self, name)}")
+
+
+def make_bounds(instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator) -> PriceBounds:
+    """Return U and the lower scale as the options ask."""
+    is_paper = options.bounds is BoundSource.PAPER
+    is_unit_free = options.unit_free and not is_paper
+    if options.price is PriceKind.ZERO_START:
+        lower = LowerScale.UNIT_FREE_LAMBDA if is_unit_free else LowerScale.SUMMED_LAMBDA
+    elif is_paper:
+        lower = LowerScale.PAPER_L
+    else:
+        lower = LowerScale.UNIT_FREE_L if is_unit_free else LowerScale.SIMPLE_L
+    worth = job_worth(instance)
+    if options.bounds is BoundSource.ESTIMATED:
+        worth = worth.of(sample_jobs(instance, options.sample_share, rng))
+    elif options.bounds is BoundSource.FIRST:
+        worth = worth.of(first_jobs(instance, options.sample_share))
+    bounds = price_bounds(instance, lower, worth=worth, has_paper_upper=is_paper)
+    return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
+
+
+def make_function(instance: AdmissionInstance, options: OnlineOptions) -> PriceFunction:
+    """Return the price function as the options ask."""
+    full_at = full_share(instance, options.eps) if options.strict else 1.0
+    if options.price is PriceKind.ZERO_START:
+        return ZeroStartPrice(full_at=full_at)
+    return ExponentialPrice(full_at=full_at)
+
+
+@register("online", problem="admission")
+class OnlineSolver:
+    """OASiS, the online primal-dual algorithm, on real servers.
+
+    Each job is decided in the moment of its arrival, for good: at the present prices its best schedule is
+    found exactly among those that fit into what is left of the servers; it is admitted if the schedule is
+    worth more than it costs.
+
+    Notes
+    -----
+    The default differs from the paper, for the better on contended clusters: prices start from 0 and reach
+    U at the capacity, and what fits is checked. With ``price="exponential"`` and ``bounds="paper"`` it is
+    the paper's algorithm; with ``strict`` the competitive ratios are proven wherever the certificate says so.
+
+    References
+    ----------
+    Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
+    DOI 10.1109/INFOCOM.2018.8486422, Algorithms 1 to 3.
+    """
+
+    name: str
+    problem: str
+    summary = "OASiS: posted prices that rise with utilisation, one irrevocable decision a job"
+    options_type = OnlineOptions
+
+    def supports(self, instance: AdmissionInstance) -> Support:
+        """Workers and PSs need servers of their own."""
+        if instance.has_shared_servers:
+            return Support(False, "workers and PSs share servers")
+        return SUPPORTED
+
+    def solve(
+        self,
+        instance: AdmissionInstance,
+        *,
+        options: OnlineOptions,
+        stop: StoppingCriterion,
+        seed: int,
+        progress: Progress,
+    ) -> Solution:
+        """Decide on every job in order of arrival; a run cut short refuses the rest."""
+        clock = PhaseClock()
+        with clock.phase("compile"):
+            compile_search(is_shared=instance.has_shared_servers)
+        with clock.phase("build"):
+            algorithm = OnlineAlgorithm(
+                instance,
+                bounds=make_bounds(instance, options, np.random.default_rng(seed)),
+                function=make_function(instance, options),
+            )
+            initial_dual = sum(side.worth() for side in algorithm.state.sides)
+        progress.start(self.name, float(instance.num_jobs))
+        with clock.phase("solve"):
+            decisions, reason = _decide_all(algorithm, stop, progress, clock)
+            run = finish(algorithm.state, decisions, initial_dual)
+        progress.finish()
+        with clock.phase("bound"):
+            bound, certificate, dual = certify_plan(instance, run.plan, run.state.mean_prices())
+        return Solution(
+            problem=self.problem,
+            instance=instance.name,
+            solver=self.name,
+            sense=Sense.MAXIMISE,
+            termination=Termination.COMPLETED if reason is None else reason,
+            primal=PointStatus.FEASIBLE,
+            dual=dual,
+            decision=run.plan,
+            objective=run.plan.objective(instance),
+            bound=bound,
+            certificate=certificate,
+            seed=seed,
+            options=options_as_dict(options),
+            stats=Stats(
+                seconds=clock.seconds,
+                iterations=len(decisions),
+                memory_mb=peak_memory_mb(),
+                decision_ms=tuple(1e3 * decision.seconds for decision in decisions),
+                counts=_counts(run),
+            ),
+        )
+
+
+def _decide_all(
+    algorithm: OnlineAlgorithm, stop: StoppingCriterion, progress: Progress, clock: PhaseClock
+) -> tuple[tuple[JobDecision, ...], Termination | None]:
+    """Decide until all jobs are decided or the stopping rule says so."""
+    decisions: list[JobDecision] = []
+    earned = 0.0
+    for decision in algorithm.decisions():
+        decisions.append(decision)
+        earned += decision.primal_step
+        progress.update(len(decisions), {"objective": earned})
+        state = SolveState(elapsed_s=clock.elapsed_s, iterations=len(decisions), objective=earned)
+        reason = stop(state)
+        if reason is not None:
+            return tuple(decisions), reason
+    return tuple(decisions), None
+
+
+def _counts(run: OnlineRun) -> dict[str, Any]:
+    """Return what a record tells of a run; its dual is no bound unless the theorems hold."""
+    return {
+        "admitted": sum(decision.is_accepted for decision in run.decisions),
+        "refused": sum(not decision.is_accepted for decision in run.decisions),
+        "running_dual": run.final_dual,
+        "largest_step_ratio": run.largest_step_ratio,
+    }

@@ -1,0 +1,259 @@
+"""The best schedule of one job on single servers with what is left of them, compiled.
+
+As `schedule_loop`, with two differences: each server has its own price and its own room, and the
+schedule names servers. A slot's table of costs needs the cheapest servers only, until they hold the
+most workers that the job runs at once: a heap yields them one by one instead of sorting hundreds.
+
+Room is ``min_r floor(residual_r / demand_r)``, exactly: residuals and demands are whole numbers a, b of
+1e-6 units held as floats, and for whole a, b with a + b <= 2^53 the rounded quotient a / b can't reach
+the next whole number k: it lies at least 1 / b below k, more than half the distance between floats there
+(at most k / 2^53, and k b <= a + b).
+
+Ties are broken by (price, capacity of the server, residual of the server, number of the server), the two
+vectors in lexicographic order, so that renaming servers changes no decision.
+"""
+
+import numpy as np
+from numba import njit
+
+from optim.solvers.admission.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
+from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step
+
+MICRO = 1e6
+
+
+@njit(cache=True, nogil=True)
+def measure_servers(s, t, side, scratch):
+    """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
+    unit, room = scratch.unit, scratch.room
+    limit = side.limit[s, :, t]
+    for h in range(len(unit)):
+        unit[h] = 0.0
+        room[h] = limit[side.class_of_server[h]]
+    for r in range(side.demand.shape[1]):
+        need = side.demand[s, r]
+        if need <= 0.0:
+            continue
+        amount = need / MICRO
+        cost, left = side.price[t, r], side.residual[t, r]
+        for h in range(len(unit)):
+            unit[h] += cost[h] * amount
+            held = np.floor(left[h] / need)
+            room[h] = held if held < room[h] else room[h]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _precedes(a, b, t, side, unit):
+    """Tell whether server a comes before server b: by price, capacity, residual, number."""
+    if unit[a] != unit[b]:
+        return unit[a] < unit[b]
+    rank_a, rank_b = side.rank[t, side.class_of_server[a]], side.rank[t, side.class_of_server[b]]
+    if rank_a != rank_b:
+        return rank_a < rank_b
+    for r in range(side.residual.shape[1]):
+        if side.residual[t, r, a] != side.residual[t, r, b]:
+            return side.residual[t, r, a] < side.residual[t, r, b]
+    return a < b
+
+
+@njit(cache=True, nogil=True)
+def _sift(position, size, t, side, scratch):
+    """Restore the heap below `position`."""
+    heap, unit = scratch.heap, scratch.unit
+    server = heap[position]
+    while True:
+        child = 2 * position + 1
+        if child >= size:
+            break
+        if child + 1 < size and _precedes(heap[child + 1], heap[child], t, side, unit):
+            child += 1
+        if not _precedes(heap[child], server, t, side, unit):
+            break
+        heap[position] = heap[child]
+        position = child
+    heap[position] = server
+
+
+@njit(cache=True, nogil=True)
+def gather(ceiling, t, side, scratch):
+    """Make a heap of the servers with room whose unit costs less than `ceiling`; return their number."""
+    size = 0
+    for h in range(len(scratch.unit)):
+        if scratch.room[h] >= 1.0 and scratch.unit[h] < ceiling:
+            scratch.heap[size] = h
+            size += 1
+    for position in range(size // 2 - 1, -1, -1):
+        _sift(position, size, t, side, scratch)
+    return size
+
+
+@njit(cache=True, nogil=True)
+def pop(size, t, side, scratch):
+    """Take the first server from a heap of `size`; the caller counts one less from then on."""
+    first = scratch.heap[0]
+    scratch.heap[0] = scratch.heap[size - 1]
+    _sift(0, size - 1, t, side, scratch)
+    return first
+
+
+@njit(cache=True, nogil=True)
+def residual_table(s, t, most, ceiling, needed, workers, ps, scratch, table):
+    """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
+
+    Numbers of workers that cost `ceiling` or more are left out.
+    """
+    table[0] = 0.0
+    measure_servers(s, t, workers, scratch.worker)
+    size = gather(ceiling, t, workers, scratch.worker)
+    placed = 0
+    total = 0.0
+    while size > 0 and placed < most:
+        h = pop(size, t, workers, scratch.worker)
+        size -= 1
+        for _ in range(min(int(scratch.worker.room[h]), most - placed)):
+            placed += 1
+            total += scratch.worker.unit[h]
+            table[placed] = total
+    return _add_ps(s, t, placed, ceiling, needed, ps, scratch.ps, table) if placed > 0 else 0
+
+
+@njit(cache=True, nogil=True)
+def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
+    """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
+    measure_servers(s, t, ps, scratch)
+    size = gather(ceiling, t, ps, scratch)
+    k, left, placed = -1, 0, 0
+    total = 0.0
+    for y in range(1, most + 1):
+        due = needed[y]
+        if due > y:
+            return y - 1
+        while placed < due:
+            if left == 0:
+                if size == 0:
+                    return y - 1
+                k = pop(size, t, ps, scratch)
+                size -= 1
+                left = int(scratch.room[k])
+            left -= 1
+            placed += 1
+            total += scratch.unit[k]
+        table[y] += total
+        if table[y] >= ceiling:
+            return y - 1
+    return most
+
+
+@njit(cache=True, nogil=True)
+def place(s, t, count, side, scratch, rows, num_rows):
+    """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
+    measure_servers(s, t, side, scratch)
+    size = gather(INFINITE, t, side, scratch)
+    left = count
+    while left > 0:
+        h = pop(size, t, side, scratch)
+        size -= 1
+        here = min(left, int(scratch.room[h]))
+        rows[num_rows, SLOT] = t
+        rows[num_rows, SERVER] = h
+        rows[num_rows, COUNT] = here
+        rows[num_rows, SEGMENT] = s
+        num_rows += 1
+        left -= here
+    return num_rows
+
+
+@njit(cache=True, nogil=True)
+def best_schedule(i, floor, jobs, workers, ps, scratch):
+    """Find the best schedule of job i whose payoff exceeds `floor` and write it to the scratch's rows.
+
+    Returns
+    -------
+    payoff, completion slot, number of worker rows, number of PS rows
+        (floor, -1, 0, 0) if there is none.
+    """
+    first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
+    begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
+    steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
+    best, completion = floor, -1
+    if last_slot < first_slot or due > steps[-1] * (last_slot - first_slot + 1):
+        return best, completion, 0, 0
+    states = scratch.states
+    states[0, : due + 1] = INFINITE
+    states[0, 0] = 0.0
+    reached = 0
+    for t in range(first_slot, last_slot + 1):
+        if jobs.value[i, t] <= best:
+            break
+        k = t - first_slot
+        # Nothing that costs as much as this can be part of a better schedule that ends here or later.
+        ceiling = jobs.value[i, t] - best
+        # Less work than this done before slot t can't be completed by the deadline any more.
+        least = max(0, due - steps[-1] * (last_slot - t + 1))
+        reached = _advance(i, t, least, reached, ceiling, jobs, steps, needed, workers, ps, scratch)
+        payoff = jobs.value[i, t] - states[k + 1, due]
+        if payoff > best:
+            best, completion = payoff, t
+    if completion < 0:
+        return best, completion, 0, 0
+    num_workers, num_ps = _trace_back(i, completion, jobs, steps, needed, workers, ps, scratch)
+    return best, completion, num_workers, num_ps
+
+
+@njit(cache=True, nogil=True)
+def _advance(i, t, least, reached, ceiling, jobs, steps, needed, workers, ps, scratch):
+    """Take the recursion through slot t; return the most progress that may be made by its end."""
+    due = jobs.target[i]
+    k = t - jobs.arrival[i]
+    before, after = scratch.states[k], scratch.states[k + 1]
+    after[: due + 1] = INFINITE
+    furthest = reached
+    segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
+    for s in range(segment, segment_end):
+        row = s - segment
+        low = max(least, jobs.segment_start[s])
+        high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else due)
+        scratch.largest[k, row] = -1
+        if low >= high:
+            continue
+        table = scratch.tables[k, row]
+        largest = residual_table(s, t, jobs.most[i], ceiling, needed, workers, ps, scratch, table)
+        scratch.largest[k, row] = largest
+        min_plus_step(before, after, table, largest, steps, low, high, due)
+        furthest = max(furthest, high - 1 + steps[largest])
+    # Work completed earlier stays completed.
+    after[due] = min(after[due], before[due])
+    return min(due, furthest)
+
+
+@njit(cache=True, nogil=True)
+def _trace_back(i, completion, jobs, steps, needed, workers, ps, scratch):
+    """Recompute the choices that led to the best cost and write their servers; return the numbers of rows."""
+    num_workers, num_ps = 0, 0
+    state = jobs.target[i]
+    for k in range(completion - jobs.arrival[i], -1, -1):
+        t = jobs.arrival[i] + k
+        s, y, state = choice(i, k, state, jobs, steps, scratch)
+        if y > 0:
+            num_workers = place(s, t, y, workers, scratch.worker, scratch.worker_rows, num_workers)
+            num_ps = place(s, t, needed[y], ps, scratch.ps, scratch.ps_rows, num_ps)
+    return num_workers, num_ps
+
+
+@njit(cache=True, nogil=True)
+def choice(i, k, state, jobs, steps, scratch):
+    """Return (segment, workers, state before) of the fewest workers that led to `state` in the k-th slot."""
+    due = jobs.target[i]
+    before, goal = scratch.states[k], scratch.states[k + 1, state]
+    segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
+    for s in range(segment, segment_end):
+        low = jobs.segment_start[s]
+        high = jobs.segment_start[s + 1] if s + 1 < segment_end else due
+        for y in range(scratch.largest[k, s - segment] + 1):
+            d_first = state - steps[y]
+            # At the target work may overshoot: several states lead there.
+            d_last = due - 1 if state == due and y > 0 else d_first
+            for d in range(max(d_first, low, 0), min(d_last, high - 1) + 1):
+                if before[d] + scratch.tables[k, s - segment, y] == goal:
+                    return s, y, d
+    return segment, 0, state
