@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from optim.benchmarks.compare import Difference, Selection, compare
 from optim.benchmarks.machine import code_digest
 from optim.benchmarks.record import Record
 from optim.benchmarks.results_file import ResultsFile, open_results
@@ -20,8 +21,25 @@ from optim.core.stopping import Interruption
 class WorkList:
     """What is to be run, and the pairs that can't be."""
 
+    specs: tuple[BenchSpec, ...]
+    request: BenchRequest
     work: tuple[AbstractWork, ...]
     skipped: tuple[Skipped, ...]
+
+    def position(self, record: Record) -> int:
+        """Return where the record's work stands in the list."""
+        return next(position for position, piece in enumerate(self.work) if piece.key == record.key)
+
+    def compare(self, records: Sequence[Record], golden: Sequence[Record]) -> list[Difference]:
+        """Compare records with those golden rows that the request asks for."""
+        own = {piece.subject.name for piece in self.work}
+        selection = Selection(
+            suites=tuple(spec.name for spec in self.specs),
+            seeds=self.request.seeds,
+            solvers=self.request.solvers,
+            instances=None if self.request.sources is None else tuple(own),
+        )
+        return compare(records, golden, selection)
 
 
 def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
@@ -45,7 +63,10 @@ def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
         entries += spec.build(request)
     unique = {entry.key: entry for entry in entries if isinstance(entry, AbstractWork)}
     return WorkList(
-        work=tuple(unique.values()), skipped=tuple(entry for entry in entries if isinstance(entry, Skipped))
+        specs=tuple(specs),
+        request=request,
+        work=tuple(unique.values()),
+        skipped=tuple(entry for entry in entries if isinstance(entry, Skipped)),
     )
 
 

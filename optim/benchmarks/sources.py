@@ -113,7 +113,7 @@ class InstanceRequest:
             return (self._trace_source(self.trace, given),)
         return (generated(given),) if given else None
 
-    def _trace_source(self, trace: Path, sizes: Mapping[str, int]) -> TraceSource:
+    def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
         if self.trace_format is None:
             raise InvalidOptionError("--trace needs --trace-format: philly, gavel or alibaba")
         from optim.workloads.admission.traces import TraceOptions
@@ -122,7 +122,7 @@ class InstanceRequest:
         return TraceSource(path=trace, format=self.trace_format, options=TraceOptions(**sizes, **minutes))
 
 
-def generated(sizes: Mapping[str, int]) -> GeneratedSource:
+def generated(sizes: Mapping[str, Any]) -> GeneratedSource:
     """Return a source of drawn instances; sizes that aren't given are the generator's own."""
     from optim.workloads.admission.generator import GeneratorOptions
 

@@ -2,10 +2,25 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from optim.cli.bench_options import (
+    BenchSolverOptionsOption,
+    CompareOption,
+    InstanceOption,
+    NoReportOption,
+    OutFolderOption,
+    ProcessesOption,
+    ReportOption,
+    ResultsOption,
+    ResumeOption,
+    SeedsOption,
+    SizeOption,
+    SolversOption,
+    SuiteOption,
+    SuitesArgument,
+    WriteGoldenOption,
+)
 from optim.cli.bench_tables import print_bench_tables, tell_differences
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
@@ -17,7 +32,6 @@ from optim.cli.parameters import (
     PsServersOption,
     SlotMinutesOption,
     SlotsOption,
-    SolverOptionsOption,
     TimeLimitOption,
     TraceFormatOption,
     TraceOption,
@@ -33,25 +47,13 @@ if TYPE_CHECKING:
     from optim.benchmarks.compare import Difference
     from optim.benchmarks.record import Record
 
-INSTANCES, SOLVING, RESULTS = "Instances", "Solving", "Results"
-
 
 def bench(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[SUITE]...", help="Suites or problems; all suites if none is given."),
-    ] = None,
+    words: SuitesArgument = None,
     *,
-    suite: Annotated[
-        list[str] | None, typer.Option("--suite", metavar="NAME", help="A suite of the problem.")
-    ] = None,
-    size: Annotated[str, typer.Option("--size", help="Size of the suite's own instances.")] = "small",
-    instance: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--instance", metavar="NAME", help="A file, or a reference name.", rich_help_panel=INSTANCES
-        ),
-    ] = None,
+    suite: SuiteOption = None,
+    size: SizeOption = "small",
+    instance: InstanceOption = None,
     jobs: JobsOption = None,
     slots: SlotsOption = None,
     worker_servers: WorkerServersOption = None,
@@ -59,45 +61,21 @@ def bench(
     trace: TraceOption = None,
     trace_format: TraceFormatOption = None,
     slot_minutes: SlotMinutesOption = None,
-    seed: Annotated[
-        list[str] | None,
-        typer.Option("--seed", metavar="N", help="Same seed, same answer; repeat for several. Default: 0."),
-    ] = None,
-    solver: Annotated[
-        list[str] | None,
-        typer.Option("--solver", metavar="NAME", help="Repeat or use commas. Default: the suite's."),
-    ] = None,
+    solver: SolversOption = None,
+    option: BenchSolverOptionsOption = None,
+    seed: SeedsOption = None,
     time_limit: TimeLimitOption = None,
-    option: SolverOptionsOption = None,
-    processes: Annotated[int, typer.Option("--processes", min=1, help="How many solves run at once.")] = 1,
+    processes: ProcessesOption = 1,
     output: FormatOption = OutputFormat.TABLE,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of results and report.")] = Path(
-        "results"
-    ),
-    results: Annotated[
-        Path | None, typer.Option("--results", metavar="FILE", help="JSON lines. Default: DIR/bench.jsonl.")
-    ] = None,
-    report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="HTML page. Default: DIR/bench.html.")
-    ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option("--resume/--no-resume", help="Take what the same code has done from the results file."),
-    ] = True,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            "--compare", metavar="GOLDEN", help="A results file, or a shipped one's name; exit code 4."
-        ),
-    ] = None,
-    write_golden: Annotated[
-        Path | None,
-        typer.Option("--write-golden", metavar="FILE", help="Store the results to compare with later."),
-    ] = None,
+    out: OutFolderOption = Path("results"),
+    results: ResultsOption = None,
+    report: ReportOption = None,
+    no_report: NoReportOption = False,
+    resume: ResumeOption = True,
+    compare: CompareOption = None,
+    write_golden: WriteGoldenOption = None,
 ) -> ExitCode:
     """Run suites: every solver on every instance, each answer verified."""
-    from optim.benchmarks.compare import Selection
-    from optim.benchmarks.compare import compare as compare_with
     from optim.benchmarks.golden import read_golden
     from optim.benchmarks.golden import write_golden as store_golden
     from optim.benchmarks.registry import choose_suites
@@ -127,42 +105,35 @@ def bench(
         options=split_options(option),
     )
     golden = read_golden(compare) if compare is not None else None
-    results = results if results is not None else out / "bench.jsonl"
-    report = report if report is not None else out / "bench.html"
+    results_path = results if results is not None else out / "bench.jsonl"
+    report_path = None if no_report else report if report is not None else out / "bench.html"
     records: list[Record] = []
-    hint = f"what is finished stays in {results}, the same command goes on from there"
+    hint = f"what is finished stays in {results_path}, the same command goes on from there"
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
-        for path in (report, write_golden):
+        for path in (report_path, write_golden):
             if path is not None:
                 prepare_folder(path)
         for record in run_work(
-            plan.work, results, is_resumed=resume, num_processes=processes, stop=stop, progress=progress
+            plan.work, results_path, is_resumed=resume, num_processes=processes, stop=stop, progress=progress
         ):
             records.append(record)
             if output is OutputFormat.JSON:
                 print_json(record)
-    order = {piece.key: position for position, piece in enumerate(plan.work)}
-    records.sort(key=lambda record: order[record.key])
+    records.sort(key=plan.position)
     if output is OutputFormat.TABLE:
         print_bench_tables(specs, records, plan.skipped)
     if len(records) < len(plan.work):
         done = f"{len(records)} of {len(plan.work)}"
-        note(f"stopped: {done} records are in {results}; the same command does the rest")
+        note(f"stopped: {done} records are in {results_path}; the same command does the rest")
         return ExitCode.INTERRUPTED
-    write_report(records, plan.skipped, report)
-    note(f"{len(records)} records in {results}, report in {report}")
+    if report_path is not None:
+        write_report(records, plan.skipped, report_path)
+    note(f"{len(records)} records in {results_path}" + (f", report in {report_path}" if report_path else ""))
     if write_golden is not None:
         store_golden(records, write_golden)
-    differences: list[Difference] = []
+    differences = plan.compare(records, golden) if golden is not None else []
     if golden is not None:
-        selection = Selection(
-            suites=tuple(spec.name for spec in specs),
-            seeds=request.seeds,
-            solvers=request.solvers,
-            instances=None if sources is None else tuple({piece.subject.name for piece in plan.work}),
-        )
-        differences = compare_with(records, golden, selection)
         tell_differences(differences)
     return _exit_code(records, differences)
 

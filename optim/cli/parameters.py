@@ -11,10 +11,15 @@ from optim.cli.output import OutputFormat
 from optim.core.errors import InvalidOptionError
 from optim.models.catalogue import problem_named, problem_names
 
+INSTANCES = "Instances"
+
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="A table, or one JSON object a line.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same answer.")]
 TimeLimitOption = Annotated[
-    float | None, typer.Option("--time-limit", metavar="S", help="Wall-clock limit of a solve in seconds.")
+    float | None,
+    typer.Option(
+        "--time-limit", metavar="S", help="Wall-clock limit of a solve in seconds.", rich_help_panel="Solving"
+    ),
 ]
 SolverOptionsOption = Annotated[
     list[str] | None,
@@ -24,22 +29,39 @@ OutOption = Annotated[
     Path | None, typer.Option("--out", metavar="FILE", help="Where to write; .gz is compressed.")
 ]
 
-JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Number of jobs.")]
-SlotsOption = Annotated[int | None, typer.Option("--slots", min=1, help="Number of time slots.")]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Number of jobs.", rich_help_panel=INSTANCES)
+]
+SlotsOption = Annotated[
+    int | None, typer.Option("--slots", min=1, help="Number of time slots.", rich_help_panel=INSTANCES)
+]
 WorkerServersOption = Annotated[
-    int | None, typer.Option("--worker-servers", min=1, help="Number of worker servers.")
+    int | None,
+    typer.Option("--worker-servers", min=1, help="Number of worker servers.", rich_help_panel=INSTANCES),
 ]
 PsServersOption = Annotated[
-    int | None, typer.Option("--ps-servers", min=1, help="Number of parameter servers' hosts.")
+    int | None,
+    typer.Option(
+        "--ps-servers", min=1, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES
+    ),
 ]
 TraceOption = Annotated[
-    Path | None, typer.Option("--trace", metavar="FILE", help="Sample the jobs of a public trace.")
+    Path | None,
+    typer.Option(
+        "--trace", metavar="FILE", help="Sample the jobs of a public trace.", rich_help_panel=INSTANCES
+    ),
 ]
 TraceFormatOption = Annotated[
-    str | None, typer.Option("--trace-format", metavar="NAME", help="philly, gavel or alibaba.")
+    str | None,
+    typer.Option(
+        "--trace-format", metavar="NAME", help="philly, gavel or alibaba.", rich_help_panel=INSTANCES
+    ),
 ]
 SlotMinutesOption = Annotated[
-    float | None, typer.Option("--slot-minutes", metavar="M", help="Length of a slot in minutes (traces).")
+    float | None,
+    typer.Option(
+        "--slot-minutes", metavar="M", help="Length of a slot in minutes (traces).", rich_help_panel=INSTANCES
+    ),
 ]
 
 

@@ -17,8 +17,9 @@ def path(tmp_path):
     return tmp_path / "bench.jsonl"
 
 
-def plan(*solvers, seeds=(0,), **options):
-    return plan_work([SPEC], BenchRequest(solvers=solvers, seeds=seeds, options=options)).work
+def plan(*solvers, seeds=(0,), time_limit_s=None, **options):
+    request = BenchRequest(solvers=solvers, seeds=seeds, time_limit_s=time_limit_s, options=options)
+    return plan_work([SPEC], request).work
 
 
 def run(work, path, **arguments):
@@ -96,8 +97,8 @@ def test_resumes_after_a_kill_without_loss_or_double(dummies, path, monkeypatch)
     assert len({record.key for record in records}) == 3
 
 
-@pytest.mark.parametrize("changed", [{"seeds": (1,)}, {"number": "2"}])
-def test_another_seed_or_option_is_other_work(dummies, changed):
+@pytest.mark.parametrize("changed", [{"seeds": (1,)}, {"time_limit_s": 5.0}, {"number": "2"}])
+def test_another_seed_limit_or_option_is_other_work(dummies, changed):
     assert {piece.key for piece in plan("idle")}.isdisjoint(piece.key for piece in plan("idle", **changed))
 
 

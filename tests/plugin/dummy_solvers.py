@@ -1,8 +1,10 @@
 """Solvers that do next to nothing, each with one trait that a test needs."""
 
+import hashlib
 import os
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +17,14 @@ from optim.core.stopping import SolveState
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
 
+STUCK_ON = "DUMMY_STUCK_ON"
+"""Environment variable: the instance on which a solve takes a minute."""
+
+STARTED = "DUMMY_STARTED"
+"""Environment variable: the file that is made as soon as a solve that takes a minute has begun."""
+
+LONG_S = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DummyOptions:
@@ -26,6 +36,12 @@ class DummyOptions:
     def __post_init__(self):
         if self.wait_s < 0:
             raise InvalidOptionError(f"wait_s must be at least 0, got {self.wait_s}")
+
+
+def tell_started(wait_s):
+    """Make the file that a test waits for."""
+    if wait_s >= LONG_S and STARTED in os.environ:
+        Path(os.environ[STARTED]).touch()
 
 
 class Idle:
@@ -41,7 +57,8 @@ class Idle:
 
     def solve(self, instance, *, options, stop, seed, progress):
         """Wait as long as asked, then return the empty plan."""
-        reason = self.wait(options, stop, progress)
+        is_stuck = os.environ.get(STUCK_ON) == instance.name
+        reason = self.wait(LONG_S if is_stuck else options.wait_s, stop, progress)
         payoff = 1.001 * instance.value.max(axis=1, initial=0.0)
         shape = (instance.horizon, instance.num_resources)
         ps_classes = 0 if instance.has_shared_servers else instance.ps_servers.num_classes
@@ -71,11 +88,12 @@ class Idle:
             ),
         )
 
-    def wait(self, options, stop, progress):
+    def wait(self, wait_s, stop, progress):
         """Sleep in small pieces, looking whether to stop."""
         begun = time.perf_counter()
-        progress.start("waiting", options.wait_s)
-        while (elapsed := time.perf_counter() - begun) < options.wait_s:
+        tell_started(wait_s)
+        progress.start("waiting", wait_s)
+        while (elapsed := time.perf_counter() - begun) < wait_s:
             reason = stop(SolveState(elapsed_s=elapsed))
             if reason is not None:
                 return reason
@@ -116,6 +134,17 @@ class Die(Idle):
         os._exit(9)
 
 
+class Stubborn(Idle):
+    """Spends a minute in compiled code that knows no stopping rule and no signal."""
+
+    summary = "does not listen"
+
+    def solve(self, instance, **arguments):
+        """Hash for a long time; the interpreter can't run a signal handler meanwhile."""
+        tell_started(LONG_S)
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 100_000_000)
+
+
 class Nothing(Idle):
     """Returns neither plan nor bound."""
 
@@ -145,4 +174,12 @@ class TinyOnly(Idle):
         return SUPPORTED if instance.num_jobs <= 6 else Support(False, "more than 6 jobs")
 
 
-DUMMIES = {"idle": Idle, "liar": Liar, "crash": Crash, "die": Die, "nothing": Nothing, "tiny-only": TinyOnly}
+DUMMIES = {
+    "idle": Idle,
+    "liar": Liar,
+    "crash": Crash,
+    "die": Die,
+    "nothing": Nothing,
+    "stubborn": Stubborn,
+    "tiny-only": TinyOnly,
+}

@@ -1,0 +1,176 @@
+"""Ctrl-C, kill -9, a closed pipe, a full disk: what is finished stays, nothing is doubled or torn."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from dummy_solvers import STARTED, STUCK_ON
+
+from optim.benchmarks.results_file import read_records
+
+PATIENCE_S = 60
+"""Far more than any of these runs takes; only a run that hangs meets it."""
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Name the file that a solve makes that takes a minute."""
+    return tmp_path / "started"
+
+
+@pytest.fixture
+def start(plugin_environment, tmp_path, started, monkeypatch):
+    """Start the command in an empty folder, with the dummy solvers installed as a plug-in."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    running = []
+
+    def begin(*arguments, stuck_on="", **popen):
+        environment = plugin_environment | {STUCK_ON: stuck_on, STARTED: str(started)}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | popen
+        command = [sys.executable, "-m", "optim.cli", *arguments]
+        running.append(subprocess.Popen(command, env=environment, **pipes))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def end(process):
+    """Wait for the end, and return (exit code, lines of stdout, lines of stderr)."""
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, stdout.splitlines(), stderr.splitlines()
+
+
+def wait_until(condition):
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < PATIENCE_S
+        time.sleep(0.02)
+
+
+BENCH = ("bench", "dummy", "--format", "json", "--no-report")
+RESULTS = Path("results") / "bench.jsonl"
+
+
+def assert_resumes_whole(start):
+    """Run the same command to its end: one record for each of the three pieces of work, no more."""
+    before = [record.key for record in read_records(RESULTS)]
+    code, stdout, _ = end(start(*BENCH))
+    assert code == 0
+    keys = [json.loads(line)["key"] for line in stdout]
+    assert len(set(keys)) == 3
+    after = [record.key for record in read_records(RESULTS)]
+    assert sorted(after) == sorted(keys)
+    assert after[: len(before)] == before
+
+
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["one process", "two processes"])
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, processes):
+    process = start(*BENCH, *processes, stuck_on="tiny-1")
+    first = process.stdout.readline()
+    wait_until(started.exists)
+    process.send_signal(signal.SIGINT)
+    code, stdout, stderr = end(process)
+    assert code == 130
+    rows = [json.loads(line) for line in [first, *stdout]]
+    assert [record.key for record in read_records(RESULTS)] == [row["key"] for row in rows]
+    assert "tiny-1" not in {row["instance"] for row in rows}
+    assert (
+        f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
+    )
+    assert "Traceback" not in "".join(stderr)
+    assert_resumes_whole(start)
+
+
+def test_kill_9_loses_only_the_record_in_flight(start, started):
+    process = start(*BENCH, stuck_on="tiny-2")
+    wait_until(started.exists)
+    process.kill()
+    end(process)
+    assert [record.instance for record in read_records(RESULTS)] == ["tiny-0", "tiny-1"]
+    assert_resumes_whole(start)
+
+
+def test_kill_9_takes_the_child_processes_along(start, started):
+    process = start(*BENCH, "--processes", "2", stuck_on="tiny-0")
+    wait_until(started.exists)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) >= 2
+    process.kill()
+    wait_until(lambda: not any(is_alive(child) for child in children))
+
+
+def is_alive(pid):
+    """Tell whether a process is there and not merely waiting to be collected."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_ctrl_c_during_a_solve_keeps_the_best_so_far(start, started):
+    process = start("solve", "tiny-0", "--solver", "idle", "--out", "s.json", stuck_on="tiny-0")
+    wait_until(started.exists)
+    process.send_signal(signal.SIGINT)
+    code, stdout, stderr = end(process)
+    assert code == 130
+    assert ["termination", "interrupted"] in [line.split() for line in stdout]
+    assert ["verified", "yes"] in [line.split() for line in stdout]
+    assert stderr == ["optim: stopping; the best solution so far is kept (Ctrl-C again to abort)"]
+    assert Path("s.json").exists()
+
+
+def test_a_second_ctrl_c_aborts_even_inside_compiled_code(start, started):
+    process = start("solve", "tiny-0", "--solver", "stubborn", "--out", "s.json")
+    wait_until(started.exists)
+    process.send_signal(signal.SIGINT)
+    assert "Ctrl-C again to abort" in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    assert end(process) == (130, [], ["optim: aborted"])
+    assert list(Path().iterdir()) == []
+
+
+def test_a_closed_pipe_ends_the_run_quietly(start, started):
+    process = start(*BENCH, "--option", "wait_s=0.2")
+    assert json.loads(process.stdout.readline())["instance"] == "tiny-0"
+    process.stdout.close()
+    process.wait(timeout=PATIENCE_S)
+    assert process.returncode == 141
+    assert process.stderr.read() == ""
+
+
+def test_text_into_a_closed_pipe_ends_quietly_too(start):
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = start("instance", "schema", "admission", stdout=writer)
+    os.close(writer)
+    process.wait(timeout=PATIENCE_S)
+    assert process.returncode == 141
+    assert process.stderr.read() == ""
+
+
+def test_a_full_disk_is_one_line_and_leaves_whole_records(start):
+    def limit_file_size():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
+
+    process = start(*BENCH, preexec_fn=limit_file_size)
+    code, stdout, stderr = end(process)
+    assert code == 1
+    assert len(stderr) == 1
+    assert stderr[0].startswith("optim: error: ")
+    assert "File too large" in stderr[0]
+    assert [record.key for record in read_records(RESULTS)] == [json.loads(line)["key"] for line in stdout]
+    assert RESULTS.read_bytes().endswith(b"}\n")
