@@ -1,0 +1,387 @@
+"""Small admission instances, each with one trait that has broken an algorithm, a proof or a program.
+
+They are worked out by hand, so that the optimum can be read off: `STRESS_INSTANCES` names those that a
+solver should be tried on, `KNOWN_OPTIMA` says what each is worth.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from optim.models.admission.document import (
+    AdmissionDocument,
+    ConstantDocument,
+    JobDocument,
+    ServerClassDocument,
+    SigmoidDocument,
+    StepDocument,
+    TableDocument,
+)
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.reading import instance_from_document
+from optim.workloads.admission.sketch import document, job, servers
+
+NEGLIGIBLE = ("0.000001",)
+"""Demand of a PS where PSs are beside the point."""
+
+
+def density_ladder(
+    *, steps: int = 3, factor: float = 10.0, per_server: int = 4, num_servers: int = 1, horizon: int = 1
+) -> AdmissionInstance:
+    """Return waves of equal jobs, each wave filling the cluster and worth `factor` times the one before.
+
+    Who doesn't know what comes must not sell all to the first wave, nor wait for the last: for many fine
+    steps no deterministic algorithm is better than (1 + ln(factor^(steps - 1)))-competitive. A job takes
+    1 / per_server of one server in one slot. The optimum is the last wave:
+    ``per_server num_servers horizon factor^(steps - 1)``.
+
+    References
+    ----------
+    Zhou, Chakrabarty, Lukose, "Budget constrained bidding in keyword auctions and online knapsack problems",
+    WINE 2008.
+    """
+    jobs = [
+        job(f"wave-{step}-{copy}", ps=NEGLIGIBLE, utility=ConstantDocument(factor**step))
+        for step in range(steps)
+        for copy in range(per_server * num_servers * horizon)
+    ]
+    room = [servers((str(per_server),), count=num_servers)]
+    return _instance(f"ladder-{steps}-{factor:g}-{per_server}", jobs, room, room, horizon=horizon)
+
+
+def coarse_pair(*, late_value: float = 1000.0) -> AdmissionInstance:
+    """Return two jobs of which one fits: who takes the first can't have the second, whatever it is worth.
+
+    Each worker takes 0.6 of the only server. Exponential prices accept the first job (worth 1), and from
+    `late_value` 10 on that is more than twice ln(U / L) too little: the guarantee is for small jobs.
+    Optimum: `late_value`.
+    """
+    jobs = [
+        job(name, worker=("0.6",), ps=NEGLIGIBLE, utility=ConstantDocument(value))
+        for name, value in (("early", 1.0), ("late", late_value))
+    ]
+    room = [servers(("1",))]
+    return _instance("coarse-pair", jobs, room, room, horizon=1)
+
+
+def blockade(*, burst: int = 2) -> AdmissionInstance:
+    """Return long jobs of low value, just before time-critical ones that need the slots they would hold.
+
+    Optimum: the burst in slot 1, worth 50 a job, and one long job in slots 0, 2, 3 and 4, worth 1.
+    """
+    urgent = StepDocument(value=50.0, deadline=0)
+    jobs = [job(f"long-{i}", epochs=4, chunks=burst) for i in range(2)]
+    jobs += [job(f"urgent-{i}", arrival=1, utility=urgent) for i in range(burst)]
+    room = [servers((str(burst),))]
+    return _instance("blockade", jobs, room, room, horizon=5)
+
+
+def stranded_cpus() -> AdmissionInstance:
+    """Return a cluster short of GPUs with idle vCPUs: who takes all GPUs for few vCPUs strands the rest.
+
+    Optimum 9: three jobs of one GPU each, worth 3 apiece, rather than the one of three GPUs, worth 5.
+    """
+    jobs = [
+        job("all-gpus", worker=("3", "1"), ps=("0", "1"), utility=ConstantDocument(5.0)),
+        *(
+            job(f"one-gpu-{i}", worker=("1", "4"), ps=("0", "1"), utility=ConstantDocument(3.0))
+            for i in range(3)
+        ),
+        job("no-gpu", worker=("0", "30"), ps=("0", "1"), utility=ConstantDocument(0.5)),
+    ]
+    worker_servers, ps_servers = [servers(("3", "32"))], [servers(("0", "8"))]
+    return _instance("stranded-cpus", jobs, worker_servers, ps_servers, horizon=1, resources=("gpu", "vcpu"))
+
+
+def ps_bound() -> AdmissionInstance:
+    """Return jobs whose every worker needs a PS of its own (b = B), where PSs are what is scarce.
+
+    Six workers fit in a slot, two are served. Optimum 3: three jobs of two worker-slots.
+    """
+    jobs = [job(f"job-{i}", chunks=2) for i in range(4)]
+    worker_servers, ps_servers = [servers(("3",), count=2)], [servers(("1",), count=2)]
+    return _instance("ps-bound", jobs, worker_servers, ps_servers, horizon=3)
+
+
+def unit_work() -> AdmissionInstance:
+    """Return jobs of a single worker-slot (W = 1), though they have five chunks.
+
+    Optimum 6.5: the first two on arrival, the fourth in the last slot.
+    """
+    jobs = [
+        job(
+            f"job-{i}",
+            arrival=i % 2,
+            chunks=5,
+            slots_a_chunk="0.2",
+            utility=TableDocument([3.0 - i / 2, 1.0]),
+        )
+        for i in range(4)
+    ]
+    room = [servers(("1",))]
+    return _instance("unit-work", jobs, room, room, horizon=3)
+
+
+def single_worker() -> AdmissionInstance:
+    """Return jobs of one chunk (N = 1): however idle the cluster, they take their time.
+
+    All three could finish in slot 2, which has room for two. Optimum: the last to come waits until slot 3.
+    """
+    utility = SigmoidDocument(theta1=10.0, theta2=0.5, theta3=2.0)
+    jobs = [job(f"job-{i}", arrival=i, epochs=3 - i, utility=utility) for i in range(3)]
+    room = [servers(("2",))]
+    return _instance("single-worker", jobs, room, room, horizon=4)
+
+
+def ties() -> AdmissionInstance:
+    """Return equal jobs on equal servers at equal prices: whatever is decided must be decided by rule.
+
+    Three of the five jobs fit. Optimum 6.
+    """
+    jobs = [job(f"job-{i}", chunks=2, utility=ConstantDocument(2.0)) for i in range(5)]
+    room = [servers(("1",), count=2), servers(("1",))]
+    return _instance("ties", jobs, room, room, horizon=2)
+
+
+def decimal_capacity() -> AdmissionInstance:
+    """Return a job whose three demands of 0.1 fill 0.3, and whose 3 times 0.1 Mbps need three PSs of 0.1.
+
+    In binary floating point 3 * 0.1 > 0.3 and 3 * 0.1 / 0.1 > 3. Optimum 1.
+    """
+    exact = job(
+        "exact",
+        chunks=3,
+        worker=("0.1",),
+        ps=("0.1",),
+        rates=("0.1", "0.1"),
+        utility=StepDocument(value=1.0, deadline=0),
+    )
+    room = [servers(("0.3",))]
+    return _instance("decimal-capacity", [exact], room, room, horizon=2)
+
+
+def patient() -> AdmissionInstance:
+    """Return jobs that don't mind waiting (constant utility): all completion slots are worth the same.
+
+    Optimum 6: one after the other, they fill the horizon.
+    """
+    jobs = [job(f"job-{i}", epochs=2, utility=ConstantDocument(2.0)) for i in range(3)]
+    room = [servers(("1",))]
+    return _instance("patient", jobs, room, room, horizon=6)
+
+
+def deadlines() -> AdmissionInstance:
+    """Return jobs that are worth something up to a delay, and little or nothing afterwards (steps).
+
+    Optimum 11.5: `tight` in slot 0, `loose` in slot 1, `late` in slot 2 for its late value.
+    """
+    jobs = [
+        job("loose", utility=StepDocument(value=5.0, deadline=1)),
+        job("tight", utility=StepDocument(value=6.0, deadline=0)),
+        job("late", utility=StepDocument(value=1.0, deadline=1, late_value=0.5)),
+    ]
+    room = [servers(("1",))]
+    return _instance("deadlines", jobs, room, room, horizon=3)
+
+
+def last_slot() -> AdmissionInstance:
+    """Return jobs that arrive in the last slot: one just finishes in it, the other can't finish at all.
+
+    Optimum 4.
+    """
+    jobs = [
+        job("just", arrival=2, chunks=2, utility=ConstantDocument(4.0)),
+        job("too-long", arrival=2, epochs=2, utility=ConstantDocument(9.0)),
+    ]
+    room = [servers(("2",))]
+    return _instance("last-slot", jobs, room, room, horizon=3)
+
+
+def nothing_fits() -> AdmissionInstance:
+    """Return jobs of which the worker, the PS, or the work doesn't fit. Optimum 0."""
+    jobs = [job("large-worker", worker=("5",)), job("large-ps", ps=("5",)), job("long", epochs=100)]
+    room = [servers(("1",))]
+    return _instance("nothing-fits", jobs, room, room, horizon=3)
+
+
+def no_jobs() -> AdmissionInstance:
+    """Return a cluster that nobody asks for. Optimum 0."""
+    room = [servers(("1",))]
+    return _instance("no-jobs", [], room, room, horizon=2)
+
+
+def one_job() -> AdmissionInstance:
+    """Return one job in an empty cluster: it should finish as early as it can, in slot 2. Optimum 7."""
+    only = job(
+        "only", arrival=1, epochs=2, chunks=3, rates=("1", "2"), utility=TableDocument([9.0, 7.0, 5.0])
+    )
+    return _instance("one-job", [only], [servers(("3",))], [servers(("1",), count=2)], horizon=4)
+
+
+def saturated() -> AdmissionInstance:
+    """Return many more jobs than fit, each worth something else. Optimum 81: the six best fill all slots."""
+    jobs = [
+        job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)
+    ]
+    room = [servers(("2",), count=2)]
+    return _instance("saturated", jobs, room, room, horizon=3)
+
+
+def degenerate() -> AdmissionInstance:
+    """Return jobs without demand, work or worth beside others that make two resources tight together.
+
+    Two of the three equal jobs fit, worth 2 each; the free and the idle one are worth 1 each. Optimum 6.
+    """
+    jobs = [
+        *(
+            job(f"equal-{i}", worker=("2", "4"), ps=("1", "2"), utility=ConstantDocument(2.0))
+            for i in range(3)
+        ),
+        job("free", worker=("0", "0"), ps=("0", "0")),
+        job("idle", slots_a_chunk="0", worker=("0", "0"), ps=("0", "0")),
+        job("worthless", worker=("1", "1"), ps=("0", "0"), utility=ConstantDocument(0.0)),
+    ]
+    room = [servers(("2", "4"))]
+    return _instance("degenerate", jobs, room, room, horizon=2, resources=("r", "twice-r"))
+
+
+def shared_pair() -> AdmissionInstance:
+    """Return shared servers of which the worker must leave the larger one to its PS.
+
+    The PS needs all of the first server, so a worker that is put there first strands the job. Optimum 1.
+    """
+    pair = job("pair", worker=("1",), ps=("2",))
+    return _instance("shared-pair", [pair], [servers(("2",)), servers(("1",))], None, horizon=1)
+
+
+def growing_demand() -> AdmissionInstance:
+    """Return a job whose demands rise with the work done, so that it finishes earlier by holding back.
+
+    Until three worker-slots are done three workers fit, afterwards one. Three at once end in slot 3; two,
+    then three (their slot begins after two), then one end in slot 2, the deadline. Optimum 1.
+    """
+    growing = job(
+        "growing",
+        epochs=2,
+        chunks=3,
+        rates=("1", "3"),
+        later=((3, ("3",), ("1",)),),
+        utility=StepDocument(value=1.0, deadline=2),
+    )
+    return _instance("growing-demand", [growing], [servers(("3",))], [servers(("1",))], horizon=4)
+
+
+def night_only() -> AdmissionInstance:
+    """Return a server that is there in slots 0 and 3 only: work has to step over the day. Optimum 5."""
+    jobs = [
+        job("over-night", epochs=2, utility=ConstantDocument(3.0)),
+        job("first-night", utility=StepDocument(value=2.0, deadline=1)),
+        job("by-day", arrival=1, utility=StepDocument(value=9.0, deadline=1)),
+    ]
+    lent = servers(("2",), ("0",), ("0",), ("2",))
+    return _instance("night-only", jobs, [lent], [servers(("2",))], horizon=4)
+
+
+def whole_chunks() -> AdmissionInstance:
+    """Return chunks of 0.7 slots that must end in the slot in which they begin: four slots for 2.8 of work.
+
+    Optimum 3: the delay is three slots, where two would do if chunks could be split.
+    """
+    chunky = job("chunky", epochs=4, slots_a_chunk="0.7", utility=TableDocument([9.0, 7.0, 5.0, 3.0]))
+    room = [servers(("1",))]
+    return _instance("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
+
+
+def capped_share() -> AdmissionInstance:
+    """Return a job that may use half of a server: its four workers need two of them. Optimum 2."""
+    spread = job("spread", chunks=4, rates=("1", "4"), utility=StepDocument(value=2.0, deadline=0))
+    room = [servers(("4",), count=2)]
+    return _instance("capped-share", [spread], room, room, horizon=1, share="0.5")
+
+
+def worker_faster_than_ps() -> AdmissionDocument:
+    """Return a document to be refused: b is just above B, so that rows (6) and (7) forbid any worker."""
+    room = [servers(("1",))]
+    return document("refused", [job("fast", rates=("1.000001", "1"))], room, room, horizon=1)
+
+
+STRESS_INSTANCES: Mapping[str, Callable[[], AdmissionInstance]] = MappingProxyType(
+    {
+        "density-ladder": density_ladder,
+        "coarse-pair": coarse_pair,
+        "blockade": blockade,
+        "stranded-cpus": stranded_cpus,
+        "ps-bound": ps_bound,
+        "unit-work": unit_work,
+        "single-worker": single_worker,
+        "ties": ties,
+        "decimal-capacity": decimal_capacity,
+        "patient": patient,
+        "deadlines": deadlines,
+        "last-slot": last_slot,
+        "nothing-fits": nothing_fits,
+        "no-jobs": no_jobs,
+        "one-job": one_job,
+        "saturated": saturated,
+        "degenerate": degenerate,
+        "shared-pair": shared_pair,
+        "growing-demand": growing_demand,
+        "night-only": night_only,
+        "whole-chunks": whole_chunks,
+        "capped-share": capped_share,
+    }
+)
+"""Every stress instance that a solver should be tried on, by name."""
+
+KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(
+    {
+        "density-ladder": 400.0,
+        "coarse-pair": 1000.0,
+        "blockade": 101.0,
+        "stranded-cpus": 9.0,
+        "ps-bound": 3.0,
+        "unit-work": 6.5,
+        "single-worker": 5.0 + 20.0 / (1.0 + math.exp(-0.5)),
+        "ties": 6.0,
+        "decimal-capacity": 1.0,
+        "patient": 6.0,
+        "deadlines": 11.5,
+        "last-slot": 4.0,
+        "nothing-fits": 0.0,
+        "no-jobs": 0.0,
+        "one-job": 7.0,
+        "saturated": 81.0,
+        "degenerate": 6.0,
+        "shared-pair": 1.0,
+        "growing-demand": 1.0,
+        "night-only": 5.0,
+        "whole-chunks": 3.0,
+        "capped-share": 2.0,
+    }
+)
+"""The optimum of each stress instance with its default parameters."""
+
+
+def _instance(
+    name: str,
+    jobs: list[JobDocument],
+    worker_servers: list[ServerClassDocument],
+    ps_servers: list[ServerClassDocument] | None,
+    *,
+    horizon: int,
+    resources: tuple[str, ...] = ("units",),
+    share: str | None = None,
+    chunk_integral: bool = False,
+) -> AdmissionInstance:
+    return instance_from_document(
+        document(
+            name,
+            jobs,
+            worker_servers,
+            ps_servers,
+            horizon=horizon,
+            resources=resources,
+            share=share,
+            chunk_integral=chunk_integral,
+        )
+    )
