@@ -1,0 +1,187 @@
+"""Imports point down: the floors of the package, its light start, and the links at the top."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "optim"
+
+FLOORS = (
+    ("core",),
+    ("models", "kernels"),
+    ("solvers", "training", "phases", "workloads"),
+    ("simulation",),
+    ("benchmarks",),
+    ("cli",),
+)
+"""From the ground up; packages of one floor never import each other."""
+
+FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
+LINKED = ("models", "solvers", "kernels", "benchmarks")
+HEAVY = ("pyomo", "jax", "numba", "pandas", "matplotlib", "highspy", "cvxpy", "scipy.optimize", "networkx")
+
+FACADE_FLOOR = FLOOR_OF["solvers"]
+"""The package's own module offers what its floors up to the solvers do: only higher floors may use it."""
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One import: in which module and line, and of what."""
+
+    module: str
+    line: int
+    target: str
+
+    @property
+    def home(self) -> str:
+        """The floor package of the importing module."""
+        return package_of(self.module)
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} imports {self.target}"
+
+
+def package_of(name: str) -> str:
+    """Return the second part of a dotted name: "models" of "optim.models.files", "" of "optim"."""
+    return [*name.split("."), ""][1]
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Yield every module of the package with its syntax tree."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def arrows_of(name: str, tree: ast.AST) -> Iterator[Arrow]:
+    """Yield the imports of this package's modules, at the top or within functions, or by a dotted text."""
+    for node in ast.walk(tree):
+        targets: list[str] = []
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*name.split(".")[: -node.level], *filter(None, [base])])
+            targets = [f"{base}.{alias.name}" if base in ("optim", name) else base for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Texts for import_module: three parts at least, the last one possibly filled in later.
+            parts = node.value.split(".")
+            if (
+                len(parts) >= 3
+                and all(part.isidentifier() for part in parts if part)
+                and "" not in parts[:-1]
+            ):
+                targets = [node.value]
+        for target in targets:
+            if target == "optim" or target.startswith("optim."):
+                yield Arrow(module=name, line=node.lineno, target=target)
+
+
+def arrows() -> list[Arrow]:
+    """Return every import within the package, the table of public names in `optim` itself left out."""
+    return [arrow for name, tree in modules() if name != "optim" for arrow in arrows_of(name, tree)]
+
+
+def runs_up(arrow: Arrow) -> bool:
+    """Tell whether an import leads to the same floor's other package, or higher."""
+    target, floor = package_of(arrow.target), FLOOR_OF.get(arrow.home, len(FLOORS))
+    if target in (arrow.home, "__version__"):
+        return False
+    return floor <= FLOOR_OF.get(target, FACADE_FLOOR)
+
+
+def run(code: str) -> str:
+    """Run a text in a fresh interpreter at the top of the repository."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    return done.stdout.strip() if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+
+
+def test_every_package_has_a_floor() -> None:
+    folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(FLOOR_OF)
+    assert {"core", "models", "solvers"} <= folders
+
+
+def test_no_import_runs_up() -> None:
+    assert [str(arrow) for arrow in arrows() if runs_up(arrow)] == []
+
+
+def test_imports_between_packages_form_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for arrow in arrows():
+        target = package_of(arrow.target)
+        if target in FLOOR_OF and target != arrow.home:
+            graph.setdefault(arrow.home, set()).add(target)
+    order = list(TopologicalSorter(graph).static_order())
+    assert order.index("core") < order.index("models") < order.index("solvers")
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "is_upward"),
+    [
+        ("optim.models.files", "from optim.core.errors import OptimError", False),
+        ("optim.models.files", "from optim.models.catalogue import problem_of", False),
+        ("optim.models.files", "from optim.solvers.solve import solve", True),
+        ("optim.models.files", "from optim import solvers", True),
+        ("optim.models.files", "from optim import solve", True),
+        ("optim.models.files", "import optim.kernels.crbm", True),
+        ("optim.models.files", "from ..solvers import solve", True),
+        ("optim.models.files", "def f():\n    from optim.cli import main", True),
+        ("optim.models.files", "import_module('optim.solvers.admission.online')", True),
+        ("optim.models.files", "import_module(f'optim.solvers.{problem}')", True),
+        ("optim.solvers.solve", "from optim.models.files import verify", False),
+        ("optim.solvers.solve", "from optim.workloads import philly", True),
+        ("optim.core.registry", "GROUP = 'optim.solvers'", False),
+        ("optim.cli.main", "from optim import __version__, solve", False),
+        ("optim.core.clock", "from optim import __version__", False),
+    ],
+)
+def test_knows_an_upward_import_when_it_sees_one(module: str, code: str, is_upward: bool) -> None:
+    assert any(runs_up(arrow) for arrow in arrows_of(module, ast.parse(code))) == is_upward
+
+
+def test_checkers_share_no_code_with_solvers() -> None:
+    found = [arrow for arrow in arrows() if ".check" in arrow.module and arrow.home == "models"]
+    assert found, "no checker was found"
+    allowed = ("check", "instance", "plan", "proof", "utility")
+    wrong = []
+    for arrow in found:
+        problem = ".".join(arrow.module.split(".")[:3])
+        if package_of(arrow.target) == "core":
+            continue
+        if not any(f"{arrow.target}.".startswith(f"{problem}.{name}.") for name in allowed):
+            wrong.append(str(arrow))
+    assert wrong == []
+
+
+def test_checking_loads_no_solver() -> None:
+    loaded = "[name for name in sys.modules if name.startswith('optim.solvers')]"
+    assert run(f"import sys, optim.models.admission.check; print({loaded})") == "[]"
+
+
+def test_import_optim_loads_nothing_heavy() -> None:
+    assert run(f"import sys, optim; print([name for name in {HEAVY!r} if name in sys.modules])") == "[]"
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_links_at_the_top_point_into_the_package(name: str) -> None:
+    link = ROOT / name
+    assert link.is_symlink()
+    assert link.readlink() == Path("optim") / name
+    assert link.resolve() == (PACKAGE / name).resolve()
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_refuses_to_be_imported_under_a_links_name(name: str) -> None:
+    assert run(f"import {name}").startswith(f"ImportError: import this package as optim.{name}")

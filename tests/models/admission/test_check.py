@@ -1,0 +1,270 @@
+"""Plans and claims: what the checker accepts, and which row it names when it refuses."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import optim
+from optim.core.certificate import Certificate
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.models.admission.check import check
+from optim.models.admission.plan import AdmissionPlan
+from optim.models.admission.proof import PriceProof
+from tests.models.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
+from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance
+
+REFERENCES = [*(f"tiny-{seed}" for seed in range(3)), *(f"small-{seed}" for seed in range(3))]
+
+
+def check_rows(tiny: Any, workers: list[Any], ps: list[Any], /, **fields: Any) -> Any:
+    """Check a plan that holds just these rows."""
+    return check(tiny, solution_of(tiny, raw_plan(workers, ps), **({"objective": 0.0} | fields)))
+
+
+def one_job(**fields: Any) -> Any:
+    """Return an instance of one job that two workers finish in two slots."""
+    return tiny_instance(job_document("a", **fields))
+
+
+TWO_SLOTS = [(0, 0, 0, 2), (0, 1, 0, 2)]
+ONE_PS = [(0, 0, 0, 1), (0, 1, 0, 1)]
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_accepts_a_greedy_plan_of_a_reference_instance(name: str) -> None:
+    instance = optim.reference_instance(name)
+    plan = greedy_plan(instance)
+    assert len(plan.admitted) > 0
+    found = check(instance, solution_of(instance, plan))
+    assert found.is_ok
+    assert found.objective == pytest.approx(plan.objective(instance), rel=1e-12)
+
+
+@pytest.mark.parametrize("trait", BY_HAND)
+def test_accepts_a_greedy_plan_of_every_trait(trait: str) -> None:
+    instance = BY_HAND[trait]
+    plan = greedy_plan(instance)
+    assert len(plan.admitted) > 0
+    assert check(instance, solution_of(instance, plan)).violations == ()
+
+
+def test_accepts_that_every_job_is_refused() -> None:
+    instance = one_job()
+    found = check(instance, solution_of(instance, raw_plan([], [])))
+    assert found.is_ok
+    assert found.objective == 0.0
+
+
+def test_accepts_an_instance_without_jobs() -> None:
+    instance = tiny_instance(jobs=[])
+    prices = PriceProof(worker_price=np.zeros((1, 4, 2)), ps_price=np.zeros((1, 4, 2)), payoff=np.zeros(0))
+    solution = solution_of(
+        instance,
+        raw_plan([], []),
+        termination=Termination.OPTIMAL,
+        **proven_by(prices, 0.0, CertificateKind.OPTIMALITY),
+    )
+    found = check(instance, solution)
+    assert found.is_ok
+    assert found.bound == 0.0
+
+
+def test_states_what_it_has_proven() -> None:
+    instance = one_job()
+    found = check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0)
+    assert found.proven == ("the plan meets rows (2)-(13) exactly and earns 8.0",)
+
+
+@pytest.mark.parametrize(
+    ("row", "workers", "ps"),
+    [
+        ("(2) work [job a]", [(0, 0, 0, 2), (0, 1, 0, 1)], ONE_PS),
+        ("(3) workers at once [job a, slot 0]", [*TWO_SLOTS, (0, 0, 1, 1)], [*ONE_PS, (0, 2, 0, 1)]),
+        ("(6) bandwidth [job a, slot 1]", TWO_SLOTS, ONE_PS[:1]),
+        ("(7) PS at most workers [job a, slot 2]", TWO_SLOTS, [*ONE_PS, (0, 2, 0, 1)]),
+        ("(9)-(13) index [workers: job 0, slot 4, server 0]", [*TWO_SLOTS, (0, 4, 0, 1)], ONE_PS),
+        ("(9)-(13) index [PSs: job 0, slot 0, server 1]", TWO_SLOTS, [*ONE_PS, (0, 0, 1, 1)]),
+        ("(9)-(13) count [workers: job a, server 1 (gpus), slot 0]", [*TWO_SLOTS, (0, 0, 1, -1)], ONE_PS),
+        ("(9)-(13) rows [workers: job a, server 0 (gpus), slot 0]", [TWO_SLOTS[0], *TWO_SLOTS], ONE_PS),
+    ],
+)
+def test_names_the_row_with_its_indices_in_words(row: str, workers: list[Any], ps: list[Any]) -> None:
+    found = check_rows(one_job(), workers, ps, objective=8.0)
+    assert row in [violation.row for violation in found.violations]
+
+
+def test_names_resource_server_and_slot_of_an_exceeded_capacity() -> None:
+    instance = one_job(worker=[1.5, 0])
+    found = check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0)
+    assert [violation.row for violation in found.violations] == [
+        "(4) worker capacity [gpu, server 0 (gpus), slot 0]",
+        "(4) worker capacity [gpu, server 0 (gpus), slot 1]",
+    ]
+    assert found.violations[0].amount == "1"
+    assert "3 gpu used of 2" in found.violations[0].message
+
+
+def test_adds_up_the_jobs_on_a_ps_server() -> None:
+    instance = tiny_instance(job_document("a", ps=[0, 1.25]), job_document("b", ps=[0, 1.25]))
+    workers = [(0, 0, 0, 2), (0, 1, 0, 2), (1, 0, 1, 2), (1, 1, 1, 2)]
+    found = check_rows(
+        instance, workers, [(0, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 1), (1, 1, 0, 1)], objective=16.0
+    )
+    assert families(found.violations) == {"(5)"}
+    assert found.violations[0].amount == "0.5"
+
+
+def test_decides_capacities_on_the_decimals_of_the_file() -> None:
+    """3 * 0.1 <= 0.3 holds in decimals and fails in doubles."""
+    instance = tiny_instance(
+        job_document("a", epochs=1, chunks=3, worker=[0.1, 0]),
+        worker_servers=[{"type": "gpus", "capacity": [0.3, 0], "count": 1}],
+    )
+    assert check_rows(instance, [(0, 0, 0, 3)], [(0, 0, 0, 2)], objective=16.0).is_ok
+    more = tiny_instance(
+        job_document("a", epochs=1, chunks=3, worker=[0.100001, 0]),
+        worker_servers=[{"type": "gpus", "capacity": [0.3, 0], "count": 1}],
+    )
+    found = check_rows(more, [(0, 0, 0, 3)], [(0, 0, 0, 2)], objective=16.0)
+    assert [(violation.row[:3], violation.amount) for violation in found.violations] == [("(4)", "0.000003")]
+
+
+def test_uses_the_capacity_of_the_slot() -> None:
+    capacity = [[2, 0], [1, 0], [2, 0], [2, 0]]
+    instance = tiny_instance(worker_servers=[{"type": "gpus", "capacity": capacity, "count": 1}])
+    assert families(check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0).violations) == {"(4)"}
+    later = [(0, 0, 0, 2), (0, 2, 0, 2)], [(0, 0, 0, 1), (0, 2, 0, 1)]
+    assert check_rows(instance, *later, objective=4.0).is_ok
+
+
+def test_refuses_work_before_arrival() -> None:
+    found = check_rows(one_job(arrival=1), TWO_SLOTS, ONE_PS, objective=16.0)
+    assert families(found.violations) == {"(9)-(13) arrival"}
+
+
+def test_refuses_a_completion_that_earns_less_than_the_minimum() -> None:
+    late = [(0, 0, 0, 2), (0, 3, 0, 2)], [(0, 0, 0, 1), (0, 3, 0, 1)]
+    assert check_rows(one_job(min_utility=2), *late, objective=2.0).is_ok
+    found = check_rows(one_job(min_utility=2.5), *late)
+    assert [violation.row for violation in found.violations] == ["(8) completion [job a, slot 3]"]
+
+
+def test_takes_the_demands_of_the_segment_in_which_the_slot_starts() -> None:
+    instance = BY_HAND["segments"]
+    # The first slot's two workers need one GPU each, the second slot's two GPUs each: one a server.
+    spread = [(0, 0, 0, 2), (0, 1, 0, 1), (0, 1, 1, 1)]
+    assert check_rows(instance, spread, ONE_PS, objective=8.0).is_ok
+    assert families(check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0).violations) == {"(4)"}
+    # A segment that starts within a slot begins with the next slot only.
+    slow = [(0, 0, 0, 1), (0, 1, 0, 2), (0, 2, 0, 1)]
+    assert check_rows(instance, slow, [(0, t, 0, 1) for t in range(3)], objective=4.0).is_ok
+
+
+def test_counts_only_whole_chunks_where_chunks_are_integral() -> None:
+    # A chunk takes 0.4 worker-slots: one worker finishes two a slot and wastes the rest.
+    instance = tiny_instance(job_document("a", minibatch_s=4, epochs=2, chunks=2), chunk_integral=True)
+    assert check_rows(instance, [(0, 0, 0, 1), (0, 1, 0, 1)], ONE_PS, objective=8.0).is_ok
+    found = check_rows(instance, [(0, 0, 0, 1)], ONE_PS[:1], objective=16.0)
+    assert [(violation.row, violation.amount) for violation in found.violations] == [
+        ("(2) work [job a]", "2")
+    ]
+
+
+def test_sums_workers_and_ps_on_a_shared_server() -> None:
+    instance = tiny_instance(
+        job_document("a", worker=[1, 1], ps=[0, 1]),
+        shared_servers=[{"type": "box", "capacity": [2, 2], "count": 2}],
+    )
+    assert check_rows(instance, TWO_SLOTS, [(0, 0, 1, 1), (0, 1, 1, 1)], objective=8.0).is_ok
+    found = check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0)
+    assert found.violations[0].row == "(4)+(5) shared capacity [cpu, server 0 (box), slot 0]"
+
+
+def test_caps_a_jobs_share_of_a_server_but_lets_one_worker_be() -> None:
+    instance = tiny_instance(job_document("a", worker=[1.5, 0]), max_share_per_server=0.7)
+    spread = [(0, t, h, 1) for t in range(2) for h in range(2)]
+    assert check_rows(instance, spread, ONE_PS, objective=8.0).is_ok
+    capped = tiny_instance(job_document("a"), max_share_per_server=0.7)
+    found = check_rows(capped, TWO_SLOTS, ONE_PS, objective=8.0)
+    assert families(found.violations) == {"max_share_per_server"}
+
+
+def test_caps_workers_and_ps_together_on_a_shared_server() -> None:
+    # Half of four CPUs: a worker and a PS of one CPU each may share a server, two workers and a PS may not.
+    instance = BY_HAND["shared-capped"]
+    apart = [(0, t, h, 1) for t in range(3) for h in range(2)], [(0, t, 0, 1) for t in range(3)]
+    assert check_rows(instance, *apart, objective=4.0).is_ok
+    together = [(0, t, 0, 2) for t in range(3)], [(0, t, 0, 1) for t in range(3)]
+    assert families(check_rows(instance, *together, objective=4.0).violations) == {"max_share_per_server"}
+
+
+@pytest.mark.parametrize(
+    "objective", [8.0 * (1 + 1e-8), 8.0 * (1 - 1e-8), 9.0, -8.0, 0.0, np.nan, np.inf, None, "8"]
+)
+def test_refuses_an_objective_that_is_not_the_plans(objective: Any) -> None:
+    found = check_rows(one_job(), TWO_SLOTS, ONE_PS, objective=objective)
+    assert families(found.violations) == {"objective"}
+    assert found.objective == 8.0
+
+
+def test_refuses_an_objective_without_a_decision() -> None:
+    assert families(check(one_job(), solution_of(one_job(), None, objective=8.0)).violations) == {"objective"}
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ("problem", {"problem": "auction"}),
+        ("instance", {"instance": "another"}),
+        ("sense", {"sense": Sense.MINIMISE}),
+        ("primal status", {"primal": PointStatus.NONE}),
+        ("primal status", {"primal": PointStatus.NEARLY_FEASIBLE}),
+        ("dual status", {"dual": PointStatus.FEASIBLE}),
+        ("bound", {"bound": 100.0}),
+        ("termination", {"termination": Termination.OPTIMAL}),
+        ("termination", {"termination": Termination.INFEASIBLE}),
+        ("termination", {"termination": Termination.DUAL_INFEASIBLE}),
+        ("certificate", {"certificate": Certificate(kind=CertificateKind.BOUND, statement="")}),
+        ("certificate", {"certificate": Certificate(kind=CertificateKind.OPTIMALITY, statement="")}),
+    ],
+)
+def test_refuses_a_claim_that_nothing_backs(row: str, fields: dict[str, Any]) -> None:
+    found = check_rows(one_job(), TWO_SLOTS, ONE_PS, **({"objective": 8.0} | fields))
+    assert families(found.violations) == {row}
+
+
+def test_refuses_a_primal_status_without_a_decision() -> None:
+    found = check(one_job(), solution_of(one_job(), None, primal=PointStatus.FEASIBLE))
+    assert families(found.violations) == {"primal status"}
+
+
+def test_refuses_feasibility_that_is_certified_without_a_decision() -> None:
+    certificate = Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="")
+    found = check(one_job(), solution_of(one_job(), None, certificate=certificate))
+    assert families(found.violations) == {"certificate"}
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        "a plan",
+        AdmissionPlan(workers=np.full((1, 4), np.nan), ps=np.zeros((0, 4))),
+        AdmissionPlan(workers=np.ones((2, 3), dtype=np.int64), ps=np.zeros((0, 4), dtype=np.int64)),
+        AdmissionPlan(workers=np.zeros((0, 4), dtype=np.int64), ps=np.array([[0.0, 0.0, 0.0, 0.5]])),
+    ],
+)
+def test_refuses_what_is_no_plan_at_all(decision: Any) -> None:
+    found = check(
+        one_job(),
+        replace(solution_of(one_job(), None), decision=decision, primal=PointStatus.FEASIBLE, objective=0.0),
+    )
+    assert families(found.violations) == {"(9)-(13) rows"}
+    assert found.objective is None
+
+
+def test_is_what_the_public_verify_calls() -> None:
+    instance = one_job()
+    assert optim.verify(instance, solution_of(instance, raw_plan(TWO_SLOTS, ONE_PS))).objective == 8.0
+    assert not optim.verify(instance, solution_of(instance, raw_plan(TWO_SLOTS, []))).is_ok

@@ -1,0 +1,269 @@
+"""Bounds proven by prices: the checker's best payoffs against an enumeration of all schedules."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import optim
+from optim.core.certificate import Certificate
+from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.models.admission.check import check
+from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.restrictions import FREE
+from optim.models.admission.check.rounding import ExactSum, round_up
+from optim.models.admission.check.schedules import least_payoff
+from optim.models.admission.check.slots import Prices
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.proof import PriceProof
+from tests.models.admission.enumeration import (
+    Enumerator,
+    Market,
+    best_gain,
+    meets,
+    random_branch,
+    random_market,
+)
+from tests.models.admission.plans import families, greedy_plan, proven_by, solution_of
+from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+
+CLOSE = 1e-9
+"""Sums of a few dozen doubles in another order."""
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> float:
+    """Return the payoff that the checker asks for."""
+    facts = read_facts(market.instance)
+    ps = market.worker_price if facts.is_shared else market.ps_price
+    prices = Prices(worker=market.worker_price, ps=ps, charges={})
+    return least_payoff(facts, facts.jobs[job], prices, restriction, **kwargs)
+
+
+def proof_and_bound(market: Market) -> tuple[PriceProof, float]:
+    """Return a valid proof, its payoffs by enumeration, and what it proves."""
+    enumerator = Enumerator(market.instance)
+    payoff = [
+        best_gain(market, [None, *enumerator.schedules(job)]) for job in range(market.instance.num_jobs)
+    ]
+    return market.proof(payoff), sum(payoff) + market.rents()
+
+
+def check_proof(market: Market, proof: Any, bound: Any, **fields: Any) -> Any:
+    """Check a solution that states nothing but a bound."""
+    return check(market.instance, solution_of(market.instance, None, **(proven_by(proof, bound) | fields)))
+
+
+@given(tiny_instances(), SEEDS)
+def test_needs_the_best_value_less_cost_over_all_stripped_schedules(
+    instance: AdmissionInstance, seed: int
+) -> None:
+    market = random_market(instance, np.random.default_rng(seed))
+    enumerator = Enumerator(instance)
+    for job in range(instance.num_jobs):
+        expected = best_gain(market, list(enumerator.schedules(job)))
+        assert needed(market, job) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+        assert needed(market, job) >= expected - 1e-12 * max(1.0, abs(expected))
+        # Leaving out what can't be worth more than `enough` changes nothing above it.
+        enough = abs(expected) / 2 if np.isfinite(expected) else 1.0
+        assert max(enough, needed(market, job, enough=enough)) == pytest.approx(
+            max(enough, expected), rel=CLOSE
+        )
+
+
+@given(tiny_instances(max_jobs=1, horizon=2), SEEDS)
+def test_needs_no_less_where_schedules_may_be_wasteful(instance: AdmissionInstance, seed: int) -> None:
+    market = random_market(instance, np.random.default_rng(seed))
+    wasteful = best_gain(market, list(Enumerator(instance, is_stripped=False).schedules(0)))
+    assert needed(market, 0) == pytest.approx(wasteful, rel=CLOSE, abs=CLOSE)
+
+
+@given(tiny_instances(max_jobs=1), SEEDS)
+def test_needs_the_best_of_the_schedules_that_branches_leave(instance: AdmissionInstance, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    market = random_market(instance, rng)
+    left = list(Enumerator(instance).schedules(0))
+    restriction = FREE
+    for _ in range(3):
+        branch, is_high = random_branch(instance, 0, rng), bool(rng.integers(2))
+        restriction = restriction.narrowed(branch, is_high=is_high)
+        left = [schedule for schedule in left if meets(schedule, branch, is_high=is_high)]
+        expected = best_gain(market, left)
+        assert needed(market, 0, restriction) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+
+
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2"])
+def test_accepts_payoffs_by_enumeration_on_reference_instances(name: str) -> None:
+    instance = optim.reference_instance(name)
+    proof, bound = proof_and_bound(random_market(instance, np.random.default_rng(0)))
+    plan = greedy_plan(instance)
+    found = check(instance, solution_of(instance, plan, **proven_by(proof, bound)))
+    assert found.is_ok
+    assert found.objective <= found.bound
+
+
+@pytest.mark.parametrize("name", ["small-0", "medium-0"])
+def test_accepts_any_prices_with_payoffs_as_large_as_the_values(name: str) -> None:
+    instance = optim.reference_instance(name)
+    market = random_market(instance, np.random.default_rng(1))
+    payoff = instance.value.max(axis=1)
+    found = check_proof(market, market.proof(payoff), float(payoff.sum()) + market.rents())
+    assert found.is_ok
+
+
+@pytest.mark.parametrize("trait", BY_HAND)
+@pytest.mark.parametrize("seed", range(5))
+def test_names_the_job_whose_payoff_is_too_low(trait: str, seed: int) -> None:
+    market = random_market(BY_HAND[trait], np.random.default_rng(seed), scale=0.3)
+    proof, bound = proof_and_bound(market)
+    assert check_proof(market, proof, bound).is_ok
+    job = int(np.argmax(proof.payoff))
+    assert proof.payoff[job] > 0
+    lower = proof.payoff.copy()
+    lower[job] -= 1e-6
+    found = check_proof(market, replace(proof, payoff=lower), bound)
+    assert f"(21) payoff [job {market.instance.jobs.ids[job]}]" in [
+        violation.row for violation in found.violations
+    ]
+    assert found.bound == pytest.approx(bound, rel=CLOSE)
+
+
+def test_lets_a_payoff_be_higher_than_it_needs_to_be() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    generous = replace(proof, payoff=proof.payoff + 1.0)
+    assert check_proof(market, generous, bound + len(proof.payoff)).is_ok
+
+
+def test_raises_a_payoff_that_lacks_no_more_than_rounding() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    found = check_proof(market, replace(proof, payoff=proof.payoff - 1e-12), bound)
+    assert found.is_ok
+    assert found.bound >= bound
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1 - 1e-8, "claims more"), (1 + 1e-8, "not the proof's value")])
+def test_refuses_a_bound_that_is_not_the_proofs(factor: float, word: str) -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    found = check_proof(market, proof, bound * factor)
+    assert [violation.row for violation in found.violations] == ["bound"]
+    assert word in found.violations[0].message
+
+
+@pytest.mark.parametrize("bound", [np.nan, np.inf, -np.inf, None])
+def test_refuses_a_bound_that_is_no_number(bound: Any) -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    assert families(check_proof(market, proof_and_bound(market)[0], bound).violations) == {"bound"}
+
+
+@pytest.mark.parametrize("price", [np.nan, np.inf, -1e-12])
+def test_names_the_price_that_is_no_price(price: float) -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    prices = proof.worker_price.copy()
+    prices[0, 2, 0] = price
+    found = check_proof(market, replace(proof, worker_price=prices), bound)
+    assert [violation.row for violation in found.violations] == ["price [gpu, worker servers gpus, slot 2]"]
+    assert found.bound is None
+
+
+@pytest.mark.parametrize("payoff", [np.nan, np.inf, -1e-6])
+def test_names_the_payoff_that_is_no_payoff(payoff: float) -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    payoffs = proof.payoff.copy()
+    payoffs[1] = payoff
+    found = check_proof(market, replace(proof, payoff=payoffs), bound)
+    assert found.violations[0].row == "(21) payoff [job b]"
+
+
+@pytest.mark.parametrize("field", ["worker_price", "ps_price", "payoff"])
+def test_refuses_arrays_of_another_shape(field: str) -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    found = check_proof(market, replace(proof, **{field: getattr(proof, field)[:-1]}), bound)
+    assert [violation.row for violation in found.violations] == [f"price [{field}]"]
+
+
+def test_refuses_what_is_no_proof() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    assert families(check_proof(market, "trust me", 1.0).violations) == {"certificate"}
+
+
+def test_refuses_optimality_with_a_gap() -> None:
+    instance = tiny_instance()
+    plan = greedy_plan(instance)
+    market = random_market(instance, np.random.default_rng(0), share_free=1.0)
+    proof, bound = proof_and_bound(market)
+    optimal = {"termination": Termination.OPTIMAL, **proven_by(proof, bound, CertificateKind.OPTIMALITY)}
+    assert bound == plan.objective(instance)
+    found = check(instance, solution_of(instance, plan, **optimal))
+    assert found.is_ok
+    assert len(found.proven) == 3
+    wider = replace(proof, payoff=proof.payoff * (1 + 2e-6))
+    optimal |= proven_by(wider, bound * (1 + 2e-6), CertificateKind.OPTIMALITY)
+    found = check(instance, solution_of(instance, plan, **optimal))
+    assert [violation.row for violation in found.violations] == ["certificate"]
+    assert len(found.proven) == 2
+
+
+def test_refuses_optimality_without_a_plan() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    optimal = solution_of(market.instance, None, **proven_by(proof, bound, CertificateKind.OPTIMALITY))
+    assert families(check(market.instance, optimal).violations) == {"certificate"}
+
+
+def test_refuses_a_proof_that_is_called_feasibility_alone() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    certificate = Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="", proof=proof)
+    found = check_proof(market, proof, bound, certificate=certificate)
+    assert families(found.violations) == {"certificate"}
+
+
+def test_refuses_a_proof_without_a_dual_status() -> None:
+    market = random_market(BY_HAND["plain"], np.random.default_rng(0))
+    proof, bound = proof_and_bound(market)
+    assert families(check_proof(market, proof, bound, dual=PointStatus.NONE).violations) == {"dual status"}
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-300, 1e290, 1e308])
+def test_survives_prices_of_any_size(scale: float) -> None:
+    instance = BY_HAND["plain"]
+    market = random_market(instance, np.random.default_rng(0), share_free=0.0)
+    extreme = replace(market, worker_price=np.minimum(market.worker_price, 1.0) * scale)
+    for job in range(instance.num_jobs):
+        most = float(instance.value[job].max())
+        assert needed(extreme, job) <= most * (1 + 1e-12)
+        assert (needed(extreme, job) < 0) == (scale > 1)
+
+
+def test_prices_a_job_that_can_never_be_finished_at_nothing() -> None:
+    instance = tiny_instance(job_document("a", epochs=10**6, chunks=10**3, minibatch_s=10**6))
+    market = random_market(instance, np.random.default_rng(0))
+    assert needed(market, 0) == -np.inf
+
+
+@given(
+    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10**15)), max_size=6)
+)
+def test_sums_doubles_without_rounding_and_rounds_up_once(terms: list[tuple[float, int]]) -> None:
+    total = ExactSum()
+    for value, factor in terms:
+        total.add(value, factor)
+    expected = sum((Fraction(value) * factor for value, factor in terms), Fraction(0))
+    assert total.total == expected
+    rounded = round_up(expected)
+    if np.isfinite(rounded):
+        assert Fraction(rounded) >= expected
+        smaller = math.nextafter(rounded, -math.inf)
+        assert smaller == -math.inf or Fraction(smaller) < expected

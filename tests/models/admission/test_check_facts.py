@@ -1,0 +1,111 @@
+"""The checker's own tables against the instance's: two derivations of the same numbers."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import optim
+from optim.models.admission.check.facts import Facts, read_facts
+from optim.models.admission.check.room import IMPOSSIBLE, most_in_class, most_ps_beside
+from optim.models.admission.check.worth import worth_by_delay
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.proof import Side
+from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
+from tests.models.admission.enumeration import Enumerator
+from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+
+REFERENCES = ["tiny-0", "small-1", "medium-2", "heavy-0", "light-1"]
+
+
+def assert_same_tables(instance: AdmissionInstance) -> None:
+    """Compare every derived table."""
+    facts = read_facts(instance)
+    assert facts.is_shared == instance.has_shared_servers
+    for i, job in enumerate(facts.jobs):
+        assert job.target == instance.target[i]
+        assert job.most_workers == instance.max_workers[i]
+        assert job.deadline == instance.deadline[i]
+        np.testing.assert_array_equal(np.array(job.worth), instance.value[i])
+        workers = range(job.most_workers + 1)
+        progress = np.array([min(job.progress(y), job.target) for y in workers])
+        np.testing.assert_array_equal(progress, np.minimum(instance.progress[i], job.target))
+        np.testing.assert_array_equal([job.ps_needed(y) for y in workers], instance.ps_needed[i])
+        assert_same_room(facts, instance, i)
+
+
+def assert_same_room(facts: Facts, instance: AdmissionInstance, i: int) -> None:
+    """Compare what a class of servers holds of one job in every segment and slot."""
+    job = facts.jobs[i]
+    slots = range(instance.horizon)
+    for number, demand in enumerate(job.demands):
+        segment = int(instance.jobs.segment_offset[i]) + number
+        for side, one, servers, most in (
+            (Side.WORKER, instance.workers_per_server, instance.worker_servers, job.most_workers),
+            (Side.PS, instance.ps_per_server, instance.ps_servers, job.ps_needed(job.most_workers)),
+        ):
+            expected = np.minimum(one[segment] * servers.count[:, None], most)
+            np.testing.assert_array_equal(most_in_class(facts, job, demand, side, slots), expected)
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_agrees_with_the_tables_of_a_reference_instance(name: str) -> None:
+    assert_same_tables(optim.reference_instance(name))
+
+
+@pytest.mark.parametrize("trait", BY_HAND)
+def test_agrees_with_the_tables_of_every_trait(trait: str) -> None:
+    assert_same_tables(BY_HAND[trait])
+
+
+@given(tiny_instances())
+def test_agrees_with_the_tables_of_any_instance(instance: AdmissionInstance) -> None:
+    assert_same_tables(instance)
+
+
+@given(tiny_instances(max_jobs=1, horizon=2))
+def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: AdmissionInstance) -> None:
+    servers = instance.worker_servers
+    facts, enumerator = read_facts(instance), Enumerator(instance)
+    most = int(instance.jobs.chunks[0])
+    for number, demand in enumerate(facts.jobs[0].demands):
+        for c in range(servers.num_classes):
+            pairs = enumerator.pairs(number, c, 0, most, "both")
+            room = facts.worker_servers.room(c, 0)
+            beside = most_ps_beside(demand, room, facts.share, int(servers.count[c]), (most, most))
+            expected = [
+                max((z for y, z in pairs if y == workers), default=IMPOSSIBLE) for workers in range(most + 1)
+            ]
+            assert beside.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "utility",
+    [
+        SigmoidUtility(theta1=50.0, theta2=0.3, theta3=7.0),
+        SigmoidUtility(theta1=50.0, theta2=6.0, theta3=2.0),
+        SigmoidUtility(theta1=50.0, theta2=0.0, theta3=2.0),
+        ConstantUtility(value=3.5),
+        StepUtility(value=9.0, deadline=4, late_value=0.1),
+        TableUtility(table=(5.0, 4.0, 0.5)),
+    ],
+)
+def test_agrees_with_the_values_of_every_kind_of_utility(utility: Utility) -> None:
+    worth, error = worth_by_delay(utility, 300, minimum=0.0, share=0.01)
+    np.testing.assert_allclose(worth, utility.values(300), rtol=max(error, 1e-15), atol=1e-300)
+
+
+def test_takes_a_foreign_utility_at_its_word() -> None:
+    class Halving:
+        def values(self, num_delays: int) -> np.ndarray:
+            return 0.5 ** np.arange(num_delays)
+
+    assert worth_by_delay(Halving(), 3, minimum=np.nan, share=0.4) == ((1.0, 0.5, 0.0), 0.0)
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 20))
+def test_rounds_bandwidth_and_work_up_exactly(rate: int, more: int, gradient: int) -> None:
+    document = job_document(
+        "a", worker_mbps=rate / 10**6, ps_mbps=(rate + more) / 10**6, gradient_mb=gradient / 10**6, chunks=5
+    )
+    assert_same_tables(tiny_instance(document))
