@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.special import ndtr, ndtri
 
 from optim.models.admission.instance import (
     MEGABITS_THERE_AND_BACK,
@@ -16,6 +15,7 @@ from optim.models.admission.instance import (
     Jobs,
 )
 from optim.models.admission.utility import Utility
+from optim.workloads.admission.durations import draw_durations
 from optim.workloads.admission.generator_options import GeneratorOptions
 
 HORIZON_SHARE = 1 / 3
@@ -67,7 +67,9 @@ class JobColumns:
         target_delay = rng.integers(*options.target_delay, size=size, endpoint=True)
         slots_left = options.num_slots - arrival
         longest = np.minimum(np.minimum(target_delay, options.num_slots * HORIZON_SHARE), slots_left)
-        duration = _draw_durations(options, longest, rng)
+        duration = draw_durations(
+            options.duration_median, options.duration_sigma, options.shortest, longest, rng
+        )
         seconds = duration * options.slot_s / (epochs * minibatches)
         gradient, rate = _draw_communication(options, seconds, rng)
         compute = seconds * MICRO - MEGABITS_THERE_AND_BACK * MICRO * gradient / rate
@@ -149,19 +151,6 @@ class JobColumns:
             ps_demand=self.ps_demand[job, segment],
         )
         return dataclasses.replace(instance, jobs=jobs)
-
-
-def _draw_durations(options: GeneratorOptions, longest: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw shortest durations in slots, log-normal between `shortest` and `longest`."""
-    shortest = np.minimum(options.shortest, longest)
-    low, high = (
-        ndtr(np.log(limit / options.duration_median) / options.duration_sigma)
-        for limit in (shortest, longest)
-    )
-    quantile = low + (high - low) * rng.random(len(longest))
-    drawn = options.duration_median * np.exp(options.duration_sigma * ndtri(quantile))
-    result: FloatArray = np.clip(drawn, shortest, longest)
-    return result
 
 
 def _draw_communication(
