@@ -52,7 +52,7 @@ class Record:
     verified, violations
         Whether the independent checker accepted every claim, and the first rows it refused.
     load
-        How loaded the instance is under the decision; None without one.
+        How loaded the instance is under the decision, or under a relaxation as its solver counts it.
     decision_ms
         Milliseconds a decision of an online solver: count, median, p99, max and quantiles.
     iterations, counts, memory_mb

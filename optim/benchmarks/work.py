@@ -15,6 +15,7 @@ from optim.benchmarks.machine import reset_peak_memory
 from optim.benchmarks.record import PHASES, Record, outcome, plain, provenance
 from optim.core.errors import OptimError
 from optim.core.options import build_options, options_as_dict
+from optim.core.problem import AbstractProblem
 from optim.core.progress import Progress
 from optim.core.solution import Solution
 from optim.core.status import Termination
@@ -22,6 +23,9 @@ from optim.core.stopping import StoppingCriterion
 from optim.models.catalogue import problem_of
 from optim.models.files import verify
 from optim.solvers.solve import package_versions, solve, solver_named
+
+LOAD_COUNTS = ("tight_rows", "refused_jobs")
+"""Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""
 
 
 class Subject:
@@ -171,11 +175,19 @@ class SolveWork(AbstractWork):
         begun = time.perf_counter()
         verification = verify(instance, solution)
         verify_s = time.perf_counter() - begun
-        load = None if solution.decision is None else plain(problem.load(instance, solution.decision))
+        load = _load(problem, instance, solution)
         record = Record(
             **self.identity(), **outcome(solution, verification, verify_s), **provenance(), load=load
         )
         return solution, record
+
+
+def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:
+    """Return how loaded the instance is: measured on a decision, or as a relaxation's solver counts it."""
+    if solution.decision is not None:
+        return plain(problem.load(instance, solution.decision))
+    counted = {name: solution.stats.counts[name] for name in LOAD_COUNTS if name in solution.stats.counts}
+    return plain(counted) if counted else None
 
 
 def describe_error(error: Exception) -> str:

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from optim.benchmarks.record import Record
     from optim.benchmarks.spec import BenchSpec, Skipped
 
+LEAST_WANTED = ("p99 ms", "ratio", "decision ms", "termination")
+"""Columns that a narrow terminal lacks; records and report have them."""
+
 MOST_TOLD = 20
 """Regressions named one by one at most."""
 
@@ -25,7 +28,8 @@ def print_bench_tables(
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
         if mine:
             header, rows = _header(spec.columns), [_row(record, spec.columns) for record in mine]
-            print_table(header, rows, title=f"{spec.name}: {spec.summary} (seed {seeds})")
+            title = f"{spec.name}: {spec.summary} (seed {seeds})"
+            print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
     for reason, pairs in _by_reason(skipped).items():
         print_line(f"left out: {', '.join(pairs)}: {reason}")
     for record in records:

@@ -3,9 +3,12 @@
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optim.core.documents import encode_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 PIPE_WIDTH = 200
 """Width of a table that doesn't go to a terminal: wide enough to cut nothing."""
@@ -29,27 +32,64 @@ def print_line(text: str = "") -> None:
     sys.stdout.write(text + "\n")
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Print a table; columns of numbers are set to the right."""
-    from rich import box
+def print_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    title: str | None = None,
+    least_wanted: Sequence[str] = (),
+    is_wrapped: bool = False,
+) -> None:
+    """Print a table; columns of numbers are set to the right.
+
+    Parameters
+    ----------
+    header, rows
+        Names and values.
+    title
+        A line above it.
+    least_wanted
+        Columns to leave out, first to last, while the terminal is too narrow for all.
+    is_wrapped
+        Whether long texts go on in the next line.
+    """
     from rich.console import Console
+
+    body = [list(row) for row in rows]
+    names = list(header)
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    for name in least_wanted:
+        if _natural_width(names, body) > console.width and name in names:
+            column = names.index(name)
+            del names[column]
+            for row in body:
+                del row[column]
+    if title is not None:
+        print_line(title)
+    console.print(_table(names, body, is_wrapped))
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: bool) -> "Table":
+    """Return a table without lines around it."""
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    body = [list(row) for row in rows]
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column, name in enumerate(header):
         values = [row[column] for row in body if row[column] is not None]
-        is_numeric = bool(values) and all(
-            isinstance(v, (int, float)) and not isinstance(v, bool) for v in values
-        )
-        table.add_column(
-            name, justify="right" if is_numeric else "left", overflow="fold", no_wrap=len(header) > 2
-        )
+        is_numeric = bool(values) and all(isinstance(value, (int, float)) for value in values)
+        is_numeric = is_numeric and not any(isinstance(value, bool) for value in values)
+        table.add_column(name, justify="right" if is_numeric else "left", no_wrap=not is_wrapped)
     for row in body:
         table.add_row(*(Text(show(value)) for value in row))
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    console.print(table)
+    return table
+
+
+def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> int:
+    """Return the width of a table in which nothing is cut."""
+    columns = zip(header, *body, strict=True)
+    return sum(max(len(show(value)) for value in column) + 3 for column in columns) - 1
 
 
 def print_fields(fields: Mapping[str, object], title: str | None = None) -> None:

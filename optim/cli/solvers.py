@@ -38,7 +38,7 @@ def solvers(
         (solver.problem, solver.name, solver.summary, ", ".join(_pairs(plain(describe_options(solver)))))
         for solver in found
     ]
-    print_table(("problem", "solver", "what it does", "options"), rows)
+    print_table(("problem", "solver", "what it does", "options"), rows, is_wrapped=True)
 
 
 def _pairs(options: dict[str, object]) -> list[str]:

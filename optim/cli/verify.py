@@ -40,7 +40,11 @@ def verify(
     else:
         print_fields(fields)
         if violations:
-            print_table(("row", "amount", "violation"), [(v.row, v.amount, v.message) for v in violations])
+            print_table(
+                ("row", "amount", "violation"),
+                [(v.row, v.amount, v.message) for v in violations],
+                is_wrapped=True,
+            )
     if violations:
         return fail(
             f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED
