@@ -96,6 +96,12 @@ def standard_figures(records: Sequence[Record]) -> list[Figure]:
     return [figure for figure in drawn if figure is not None]
 
 
+def _name_rows(panel: "Axes", names: Sequence[str]) -> None:
+    """Name the rows of a picture, and leave half a row of room at both ends."""
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(-0.6, len(names) - 0.4)
+
+
 def _solvers(records: Iterable[Record]) -> list[str]:
     return sorted({record.solver for record in records})
 
@@ -136,7 +142,7 @@ def _values(records: Sequence[Record]) -> Figure | None:
                     panel.barh(y, record.objective * unit, color=colours[record.solver], height=0.62)
                 if record.bound is not None:
                     panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
-            panel.set_yticks(range(len(group)), [record.solver for record in reversed(group)])
+            _name_rows(panel, [record.solver for record in reversed(group)])
             panel.set_title(title, fontsize=9.5, loc="left")
             panel.set_xlim(0, min(200.0, max(112.0, *((r.bound or 0.0) * unit * 1.04 for r in group))))
             panel.grid(visible=False, axis="y")
@@ -164,13 +170,14 @@ def _gaps(records: Sequence[Record]) -> Figure | None:
             gaps = np.clip(100.0 * np.array(mine), 0.0, WIDEST_GAP)
             panel.plot(gaps, np.full(len(gaps), y), "o", color=colours[name], alpha=0.75, markersize=6)
             panel.plot(np.median(gaps), y, "|", color=INK, markersize=15, markeredgewidth=1.8)
-        panel.set_yticks(range(len(names)), list(reversed(names)))
+        _name_rows(panel, list(reversed(names)))
         panel.set_xscale("symlog", linthresh=1.0)
         panel.set_xlim(left=-0.1)
         panel.set_xlabel("certified gap in per cent (linear below 1 %, logarithmic above)")
         svg = as_svg(drawing, "gaps")
     caption = (
-        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified."
+        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
+        f"Gaps above {WIDEST_GAP:g} % are drawn at the right end."
     )
     return Figure(title="Certified gap by solver", caption=caption, svg=svg)
 
@@ -204,7 +211,8 @@ def _profile(records: Sequence[Record]) -> Figure | None:
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         svg = as_svg(drawing, "profile")
     caption = (
-        "Height at 1: how often a solver found the best objective. Further right: how often it came so close."
+        "Height at 1: how often a solver found the best objective. Further right: how often it came so close. "
+        "An instance that a solver was not run on counts as not solved by it."
     )
     return Figure(title="Performance profile", caption=caption, svg=svg)
 
@@ -222,7 +230,7 @@ def _seconds(records: Sequence[Record]) -> Figure | None:
                 spent = [record.seconds.get(phase, 0.0) for record in timed if record.solver == name]
                 means.append(max(shifted_geometric_mean(spent, shift=0.01), LEAST_SECONDS))
             panel.plot(means, range(len(names)), marker, color=colour, label=phase, markersize=7, alpha=0.9)
-        panel.set_yticks(range(len(names)), list(reversed(names)))
+        _name_rows(panel, list(reversed(names)))
         panel.set_xscale("log")
         panel.set_xlabel("seconds, shifted geometric mean over instances (shift 0.01 s)")
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))

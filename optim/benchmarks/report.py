@@ -43,16 +43,19 @@ def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
     )
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], *, is_sortable: bool = False) -> str:
-    """Return a table; numbers are set to the right and sorted by value, texts are escaped."""
+def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "sortable") -> str:
+    """Return a table; numbers are set to the right and sorted by value, texts are escaped.
+
+    A `kind` of ``sortable`` can be sorted by a click on a column's head, ``prose`` lets texts wrap.
+    """
     filled = [list(row) for row in rows]
     head = "".join(
         f"<th{' class=number' if any(_is_number(row[column]) for row in filled) else ''}>{escape(name)}</th>"
         for column, name in enumerate(header)
     )
     body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in filled)
-    kind = ' class="sortable"' if is_sortable else ""
-    return f'<div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    whole = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<div class="wide"><table class="{kind}">{whole}</table></div>'
 
 
 def _cell(value: object) -> str:
@@ -130,7 +133,7 @@ def _by_solver(records: Sequence[Record]) -> str:
         '<p class="note">Means are shifted geometric means (gap: shift 1 %; seconds of building and solving: '
         "shift 1 s); gaps are those with a verified objective and bound.</p>"
     )
-    return table(header, rows, is_sortable=True) + note
+    return table(header, rows) + note
 
 
 def _all_records(records: Sequence[Record], columns: Sequence[str]) -> str:
@@ -152,14 +155,14 @@ def _all_records(records: Sequence[Record], columns: Sequence[str]) -> str:
                 record.error or "; ".join(record.violations) or record.message,
             )
         )
-    return table(header, rows, is_sortable=True)
+    return table(header, rows)
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
     rows = [(entry.suite, entry.instance, entry.solver, entry.reason) for entry in skipped]
-    return "<h2>Left out</h2>" + table(("suite", "instance", "solver", "reason"), rows)
+    return "<h2>Left out</h2>" + table(("suite", "instance", "solver", "reason"), rows, "prose")
 
 
 def _provenance(records: Sequence[Record]) -> str:
@@ -171,4 +174,4 @@ def _provenance(records: Sequence[Record]) -> str:
         where = (machine, versions, record.commit or record.code)
         rows[where] = rows.get(where, 0) + 1
     body = [(*where, number) for where, number in rows.items()]
-    return "<h2>Machine and versions</h2>" + table(("machine", "versions", "code", "records"), body)
+    return "<h2>Machine and versions</h2>" + table(("machine", "versions", "code", "records"), body, "prose")
