@@ -211,7 +211,7 @@ def _profile(records: Sequence[Record]) -> Figure | None:
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
         svg = as_svg(drawing, "profile")
     caption = (
-        "Height at 1: how often a solver found the best objective. Further right: how often it came so close. "
+        "Height at 1: how often a solver found the best objective. Further right: how often it came so near. "
         "An instance that a solver was not run on counts as not solved by it."
     )
     return Figure(title="Performance profile", caption=caption, svg=svg)

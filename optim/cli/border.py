@@ -54,7 +54,7 @@ class Border(TyperGroup):
             return fail("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            return fail(f"{where}{error.strerror or error}; free or choose another place", ExitCode.NOTHING)
+            return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
         return code
 
 
