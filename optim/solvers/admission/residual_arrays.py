@@ -38,7 +38,7 @@ class SideArrays(NamedTuple):
     class_of_server
         Shape (servers,).
     rank
-        Shape (slots, classes): order of the classes' capacity vectors, equal for equal ones.
+        Shape (slots, servers): order of the servers' capacity vectors, equal for equal ones.
     residual
         Shape (slots, resources, servers), 1e-6 units.
     price

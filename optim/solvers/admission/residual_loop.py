@@ -2,7 +2,7 @@
 
 As `schedule_loop`, with two differences: each server has its own price and its own room, and the
 schedule names servers. A slot's table of costs needs the cheapest servers only, until they hold the
-most workers that the job runs at once: a heap yields them one by one instead of sorting hundreds.
+most workers that the job runs at once: one pass selects them instead of sorting hundreds.
 
 Room is ``min_r floor(residual_r / demand_r)``, exactly: residuals and demands are whole numbers a, b of
 1e-6 units held as floats, and for whole a, b with a + b <= 2^53 the rounded quotient a / b can't reach
@@ -20,6 +20,8 @@ from optim.solvers.admission.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
 from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step
 
 MICRO = 1e6
+ZERO, ONE = np.int64(0), np.int64(1)
+"""Literals as arguments would make the compiler compile a function for them alone."""
 
 
 @njit(cache=True, nogil=True)
@@ -42,32 +44,43 @@ def measure_servers(s, t, side, scratch):
             room[h] = held if held < room[h] else room[h]
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _precedes(a, b, t, side, unit):
-    """Tell whether server a comes before server b: by price, capacity, residual, number."""
-    if unit[a] != unit[b]:
+@njit(cache=True, nogil=True)
+def _is_before(a, b, has_order, unit, rank, residual):
+    """Tell whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
+    if unit[a] != unit[b] or not has_order:
         return unit[a] < unit[b]
-    rank_a, rank_b = side.rank[t, side.class_of_server[a]], side.rank[t, side.class_of_server[b]]
-    if rank_a != rank_b:
-        return rank_a < rank_b
-    for r in range(side.residual.shape[1]):
-        if side.residual[t, r, a] != side.residual[t, r, b]:
-            return side.residual[t, r, a] < side.residual[t, r, b]
+    if rank[a] != rank[b]:
+        return rank[a] < rank[b]
+    for r in range(residual.shape[0]):
+        if residual[r, a] != residual[r, b]:
+            return residual[r, a] < residual[r, b]
     return a < b
 
 
 @njit(cache=True, nogil=True)
-def _sift(position, size, t, side, scratch):
-    """Restore the heap below `position`."""
-    heap, unit = scratch.heap, scratch.unit
-    server = heap[position]
+def _push(server, size, heap, has_order, unit, rank, residual):
+    """Add a server to a heap of `size` with its last server at the top."""
+    position = size
+    while position > 0:
+        parent = (position - 1) // 2
+        if not _is_before(heap[parent], server, has_order, unit, rank, residual):
+            break
+        heap[position] = heap[parent]
+        position = parent
+    heap[position] = server
+
+
+@njit(cache=True, nogil=True)
+def _replace_top(server, size, heap, has_order, unit, rank, residual):
+    """Put a server in the place of the heap's top and restore the heap."""
+    position = 0
     while True:
         child = 2 * position + 1
         if child >= size:
             break
-        if child + 1 < size and _precedes(heap[child + 1], heap[child], t, side, unit):
+        if child + 1 < size and _is_before(heap[child], heap[child + 1], has_order, unit, rank, residual):
             child += 1
-        if not _precedes(heap[child], server, t, side, unit):
+        if not _is_before(server, heap[child], has_order, unit, rank, residual):
             break
         heap[position] = heap[child]
         position = child
@@ -75,25 +88,38 @@ def _sift(position, size, t, side, scratch):
 
 
 @njit(cache=True, nogil=True)
-def gather(ceiling, t, side, scratch):
-    """Make a heap of the servers with room whose unit costs less than `ceiling`; return their number."""
-    size = 0
-    for h in range(len(scratch.unit)):
-        if scratch.room[h] >= 1.0 and scratch.unit[h] < ceiling:
-            scratch.heap[size] = h
-            size += 1
-    for position in range(size // 2 - 1, -1, -1):
-        _sift(position, size, t, side, scratch)
+def cheapest(count, ceiling, has_order, scratch, rank, residual):
+    """Put the first servers that together hold `count` units (or all) into the heap's array, in order.
+
+    One pass keeps the best so far in a heap with the last of them at its top, so that most servers are
+    compared once. Without `has_order` servers of equal price come in any order: that suffices for costs.
+
+    Returns
+    -------
+    int
+        How many servers.
+    """
+    unit, room, heap = scratch.unit, scratch.room, scratch.heap
+    size = ZERO
+    held = 0.0
+    for h in range(len(unit)):
+        if room[h] < 1.0 or unit[h] >= ceiling:
+            continue
+        if held >= count and not _is_before(h, heap[0], has_order, unit, rank, residual):
+            continue
+        _push(h, size, heap, has_order, unit, rank, residual)
+        size += 1
+        held += room[h]
+        while held - room[heap[0]] >= count:
+            held -= room[heap[0]]
+            size -= 1
+            _replace_top(heap[size], size, heap, has_order, unit, rank, residual)
+    for end in range(size - 1, 0, -1):
+        last = heap[end]
+        first = heap[0]
+        _replace_top(last, end, heap, has_order, unit, rank, residual)
+        heap[end] = first
     return size
-
-
-@njit(cache=True, nogil=True)
-def pop(size, t, side, scratch):
-    """Take the first server from a heap of `size`; the caller counts one less from then on."""
-    first = scratch.heap[0]
-    scratch.heap[0] = scratch.heap[size - 1]
-    _sift(0, size - 1, t, side, scratch)
-    return first
 
 
 @njit(cache=True, nogil=True)
@@ -104,25 +130,24 @@ def residual_table(s, t, most, ceiling, needed, workers, ps, scratch, table):
     """
     table[0] = 0.0
     measure_servers(s, t, workers, scratch.worker)
-    size = gather(ceiling, t, workers, scratch.worker)
-    placed = 0
+    size = cheapest(most, ceiling, False, scratch.worker, workers.rank[t], workers.residual[t])
+    placed = ZERO
     total = 0.0
-    while size > 0 and placed < most:
-        h = pop(size, t, workers, scratch.worker)
-        size -= 1
+    for position in range(size):
+        h = scratch.worker.heap[position]
         for _ in range(min(int(scratch.worker.room[h]), most - placed)):
             placed += 1
             total += scratch.worker.unit[h]
             table[placed] = total
-    return _add_ps(s, t, placed, ceiling, needed, ps, scratch.ps, table) if placed > 0 else 0
+    return _add_ps(s, t, placed, ceiling, needed, ps, scratch.ps, table) if placed > 0 else placed
 
 
 @njit(cache=True, nogil=True)
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
-    size = gather(ceiling, t, ps, scratch)
-    k, left, placed = -1, 0, 0
+    size = cheapest(needed[most], ceiling, False, scratch, ps.rank[t], ps.residual[t])
+    position, left, placed = -1, 0, 0
     total = 0.0
     for y in range(1, most + 1):
         due = needed[y]
@@ -130,14 +155,13 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
             return y - 1
         while placed < due:
             if left == 0:
-                if size == 0:
+                position += 1
+                if position == size:
                     return y - 1
-                k = pop(size, t, ps, scratch)
-                size -= 1
-                left = int(scratch.room[k])
+                left = int(scratch.room[scratch.heap[position]])
             left -= 1
             placed += 1
-            total += scratch.unit[k]
+            total += scratch.unit[scratch.heap[position]]
         table[y] += total
         if table[y] >= ceiling:
             return y - 1
@@ -148,11 +172,10 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
 def place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
-    size = gather(INFINITE, t, side, scratch)
+    size = cheapest(count, INFINITE, True, scratch, side.rank[t], side.residual[t])
     left = count
-    while left > 0:
-        h = pop(size, t, side, scratch)
-        size -= 1
+    for position in range(size):
+        h = scratch.heap[position]
         here = min(left, int(scratch.room[h]))
         rows[num_rows, SLOT] = t
         rows[num_rows, SERVER] = h
@@ -175,13 +198,13 @@ def best_schedule(i, floor, jobs, workers, ps, scratch):
     first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
     begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
     steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
-    best, completion = floor, -1
+    best, completion = floor, -ONE
     if last_slot < first_slot or due > steps[-1] * (last_slot - first_slot + 1):
         return best, completion, 0, 0
     states = scratch.states
     states[0, : due + 1] = INFINITE
     states[0, 0] = 0.0
-    reached = 0
+    reached = ZERO
     for t in range(first_slot, last_slot + 1):
         if jobs.value[i, t] <= best:
             break
@@ -229,7 +252,7 @@ def _advance(i, t, least, reached, ceiling, jobs, steps, needed, workers, ps, sc
 @njit(cache=True, nogil=True)
 def _trace_back(i, completion, jobs, steps, needed, workers, ps, scratch):
     """Recompute the choices that led to the best cost and write their servers; return the numbers of rows."""
-    num_workers, num_ps = 0, 0
+    num_workers, num_ps = ZERO, ZERO
     state = jobs.target[i]
     for k in range(completion - jobs.arrival[i], -1, -1):
         t = jobs.arrival[i] + k

@@ -46,7 +46,7 @@ class ServerSide:
         self._function = function
         self._class = servers.class_of_server
         by_slot = np.ascontiguousarray(servers.capacity.transpose(1, 2, 0).astype(np.float64))
-        self.rank = capacity_ranks(servers)
+        self.rank = np.ascontiguousarray(capacity_ranks(servers)[:, self._class])
         self.capacity: FloatArray = np.ascontiguousarray(by_slot[:, :, self._class])
         """Shape (slots, resources, servers), 1e-6 units; whole numbers, exact in floats."""
         self.residual: FloatArray = self.capacity.copy()
