@@ -1,4 +1,6 @@
 """Solvers of the admission problem. Importing this package registers them all."""
 
 from optim.solvers.admission import column_generation as column_generation
+from optim.solvers.admission import compact_milp as compact_milp
 from optim.solvers.admission import online as online
+from optim.solvers.admission import search as search

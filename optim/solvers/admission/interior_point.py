@@ -70,9 +70,7 @@ class InteriorPoint:
     is_converged: bool
 
 
-def solve_packing(
-    matrix: csc_array, job: IntArray, value: FloatArray, num_jobs: int, *, tol: float
-) -> InteriorPoint:
+def solve_packing(matrix: csc_array, job: IntArray, value: FloatArray, num_jobs: int, *, tol: float) -> InteriorPoint:
     """Solve the programme to a relative tolerance.
 
     Parameters

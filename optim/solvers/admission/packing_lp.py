@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from optim.core.clock import PhaseClock
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.stopping import Never, SolveState, StoppingCriterion
 from optim.models.admission.instance import FloatArray
 from optim.solvers.admission.columns import ColumnPool
 from optim.solvers.admission.job_tables import JobTables
@@ -97,6 +97,7 @@ class PackingLP:
         self._average_use = np.zeros(rows.num_rows)
         self._scale = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=rows.capacity > 0)
         self._is_active = np.zeros(rows.num_rows, dtype=bool)
+        self._stop: StoppingCriterion = Never()
 
     def run(
         self,
@@ -119,6 +120,7 @@ class PackingLP:
         start
             Row prices to start from, zero by default.
         """
+        self._stop = stop
         news = progress or SilentProgress()
         news.start("column generation", None)
         # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
@@ -145,9 +147,7 @@ class PackingLP:
         master, x = 0.0, np.zeros(0)
         while True:
             reason = stop(
-                SolveState(
-                    elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound
-                )
+                SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound)
             )
             if reason is not None or len(self.pool) == 0:
                 break
@@ -198,9 +198,7 @@ class PackingLP:
         steps = 0
         while True:
             active = np.flatnonzero(self._is_active)
-            solved = solve_packing(
-                csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol
-            )
+            solved = solve_packing(csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol)
             steps += solved.iterations
             violated = np.flatnonzero((by_row @ solved.x > 1.0 + max(ROW_TOL, tol)) & ~self._is_active)
             if len(violated) == 0:
@@ -230,7 +228,7 @@ class PackingLP:
                 damping, stalled = damping / 2, 0
             if step % walk.add_every == 0:
                 added += self.pool.add(priced, usage)
-            if step == walk.num_steps - 1:
+            if step == walk.num_steps - 1 or self._stop(SolveState(elapsed_s=self.clock.elapsed_s)) is not None:
                 break
             goal = FIRST_TARGET * self._best().bound if target is None else target
             gradient = (self.rows.capacity - use) * self._scale

@@ -69,9 +69,7 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
     return min((best, *found.values()), key=lambda point: point.bound)
 
 
-def improve(
-    tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int
-) -> PricePoint:
+def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
     """Take Polyak subgradient steps towards a known lower bound `target` and return the best point seen."""
     best = start
     point = start.row_prices

@@ -32,9 +32,7 @@ class CapacityRows:
         """Lay out the rows of an instance."""
         instance = tables.instance
         sides = (
-            [instance.worker_servers]
-            if instance.has_shared_servers
-            else [instance.worker_servers, instance.ps_servers]
+            [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
         )
         totals = [side.capacity * side.count[:, None, None] / MICRO for side in sides]
         shape = (instance.horizon, instance.num_resources)
@@ -87,9 +85,7 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
     ]
     is_shared = rows.ps_shape[0] == 0
     shape, offset = (rows.worker_shape, 0) if is_shared else (rows.ps_shape, rows.num_worker_rows)
-    parts.append(
-        _side_entries(schedules.ps, schedules.jobs, segment, tables, tables.ps_demand, shape, offset, live)
-    )
+    parts.append(_side_entries(schedules.ps, schedules.jobs, segment, tables, tables.ps_demand, shape, offset, live))
     row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
     matrix = csc_array((amount, (row, column)), shape=(rows.num_rows, len(schedules.jobs)))
     matrix.sum_duplicates()

@@ -1,0 +1,438 @@
+"""Ruin and re-create on real servers, compiled: the moves of `search`.
+
+A move takes a few admitted jobs out, then re-inserts them and some refused ones, each by its best
+schedule on what is left of the servers at scaled prices of the packing LP, and keeps the result by an
+annealing rule. Feasibility is exact: capacities, demands and residuals are whole numbers held as floats
+below 2^53, where sums are exact and the floor of a quotient is the floor of the rounded quotient.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step, slot_table
+
+
+class Ground(NamedTuple):
+    """What never changes: jobs, servers and LP prices.
+
+    Demands and residuals are whole numbers of a common unit of each resource; costs are utils a unit.
+    """
+
+    arrival: IntArray
+    deadline: IntArray
+    target: IntArray
+    most: IntArray
+    value: FloatArray
+    segment_offset: IntArray
+    segment_start: IntArray
+    table_offset: IntArray
+    progress: IntArray
+    ps_needed: IntArray
+    worker_demand: FloatArray
+    ps_demand: FloatArray
+    worker_room: IntArray
+    ps_room: IntArray
+    worker_first: IntArray
+    ps_first: IntArray
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    row_offset: IntArray
+    payoff: FloatArray
+    candidates: IntArray
+
+
+class State(NamedTuple):
+    """A plan: what is left of each server in each slot, and each job's rows (slot, server, count, segment)."""
+
+    worker_left: FloatArray
+    ps_left: FloatArray
+    completion: IntArray
+    worker_rows: IntArray
+    worker_count: IntArray
+    ps_rows: IntArray
+    ps_count: IntArray
+
+
+class Scratch(NamedTuple):
+    """Work space of one insertion, and the random state."""
+
+    states: FloatArray
+    tables: FloatArray
+    largest: IntArray
+    order: IntArray
+    ps_order: IntArray
+    worker_limit: IntArray
+    ps_limit: IntArray
+    room: IntArray
+    noise: FloatArray
+    random: NDArray[np.uint64]
+
+
+@njit(cache=True, nogil=True, inline="always")
+def uniform(random):
+    """Return the next number in [0, 1) of a splitmix64 sequence whose state is ``random[0]``."""
+    random[0] += np.uint64(0x9E3779B97F4A7C15)
+    z = random[0]
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def _class_limits(left, demand, room, first, limit):
+    """Fill ``limit`` with how many units of one demand each class still holds in one slot."""
+    for c in range(len(limit)):
+        total = 0
+        most = room[c]
+        if most > 0:
+            for h in range(first[c], first[c + 1]):
+                held = float(most)
+                for r in range(len(demand)):
+                    if demand[r] > 0.0:
+                        held = min(held, left[h, r] / demand[r])
+                total += int(held)
+        limit[c] = total
+
+
+@njit(cache=True, nogil=True)
+def best_fit(i, scale, threshold, ground, state, scratch):
+    """Find job i's best schedule on the residuals at scaled prices; return (payoff, completion slot).
+
+    A completion slot of -1 says that no schedule's payoff exceeds the threshold. The choices stay in
+    the scratch, for `commit`.
+    """
+    first_slot, last_slot, due = ground.arrival[i], ground.deadline[i], ground.target[i]
+    begin, end = ground.table_offset[i], ground.table_offset[i + 1]
+    steps, needed = ground.progress[begin:end], ground.ps_needed[begin:end]
+    segment, segment_end = ground.segment_offset[i], ground.segment_offset[i + 1]
+    per_slot, most = steps[-1], ground.most[i]
+    states, tables, largest = scratch.states, scratch.tables, scratch.largest
+    cost, ps_cost = np.empty(ground.worker_cost.shape[1]), np.empty(ground.ps_cost.shape[1])
+    best, completion, reached = threshold, -1, 0
+    states[0, : due + 1] = INFINITE
+    states[0, 0] = 0.0
+    for t in range(first_slot, last_slot + 1):
+        if ground.value[i, t] <= best:
+            break
+        k = t - first_slot
+        before, after = states[k], states[k + 1]
+        after[: due + 1] = INFINITE
+        least = max(0, due - per_slot * (last_slot - t + 1))
+        now_reached = reached
+        for s in range(segment, segment_end):
+            row = s - segment
+            low = max(least, ground.segment_start[s])
+            high = min(reached + 1, ground.segment_start[s + 1] if s + 1 < segment_end else due)
+            if low >= high:
+                largest[k, row] = -1
+                continue
+            for c in range(len(cost)):
+                cost[c] = scale * ground.worker_cost[s, c, t] * scratch.noise[t, c]
+            for c in range(len(ps_cost)):
+                ps_cost[c] = scale * ground.ps_cost[s, c, t] * scratch.noise[t, len(cost) + c]
+            limit, ps_limit = scratch.worker_limit[k, row], scratch.ps_limit[k, row]
+            _class_limits(
+                state.worker_left[t],
+                ground.worker_demand[s],
+                ground.worker_room[s, :, t],
+                ground.worker_first,
+                limit,
+            )
+            _class_limits(state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first, ps_limit)
+            largest[k, row] = slot_table(
+                cost, limit, ps_cost, ps_limit, needed, most, scratch.order, scratch.ps_order, tables[k, row]
+            )
+            min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
+            now_reached = max(now_reached, high - 1 + steps[largest[k, row]])
+        if before[due] < after[due]:
+            after[due] = before[due]
+        reached = min(due, now_reached)
+        payoff = ground.value[i, t] - after[due]
+        if payoff > best:
+            best, completion = payoff, t
+    return best, completion
+
+
+@njit(cache=True, nogil=True)
+def _place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room):
+    """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows."""
+    low, high = first[c], first[c + 1]
+    for h in range(low, high):
+        held = float(room[c])
+        for r in range(len(demand)):
+            if demand[r] > 0.0:
+                held = min(held, left[h, r] / demand[r])
+        scratch_room[h - low] = int(held)
+    order = np.argsort(scratch_room[: high - low], kind="mergesort")
+    for place in range(high - low):
+        h = order[place] if tight else order[high - low - 1 - place]
+        put = min(units, scratch_room[h])
+        if put == 0:
+            continue
+        for r in range(len(demand)):
+            left[low + h, r] -= put * demand[r]
+        rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = t, low + h, put, s
+        count += 1
+        units -= put
+        if units == 0:
+            break
+    return count
+
+
+@njit(cache=True, nogil=True)
+def commit(i, completion, scale, tight, ground, state, scratch):
+    """Put the schedule that `best_fit` found last on real servers."""
+    first_slot, due = ground.arrival[i], ground.target[i]
+    begin, end = ground.table_offset[i], ground.table_offset[i + 1]
+    steps, needed = ground.progress[begin:end], ground.ps_needed[begin:end]
+    segment, segment_end = ground.segment_offset[i], ground.segment_offset[i + 1]
+    states, tables, largest = scratch.states, scratch.tables, scratch.largest
+    offset, stop = ground.row_offset[i], ground.row_offset[i + 1]
+    rows, ps_rows = state.worker_rows[offset:stop], state.ps_rows[offset:stop]
+    count, ps_count = 0, 0
+    d = due
+    for k in range(completion - first_slot, -1, -1):
+        goal = states[k + 1, d]
+        t = first_slot + k
+        found = False
+        for s in range(segment, segment_end):
+            row = s - segment
+            low = ground.segment_start[s]
+            high = ground.segment_start[s + 1] if s + 1 < segment_end else due
+            for y in range(largest[k, row] + 1):
+                d_first = d - steps[y]
+                d_last = due - 1 if d == due and y > 0 else d_first
+                for origin in range(max(d_first, low, 0), min(d_last, high - 1) + 1):
+                    if states[k, origin] + tables[k, row, y] == goal:
+                        found = True
+                        d = origin
+                        break
+                if found:
+                    if y > 0:
+                        count, ps_count = _split_slot(
+                            y, needed[y], t, k, s, row, scale, tight, ground, state, scratch, rows, count, ps_rows,
+                            ps_count,
+                        )  # fmt: skip
+                    break
+            if found:
+                break
+    state.worker_count[i], state.ps_count[i] = count, ps_count
+    state.completion[i] = completion
+
+
+@njit(cache=True, nogil=True)
+def _split_slot(
+    units, servers, t, k, s, row, scale, tight, ground, state, scratch, rows, count, ps_rows, ps_count
+):  # fmt: skip
+    """Divide one slot's workers and PSs over classes by cost, and over servers by fit."""
+    noise = scratch.noise[t]
+    cost, limit = ground.worker_cost[s, :, t], scratch.worker_limit[k, row]
+    while units > 0:
+        chosen = -1
+        for c in range(len(cost)):
+            if limit[c] > 0 and (chosen < 0 or cost[c] * noise[c] < cost[chosen] * noise[chosen]):
+                chosen = c
+        put = min(units, limit[chosen])
+        count = _place(
+            put, chosen, t, s, state.worker_left[t], ground.worker_demand[s], ground.worker_room[s, :, t],
+            ground.worker_first, rows, count, tight, scratch.room,
+        )  # fmt: skip
+        limit[chosen] = 0
+        units -= put
+    ps_noise = noise[ground.worker_cost.shape[1] :]
+    cost, limit = ground.ps_cost[s, :, t], scratch.ps_limit[k, row]
+    while servers > 0:
+        chosen = -1
+        for c in range(len(cost)):
+            if limit[c] > 0 and (chosen < 0 or cost[c] * ps_noise[c] < cost[chosen] * ps_noise[chosen]):
+                chosen = c
+        put = min(servers, limit[chosen])
+        ps_count = _place(
+            put, chosen, t, s, state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first,
+            ps_rows, ps_count, tight, scratch.room,
+        )  # fmt: skip
+        limit[chosen] = 0
+        servers -= put
+    return count, ps_count
+
+
+@njit(cache=True, nogil=True)
+def shift(i, sign, ground, state):
+    """Give job i's room back (sign +1) or take it again (sign -1)."""
+    offset = ground.row_offset[i]
+    for a in range(offset, offset + state.worker_count[i]):
+        t, h, n, s = state.worker_rows[a]
+        for r in range(state.worker_left.shape[2]):
+            state.worker_left[t, h, r] += sign * n * ground.worker_demand[s, r]
+    for a in range(offset, offset + state.ps_count[i]):
+        t, h, n, s = state.ps_rows[a]
+        for r in range(state.ps_left.shape[2]):
+            state.ps_left[t, h, r] += sign * n * ground.ps_demand[s, r]
+
+
+@njit(cache=True, nogil=True)
+def _choose_ruined(ground, state, largest_ruin, random, ruined):
+    """Choose jobs to take out: one at random, then jobs that run at the same time, now and then any jobs."""
+    admitted = np.flatnonzero(state.completion >= 0)
+    if len(admitted) == 0:
+        return 0
+    # Small ruins are cheap and often good; the square favours them.
+    size = 1 + int(uniform(random) ** 2 * min(largest_ruin, len(admitted)))
+    seed = admitted[int(uniform(random) * len(admitted))]
+    ruined[0] = seed
+    count = 1
+    anywhere = uniform(random) < 0.1
+    low, high = ground.arrival[seed], state.completion[seed]
+    for _ in range(8 * size):
+        if count >= size:
+            break
+        j = admitted[int(uniform(random) * len(admitted))]
+        if not anywhere and (state.completion[j] < low or ground.arrival[j] > high):
+            continue
+        is_new = True
+        for k in range(count):
+            if ruined[k] == j:
+                is_new = False
+                break
+        if is_new:
+            ruined[count] = j
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _choose_waiting(ground, state, ruined, num_ruined, most, random, waiting):
+    """Copy the ruined jobs, then add refused jobs whose time overlaps theirs; return how many."""
+    count = num_ruined
+    low, high = ground.value.shape[1], 0
+    for k in range(num_ruined):
+        waiting[k] = ruined[k]
+        low = min(low, ground.arrival[ruined[k]])
+        high = max(high, state.completion[ruined[k]])
+    for _ in range(6 * most):
+        if count - num_ruined >= most:
+            break
+        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        if state.completion[j] >= 0 or ground.arrival[j] > high or ground.deadline[j] < low:
+            continue
+        is_new = True
+        for k in range(count):
+            if waiting[k] == j:
+                is_new = False
+                break
+        if is_new:
+            waiting[count] = j
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _arrange(ground, waiting, count, random):
+    """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise."""
+    rule = int(uniform(random) * 4)
+    key = np.empty(count)
+    for k in range(count):
+        i = waiting[k]
+        best = ground.value[i, ground.arrival[i]]
+        if rule == 0:
+            key[k] = uniform(random)
+        elif rule == 1:
+            key[k] = -best * (0.7 + 0.6 * uniform(random))
+        elif rule == 2:
+            key[k] = -best / ground.target[i] * (0.7 + 0.6 * uniform(random))
+        else:
+            key[k] = -(ground.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
+    order = np.argsort(key, kind="mergesort")
+    copied = waiting[:count].copy()
+    for k in range(count):
+        waiting[k] = copied[order[k]]
+
+
+@njit(cache=True, nogil=True)
+def _draw_noise(noise, random):
+    """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
+    strength = uniform(random)
+    for t in range(noise.shape[0]):
+        noise[t, :] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+    for c in range(noise.shape[1]):
+        noise[:, c] *= 1.0 + strength * (2.0 * uniform(random) - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def insert_all(ground, state, waiting, count, scale, tight, scratch):
+    """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
+    gained = 0.0
+    for k in range(count):
+        i = waiting[k]
+        _, completion = best_fit(i, scale, 0.0, ground, state, scratch)
+        if completion >= 0:
+            commit(i, completion, scale, tight, ground, state, scratch)
+            gained += ground.value[i, completion]
+    return gained
+
+
+@njit(cache=True, nogil=True)
+def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, present, record, largest_ruin):
+    """Run moves with geometric cooling; return (present value, best value). `best` receives the best plan's rows."""
+    num_jobs = len(ground.arrival)
+    ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    old = np.empty(num_jobs, dtype=np.int64)
+    kept_rows = np.empty_like(state.worker_rows)
+    kept_ps_rows = np.empty_like(state.ps_rows)
+    counts, ps_counts = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    random = scratch.random
+    for move in range(num_moves):
+        heat = start_heat * (end_heat / start_heat) ** (move / max(1, num_moves))
+        num_ruined = _choose_ruined(ground, state, largest_ruin, random, ruined)
+        if num_ruined == 0:
+            break
+        extra = 1 + int(uniform(random) * (num_ruined + 3))
+        count = _choose_waiting(ground, state, ruined, num_ruined, min(extra, num_jobs - num_ruined), random, waiting)
+        lost = 0.0
+        for k in range(count):
+            i = waiting[k]
+            old[k] = state.completion[i]
+        # The order of `waiting` changes below; what to restore is kept by job.
+        before = waiting[:count].copy()
+        for k in range(num_ruined):
+            i = before[k]
+            lost += ground.value[i, state.completion[i]]
+            a, b = ground.row_offset[i], ground.row_offset[i + 1]
+            kept_rows[a:b] = state.worker_rows[a:b]
+            kept_ps_rows[a:b] = state.ps_rows[a:b]
+            counts[i], ps_counts[i] = state.worker_count[i], state.ps_count[i]
+            shift(i, 1.0, ground, state)
+            state.completion[i] = -1
+        _arrange(ground, waiting, count, random)
+        scale = 1.2 * uniform(random)
+        _draw_noise(scratch.noise, random)
+        gained = insert_all(ground, state, waiting, count, scale, uniform(random) < 0.8, scratch)
+        change = gained - lost
+        if change >= 0.0 or uniform(random) < np.exp(change / heat):
+            present += change
+            if present > record + 1e-9:
+                record = present
+                best.completion[:] = state.completion
+                best.worker_rows[:] = state.worker_rows
+                best.worker_count[:] = state.worker_count
+                best.ps_rows[:] = state.ps_rows
+                best.ps_count[:] = state.ps_count
+            continue
+        for k in range(count):
+            i = before[k]
+            if state.completion[i] >= 0:
+                shift(i, 1.0, ground, state)
+                state.completion[i] = -1
+        for k in range(num_ruined):
+            i = before[k]
+            a, b = ground.row_offset[i], ground.row_offset[i + 1]
+            state.worker_rows[a:b] = kept_rows[a:b]
+            state.ps_rows[a:b] = kept_ps_rows[a:b]
+            state.worker_count[i], state.ps_count[i] = counts[i], ps_counts[i]
+            state.completion[i] = old[k]
+            shift(i, -1.0, ground, state)
+    return present, record
