@@ -74,7 +74,7 @@ class ServerSide:
 
     def prices_by_server(self) -> FloatArray:
         """Return a copy of the prices, shape (servers, slots, resources)."""
-        return np.ascontiguousarray(self.price.transpose(2, 0, 1))
+        return np.array(self.price.transpose(2, 0, 1), order="C")
 
     def mean_prices(self) -> FloatArray:
         """Return the prices averaged over each class' servers, shape (classes, slots, resources)."""
