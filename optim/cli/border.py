@@ -12,9 +12,7 @@ from optim.cli.exit_code import ExitCode
 from optim.core.errors import CertificateRefusedError, OptimError
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
-_UsageError: type[Any] = next(
-    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
-)
+_UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 class Border(TyperGroup):
