@@ -1,6 +1,7 @@
 """What the generator of admission instances can be asked for, with the paper's ranges as defaults."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO
@@ -154,7 +155,7 @@ class GeneratorOptions:
         for name in ("slot_s", "duration_median", "duration_sigma", "shortest"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
-        if round(self.slot_s * MICRO) != self.slot_s * MICRO:
+        if (Fraction(str(self.slot_s)) * MICRO).denominator != 1:
             raise InvalidOptionError(f"slot_s must have at most 6 digits after the point, got {self.slot_s}")
         for name in ("arrival_swing", "night_only_share", "min_utility", "min_schedulable"):
             if not 0 <= getattr(self, name) <= 1:
@@ -166,9 +167,7 @@ class GeneratorOptions:
         if not self.communication[1] < 1:
             raise InvalidOptionError(f"communication must stay below 1, got {self.communication}")
         if self.max_share_per_server is not None and not 0 < self.max_share_per_server <= 1:
-            raise InvalidOptionError(
-                f"max_share_per_server must be in (0, 1], got {self.max_share_per_server}"
-            )
+            raise InvalidOptionError(f"max_share_per_server must be in (0, 1], got {self.max_share_per_server}")
 
     @property
     def chunk_range(self) -> tuple[int, int]:

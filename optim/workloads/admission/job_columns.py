@@ -67,9 +67,7 @@ class JobColumns:
         target_delay = rng.integers(*options.target_delay, size=size, endpoint=True)
         slots_left = options.num_slots - arrival
         longest = np.minimum(np.minimum(target_delay, options.num_slots * HORIZON_SHARE), slots_left)
-        duration = draw_durations(
-            options.duration_median, options.duration_sigma, options.shortest, longest, rng
-        )
+        duration = draw_durations(options.duration_median, options.duration_sigma, options.shortest, longest, rng)
         seconds = duration * options.slot_s / (epochs * minibatches)
         gradient, rate = _draw_communication(options, seconds, rng)
         compute = seconds * MICRO - MEGABITS_THERE_AND_BACK * MICRO * gradient / rate
@@ -175,9 +173,7 @@ def _draw_cuts(size: int, segments: int, rng: np.random.Generator) -> IntArray:
     return cut
 
 
-def _draw_demands(
-    size: int, segments: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator
-) -> IntArray:
+def _draw_demands(size: int, segments: int, ranges: tuple[tuple[int, int], ...], rng: np.random.Generator) -> IntArray:
     """Draw whole demands by job, segment and resource; GPUs and storage don't change between segments."""
     columns = [rng.integers(low, high, size=(size, segments), endpoint=True) for low, high in ranges]
     for fixed in (0, -1):

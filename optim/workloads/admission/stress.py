@@ -83,10 +83,7 @@ def stranded_cpus() -> AdmissionInstance:
     """
     jobs = [
         job("all-gpus", worker=("3", "1"), ps=("0", "1"), utility=ConstantDocument(5.0)),
-        *(
-            job(f"one-gpu-{i}", worker=("1", "4"), ps=("0", "1"), utility=ConstantDocument(3.0))
-            for i in range(3)
-        ),
+        *(job(f"one-gpu-{i}", worker=("1", "4"), ps=("0", "1"), utility=ConstantDocument(3.0)) for i in range(3)),
         job("no-gpu", worker=("0", "30"), ps=("0", "1"), utility=ConstantDocument(0.5)),
     ]
     worker_servers, ps_servers = [servers(("3", "32"))], [servers(("0", "8"))]
@@ -212,17 +209,13 @@ def no_jobs() -> AdmissionInstance:
 
 def one_job() -> AdmissionInstance:
     """Return one job in an empty cluster: it should finish as early as it can, in slot 2. Optimum 7."""
-    only = job(
-        "only", arrival=1, epochs=2, chunks=3, rates=("1", "2"), utility=TableDocument([9.0, 7.0, 5.0])
-    )
+    only = job("only", arrival=1, epochs=2, chunks=3, rates=("1", "2"), utility=TableDocument([9.0, 7.0, 5.0]))
     return _instance("one-job", [only], [servers(("3",))], [servers(("1",), count=2)], horizon=4)
 
 
 def saturated() -> AdmissionInstance:
     """Return many more jobs than fit, each worth something else. Optimum 81: the six best fill all slots."""
-    jobs = [
-        job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)
-    ]
+    jobs = [job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)]
     room = [servers(("2",), count=2)]
     return _instance("saturated", jobs, room, room, horizon=3)
 
@@ -233,10 +226,7 @@ def degenerate() -> AdmissionInstance:
     Two of the three equal jobs fit, worth 2 each; the free and the idle one are worth 1 each. Optimum 6.
     """
     jobs = [
-        *(
-            job(f"equal-{i}", worker=("2", "4"), ps=("1", "2"), utility=ConstantDocument(2.0))
-            for i in range(3)
-        ),
+        *(job(f"equal-{i}", worker=("2", "4"), ps=("1", "2"), utility=ConstantDocument(2.0)) for i in range(3)),
         job("free", worker=("0", "0"), ps=("0", "0")),
         job("idle", slots_a_chunk="0", worker=("0", "0"), ps=("0", "0")),
         job("worthless", worker=("1", "1"), ps=("0", "0"), utility=ConstantDocument(0.0)),

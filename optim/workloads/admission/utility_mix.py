@@ -84,6 +84,4 @@ def check_range(name: str, limits: tuple[float, float], *, least: float, is_open
     starts_well = low > least if is_open else low >= least
     if not (starts_well and low <= high < float("inf")):
         sign = ">" if is_open else ">="
-        raise InvalidOptionError(
-            f"{name} must be a range (low, high) with low {sign} {least:g}, got {limits}"
-        )
+        raise InvalidOptionError(f"{name} must be a range (low, high) with low {sign} {least:g}, got {limits}")

@@ -83,9 +83,7 @@ def test_most_jobs_can_finish_alone(servers: int, least: float) -> None:
 def test_jobs_that_cannot_finish_are_redrawn_until_enough_can() -> None:
     sizes = {"num_jobs": 30, "num_slots": 6, "num_worker_servers": 2, "num_ps_servers": 2}
     share = {
-        wanted: (
-            earliest_completion(generate(GeneratorOptions(**sizes, min_schedulable=wanted), 0)) >= 0
-        ).mean()
+        wanted: (earliest_completion(generate(GeneratorOptions(**sizes, min_schedulable=wanted), 0)) >= 0).mean()
         for wanted in (0.0, 1.0)
     }
     assert share[0.0] < 0.9

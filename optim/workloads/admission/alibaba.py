@@ -1,0 +1,112 @@
+"""Alibaba's trace of 2023: pods with fractions of GPUs, and the nodes that host them."""
+
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.workloads.admission.philly import NO_WORK
+from optim.workloads.admission.trace_options import TraceOptions
+from optim.workloads.admission.trace_table import NodeTable, TraceTable, read_columns, require, require_whole
+
+NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
+"""Where the node list is looked for, beside the pods."""
+
+MILLI = 1000.0
+MIB_PER_GB = 1024.0
+"""Memory is in MiB; a GB of the instance is 1024 of them, as in the other traces' server sizes."""
+
+NEVER_RAN = "never scheduled"
+NO_GPU = "without a GPU"
+RUNNING = "Running"
+
+
+def read_alibaba(path: str | Path, options: TraceOptions) -> TraceTable:
+    """Read the pod list and the node list.
+
+    A pod with g whole GPUs becomes a job that ran g workers of one GPU, a pod with a part of one GPU
+    (`gpu_milli` thousandths) a job of one worker with that part; a worker takes its share of the pod's CPUs
+    and memory. Run times are from `scheduled_time` to `deletion_time`, submissions are `creation_time`.
+    Pending pods have no times and pods without GPU are no training: both are left out and counted. Pods that
+    were still running when the trace was taken have run times that are lower bounds: the notes say how many
+    there are. The GPUs of a node are one pool, so that parts of GPUs on different cards may add up.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a virtual cluster is asked for: the trace has none.
+    InvalidProblemError
+        If a column is missing (some of the published lists have no times), a field is no number or negative,
+        or a file can't be read.
+
+    References
+    ----------
+    Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient
+    Descent", USENIX ATC 2023.
+    """
+    if options.virtual_cluster is not None:
+        raise InvalidOptionError("virtual_cluster must be None for alibaba, whose trace has none; leave it out")
+    numbers = (
+        "cpu_milli",
+        "memory_mib",
+        "num_gpu",
+        "gpu_milli",
+        "creation_time",
+        "deletion_time",
+        "scheduled_time",
+    )
+    columns = read_columns(path, numbers, ("name", "pod_phase"))
+    for name in numbers:
+        require(path, name, columns[name], least=0.0, may_lack=name == "scheduled_time")
+    gpus = require_whole(path, "num_gpu", columns["num_gpu"])
+    duration = columns["deletion_time"] - columns["scheduled_time"]
+    has_run, has_gpu = ~np.isnan(duration), (gpus > 0) & (columns["gpu_milli"] > 0)
+    kept = np.flatnonzero(has_run & has_gpu & (duration > 0))
+    number = gpus[kept]
+    demand = np.stack(
+        [
+            columns["gpu_milli"][kept] / MILLI,
+            columns["cpu_milli"][kept] / MILLI / number,
+            columns["memory_mib"][kept] / MIB_PER_GB / number,
+        ],
+        axis=1,
+    )
+    censored = int((columns["pod_phase"][kept] == RUNNING).sum())
+    return TraceTable(
+        ids=tuple(str(columns["name"][row]) for row in kept.tolist()),
+        submit_s=columns["creation_time"][kept],
+        workers=number,
+        duration_s=duration[kept],
+        demand=demand,
+        clock=np.zeros(len(kept), dtype=np.int64),
+        rows_read=len(gpus),
+        dropped={
+            NEVER_RAN: int((~has_run).sum()),
+            NO_GPU: int((has_run & ~has_gpu).sum()),
+            NO_WORK: int((has_run & has_gpu & ~(duration > 0)).sum()),
+        },
+        notes=(f"{censored} of {len(kept)} pods were still running: their run times are lower bounds",),
+        nodes=_read_nodes(_nodes_path(Path(path), options)),
+    )
+
+
+def _read_nodes(path: Path) -> NodeTable:
+    columns = read_columns(path, ("cpu_milli", "memory_mib", "gpu"), ("model",))
+    for name in ("cpu_milli", "memory_mib", "gpu"):
+        require(path, name, columns[name], least=0.0)
+    kinds = zip(columns["model"].tolist(), columns["gpu"].tolist(), strict=True)
+    return NodeTable(
+        kind=tuple(f"{model or 'CPU'} x {gpu:g}" if gpu else "CPU" for model, gpu in kinds),
+        capacity=np.stack([columns["gpu"], columns["cpu_milli"] / MILLI, columns["memory_mib"] / MIB_PER_GB], axis=1),
+    )
+
+
+def _nodes_path(trace: Path, options: TraceOptions) -> Path:
+    if options.nodes is not None:
+        return options.nodes
+    for name in NODE_NAMES:
+        if (trace.parent / name).exists():
+            return trace.parent / name
+    raise InvalidProblemError(
+        f"{trace}: no node list {NODE_NAMES[0]!r} beside the pods; put it there or give its path as nodes"
+    )

@@ -1,0 +1,86 @@
+"""Lists of the jobs in Microsoft's Philly trace: the merged list, and the list that Pollux simulates.
+
+Both carry the attribution: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
+Workloads", USENIX ATC 2019 (trace: CC BY 4.0).
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.admission.instance import FloatArray
+from optim.workloads.admission.trace_options import TraceOptions
+from optim.workloads.admission.trace_table import (
+    HEADER_ROWS,
+    TraceTable,
+    header_of,
+    read_columns,
+    require,
+    require_whole,
+)
+
+NO_WORK = "without run time"
+ELSEWHERE = "in other virtual clusters"
+
+
+def read_philly(path: str | Path, options: TraceOptions) -> TraceTable:
+    """Read a list of Philly's jobs; its header tells which of the two forms it has.
+
+    The merged list has columns `job_id`, `submit_s` (seconds since the first job), `num_gpus`, `duration_s`
+    and `vc`; its run times add up all attempts, so that GPU-hours are upper bounds
+    (`TraceOptions.max_duration_s` cuts them), and the virtual cluster is empty for the long and wide jobs.
+    Pollux' list has `timestamp` (date and time, not in order), `duration` (s), `num_gpus` and `cluster`.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, a field is no number or negative, or the file can't be read.
+    """
+    is_pollux = "timestamp" in header_of(path) and "submit_s" not in header_of(path)
+    if is_pollux:
+        columns = read_columns(path, ("duration", "num_gpus"), ("timestamp", "cluster"))
+        submit, duration, cluster = (
+            _seconds(path, columns["timestamp"]),
+            columns["duration"],
+            columns["cluster"],
+        )
+        duration_name = "duration"
+        ids = [f"row-{row}" for row in range(len(submit))]
+    else:
+        columns = read_columns(path, ("submit_s", "num_gpus", "duration_s"), ("job_id", "vc"))
+        submit, duration, cluster = columns["submit_s"], columns["duration_s"], columns["vc"]
+        duration_name = "duration_s"
+        ids = [f"philly-{name}" for name in columns["job_id"].tolist()]
+        require(path, "submit_s", submit, least=0.0)
+    require(path, duration_name, duration, least=0.0)
+    require(path, "num_gpus", columns["num_gpus"], least=1.0)
+    gpus = require_whole(path, "num_gpus", columns["num_gpus"])
+    is_wanted = np.ones(len(submit), dtype=bool)
+    if options.virtual_cluster is not None:
+        is_wanted = cluster == options.virtual_cluster
+    kept = np.flatnonzero(is_wanted & (duration > 0))
+    return TraceTable(
+        ids=tuple(ids[row] for row in kept.tolist()),
+        submit_s=submit[kept],
+        workers=gpus[kept],
+        duration_s=duration[kept],
+        clock=np.zeros(len(kept), dtype=np.int64),
+        rows_read=len(submit),
+        dropped={NO_WORK: int((is_wanted & (duration <= 0)).sum()), ELSEWHERE: int((~is_wanted).sum())},
+        notes=() if is_pollux else ("run times add up all attempts: GPU-hours are upper bounds",),
+    )
+
+
+def _seconds(path: str | Path, timestamps: np.ndarray[tuple[int], np.dtype[np.object_]]) -> FloatArray:
+    """Return seconds since the first of all time stamps."""
+    import pandas as pd
+
+    times = pd.to_datetime(pd.Series(timestamps), format="%Y-%m-%d %H:%M:%S", errors="coerce")
+    for row in np.flatnonzero(times.isna().to_numpy())[:1].tolist():
+        raise InvalidProblemError(
+            f"{path}: row {row + 1 + HEADER_ROWS}, column 'timestamp': YYYY-MM-DD hh:mm:ss is due, "
+            f"got {timestamps[row]!r}; correct the row"
+        )
+    seconds: FloatArray = (times - times.min()).dt.total_seconds().to_numpy(dtype=np.float64)
+    return seconds

@@ -1,0 +1,156 @@
+"""Jobs of a public trace in one form, and CSV files read with one clear line for whatever is wrong."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.models.admission.instance import FloatArray, IntArray
+
+HEADER_ROWS = 1
+"""Rows before the first row of data, for messages that number rows as an editor does."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeTable:
+    """Servers of a trace, one row a server: resources in the order GPUs, vCPUs, memory (GB).
+
+    Parameters
+    ----------
+    kind
+        Name of each server's type.
+    capacity
+        Shape (servers, resources).
+    """
+
+    kind: tuple[str, ...]
+    capacity: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TraceTable:
+    """Jobs of a trace that can be mapped to admission jobs.
+
+    Parameters
+    ----------
+    ids
+        Unique names.
+    submit_s
+        Time of submission in seconds, on the clock `clock`; shape (jobs,).
+    workers
+        GPUs that the job held, a worker each; shape (jobs,).
+    duration_s
+        Run time with these workers, positive; shape (jobs,).
+    demand
+        What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None for the options' worker.
+    clock
+        Jobs with different numbers have different origins of time; shape (jobs,).
+    rows_read
+        Rows of the file.
+    dropped
+        How many rows were left out, by reason.
+    notes
+        What a user of the sample should know, one line each.
+    nodes
+        The trace's own servers, if it lists them.
+    """
+
+    ids: tuple[str, ...]
+    submit_s: FloatArray
+    workers: IntArray
+    duration_s: FloatArray
+    demand: FloatArray | None = None
+    clock: IntArray
+    rows_read: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    nodes: NodeTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    """Read columns of a CSV file, plain or gzip.
+
+    Parameters
+    ----------
+    path
+        The file.
+    numbers
+        Columns of finite numbers; an empty field becomes NaN.
+    texts
+        Columns of text; an empty field becomes "".
+
+    Returns
+    -------
+    dict
+        One array a column, float64 or objects.
+
+    Raises
+    ------
+    InvalidProblemError
+        Naming the file, the column, the row and the remedy.
+    """
+    import pandas as pd
+
+    data = read_bytes(path)
+    try:
+        frame = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, encoding="utf-8")
+    except pd.errors.EmptyDataError as error:
+        raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
+    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+        cause = " ".join(str(error).split())
+        raise InvalidProblemError(f"{path}: not a CSV file ({cause}); give a CSV file with a header") from error
+    missing = [name for name in (*numbers, *texts) if name not in frame.columns]
+    if missing:
+        found = ", ".join(map(str, frame.columns[:12]))
+        raise InvalidProblemError(
+            f"{path}: column {missing[0]!r} is missing (there are: {found}); check file and trace format"
+        )
+    if not len(frame):
+        raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with jobs")
+    columns: dict[str, NDArray[Any]] = {name: frame[name].to_numpy(dtype=object) for name in texts}
+    for name in numbers:
+        values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
+        is_empty = (frame[name].str.strip() == "").to_numpy()
+        for row in np.flatnonzero(~np.isfinite(values) & ~is_empty)[:1].tolist():
+            raise InvalidProblemError(
+                f"{path}: row {row + 1 + HEADER_ROWS}, column {name!r}: a finite number is due, "
+                f"got {frame[name].iloc[row]!r}; correct the row"
+            )
+        columns[name] = values
+    return columns
+
+
+def header_of(path: str | Path) -> tuple[str, ...]:
+    """Return the names of a CSV file's columns; () if there is no first line."""
+    first = read_bytes(path).split(b"\n", 1)[0].decode("utf-8", errors="replace")
+    return tuple(name.strip().strip('"') for name in first.split(",") if name.strip())
+
+
+def require(path: str | Path, column: str, values: FloatArray, *, least: float, may_lack: bool = False) -> None:
+    """Raise InvalidProblemError at the first field that is below `least`, or empty unless `may_lack`."""
+    wrong = (values < least) | (np.isnan(values) & (not may_lack))
+    for row in np.flatnonzero(wrong)[:1].tolist():
+        found = "nothing" if np.isnan(values[row]) else f"{values[row]:g}"
+        raise InvalidProblemError(
+            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: must be at least {least:g}, "
+            f"got {found}; correct or remove the row"
+        )
+
+
+def require_whole(path: str | Path, column: str, values: FloatArray) -> IntArray:
+    """Return numbers as integers, or raise InvalidProblemError at the first that is no whole number."""
+    for row in np.flatnonzero(values != np.floor(values))[:1].tolist():
+        raise InvalidProblemError(
+            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: a whole number is due, "
+            f"got {values[row]:g}; correct the row"
+        )
+    return values.astype(np.int64)

@@ -1,0 +1,17 @@
+"""Where the public traces are: they are no part of the repository, and tests of them are skipped without them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+TRACE_DIR = Path(os.environ.get("OPTIM_TRACE_DIR", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
+"""Folder that holds the folder `cluster` of the traces: OPTIM_TRACE_DIR, or a sibling of the repository."""
+
+
+def trace_file(name: str) -> Path:
+    """Return the path of a trace under `cluster`, or skip the test."""
+    path = TRACE_DIR / "cluster" / name
+    if not path.is_file():
+        pytest.skip(f"the public trace {name} is not there; set OPTIM_TRACE_DIR to the folder that has it")
+    return path
