@@ -50,6 +50,10 @@ class ColumnPool:
         """Return the schedule of a column."""
         return self._schedules[column]
 
+    def key(self, column: int) -> bytes:
+        """Return what tells a column's schedule from all others, however columns are arranged."""
+        return self._keys[column]
+
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
         """Add the schedules that are new; return how many."""
         live = np.flatnonzero(priced.completion >= 0)

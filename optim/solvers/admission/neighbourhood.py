@@ -4,8 +4,18 @@ import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, ServerClasses
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
+from optim.solvers.admission.columns import Schedule
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.neighbourhood_loop import Ground, Scratch, State, insert_all, search_moves, shift
+from optim.solvers.admission.neighbourhood_loop import (
+    Ground,
+    Scratch,
+    State,
+    class_limits,
+    insert_all,
+    place,
+    search_moves,
+    shift,
+)
 from optim.solvers.admission.price_bound import PricePoint
 from optim.solvers.admission.pricing import unit_costs
 from optim.solvers.admission.rows import CapacityRows
@@ -38,6 +48,39 @@ class Neighbourhood:
         waiting = np.array([i for i in order.tolist() if self.state.completion[i] < 0], dtype=np.int64)
         self.value += insert_all(self.ground, self.state, waiting, len(waiting), scale, True, self.scratch)
         self._remember()
+
+    def try_schedule(self, schedule: Schedule) -> bool:
+        """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
+        i = schedule.job
+        segments = _segments_of_schedule(self.instance, schedule)
+        ground, state = self.ground, self.state
+        sides = (
+            (schedule.workers, state.worker_left, ground.worker_demand, ground.worker_room, ground.worker_first),
+            (schedule.ps, state.ps_left, ground.ps_demand, ground.ps_room, ground.ps_first),
+        )
+        for entries, left, demand, room, first in sides:
+            limit = np.zeros(len(first) - 1, dtype=np.int64)
+            for c, t, count in entries.tolist():
+                s = segments[t]
+                class_limits(left[t], demand[s], room[s, :, t], first, limit)
+                if limit[c] < count:
+                    return False
+        counts = []
+        offset, stop = ground.row_offset[i], ground.row_offset[i + 1]
+        for (entries, left, demand, room, first), rows in zip(sides, (state.worker_rows, state.ps_rows), strict=True):
+            used = 0
+            for c, t, count in entries.tolist():
+                s = segments[t]
+                used = place(
+                    count, c, t, s, left[t], demand[s], room[s, :, t], first, rows[offset:stop], used, True,
+                    self.scratch.room,
+                )  # fmt: skip
+            counts.append(used)
+        state.worker_count[i], state.ps_count[i] = counts
+        state.completion[i] = schedule.completion
+        self.value += float(ground.value[i, schedule.completion])
+        self._remember()
+        return True
 
     def run(self, num_moves: int, start_heat: float, end_heat: float, largest_ruin: int) -> None:
         """Run moves, cooling geometrically from one acceptance temperature to the other, both in utils."""
@@ -103,15 +146,29 @@ def _plan_of(state: State, ground: Ground) -> AdmissionPlan:
     return AdmissionPlan.from_rows(workers, ps)
 
 
+def _segments_of_schedule(instance: AdmissionInstance, schedule: Schedule) -> IntArray:
+    """Return the demand segment in which each slot of one schedule starts, shape (slots,)."""
+    total = np.zeros(instance.horizon, dtype=np.int64)
+    np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
+    return _segments_by_slot(instance, schedule.job, total)
+
+
+def _segments_by_slot(instance: AdmissionInstance, i: int, total: IntArray) -> IntArray:
+    """Return the demand segment in which each slot starts, given the workers of job i in each slot."""
+    offset = instance.jobs.segment_offset
+    starts = instance.jobs.segment_start[offset[i] : offset[i + 1]]
+    done = np.concatenate([[0], np.cumsum(instance.progress[i][total])[:-1]])
+    return offset[i] + np.searchsorted(starts, done, side="right") - 1
+
+
 def _segments_of(instance: AdmissionInstance, plan: AdmissionPlan) -> IntArray:
     """Return the demand segment in which each slot of each job's schedule starts, shape (jobs, slots)."""
     total = np.zeros((instance.num_jobs, instance.horizon), dtype=np.int64)
     np.add.at(total, (plan.workers[:, JOB], plan.workers[:, SLOT]), plan.workers[:, COUNT])
-    offset, start = instance.jobs.segment_offset, instance.jobs.segment_start
+    offset = instance.jobs.segment_offset
     segment = np.repeat(offset[:-1, None], instance.horizon, axis=1)
     for i in np.flatnonzero(np.diff(offset) > 1).tolist():
-        done = np.concatenate([[0], np.cumsum(instance.progress[i][total[i]])[:-1]])
-        segment[i] = offset[i] + np.searchsorted(start[offset[i] : offset[i + 1]], done, side="right") - 1
+        segment[i] = _segments_by_slot(instance, i, total[i])
     return segment
 
 

@@ -83,7 +83,7 @@ def uniform(random):
 
 
 @njit(cache=True, nogil=True)
-def _class_limits(left, demand, room, first, limit):
+def class_limits(left, demand, room, first, limit):
     """Fill ``limit`` with how many units of one demand each class still holds in one slot."""
     for c in range(len(limit)):
         total = 0
@@ -135,14 +135,14 @@ def best_fit(i, scale, threshold, ground, state, scratch):
             for c in range(len(ps_cost)):
                 ps_cost[c] = scale * ground.ps_cost[s, c, t] * scratch.noise[t, len(cost) + c]
             limit, ps_limit = scratch.worker_limit[k, row], scratch.ps_limit[k, row]
-            _class_limits(
+            class_limits(
                 state.worker_left[t],
                 ground.worker_demand[s],
                 ground.worker_room[s, :, t],
                 ground.worker_first,
                 limit,
             )
-            _class_limits(state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first, ps_limit)
+            class_limits(state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first, ps_limit)
             largest[k, row] = slot_table(
                 cost, limit, ps_cost, ps_limit, needed, most, scratch.order, scratch.ps_order, tables[k, row]
             )
@@ -158,8 +158,11 @@ def best_fit(i, scale, threshold, ground, state, scratch):
 
 
 @njit(cache=True, nogil=True)
-def _place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room):
-    """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows."""
+def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room):
+    """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
+
+    The class must hold them. Returns the number of rows used so far.
+    """
     low, high = first[c], first[c + 1]
     for h in range(low, high):
         held = float(room[c])
@@ -168,8 +171,8 @@ def _place(units, c, t, s, left, demand, room, first, rows, count, tight, scratc
                 held = min(held, left[h, r] / demand[r])
         scratch_room[h - low] = int(held)
     order = np.argsort(scratch_room[: high - low], kind="mergesort")
-    for place in range(high - low):
-        h = order[place] if tight else order[high - low - 1 - place]
+    for turn in range(high - low):
+        h = order[turn] if tight else order[high - low - 1 - turn]
         put = min(units, scratch_room[h])
         if put == 0:
             continue
@@ -237,7 +240,7 @@ def _split_slot(
             if limit[c] > 0 and (chosen < 0 or cost[c] * noise[c] < cost[chosen] * noise[chosen]):
                 chosen = c
         put = min(units, limit[chosen])
-        count = _place(
+        count = place(
             put, chosen, t, s, state.worker_left[t], ground.worker_demand[s], ground.worker_room[s, :, t],
             ground.worker_first, rows, count, tight, scratch.room,
         )  # fmt: skip
@@ -251,7 +254,7 @@ def _split_slot(
             if limit[c] > 0 and (chosen < 0 or cost[c] * ps_noise[c] < cost[chosen] * ps_noise[chosen]):
                 chosen = c
         put = min(servers, limit[chosen])
-        ps_count = _place(
+        ps_count = place(
             put, chosen, t, s, state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first,
             ps_rows, ps_count, tight, scratch.room,
         )  # fmt: skip

@@ -16,27 +16,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError
-from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution, Stats, relative_gap
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.solution import Solution, relative_gap
+from optim.core.status import Sense, Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
-from optim.solvers.admission.price_bound import bound_certificate
+from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
 from optim.solvers.admission.rows import CapacityRows
-from optim.solvers.admission.warm_up import compile_loops
+from optim.solvers.admission.warm_up import compile_loops, compile_moves
 
 MOVES_A_CHECK = 200
 """Moves between two looks at the stopping rule."""
 
-OPTIMALITY_TOL = 1e-6
 CONSTRUCTION_SCALES = (1.0, 0.7, 0.4, 0.1)
 """Price scales at which the first plan is filled up, from choosy to greedy."""
 
@@ -115,7 +112,7 @@ class Search:
         clock = PhaseClock()
         with clock.phase("compile"):
             compile_loops()
-            _compile_moves()
+            compile_moves()
         with clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
@@ -130,8 +127,19 @@ class Search:
                 progress=progress,
             )
             plan, termination, moves = _improve(tables, rows, relaxed, options, stop, seed, clock, progress)
-        objective = plan.objective(instance)
-        return _solution(self, instance, plan, objective, relaxed, rows, termination, moves, options, seed, clock)
+        return relaxed_solution(
+            self,
+            instance,
+            plan,
+            relaxed,
+            rows,
+            termination=termination,
+            iterations=moves,
+            counts={"moves": float(moves)},
+            options=options,
+            seed=seed,
+            clock=clock,
+        )
 
 
 def _improve(
@@ -179,69 +187,3 @@ def _improve(
         )
     progress.finish()
     return search.best_plan(), termination, moves
-
-
-def _solution(
-    solver: Search,
-    instance: AdmissionInstance,
-    plan: AdmissionPlan,
-    objective: float,
-    relaxed: PackingResult,
-    rows: CapacityRows,
-    termination: Termination,
-    moves: int,
-    options: SearchOptions,
-    seed: int,
-    clock: PhaseClock,
-) -> Solution:
-    gap = relative_gap(objective, relaxed.point.bound, Sense.MAXIMISE)
-    certificate = bound_certificate(rows, relaxed.point)
-    if gap is not None and gap <= OPTIMALITY_TOL:
-        termination = Termination.OPTIMAL
-        certificate = Certificate(
-            kind=CertificateKind.OPTIMALITY,
-            statement=f"the plan attains the bound {relaxed.point.bound:.9g} of the packing LP's dual to {OPTIMALITY_TOL:g}",
-            proof=certificate.proof,
-        )
-    return Solution(
-        problem=solver.problem,
-        instance=instance.name,
-        solver=solver.name,
-        sense=Sense.MAXIMISE,
-        termination=termination,
-        primal=PointStatus.FEASIBLE,
-        dual=PointStatus.FEASIBLE,
-        decision=plan,
-        objective=objective,
-        bound=relaxed.point.bound,
-        certificate=certificate,
-        seed=seed,
-        options=options_as_dict(options),
-        stats=Stats(
-            seconds=clock.seconds,
-            iterations=moves,
-            memory_mb=peak_memory_mb(),
-            counts={
-                "master": relaxed.master,
-                "lp_gap": relaxed.gap,
-                "columns": len(relaxed.pool),
-                "moves": moves,
-                "admitted": len(plan.admitted),
-            },
-        ),
-    )
-
-
-def _compile_moves() -> None:
-    """Run one move on the smallest instance."""
-    from optim.solvers.admission.neighbourhood import Neighbourhood
-    from optim.solvers.admission.price_bound import PricePoint
-    from optim.solvers.admission.warm_up import smallest_instance
-
-    tables = JobTables.build(smallest_instance())
-    rows = CapacityRows.of(tables)
-    point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
-    search = Neighbourhood(tables, rows, point, 0)
-    search.construct(np.zeros(1, dtype=np.int64), 1.0)
-    search.run(1, 1.0, 1.0, 1)
-    search.return_to_best()

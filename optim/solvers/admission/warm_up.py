@@ -56,3 +56,25 @@ def compile_loops() -> None:
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=2)
     PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
+
+
+def compile_moves() -> None:
+    """Run insertions and one move of the neighbourhood search on the smallest instance."""
+    from optim.solvers.admission.columns import ColumnPool
+    from optim.solvers.admission.job_tables import JobTables
+    from optim.solvers.admission.neighbourhood import Neighbourhood
+    from optim.solvers.admission.price_bound import PricePoint
+    from optim.solvers.admission.pricing import price
+    from optim.solvers.admission.rows import CapacityRows
+
+    tables = JobTables.build(smallest_instance())
+    rows = CapacityRows.of(tables)
+    point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
+    search = Neighbourhood(tables, rows, point, 0)
+    search.construct(np.zeros(1, dtype=np.int64), 1.0)
+    search.run(1, 1.0, 1.0, 1)
+    search.return_to_best()
+    search.clear()
+    pool = ColumnPool(tables, rows)
+    pool.add(price(tables, rows.prices(point.row_prices)))
+    search.try_schedule(pool.schedule(0))

@@ -1,0 +1,174 @@
+"""Price and branch: the packing LP's columns as a MILP, then its schedules on real servers.
+
+The MILP is over server classes. A set of schedules that fits the classes need not split onto single
+servers: those that don't are re-inserted by their best schedule on what is left, or refused.
+"""
+
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+
+from optim.core.clock import PhaseClock
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import Progress
+from optim.core.registry import SUPPORTED, Support, register
+from optim.core.solution import Solution
+from optim.core.status import Termination
+from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
+from optim.models.admission.instance import AdmissionInstance, IntArray
+from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
+from optim.solvers.admission.relaxed_solution import relaxed_solution
+from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.warm_up import compile_loops, compile_moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceAndBranchOptions:
+    """Options of `price-and-branch`.
+
+    Parameters
+    ----------
+    lp_tol
+        Relative gap at which the packing LP counts as solved.
+    lp_share
+        Largest share of the time left that the LP may take.
+    mip_seconds
+        Time limit of the MILP over the columns.
+    max_columns
+        Columns of least reduced loss that enter the MILP.
+    """
+
+    lp_tol: float = 1e-4
+    lp_share: float = 0.5
+    mip_seconds: float = 60.0
+    max_columns: int = 5_000
+
+    def __post_init__(self) -> None:
+        for name in ("lp_tol", "lp_share"):
+            if not 0 < getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be in (0, 1), got {getattr(self, name)}")
+        if not self.mip_seconds >= 0:
+            raise InvalidOptionError(f"mip_seconds must be at least 0, got {self.mip_seconds}")
+        if self.max_columns < 1:
+            raise InvalidOptionError(f"max_columns must be at least 1, got {self.max_columns}")
+
+
+@register("price-and-branch", problem="admission")
+class PriceAndBranch:
+    """A MILP over the columns of the packing LP, repaired onto real servers."""
+
+    name: str
+    problem: str
+    summary = "a MILP over the packing LP's columns, placed on real servers, with the LP's bound"
+    options_type = PriceAndBranchOptions
+
+    def supports(self, instance: AdmissionInstance) -> Support:
+        """Instances whose workers and PSs live on different servers are supported."""
+        if instance.has_shared_servers:
+            return Support(
+                False, "its repair needs workers and PSs on different servers; use online or column-generation"
+            )
+        return SUPPORTED
+
+    def solve(
+        self,
+        instance: AdmissionInstance,
+        *,
+        options: PriceAndBranchOptions,
+        stop: StoppingCriterion,
+        seed: int,
+        progress: Progress,
+    ) -> Solution:
+        """Return the repaired plan and the LP's bound."""
+        clock = PhaseClock()
+        with clock.phase("compile"):
+            compile_loops()
+            compile_moves()
+        with clock.phase("build"):
+            tables = JobTables.build(instance)
+            rows = CapacityRows.of(tables)
+        with clock.phase("solve"):
+            left = stop.remaining_s(clock.elapsed_s)
+            share = TimeLimit(options.lp_share * left + clock.elapsed_s) if np.isfinite(left) else None
+            relaxed = PackingLP(tables, rows, clock).run(
+                tol=options.lp_tol,
+                first=Walk(num_steps=150, add_every=4),
+                between=Walk(num_steps=10),
+                stop=stop if share is None else AnyOf(stop, share),
+                progress=progress,
+            )
+            with clock.phase("mip"):
+                limit = min(options.mip_seconds, stop.remaining_s(clock.elapsed_s))
+                chosen = _choose_columns(relaxed, rows, options.max_columns, limit, seed)
+            plan = _place(tables, rows, relaxed, chosen, seed)
+        reason = stop(
+            SolveState(elapsed_s=clock.elapsed_s, objective=plan.objective(instance), bound=relaxed.point.bound)
+        )
+        return relaxed_solution(
+            self,
+            instance,
+            plan,
+            relaxed,
+            rows,
+            termination=Termination.COMPLETED if reason is None else reason,
+            iterations=relaxed.rounds,
+            counts={"chosen": float(len(chosen))},
+            options=options,
+            seed=seed,
+            clock=clock,
+        )
+
+
+def _choose_columns(
+    relaxed: PackingResult, rows: CapacityRows, max_columns: int, time_limit_s: float, seed: int
+) -> IntArray:
+    """Return the pool columns that a MILP over server classes selects."""
+    pool = relaxed.pool
+    if len(pool) == 0:
+        return np.zeros(0, dtype=np.int64)
+    row_worth = relaxed.point.row_prices * rows.capacity
+    loss = relaxed.point.payoff[pool.job] + pool.share.T @ row_worth - pool.value
+    columns = np.sort(np.argsort(loss, kind="stable")[:max_columns])
+    share, job = pool.share[:, columns].tocsr(), pool.job[columns]
+    used = np.flatnonzero((rows.capacity > 0) & (share.sum(axis=1) > 1.0))
+    share = share[used]
+    solver = highspy.Highs()
+    for option, value in (
+        ("output_flag", False), ("threads", 1), ("random_seed", seed % 2**31), ("time_limit", max(0.0, time_limit_s)),
+    ):  # fmt: skip
+        solver.setOptionValue(option, value)
+    count = len(columns)
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    solver.addVars(count, np.zeros(count), np.ones(count))
+    everyone = np.arange(count, dtype=np.int32)
+    solver.changeColsCost(count, everyone, pool.value[columns])
+    solver.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
+    jobs, starts = np.unique(job, return_index=True)
+    for matrix_rows, pointer, index, entry in (
+        (len(used), share.indptr[:-1], share.indices, share.data),
+        (len(jobs), starts, everyone, np.ones(count)),
+    ):
+        solver.addRows(
+            matrix_rows, np.full(matrix_rows, -highspy.kHighsInf), np.ones(matrix_rows), len(index),
+            pointer.astype(np.int32), index.astype(np.int32), entry,
+        )  # fmt: skip
+    solver.run()
+    values = np.array(solver.getSolution().col_value)
+    return columns[values > 0.5] if len(values) == count else np.zeros(0, dtype=np.int64)
+
+
+def _place(tables: JobTables, rows: CapacityRows, relaxed: PackingResult, chosen: IntArray, seed: int) -> AdmissionPlan:
+    """Put the chosen schedules on single servers, most valuable first, then fill what is left."""
+    from optim.solvers.admission.neighbourhood import Neighbourhood
+
+    pool = relaxed.pool
+    search = Neighbourhood(tables, rows, relaxed.point, seed)
+    for column in sorted(chosen.tolist(), key=lambda k: (-pool.value[k], k)):
+        search.try_schedule(pool.schedule(column))
+    order = np.argsort(-relaxed.point.payoff, kind="stable")
+    for scale in (1.0, 0.5, 0.1):
+        search.construct(order, scale)
+    return search.best_plan()
