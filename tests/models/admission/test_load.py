@@ -2,20 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
 from optim.models.admission.load import PlanLoad, describe, earliest_completion, plan_load
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.reading import instance_from_document
 from optim.models.reference import reference_instance
 from optim.workloads.admission import stress
 from optim.workloads.admission.sketch import document, job, servers
-from tests.oracle import slot_choices
 from tests.strategies import tiny_instances
 
 NOTHING = AdmissionPlan.from_rows([], [])
@@ -37,12 +37,47 @@ def _first_completion(instance: AdmissionInstance, i: int) -> int:
             here = {done for done in reached if start <= done < end}
             number = int(jobs.segment_offset[i]) + segment
             for workers in range(1, len(table) if here else 1):
-                if any(slot_choices(instance, i, number, slot, workers)):
+                if _can_place(instance, number, slot, workers, int(instance.ps_needed[i][workers])):
                     following |= {done + int(table[workers]) for done in here}
         if max(following) >= target:
             return slot if instance.value[i, slot] > 0 else -1
         reached = following
     return -1
+
+
+def _can_place(instance: AdmissionInstance, segment: int, slot: int, workers: int, ps: int) -> bool:
+    """Tell whether so many workers and PSs fit on the empty servers, server by server."""
+    demand = (instance.jobs.worker_demand[segment].tolist(), instance.jobs.ps_demand[segment].tolist())
+    sides = (instance.worker_servers, instance.ps_servers)
+    if instance.has_shared_servers:
+        return (workers, ps) in _sums(instance, sides[0], slot, demand, (workers, ps))
+    return (workers, 0) in _sums(instance, sides[0], slot, demand, (workers, 0)) and (0, ps) in _sums(
+        instance, sides[1], slot, demand, (0, ps)
+    )
+
+
+def _sums(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    slot: int,
+    demand: tuple[list[int], list[int]],
+    most: tuple[int, int],
+) -> set[tuple[int, int]]:
+    """Return the pairs (workers, PSs), at most `most`, that the servers hold together."""
+    share = instance.max_share_per_server
+    sums = {(0, 0)}
+    for c in servers.class_of_server.tolist():
+        capacity = servers.capacity[c, slot].tolist()
+        pairs = [
+            (y, z)
+            for y, z in product(range(most[0] + 1), range(most[1] + 1))
+            if all(
+                y * w + z * s <= room and (share is None or y + z <= 1 or y * w + z * s <= share * room)
+                for w, s, room in zip(*demand, capacity, strict=True)
+            )
+        ]
+        sums = {(a + y, b + z) for (a, b), (y, z) in product(sums, pairs) if a + y <= most[0] and b + z <= most[1]}
+    return sums
 
 
 FAMILIES = st.one_of(
@@ -97,9 +132,7 @@ def test_a_worthless_job_never_completes() -> None:
     assert earliest_completion(stress.degenerate()).tolist() == [0, 0, 0, 0, 0, -1]
 
 
-@pytest.mark.parametrize(
-    ("name", "number"), [("medium-0", 188), ("heavy-0", 163), ("heavy-1", 146), ("heavy-2", 126)]
-)
+@pytest.mark.parametrize(("name", "number"), [("medium-0", 188), ("heavy-0", 163), ("heavy-1", 146), ("heavy-2", 126)])
 def test_as_many_jobs_fit_alone_as_the_reference_instances_state(name: str, number: int) -> None:
     assert describe(reference_instance(name))["schedulable_jobs"] == number
 
@@ -170,9 +203,7 @@ def test_rows_are_tight_where_the_smallest_demand_no_longer_fits() -> None:
 
 def test_rows_that_nothing_fits_are_not_counted() -> None:
     room = [servers(("1",)), servers(("3",))]
-    instance = instance_from_document(
-        document("rows", [job("j", worker=("3",), ps=("0",))], room, room, horizon=1)
-    )
+    instance = instance_from_document(document("rows", [job("j", worker=("3",), ps=("0",))], room, room, horizon=1))
     assert plan_load(instance, AdmissionPlan.from_rows([(0, 0, 1, 1)], [])).tight_rows == 1.0
 
 
@@ -183,9 +214,7 @@ def test_shared_servers_carry_both_sides() -> None:
 
 
 def test_usage_follows_the_segment_in_which_a_slot_begins() -> None:
-    plan = AdmissionPlan.from_rows(
-        [(0, 0, 0, 2), (0, 1, 0, 3), (0, 2, 0, 1)], [(0, t, 0, 1) for t in range(3)]
-    )
+    plan = AdmissionPlan.from_rows([(0, 0, 0, 2), (0, 1, 0, 3), (0, 2, 0, 1)], [(0, t, 0, 1) for t in range(3)])
     # 2 and 3 workers at 1 unit, then 1 at 3 units, of 3 units in 4 slots.
     assert plan_load(stress.growing_demand(), plan).worker_utilisation == {"units": pytest.approx(8 / 12)}
 
