@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
+from optim.solvers.admission.shared_room import ClassRoom, class_room
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,6 +76,11 @@ class JobTables:
     def num_jobs(self) -> int:
         """Number of jobs."""
         return len(self.arrival)
+
+    @cached_property
+    def class_room(self) -> ClassRoom:
+        """What empty classes of shared servers hold of each job."""
+        return class_room(self.instance)
 
     @cached_property
     def segment_job(self) -> IntArray:

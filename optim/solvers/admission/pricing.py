@@ -4,11 +4,15 @@ This is the pricing problem of column generation and the subroutine of every any
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
+
+if TYPE_CHECKING:
+    from optim.solvers.admission.shared_slot import SharedClasses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +22,11 @@ class Prices:
     Parameters
     ----------
     worker, ps
-        Shape (classes, slots, resources), utils a unit of resource, >= 0.
+        Shape (classes, slots, resources), utils a unit of resource, >= 0. On shared servers all prices
+        are worker prices and `ps` has no classes.
     worker_extra, ps_extra
         Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
+        On shared servers the classes of both are those of the workers' servers.
     """
 
     worker: FloatArray
@@ -42,7 +48,7 @@ class PricedSchedules:
     completion
         Shape (priced,): its completion slot, -1 where none is better than the floor.
     workers, ps
-        Shape (priced, classes, slots): counts in each class.
+        Shape (priced, classes, slots): counts in each class (on shared servers of the same classes).
     """
 
     jobs: IntArray
@@ -54,8 +60,9 @@ class PricedSchedules:
 
 def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:
     """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each."""
+    ps_prices = prices.worker if tables.instance.has_shared_servers else prices.ps
     worker = np.einsum("sr,ctr->sct", tables.worker_demand, prices.worker, optimize=True)
-    ps = np.einsum("sr,ctr->sct", tables.ps_demand, prices.ps, optimize=True)
+    ps = np.einsum("sr,ctr->sct", tables.ps_demand, ps_prices, optimize=True)
     if prices.worker_extra is not None:
         worker += prices.worker_extra
     if prices.ps_extra is not None:
@@ -85,7 +92,8 @@ def price(
     Notes
     -----
     Per job O(slots x (work x workers + classes log classes)); stops at the first slot whose value
-    doesn't exceed the best payoff.
+    doesn't exceed the best payoff. On shared servers a slot costs O(classes x workers x PSs^2) instead of
+    O(workers + classes log classes).
     """
     from optim.solvers.admission.schedule_loop import price_jobs
 
@@ -98,8 +106,19 @@ def price(
     payoff = np.zeros(len(which))
     completion = np.full(len(which), -1, dtype=np.int64)
     price_jobs(
-        which, np.zeros(len(which)) if floor is None else floor, tables.arrival, tables.deadline, tables.target, tables.most, tables.value,
-        tables.segment_offset, tables.segment_start, tables.table_offset, tables.progress, tables.ps_needed,
-        tables.worker_limit, tables.ps_limit, worker_cost, ps_cost, payoff, completion, workers, ps, with_schedules,
+        which, np.zeros(len(which)) if floor is None else floor, tables.arrival, tables.deadline, tables.target,
+        tables.most, tables.value, tables.segment_offset, tables.segment_start, tables.table_offset,
+        tables.progress, tables.ps_needed, tables.worker_limit, tables.ps_limit, worker_cost, ps_cost,
+        _shared(tables, which), payoff, completion, workers, ps, with_schedules,
     )  # fmt: skip
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
+
+
+def _shared(tables: JobTables, which: IntArray) -> "SharedClasses | None":
+    """Return what the loop needs on shared servers, None on others."""
+    if not tables.instance.has_shared_servers:
+        return None
+    from optim.solvers.admission.shared_slot import shared_classes
+
+    most_ps = tables.ps_needed[tables.table_offset[1:][which] - 1]
+    return shared_classes(tables.class_room, int(tables.most[which].max(initial=0)), int(most_ps.max(initial=0)))

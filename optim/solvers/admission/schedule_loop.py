@@ -1,7 +1,8 @@
 """The best schedule of a job at frozen prices, compiled: exact worker-slot dynamic programme.
 
 For each slot the cheapest way to run Y workers and the PSs they need is a table of costs (greedy
-over servers sorted by price: exact while workers and PSs live on different servers); a forward
+over servers sorted by price: exact while workers and PSs live on different servers; where they share
+servers `shared_slot` makes the table); a forward
 min-plus recursion over the work done so far then serves every completion slot at once:
 
     C_t[d] = min over Y of C_{t-1}[d - progress(Y)] + table_t[Y],
@@ -13,6 +14,8 @@ state, so that rounding happens once and not in every slot.
 
 import numpy as np
 from numba import njit
+
+from optim.solvers.admission.shared_slot import class_pair_table, split_class_pair
 
 INFINITE = np.inf
 
@@ -109,14 +112,12 @@ def min_plus_step(before, after, table, largest, progress, first, last, target):
 def _price_one(
     i, floor, arrival, deadline, target, most, value, segment_offset, segment_start, table_offset, progress,
     ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, states, tables, largest, order, ps_order,
-    out_workers, out_ps, want_schedule,
+    shared, out_workers, out_ps, want_schedule,
 ):  # fmt: skip
     """Return (payoff, completion slot) of job i's best schedule, payoff > floor, else (floor, -1)."""
     first_slot, last_slot, due = arrival[i], deadline[i], target[i]
     best, completion = floor, -1
-    if last_slot < first_slot or due > most_progress(progress, table_offset, i) * (
-        last_slot - first_slot + 1
-    ):
+    if last_slot < first_slot or due > most_progress(progress, table_offset, i) * (last_slot - first_slot + 1):
         return best, completion
     begin, end = table_offset[i], table_offset[i + 1]
     steps, needed = progress[begin:end], ps_needed[begin:end]
@@ -141,10 +142,13 @@ def _price_one(
             if low >= high:
                 largest[k, row] = -1
                 continue
-            largest[k, row] = slot_table(
-                worker_cost[s, :, t], worker_limit[s, :, t], ps_cost[s, :, t], ps_limit[s, :, t], needed, most[i],
-                order, ps_order, tables[k, row],
-            )  # fmt: skip
+            if shared is None:
+                largest[k, row] = slot_table(
+                    worker_cost[s, :, t], worker_limit[s, :, t], ps_cost[s, :, t], ps_limit[s, :, t], needed,
+                    most[i], order, ps_order, tables[k, row],
+                )  # fmt: skip
+            else:
+                largest[k, row] = class_pair_table(s, t, most[i], needed, worker_cost, ps_cost, shared, tables[k, row])
             min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
             now_reached = max(now_reached, high - 1 + steps[largest[k, row]])
         # Work completed earlier stays completed.
@@ -157,7 +161,8 @@ def _price_one(
     if completion >= 0 and want_schedule:
         _trace_back(
             completion - first_slot, first_slot, due, states, tables, largest, steps, needed, segment, segment_end,
-            segment_start, worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, out_workers, out_ps,
+            segment_start, worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, shared, out_workers,
+            out_ps,
         )  # fmt: skip
     return best, completion
 
@@ -171,7 +176,7 @@ def most_progress(progress, table_offset, i):
 @njit(cache=True, nogil=True)
 def _trace_back(
     last, first_slot, due, states, tables, largest, steps, needed, segment, segment_end, segment_start,
-    worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, out_workers, out_ps,
+    worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, shared, out_workers, out_ps,
 ):  # fmt: skip
     """Recompute the choices that led to the best cost and write counts by class and slot."""
     state = due
@@ -195,20 +200,24 @@ def _trace_back(
                     if states[k, d] + tables[k, row, y] == goal:
                         found = True
                         state = d
-                        if y > 0:
+                        if y == 0:
+                            break
+                        if shared is None:
                             _split(
                                 y, needed[y], worker_cost[s, :, t], worker_limit[s, :, t], ps_cost[s, :, t],
                                 ps_limit[s, :, t], order, ps_order, out_workers[:, t], out_ps[:, t],
                             )  # fmt: skip
+                        else:
+                            split_class_pair(
+                                s, t, y, needed[y], worker_cost, ps_cost, shared, out_workers[:, t], out_ps[:, t]
+                            )
                         break
                 if found:
                     break
 
 
 @njit(cache=True, nogil=True)
-def _split(
-    workers, servers, worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, out_workers, out_ps
-):
+def _split(workers, servers, worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, out_workers, out_ps):
     """Write the cheapest classes for so many workers and PSs."""
     _sorted_by_cost(worker_cost, order)
     left = workers
@@ -229,9 +238,13 @@ def _split(
 @njit(cache=True, nogil=True)
 def price_jobs(
     which, floor, arrival, deadline, target, most, value, segment_offset, segment_start, table_offset, progress,
-    ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, payoff, completion, out_workers, out_ps, want_schedule,
+    ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, shared, payoff, completion, out_workers, out_ps,
+    want_schedule,
 ):  # fmt: skip
-    """Price every job of `which`; see `optim.solvers.admission.pricing.price`."""
+    """Price every job of `which`; see `optim.solvers.admission.pricing.price`.
+
+    `shared` is None where workers and PSs have servers of their own: the compiler then drops the other case.
+    """
     widest, longest, most_segments, most_workers = 0, 0, 1, 0
     for i in which:
         if deadline[i] >= arrival[i] and target[i] <= most_progress(progress, table_offset, i) * (
@@ -251,6 +264,6 @@ def price_jobs(
         payoff[position], completion[position] = _price_one(
             i, floor[position], arrival, deadline, target, most, value, segment_offset, segment_start, table_offset,
             progress, ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, states, tables, largest, order,
-            ps_order, out_workers[position if want_schedule else 0], out_ps[position if want_schedule else 0],
-            want_schedule,
+            ps_order, shared, out_workers[position if want_schedule else 0],
+            out_ps[position if want_schedule else 0], want_schedule,
         )  # fmt: skip

@@ -1,0 +1,309 @@
+"""One slot of one job where workers and PSs share servers, solved exactly; compiled.
+
+What a server holds is then a set Q of pairs (workers, PSs) and no longer a number of each: filling the
+cheapest servers with workers first may leave no room for the PSs, or dear room only. So
+
+    F_s(Y, Z) = min over (y, z) in Q_s of F_{s-1}(Y - y, Z - z) + worker cost_s y + PS cost_s z
+
+runs over the places s, single servers or classes of equal ones, and the slot's table of costs is
+F(Y, Z(Y)). Q is closed downwards, hence described by its frontier: the most PSs beside y workers.
+
+The inner minimum over y, for fixed z, is over a window of consecutive y with linear costs. Windows of 1,
+2, 4, ... entries are built by doubling, and any window is the union of two of those, so that a place costs
+O(N Z (log N + z)) instead of O(N Z |Q|).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.shared_room import ClassRoom
+
+INFINITE = np.inf
+ZERO = np.int64(0)
+
+
+class Places(NamedTuple):
+    """Places as the recursion meets them.
+
+    Parameters
+    ----------
+    worker_cost, ps_cost
+        Cost of one worker and of one PS on each place.
+    start
+        Where a place's frontier begins in `front`.
+    front
+        Frontiers one after the other: most PSs beside 0, 1, ... workers, negative where the workers
+        don't fit themselves.
+    """
+
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    start: IntArray
+    front: IntArray
+
+
+class PairScratch(NamedTuple):
+    """Work space: two tables by (PSs, workers), and windows by (level, workers)."""
+
+    tables: FloatArray
+    windows: FloatArray
+
+
+class SharedClasses(NamedTuple):
+    """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
+
+    room: ClassRoom
+    places: Places
+    scratch: PairScratch
+
+
+def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
+    """Return the classes with work space for so many workers and PSs."""
+    num = len(room.pattern)
+    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
+    return SharedClasses(room, places, pair_scratch(most_workers, most_ps))
+
+
+def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
+    """Return work space for so many workers and PSs."""
+    levels = max(1, (most_workers + 1).bit_length())
+    return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
+
+
+@njit(cache=True, nogil=True)
+def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
+    """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (resources,): demands, whole numbers.
+    room
+        Shape (resources,): what the job may use, the cap on its share of the server included.
+    left
+        Shape (resources,): what is left; a single worker or a single PS may exceed the share.
+    most_workers, most_ps
+        Largest numbers of interest.
+    front
+        At least ``most_workers + 1`` entries.
+    """
+    for y in range(most_workers + 1):
+        z = most_ps
+        fits, fits_alone = True, y <= 1
+        for r in range(len(room)):
+            rest = room[r] - y * worker[r]
+            if rest < 0.0:
+                fits = False
+            elif ps[r] > 0.0 and rest < z * ps[r]:
+                z = int(np.floor(rest / ps[r]))
+            if left[r] < y * worker[r]:
+                fits_alone = False
+        front[y] = z if fits else 0 if fits_alone else -1
+        if front[y] < 0:
+            front[y : most_workers + 1] = -1
+            break
+    if front[0] == 0 and most_ps > 0:
+        fits_alone = True
+        for r in range(len(left)):
+            if left[r] < ps[r]:
+                fits_alone = False
+        front[0] = 1 if fits_alone else 0
+
+
+@njit(cache=True, nogil=True)
+def fold_frontier(one, count, most_workers, most_ps, total, power, work):
+    """Fill `total` with the frontier of `count` equal servers together, by repeated squaring.
+
+    `one` is a single server's frontier; `power` and `work` are work space of the same size.
+    """
+    total[: most_workers + 1] = -1
+    total[0] = 0
+    power[: most_workers + 1] = one[: most_workers + 1]
+    while count > 0:
+        if count % 2 == 1:
+            _join_frontiers(total, power, most_workers, most_ps, work)
+            total[: most_workers + 1] = work[: most_workers + 1]
+        count //= 2
+        if count > 0:
+            _join_frontiers(power, power, most_workers, most_ps, work)
+            power[: most_workers + 1] = work[: most_workers + 1]
+
+
+@njit(cache=True, nogil=True)
+def _join_frontiers(a, b, most_workers, most_ps, result):
+    """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
+    result[: most_workers + 1] = -1
+    for y in range(most_workers + 1):
+        if b[y] < 0:
+            break
+        for rest in range(most_workers + 1 - y):
+            if a[rest] < 0:
+                break
+            result[y + rest] = max(result[y + rest], min(most_ps, a[rest] + b[y]))
+
+
+@njit(cache=True, nogil=True)
+def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, front):
+    """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (segments, resources).
+    room, left
+        Shape (patterns, resources): as in `fill_frontier`, of one server.
+    count
+        Shape (patterns,): servers.
+    most_workers, most_ps
+        Shape (segments,).
+    start, front
+        As in `Places`, `start` by segment and pattern, negative where nothing is wanted.
+    """
+    widest = most_workers.max() + 1 if len(most_workers) > 0 else 1
+    one, power, work = np.empty((3, widest), dtype=np.int64)
+    for s in range(len(worker)):
+        for p in range(len(count)):
+            if start[s, p] >= 0:
+                fill_frontier(worker[s], ps[s], room[p], left[p], most_workers[s], most_ps[s], one)
+                total = front[start[s, p] :]
+                fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
+
+
+@njit(cache=True, nogil=True)
+def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
+    """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
+    end = most_workers + 1
+    top = most_workers
+    while front[top] < 0:
+        top -= 1
+    for z in range(most_ps + 1):
+        after[z, :end] = INFINITE
+    for placed in range(most_ps + 1):
+        if before[placed, :end].min() == INFINITE:
+            continue
+        windows[0, :end] = before[placed, :end]
+        level, width = ZERO, ZERO + 1
+        while 2 * width <= top + 1:
+            _double_window(windows[level, :end], windows[level + 1, :end], width, worker_cost * width)
+            level += 1
+            width *= 2
+        y = top
+        for z in range(most_ps - placed + 1):
+            while y >= 0 and front[y] < z:
+                y -= 1
+            if y < 0:
+                break
+            while width > y + 1:
+                level -= 1
+                width //= 2
+            shift = y + 1 - width
+            _improve(after[placed + z, :end], windows[level, :end], shift, worker_cost * shift, ps_cost * z)
+
+
+@njit(cache=True, nogil=True)
+def _double_window(source, goal, width, cost):
+    """Extend windows of `width` entries to twice as many."""
+    goal[:width] = source[:width]
+    near, far, result = source[width:], source[: len(source) - width], goal[width:]
+    for k in range(len(result)):
+        shifted = far[k] + cost
+        result[k] = near[k] if near[k] < shifted else shifted
+
+
+@njit(cache=True, nogil=True)
+def _improve(goal, window, shift, worker_cost, ps_cost):
+    """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
+    for k in range(len(goal)):
+        candidate = window[k] + ps_cost
+        goal[k] = candidate if candidate < goal[k] else goal[k]
+    if shift > 0:
+        extra = worker_cost + ps_cost
+        result, far = goal[shift:], window[: len(window) - shift]
+        for k in range(len(result)):
+            candidate = far[k] + extra
+            result[k] = candidate if candidate < result[k] else result[k]
+
+
+@njit(cache=True, nogil=True)
+def pair_table(places, num_places, most, needed, ceiling, scratch, table):
+    """Fill `table[Y]` with the least cost of Y workers and their Z(Y) PSs; return the largest Y.
+
+    Numbers of workers that cost `ceiling` or more are left out.
+    """
+    table[0] = 0.0
+    while needed[most] > most:
+        most -= 1
+    most_ps = needed[most]
+    for z in range(most_ps + 1):
+        scratch.tables[0, z, : most + 1] = INFINITE
+    scratch.tables[0, 0, 0] = 0.0
+    for k in range(num_places):
+        add_place(
+            scratch.tables[k % 2], scratch.tables[(k + 1) % 2], places.worker_cost[k], places.ps_cost[k],
+            places.front[places.start[k] :], most, most_ps, scratch.windows,
+        )  # fmt: skip
+    result = scratch.tables[num_places % 2]
+    for y in range(1, most + 1):
+        cost = result[needed[y], y]
+        if cost >= ceiling:
+            return y - 1
+        table[y] = cost
+    return most
+
+
+@njit(cache=True, nogil=True)
+def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
+    """Write how many workers and PSs each place has in a cheapest way to run so many together.
+
+    Of equally cheap ways the one is taken that leaves the last places emptiest, workers before PSs.
+    """
+    layers = np.empty((num_places + 1, ps + 1, workers + 1))
+    layers[0] = INFINITE
+    layers[0, 0, 0] = 0.0
+    for k in range(num_places):
+        add_place(
+            layers[k], layers[k + 1], places.worker_cost[k], places.ps_cost[k], places.front[places.start[k] :],
+            workers, ps, windows,
+        )  # fmt: skip
+    for k in range(num_places - 1, -1, -1):
+        front = places.front[places.start[k] :]
+        best, best_y, best_z = INFINITE, ZERO, ZERO
+        for y in range(workers + 1):
+            if front[y] < 0:
+                break
+            for z in range(min(ps, front[y]) + 1):
+                cost = layers[k, ps - z, workers - y] + places.worker_cost[k] * y + places.ps_cost[k] * z
+                if cost < best:
+                    best, best_y, best_z = cost, y, z
+        out_workers[k], out_ps[k] = best_y, best_z
+        workers -= best_y
+        ps -= best_z
+
+
+@njit(cache=True, nogil=True)
+def class_pair_table(s, t, most, needed, worker_cost, ps_cost, shared, table):
+    """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
+    num_places = _class_places(s, t, worker_cost, ps_cost, shared)
+    return pair_table(shared.places, num_places, most, needed, INFINITE, shared.scratch, table)
+
+
+@njit(cache=True, nogil=True)
+def split_class_pair(s, t, workers, ps, worker_cost, ps_cost, shared, out_workers, out_ps):
+    """As `split_pair`, over all classes."""
+    num_places = _class_places(s, t, worker_cost, ps_cost, shared)
+    split_pair(shared.places, num_places, workers, ps, shared.scratch.windows, out_workers, out_ps)
+
+
+@njit(cache=True, nogil=True)
+def _class_places(s, t, worker_cost, ps_cost, shared):
+    """Fill in every class' costs and frontier; return the number of classes."""
+    places, room = shared.places, shared.room
+    num_classes = worker_cost.shape[1]
+    for c in range(num_classes):
+        places.worker_cost[c] = worker_cost[s, c, t]
+        places.ps_cost[c] = ps_cost[s, c, t]
+        places.start[c] = room.start[s, room.pattern[c, t]]
+    return num_classes
