@@ -1,0 +1,140 @@
+"""The packing programmes over explicit schedules: duality, slackness, and what classes change."""
+
+import pyomo.environ as pyo
+import pytest
+from hypothesis import given
+
+from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.packing import packing_dual, packing_model
+from optim.models.admission.proof import Side
+from optim.models.admission.schedules import Level, ScheduleSet, enumerate_schedules, row_capacity
+from optim.models.reference import reference_instance
+from tests.models.admission.small_clusters import best_value, clusters, instance, job, servers
+from tests.models.admission.solving import optimum
+
+TOL = 1e-6
+"""HiGHS' feasibility tolerance is 1e-7 and values are of the order of 10."""
+
+
+@given(clusters())
+def test_primal_and_dual_have_one_optimum_and_complementary_slackness_holds(given_instance: AdmissionInstance):
+    schedules = enumerate_schedules(given_instance)
+    primal, dual = packing_model(given_instance, schedules), packing_dual(given_instance, schedules)
+    assert optimum(primal) == pytest.approx(optimum(dual), abs=TOL)
+    x, mu = primal.chosen.extract_values(), dual.payoff.extract_values()
+    prices = dual.worker_price.extract_values(), dual.ps_price.extract_values()
+    for l, schedule in enumerate(schedules.schedules):
+        cost = sum(
+            amount / MICRO * prices[row.side is Side.PS][row.place, row.slot, row.resource]
+            for row, amount in schedule.use.items()
+        )
+        if x[l] > TOL:  # only best responses are used
+            assert mu[schedule.job] == pytest.approx(schedule.value - cost, abs=TOL)
+    for i, positions in schedules.by_job.items():
+        if mu[i] > TOL:  # a positive payoff admits the job
+            assert sum(x[l] for l in positions) == pytest.approx(1, abs=TOL)
+    for row, uses in primal.used_rows.items():
+        if prices[row.side is Side.PS][row.place, row.slot, row.resource] > TOL:  # only scarce rows have a price
+            used = sum(amount * x[l] for l, amount in uses)
+            assert used == pytest.approx(schedules.capacity[row], abs=TOL * MICRO)
+
+
+@given(clusters())
+def test_classes_of_servers_leave_the_lp_optimum_as_it_is(given_instance: AdmissionInstance):
+    on_servers, on_classes = (
+        optimum(packing_model(given_instance, enumerate_schedules(given_instance, level=level))) for level in Level
+    )
+    assert on_classes == pytest.approx(on_servers, abs=TOL)
+
+
+@given(clusters(max_jobs=3, max_horizon=2, max_servers=1))
+def test_the_ilp_finds_the_best_of_all_plans(given_instance: AdmissionInstance):
+    schedules = enumerate_schedules(given_instance)
+    found = optimum(packing_model(given_instance, schedules, is_integer=True))
+    assert found == pytest.approx(best_value(given_instance), abs=TOL)
+
+
+def test_classes_of_shared_servers_keep_pairs_that_no_single_server_holds_out_of_the_lp():
+    """A worker of 2 and its PS of 2 never share a server of 3, so two servers run one worker at a time.
+
+    A class of two servers taken as one box of 6 with 2 workers and 2 PSs at most would hold more.
+    """
+    jobs = [job(f"j{i}", chunks=1, worker=[2], ps=[2], ps_mbps=1) for i in range(2)]
+    shared = instance(*jobs, horizon=1, shared_servers=servers([3], count=2))
+    for level in Level:
+        model = packing_model(shared, enumerate_schedules(shared, level=level))
+        assert optimum(model) == pytest.approx(8 * 6 / 4)
+        assert len(model.PS_ROWS) == 0
+
+
+def test_schedules_that_no_empty_cluster_holds_would_make_the_lp_larger():
+    """One slot, one server with room for one worker, a job that needs two at once: no plan, no schedule.
+
+    Half of the schedule that the empty server doesn't hold would fit, and earn half its value.
+    """
+    small = instance(job(), horizon=1, worker_servers=servers([1]))
+    assert optimum(packing_model(small, enumerate_schedules(small))) == 0
+    large = instance(job(), horizon=1, worker_servers=servers([2]))
+    without_capacities = ScheduleSet(
+        level=Level.SERVERS,
+        schedules=enumerate_schedules(large).schedules,
+        capacity=row_capacity(small, Level.SERVERS),
+    )
+    assert optimum(packing_model(small, without_capacities)) == pytest.approx(8 / 2)
+    assert optimum(packing_model(small, without_capacities, is_integer=True)) == 0
+
+
+def test_the_ilp_over_classes_can_exceed_every_plan_on_real_servers():
+    """Servers of 3: two workers of 2 fit in a class of capacity 6 thrice over, but never two on one server."""
+    jobs = [job(f"j{i}", chunks=1, worker=[2], ps=[0]) for i in range(3)]
+    packed = instance(*jobs, horizon=1, worker_servers=servers([3], count=2))
+    by_level = {
+        level: optimum(packing_model(packed, enumerate_schedules(packed, level=level), is_integer=True))
+        for level in Level
+    }
+    assert by_level == {Level.SERVERS: 16, Level.CLASSES: 24}
+
+
+def test_tiny_2_is_worth_more_over_classes_than_on_real_servers():
+    tiny = reference_instance("tiny-2")
+    schedules = enumerate_schedules(tiny, level=Level.CLASSES)
+    found = optimum(packing_model(tiny, schedules, is_integer=True))
+    assert found == pytest.approx(368.2245926, abs=1e-6)
+
+
+def test_every_row_is_named_by_its_number_and_states_itself():
+    given_instance = instance(job())
+    schedules = enumerate_schedules(given_instance)
+    primal, dual = packing_model(given_instance, schedules), packing_dual(given_instance, schedules)
+    for model in (primal, dual):
+        rows = [*model.component_objects(pyo.Constraint), *model.component_objects(pyo.Objective)]
+        for component in rows:
+            assert component.doc.startswith(f"({component.local_name.split('_')[-1]}) ")
+    names = {component.local_name for component in primal.component_objects(pyo.Constraint)}
+    assert names == {"worker_capacity_15", "ps_capacity_16", "one_schedule_17"}
+    assert dual.payoff_20.doc.startswith("(20) mu_i >= v_il - ")
+
+
+def test_prices_are_utils_a_whole_unit_of_the_resource():
+    """Two jobs of value 8 compete for the 1.5 units that one worker of each needs."""
+    jobs = [job(f"j{i}", chunks=1, worker=[1.5], ps=[0]) for i in range(2)]
+    scarce = instance(*jobs, horizon=1, worker_servers=servers([1.5]))
+    dual = packing_dual(scarce, enumerate_schedules(scarce))
+    assert optimum(dual) == pytest.approx(8)
+    assert dual.worker_price[0, 0, 0].value == pytest.approx(8 / 1.5)
+
+
+def test_an_instance_without_schedules_has_optimum_zero():
+    empty = instance()
+    schedules = enumerate_schedules(empty)
+    assert optimum(packing_model(empty, schedules)) == 0
+    assert optimum(packing_model(empty, schedules, is_integer=True)) == 0
+    assert optimum(packing_dual(empty, schedules)) == 0
+
+
+def test_a_pyomo_solver_interface_fills_the_duals_of_the_rows():
+    scarce = instance(*[job(f"j{i}", chunks=1, ps=[0]) for i in range(2)], horizon=1, worker_servers=servers([1]))
+    model = packing_model(scarce, enumerate_schedules(scarce))
+    pyo.SolverFactory("appsi_highs").solve(model)
+    assert pyo.value(model.total_value_14) == pytest.approx(8)
+    assert model.dual[model.worker_capacity_15[0, 0, 0]] == pytest.approx(8)

@@ -1,0 +1,139 @@
+"""Pyomo models through HiGHS, without Pyomo's own interface in between."""
+
+import _thread
+import itertools
+
+import pyomo.environ as pyo
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.status import Termination
+from optim.models.admission.compact import compact_model
+from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
+from tests.models.admission.small_clusters import crowd
+
+
+def knapsack(sizes: list[int], room: int, *, is_integer: bool = True) -> pyo.ConcreteModel:
+    """Build a knapsack whose values are the squares of the sizes, plus 1 for nothing."""
+    model = pyo.ConcreteModel()
+    model.taken = pyo.Var(range(len(sizes)), domain=pyo.Binary if is_integer else pyo.UnitInterval)
+    model.fits = pyo.Constraint(expr=sum(size * model.taken[k] for k, size in enumerate(sizes)) <= room)
+    model.value = pyo.Objective(
+        expr=1 + sum(size**2 * model.taken[k] for k, size in enumerate(sizes)), sense=pyo.maximize
+    )
+    return model
+
+
+def hard_model() -> pyo.ConcreteModel:
+    """Return a model that takes HiGHS seconds."""
+    return compact_model(crowd())
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 20))
+def test_maximises_knapsacks(sizes: list[int], room: int):
+    model = knapsack(sizes, room)
+    outcome = solve_with_highs(CompiledModel(model), options={"mip_rel_gap": 0.0})
+    picks = itertools.product((0, 1), repeat=len(sizes))
+    worth = (
+        1 + sum(size**2 for size, taken in zip(sizes, pick, strict=True) if taken)
+        for pick in picks
+        if sum(size for size, taken in zip(sizes, pick, strict=True) if taken) <= room
+    )
+    assert outcome.termination is Termination.OPTIMAL
+    assert outcome.objective == pytest.approx(max(worth))
+    assert outcome.bound == pytest.approx(outcome.objective)
+    assert pyo.value(model.value) == pytest.approx(outcome.objective)
+
+
+def test_minimises_under_rows_of_every_sense():
+    model = pyo.ConcreteModel()
+    model.x, model.y, model.z = pyo.Var(bounds=(0, None)), pyo.Var(bounds=(None, 5)), pyo.Var()
+    model.at_least = pyo.Constraint(expr=model.x + model.y >= 3)
+    model.equal = pyo.Constraint(expr=model.z == 2 * model.x - 1)
+    model.at_most = pyo.Constraint(expr=model.y <= 1)
+    model.cost = pyo.Objective(expr=model.x + model.z)
+    outcome = solve_with_highs(CompiledModel(model))
+    assert outcome.objective == pytest.approx(5)
+    assert (model.x.value, model.y.value, model.z.value) == pytest.approx((2, 1, 3))
+
+
+def test_the_relaxation_is_solved_where_variables_are_continuous():
+    outcome = solve_with_highs(CompiledModel(knapsack([3, 3], 4, is_integer=False)))
+    assert outcome.objective == pytest.approx(1 + 9 + 3)
+
+
+def test_says_infeasible_and_leaves_the_variables_alone():
+    model = knapsack([3], 2)
+    model.must = pyo.Constraint(expr=model.taken[0] >= 1)
+    outcome = solve_with_highs(CompiledModel(model))
+    assert outcome.termination is Termination.INFEASIBLE
+    assert not outcome.has_values
+    assert outcome.objective is None
+    assert model.taken[0].value is None
+
+
+def test_says_dual_infeasible_where_the_objective_has_no_limit():
+    model = pyo.ConcreteModel()
+    model.x = pyo.Var(bounds=(0, None))
+    model.value = pyo.Objective(expr=model.x, sense=pyo.maximize)
+    model.row = pyo.Constraint(expr=model.x >= 1)
+    assert solve_with_highs(CompiledModel(model)).termination is Termination.DUAL_INFEASIBLE
+
+
+def test_a_model_without_variables_is_worth_its_constant():
+    model = pyo.ConcreteModel()
+    model.value = pyo.Objective(expr=7)
+    outcome = solve_with_highs(CompiledModel(model))
+    assert (outcome.termination, outcome.objective) == (Termination.OPTIMAL, 7)
+
+
+def test_stops_when_the_watch_says_so_and_keeps_the_best_point():
+    model = hard_model()
+
+    def stop_at_a_point(state: HighsState) -> Termination | None:
+        return Termination.GAP_LIMIT if state.objective is not None and state.objective > 0 else None
+
+    outcome = solve_with_highs(CompiledModel(model), watch=stop_at_a_point)
+    assert outcome.termination is Termination.GAP_LIMIT
+    assert outcome.has_values
+    assert pyo.value(model.total_utility_1) == pytest.approx(outcome.objective)
+    assert outcome.bound > outcome.objective
+
+
+def test_ctrl_c_ends_the_run_with_the_best_point():
+    def interrupt(state: HighsState) -> None:
+        if state.objective is not None and state.objective > 0:
+            _thread.interrupt_main()
+
+    outcome = solve_with_highs(CompiledModel(hard_model()), watch=interrupt)
+    assert outcome.termination is Termination.INTERRUPTED
+    assert outcome.has_values
+
+
+def test_an_exception_of_the_watch_ends_the_run_and_is_raised():
+    def fail(state: HighsState) -> None:
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        solve_with_highs(CompiledModel(hard_model()), watch=fail)
+
+
+def test_a_time_limit_of_zero_ends_the_run_at_once():
+    outcome = solve_with_highs(CompiledModel(hard_model()), time_limit_s=0.0)
+    assert outcome.termination is Termination.TIME_LIMIT
+
+
+def test_an_unknown_option_is_refused():
+    with pytest.raises(ValueError, match="no_such_option"):
+        solve_with_highs(CompiledModel(knapsack([1], 1)), options={"no_such_option": 1})
+
+
+def test_says_nothing(capfd: pytest.CaptureFixture[str]):
+    solve_with_highs(CompiledModel(knapsack([3, 2, 5], 6)))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_runs_after_another_interface_has_used_more_threads():
+    pyo.SolverFactory("appsi_highs").solve(knapsack([3, 2, 5], 6))
+    assert solve_with_highs(CompiledModel(knapsack([3, 2, 5], 6))).objective == pytest.approx(1 + 25)
