@@ -1,0 +1,60 @@
+"""The batched kernel against plain recursions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.kernels.min_plus import best_payoffs, slot_tables
+
+
+def plain_table(worker_cost, worker_limit, ps_cost, ps_limit, needed):
+    """Cost of Y workers and their PSs, by writing out and sorting every unit."""
+    workers = sorted(cost for cost, limit in zip(worker_cost, worker_limit, strict=True) for _ in range(limit))
+    servers = sorted(cost for cost, limit in zip(ps_cost, ps_limit, strict=True) for _ in range(limit))
+    table = []
+    for y, due in enumerate(needed):
+        is_possible = 0 <= due <= min(y, len(servers)) and y <= len(workers)
+        table.append(sum(workers[:y]) + sum(servers[:due]) if is_possible else np.inf)
+    return table
+
+
+def plain_best(tables, value, target):
+    """Best payoff by a dictionary of reachable states."""
+    reached, best, completion = {0: 0.0}, 0.0, -1
+    for t, table in enumerate(tables):
+        after = {}
+        for done, cost in reached.items():
+            for y, extra in enumerate(table):
+                state = done + y
+                if np.isfinite(extra) and state <= target:
+                    after[state] = min(after.get(state, np.inf), cost + extra)
+        reached = after
+        if target in reached and value[t] - reached[target] > best:
+            best, completion = value[t] - reached[target], t
+    return best, completion
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_slot_tables_and_payoffs_equal_plain_recursions(seed):
+    rng = np.random.default_rng(seed)
+    jobs, slots, classes, largest = 5, 6, 3, 4
+    worker_cost, ps_cost = rng.random((2, jobs, slots, classes))
+    worker_limit, ps_limit = rng.integers(0, 3, (2, jobs, slots, classes))
+    needed = np.cumsum(rng.integers(0, 2, (jobs, largest + 1)), axis=1)
+    needed[:, 0] = 0
+    needed[rng.random(jobs) < 0.3, largest:] = -1
+    target = rng.integers(1, 9, jobs)
+    value = np.sort(rng.random((jobs, slots)) * 8, axis=1)[:, ::-1].copy()
+    with jax.enable_x64(True):
+        tables = slot_tables(*map(jnp.asarray, (worker_cost, worker_limit, ps_cost, ps_limit, needed)))
+        best, completion = best_payoffs(tables, jnp.asarray(value), jnp.asarray(target), int(target.max()))
+    for i in range(jobs):
+        expected = [
+            plain_table(worker_cost[i, t], worker_limit[i, t], ps_cost[i, t], ps_limit[i, t], needed[i])
+            for t in range(slots)
+        ]
+        np.testing.assert_allclose(np.asarray(tables)[i], expected, rtol=1e-12)
+        payoff, slot = plain_best(expected, value[i], target[i])
+        assert float(best[i]) == pytest.approx(payoff, abs=1e-12)
+        assert int(completion[i]) == slot
