@@ -118,8 +118,7 @@ class CompactMilpSolver:
             options=options_as_dict(options),
             message=_message(outcome),
         )
-        # The price bound takes hosts of workers and of PSs apart, which says nothing about shared servers.
-        if has_plan and termination is not Termination.INTERRUPTED and not instance.has_shared_servers:
+        if has_plan and termination is not Termination.INTERRUPTED:
             with clock.phase("bound"):
                 solution = _with_bound(instance, solution)
         return replace(solution, stats=_stats(instance, outcome, clock))
