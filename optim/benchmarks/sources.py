@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.options import build_options
 from optim.models.files import load
 from optim.models.reference import reference_instance, reference_names
 
@@ -75,6 +76,8 @@ class InstanceRequest:
         A public trace, its format, and the length of a slot in minutes.
     jobs, slots, worker_servers, ps_servers
         Sizes of a generated instance, or of the sample of a trace.
+    options
+        Further options of the generator or of the trace's reader, by name.
     """
 
     names: tuple[str, ...] = ()
@@ -85,6 +88,7 @@ class InstanceRequest:
     slots: int | None = None
     worker_servers: int | None = None
     ps_servers: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def sources(self) -> tuple[InstanceSource, ...] | None:
         """Return where the instances come from, None if nothing was said.
@@ -100,13 +104,11 @@ class InstanceRequest:
             "num_worker_servers": self.worker_servers,
             "num_ps_servers": self.ps_servers,
         }
-        given = {name: value for name, value in sizes.items() if value is not None}
+        given = {**self.options, **{name: value for name, value in sizes.items() if value is not None}}
         if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
             raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
         if self.names and (given or self.trace is not None):
-            raise InvalidOptionError(
-                "--instance names whole instances; leave out sizes (such as --jobs) and --trace"
-            )
+            raise InvalidOptionError("--instance names whole instances; leave out sizes (such as --jobs) and --trace")
         if self.names:
             return tuple(NamedSource(name) for name in self.names)
         if self.trace is not None:
@@ -119,14 +121,15 @@ class InstanceRequest:
         from optim.workloads.admission.traces import TraceOptions
 
         minutes = {} if self.slot_minutes is None else {"slot_minutes": self.slot_minutes}
-        return TraceSource(path=trace, format=self.trace_format, options=TraceOptions(**sizes, **minutes))
+        options = build_options(TraceOptions, {**sizes, **minutes})
+        return TraceSource(path=trace, format=self.trace_format, options=options)
 
 
 def generated(sizes: Mapping[str, Any]) -> GeneratedSource:
     """Return a source of drawn instances; sizes that aren't given are the generator's own."""
     from optim.workloads.admission.generator import GeneratorOptions
 
-    return GeneratedSource(options=GeneratorOptions(**sizes))
+    return GeneratedSource(options=build_options(GeneratorOptions, sizes))
 
 
 def find_instance(name: str) -> Any:
@@ -143,6 +146,4 @@ def find_instance(name: str) -> Any:
     if bare in reference_names():
         return reference_instance(bare)
     known = ", ".join(reference_names())
-    raise InvalidProblemError(
-        f"{name}: no such file, and no reference instance of that name; there are: {known}"
-    )
+    raise InvalidProblemError(f"{name}: no such file, and no reference instance of that name; there are: {known}")

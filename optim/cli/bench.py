@@ -28,6 +28,7 @@ from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json
 from optim.cli.parameters import (
     FormatOption,
+    InstanceOptionsOption,
     JobsOption,
     PsServersOption,
     SlotMinutesOption,
@@ -61,6 +62,7 @@ def bench(
     trace: TraceOption = None,
     trace_format: TraceFormatOption = None,
     slot_minutes: SlotMinutesOption = None,
+    instance_option: InstanceOptionsOption = None,
     solver: SolversOption = None,
     option: BenchSolverOptionsOption = None,
     seed: SeedsOption = None,
@@ -94,6 +96,7 @@ def bench(
         slots=slots,
         worker_servers=worker_servers,
         ps_servers=ps_servers,
+        options=split_options(instance_option, "--instance-option"),
     ).sources()
     specs = choose_suites(tuple(words or ()), split_list(suite), takes_instances=sources is not None)
     request = BenchRequest(

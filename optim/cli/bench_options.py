@@ -40,9 +40,7 @@ SeedsOption = Annotated[
 ]
 SolversOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--solver", metavar="NAME", help="Repeat or commas. Default: the suite's.", rich_help_panel=SOLVING
-    ),
+    typer.Option("--solver", metavar="NAME", help="Repeat or commas. Default: the suite's.", rich_help_panel=SOLVING),
 ]
 BenchSolverOptionsOption = Annotated[
     list[str] | None,
@@ -61,15 +59,11 @@ OutFolderOption = Annotated[
 ]
 ResultsOption = Annotated[
     Path | None,
-    typer.Option(
-        "--results", metavar="FILE", help="JSON lines. Default: DIR/bench.jsonl.", rich_help_panel=RESULTS
-    ),
+    typer.Option("--results", metavar="FILE", help="JSON lines. Default: DIR/bench.jsonl.", rich_help_panel=RESULTS),
 ]
 ReportOption = Annotated[
     Path | None,
-    typer.Option(
-        "--report", metavar="FILE", help="HTML page. Default: DIR/bench.html.", rich_help_panel=RESULTS
-    ),
+    typer.Option("--report", metavar="FILE", help="HTML page. Default: DIR/bench.html.", rich_help_panel=RESULTS),
 ]
 NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no page.", rich_help_panel=RESULTS)]
 ResumeOption = Annotated[

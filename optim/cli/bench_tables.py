@@ -19,9 +19,7 @@ MOST_TOLD = 20
 """Regressions named one by one at most."""
 
 
-def print_bench_tables(
-    specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]"
-) -> None:
+def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
     """Print a table a suite, then what was left out, refused or failed, and why."""
     for spec in specs:
         mine = [record for record in records if record.suite == spec.name]
@@ -45,10 +43,7 @@ def tell_differences(differences: "Sequence[Difference]") -> None:
     for difference in sorted(told, key=lambda difference: not difference.is_regression)[:MOST_TOLD]:
         note(str(difference))
     counts = Counter(difference.change.value for difference in differences)
-    note(
-        "compared: "
-        + (", ".join(f"{number} {change}" for change, number in sorted(counts.items())) or "no rows")
-    )
+    note("compared: " + (", ".join(f"{number} {change}" for change, number in sorted(counts.items())) or "no rows"))
 
 
 def _header(columns: Sequence[str]) -> tuple[str, ...]:

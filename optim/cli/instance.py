@@ -9,6 +9,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_line
 from optim.cli.parameters import (
     FormatOption,
+    InstanceOptionsOption,
     JobsOption,
     OutOption,
     PsServersOption,
@@ -19,6 +20,7 @@ from optim.cli.parameters import (
     TraceOption,
     WorkerServersOption,
     check_problem,
+    split_options,
     split_problem,
 )
 from optim.core.errors import InvalidOptionError
@@ -40,6 +42,7 @@ def generate(
     slots: SlotsOption = None,
     worker_servers: WorkerServersOption = None,
     ps_servers: PsServersOption = None,
+    instance_option: InstanceOptionsOption = None,
     seed: SeedOption = 0,
     out: OutOption = None,
 ) -> ExitCode:
@@ -49,16 +52,20 @@ def generate(
 
     problem_named(problem)
     _check_out(out)
-    request = InstanceRequest(jobs=jobs, slots=slots, worker_servers=worker_servers, ps_servers=ps_servers)
+    request = InstanceRequest(
+        jobs=jobs,
+        slots=slots,
+        worker_servers=worker_servers,
+        ps_servers=ps_servers,
+        options=split_options(instance_option, "--instance-option"),
+    )
     (source,) = request.sources() or (generated({}),)
     return _deliver(source.load(seed), out, seed)
 
 
 @app.command()
 def convert(
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROBLEM] [FILE]", help="An instance file.")
-    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[PROBLEM] [FILE]", help="An instance file.")] = None,
     *,
     trace: TraceOption = None,
     trace_format: TraceFormatOption = None,
@@ -67,6 +74,7 @@ def convert(
     slots: SlotsOption = None,
     worker_servers: WorkerServersOption = None,
     ps_servers: PsServersOption = None,
+    instance_option: InstanceOptionsOption = None,
     seed: SeedOption = 0,
     out: OutOption = None,
 ) -> ExitCode:
@@ -86,6 +94,7 @@ def convert(
         slots=slots,
         worker_servers=worker_servers,
         ps_servers=ps_servers,
+        options=split_options(instance_option, "--instance-option"),
     ).sources()
     if len(names) > 1 or sources is None or (not names and trace is None):
         raise InvalidOptionError("convert needs one file, or --trace FILE --trace-format NAME")

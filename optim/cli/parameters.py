@@ -25,13 +25,9 @@ SolverOptionsOption = Annotated[
     list[str] | None,
     typer.Option("--option", metavar="NAME=VALUE", help="A solver option; repeat for several."),
 ]
-OutOption = Annotated[
-    Path | None, typer.Option("--out", metavar="FILE", help="Where to write; .gz is compressed.")
-]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; .gz is compressed.")]
 
-JobsOption = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Number of jobs.", rich_help_panel=INSTANCES)
-]
+JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Number of jobs.", rich_help_panel=INSTANCES)]
 SlotsOption = Annotated[
     int | None, typer.Option("--slots", min=1, help="Number of time slots.", rich_help_panel=INSTANCES)
 ]
@@ -41,26 +37,29 @@ WorkerServersOption = Annotated[
 ]
 PsServersOption = Annotated[
     int | None,
-    typer.Option(
-        "--ps-servers", min=1, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES
-    ),
+    typer.Option("--ps-servers", min=1, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES),
 ]
 TraceOption = Annotated[
     Path | None,
-    typer.Option(
-        "--trace", metavar="FILE", help="Sample the jobs of a public trace.", rich_help_panel=INSTANCES
-    ),
+    typer.Option("--trace", metavar="FILE", help="Sample the jobs of a public trace.", rich_help_panel=INSTANCES),
 ]
 TraceFormatOption = Annotated[
     str | None,
-    typer.Option(
-        "--trace-format", metavar="NAME", help="philly, gavel or alibaba.", rich_help_panel=INSTANCES
-    ),
+    typer.Option("--trace-format", metavar="NAME", help="philly, gavel or alibaba.", rich_help_panel=INSTANCES),
 ]
 SlotMinutesOption = Annotated[
     float | None,
     typer.Option(
         "--slot-minutes", metavar="M", help="Length of a slot in minutes (traces).", rich_help_panel=INSTANCES
+    ),
+]
+InstanceOptionsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--instance-option",
+        metavar="NAME=VALUE",
+        help="An option of the generator or of the trace's reader; repeat for several.",
+        rich_help_panel=INSTANCES,
     ),
 ]
 
@@ -87,8 +86,8 @@ def split_seeds(texts: Iterable[str] | None) -> tuple[int, ...]:
     return tuple(seeds) or (0,)
 
 
-def split_options(texts: Iterable[str] | None) -> dict[str, str]:
-    """Return solver options given as ``NAME=VALUE``.
+def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:
+    """Return options given as ``NAME=VALUE``.
 
     Raises
     ------
@@ -99,9 +98,9 @@ def split_options(texts: Iterable[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
-            raise InvalidOptionError(f"--option must be NAME=VALUE, got {text!r}")
+            raise InvalidOptionError(f"{flag} must be NAME=VALUE, got {text!r}")
         if name.strip() in options:
-            raise InvalidOptionError(f"--option {name.strip()} is given twice; leave one out")
+            raise InvalidOptionError(f"{flag} {name.strip()} is given twice; leave one out")
         options[name.strip()] = value.strip()
     return options
 

@@ -69,9 +69,7 @@ def solve(
         progress.start(f"{solver} on {subject.name}")
         solution, record = work.attempt(interruption, progress)
     if record.is_refused:
-        return fail(
-            f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED
-        )
+        return fail(f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED)
     if out is not None:
         save_solution(solution, subject.instance, out)
     if output is OutputFormat.JSON:
@@ -104,8 +102,4 @@ def _shown(record: "Record") -> dict[str, Any]:
         "memory_mb": record.memory_mb,
         "message": record.message or None,
     }
-    return (
-        fields
-        if record.decision_ms
-        else {name: value for name, value in fields.items() if name != "decision_ms"}
-    )
+    return fields if record.decision_ms else {name: value for name, value in fields.items() if name != "decision_ms"}

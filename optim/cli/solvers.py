@@ -9,9 +9,7 @@ from optim.cli.parameters import FormatOption
 
 
 def solvers(
-    problem: Annotated[
-        str | None, typer.Argument(metavar="[PROBLEM]", help="Only those of this problem.")
-    ] = None,
+    problem: Annotated[str | None, typer.Argument(metavar="[PROBLEM]", help="Only those of this problem.")] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """List the solvers of each problem with their options and defaults."""

@@ -46,7 +46,5 @@ def verify(
                 is_wrapped=True,
             )
     if violations:
-        return fail(
-            f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED
-        )
+        return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     return ExitCode.DONE

@@ -83,9 +83,7 @@ def test_exit_code_is_the_gravest_of_what_happened(solvers, code):
 
 
 def test_tells_why_a_solver_was_left_out():
-    result = CliRunner().invoke(
-        app, ["bench", "admission", "--instance", "small-0", "--solver", "tiny-only,idle"]
-    )
+    result = CliRunner().invoke(app, ["bench", "admission", "--instance", "small-0", "--solver", "tiny-only,idle"])
     assert result.exit_code == 0
     assert "left out: tiny-only on small-0: more than 6 jobs" in result.stdout
 
@@ -105,10 +103,21 @@ def test_draws_an_instance_of_the_sizes_given_for_each_seed():
     assert rows[0]["parameters"]["jobs"] == 8
 
 
+def test_samples_a_trace_and_says_what_was_taken(folder):
+    rows = [f"{i},{60 * i},{1 + i % 2},{1800 + 60 * i}," for i in range(40)]
+    (folder / "jobs.csv").write_text("\n".join(["job_id,submit_s,num_gpus,duration_s,vc", *rows, ""]))
+    trace = ["--trace", "jobs.csv", "--trace-format", "philly", "--jobs", "20", "--slots", "24"]
+    more = ["--slot-minutes", "15", "--instance-option", "workers_per_ps=2"]
+    result = CliRunner().invoke(app, ["bench", "admission", *trace, *more, "--solver", "idle", "--format", "json"])
+    assert result.exit_code == 0
+    (row,) = rows_of(result)
+    assert (row["parameters"]["jobs"], row["parameters"]["slots"]) == (20, 24)
+    assert row["parameters"]["slot_s"] == 900
+    assert "20 sampled" in result.stderr
+
+
 def test_options_and_time_limit_reach_the_solver():
-    row = rows_of(bench("--solver", "idle", "--option", "number=5", "--time-limit", "9", "--format", "json"))[
-        0
-    ]
+    row = rows_of(bench("--solver", "idle", "--option", "number=5", "--time-limit", "9", "--format", "json"))[0]
     assert row["options"]["number"] == 5
     assert row["time_limit_s"] == 9.0
 

@@ -92,9 +92,7 @@ def test_info_names_versions_devices_solvers_and_suites():
     assert "tiny-0" in row["instances"]
 
 
-@pytest.mark.parametrize(
-    "command", [[], ["bench"], ["solve"], ["verify"], ["solvers"], ["info"], ["instance"]]
-)
+@pytest.mark.parametrize("command", [[], ["bench"], ["solve"], ["verify"], ["solvers"], ["info"], ["instance"]])
 def test_every_command_explains_itself(command):
     result = run(*command, "--help")
     assert result.exit_code == 0

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -32,10 +31,11 @@ def start(plugin_environment, tmp_path, started, monkeypatch):
     monkeypatch.chdir(folder)
     running = []
 
-    def begin(*arguments, stuck_on="", **popen):
+    def begin(*arguments, stuck_on="", prelude="", **popen):
         environment = plugin_environment | {STUCK_ON: stuck_on, STARTED: str(started)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | popen
-        command = [sys.executable, "-m", "optim.cli", *arguments]
+        script = f"{prelude}\nfrom optim.cli.main import main\nif __name__ == '__main__': main()"
+        command = [sys.executable, "-c", script, *arguments]
         running.append(subprocess.Popen(command, env=environment, **pipes))
         return running[-1]
 
@@ -88,9 +88,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, pro
     rows = [json.loads(line) for line in [first, *stdout]]
     assert [record.key for record in read_records(RESULTS)] == [row["key"] for row in rows]
     assert "tiny-1" not in {row["instance"] for row in rows}
-    assert (
-        f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
-    )
+    assert f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
     assert "Traceback" not in "".join(stderr)
     assert_resumes_whole(start)
 
@@ -163,10 +161,7 @@ def test_text_into_a_closed_pipe_ends_quietly_too(start):
 
 
 def test_a_full_disk_is_one_line_and_leaves_whole_records(start):
-    def limit_file_size():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))
-
-    process = start(*BENCH, preexec_fn=limit_file_size)
+    process = start(*BENCH, prelude="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))")
     code, stdout, stderr = end(process)
     assert code == 1
     assert len(stderr) == 1

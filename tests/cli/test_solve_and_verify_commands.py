@@ -31,9 +31,7 @@ def test_solves_and_prints_a_verified_record(words):
 
 
 def test_prints_what_people_want_to_see():
-    lines = dict(
-        line.split(maxsplit=1) for line in run("solve", "tiny-0", "--solver", "idle").stdout.splitlines()
-    )
+    lines = dict(line.split(maxsplit=1) for line in run("solve", "tiny-0", "--solver", "idle").stdout.splitlines())
     assert lines["seed"] == "0"
     assert lines["verified"] == "yes"
     assert float(lines["seconds.solve"]) == 0.002
