@@ -54,6 +54,10 @@ class ColumnPool:
         """Return what tells a column's schedule from all others, however columns are arranged."""
         return self._keys[column]
 
+    def keys(self) -> tuple[bytes, ...]:
+        """Return the keys of all columns."""
+        return tuple(self._keys)
+
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
         """Add the schedules that are new; return how many."""
         live = np.flatnonzero(priced.completion >= 0)

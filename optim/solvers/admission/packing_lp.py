@@ -144,7 +144,8 @@ class PackingLP:
         self._is_active |= (best.row_prices > 0) | (self._average_use > 0.97 * self.rows.capacity)
         self._is_active &= self.rows.capacity > 0
         gap, rounds, newton_steps = 1.0, 0, 0
-        master, x = 0.0, np.zeros(0)
+        master = 0.0
+        weight: dict[bytes, float] = {}
         while True:
             reason = stop(
                 SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound)
@@ -154,13 +155,13 @@ class PackingLP:
             with self.clock.phase("master"):
                 solved, row_prices, steps = self._solve_master(max(0.1 * tol, min(1e-2, TOL_SHARE * gap)))
             newton_steps += steps
-            master, x = solved.value, solved.x
+            # Columns move when others arrive: the primal point is kept by column key.
+            master, weight = solved.value, dict(zip(self.pool.keys(), solved.x.tolist(), strict=True))
             with self.clock.phase("pricing"):
                 before = len(self.pool)
                 limit = DROP_FACTOR * max(best.bound - master, tol * abs(master))
                 kept = np.flatnonzero(solved.reduced_loss <= limit)
                 self.pool.keep(kept)
-                x = x[kept]
                 added = self._walk(row_prices, Walk(num_steps=1), None)
                 best = self._best()
                 if (best.bound - master) > tol * abs(master):
@@ -177,7 +178,7 @@ class PackingLP:
         return PackingResult(
             point=best,
             master=master,
-            x=x if len(x) == len(self.pool) else np.concatenate([x, np.zeros(len(self.pool) - len(x))]),
+            x=np.array([weight.get(key, 0.0) for key in self.pool.keys()]),
             pool=self.pool,
             termination=Termination.COMPLETED if reason is None else reason,
             rounds=rounds,

@@ -1,0 +1,73 @@
+"""Column generation: two methods, one optimum, and a bound at every stop."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.core.clock import PhaseClock
+from optim.core.stopping import IterationLimit, Never
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.packing_lp import PackingLP, Walk
+from optim.solvers.admission.rows import CapacityRows, usage_matrix
+
+
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"])
+def test_central_and_plain_masters_reach_the_same_optimum(name):
+    instance = optim.reference_instance(name)
+    central = optim.solve(instance, "column-generation")
+    plain = optim.solve(instance, "column-generation", options={"method": "plain"})
+    assert central.termination == plain.termination == "completed"
+    assert central.objective is None
+    assert central.stats.counts["lp_gap"] <= 1e-6
+    assert central.bound == pytest.approx(plain.bound, rel=3e-6)
+    assert central.stats.counts["master"] <= plain.bound * (1 + 1e-9)
+    assert optim.verify(instance, central).is_ok
+    assert optim.verify(instance, plain).is_ok
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_any_stop_leaves_a_bound_that_verifies(rounds):
+    instance = optim.reference_instance("small-2")
+    stopped = optim.solve(instance, "column-generation", stop=IterationLimit(rounds))
+    best = optim.solve(instance, "column-generation")
+    assert stopped.bound >= best.bound * (1 - 1e-6)
+    assert optim.verify(instance, stopped).is_ok
+
+
+def test_the_masters_point_satisfies_every_row():
+    instance = optim.reference_instance("small-0")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=30)
+    result = PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
+    assert (result.pool.share @ result.x <= 1 + 1e-6).all()
+    assert (np.bincount(result.pool.job, result.x) <= 1 + 1e-6).all()
+    assert result.gap <= 1e-6
+
+
+def test_columns_that_are_kept_keep_their_schedules():
+    instance = optim.reference_instance("small-1")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=20)
+    pool = PackingLP(tables, rows, PhaseClock()).run(tol=1e-3, first=walk, between=walk, stop=Never()).pool
+    for column in range(len(pool)):
+        schedule = pool.schedule(column)
+        assert schedule.job == pool.job[column]
+        assert pool.value[column] == instance.value[schedule.job, schedule.completion]
+        assert schedule.workers[:, 2].sum() == instance.work[schedule.job]
+        assert schedule.workers[:, 1].max() == schedule.completion
+
+
+def test_usage_is_count_times_demand():
+    instance = optim.reference_instance("tiny-0")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    from optim.solvers.admission.pricing import price
+
+    priced = price(tables, rows.prices(np.full(rows.num_rows, 1e-3)))
+    usage = usage_matrix(tables, rows, priced).toarray()
+    for k in np.flatnonzero(priced.completion >= 0):
+        worker = priced.workers[k][:, :, None] * tables.worker_demand[k]
+        ps = priced.ps[k][:, :, None] * tables.ps_demand[k]
+        np.testing.assert_allclose(usage[:, k], np.concatenate([worker.ravel(), ps.ravel()]))
