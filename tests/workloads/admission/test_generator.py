@@ -97,7 +97,7 @@ def test_says_so_when_no_draw_can_finish() -> None:
 
 
 def test_no_job_needs_longer_than_its_target_delay() -> None:
-    instance = generate(GeneratorOptions(), 0)
+    instance = generate(GeneratorOptions(arrival_span=1.0), 0)
     shortest = -(-instance.work // instance.jobs.chunks)
     assert (shortest <= [utility.theta3 for utility in _sigmoids(instance)]).all()
     assert (instance.jobs.arrival + shortest <= instance.horizon).all()

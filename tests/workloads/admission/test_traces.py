@@ -124,6 +124,13 @@ def test_the_window_ends_where_a_job_could_no_longer_start(tmp_path: Path) -> No
     assert summary.window_submissions == 2
 
 
+def test_a_job_that_could_no_longer_start_does_not_make_a_window_busier(tmp_path: Path) -> None:
+    rows = [(0, 0, 1, 9, ""), (1, 900, 1, 9, ""), (2, 1000, 1, 9, "")]
+    later = [(10 + i, 1_000_000 + 100 * i, 1, 9, "") for i in range(3)]
+    summary = read_trace(_philly(tmp_path, [*rows, *later]), "philly", TraceOptions(**{**ROOMY, "num_slots": 2}), 0)[1]
+    assert (summary.window_start_s, summary.window_submissions) == (1_000_000.0, 3)
+
+
 def test_a_window_can_be_asked_for(tmp_path: Path) -> None:
     path = _philly(tmp_path, [(0, 0, 1, 900, ""), (1, 5000, 1, 900, ""), (2, 5001, 1, 900, "")])
     assert _read(path, window_start_s=0.0, num_slots=3).jobs.ids == ("philly-0",)
