@@ -16,7 +16,7 @@ LEAST_WANTED = ("p99 ms", "ratio", "decision ms", "termination")
 """Columns that a narrow terminal lacks; records and report have them."""
 
 MOST_TOLD = 20
-"""Regressions named one by one at most."""
+"""Regressions, or pairs of one reason, named one by one at most."""
 
 
 def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
@@ -28,13 +28,15 @@ def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]"
             header, rows = _header(spec.columns), [_row(record, spec.columns) for record in mine]
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
-    for reason, pairs in _by_reason(skipped).items():
-        print_line(f"left out: {', '.join(pairs)}: {reason}")
+    told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
     for record in records:
         if record.error is not None:
-            print_line(f"failed: {record.solver} on {record.instance}: {record.error}")
+            told.append(("failed", record.solver, record.instance, record.error))
         elif record.is_refused:
-            print_line(f"refused: {record.solver} on {record.instance}: {'; '.join(record.violations)}")
+            told.append(("refused", record.solver, record.instance, "; ".join(record.violations)))
+    for (what, reason), pairs in _by_reason(told).items():
+        more = f" and {len(pairs) - MOST_TOLD} more" if len(pairs) > MOST_TOLD else ""
+        print_line(f"{what}: {', '.join(pairs[:MOST_TOLD])}{more}: {reason}")
 
 
 def tell_differences(differences: "Sequence[Difference]") -> None:
@@ -73,9 +75,9 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
     )
 
 
-def _by_reason(skipped: "Sequence[Skipped]") -> dict[str, list[str]]:
-    """Return pairs of solver and instance by the reason why they were left out."""
-    reasons: dict[str, list[str]] = {}
-    for entry in skipped:
-        reasons.setdefault(entry.reason, []).append(f"{entry.solver} on {entry.instance}")
+def _by_reason(told: Sequence[tuple[str, str, str, str]]) -> dict[tuple[str, str], list[str]]:
+    """Return pairs of solver and instance by what happened to them and why."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for what, solver, instance, reason in told:
+        reasons.setdefault((what, reason), []).append(f"{solver} on {instance}")
     return reasons

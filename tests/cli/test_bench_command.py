@@ -62,7 +62,14 @@ def test_writes_where_it_is_told_to(folder):
 def test_prints_a_table_with_the_seed_and_every_solver():
     result = bench("--solver", "idle,crash", "--seed", "3")
     assert "(seed 3)" in result.stdout
-    for shown in ("tiny-0", "idle", "crash", "completed", "error", "failed: crash on tiny-1: RuntimeError"):
+    for shown in (
+        "tiny-0",
+        "idle",
+        "crash",
+        "completed",
+        "error",
+        "failed: crash on tiny-0, crash on tiny-1, crash on tiny-2: RuntimeError",
+    ):
         assert shown in result.stdout
 
 
