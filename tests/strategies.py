@@ -69,10 +69,7 @@ def make_instance(
     name: str = "sketch",
 ) -> AdmissionInstance:
     """Build an instance; without `ps_servers` the others are shared by workers and PSs."""
-    sides = [
-        [_server(f"{c}", sketch) for c, sketch in enumerate(side)]
-        for side in (worker_servers, ps_servers or ())
-    ]
+    sides = [[_server(f"{c}", sketch) for c, sketch in enumerate(side)] for side in (worker_servers, ps_servers or ())]
     is_shared = ps_servers is None
     num_resources = len(jobs[0].worker) if jobs else len(_first_row(worker_servers[0]))
     singles = [sketch for sketch in jobs for _ in range(sketch.copies)]
@@ -168,9 +165,7 @@ def segmented(draw: st.DrawFn, sketch: JobSketch, num_resources: int) -> JobSket
 
 
 @st.composite
-def coarse_jobs(
-    draw: st.DrawFn, *, horizon: int, num_resources: int, has_segments: bool = False
-) -> JobSketch:
+def coarse_jobs(draw: st.DrawFn, *, horizon: int, num_resources: int, has_segments: bool = False) -> JobSketch:
     """Jobs of which few fit on a server, some of them on none."""
     small = _vectors(["1", "0.3", "0.5"], num_resources)
     demands = st.one_of(small, small, _vectors(["1", "0.1", "0", "2", "3"], num_resources))
@@ -232,9 +227,7 @@ def tiny_instances(
 
 
 @st.composite
-def small_job_instances(
-    draw: st.DrawFn, *, is_shared: bool = False, max_copies: int = 12
-) -> AdmissionInstance:
+def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies: int = 12) -> AdmissionInstance:
     """Waves of jobs that each take a small share of any server, as the theorems ask: eps at most 1/5.
 
     Several waves fill the cluster, so that prices rise and jobs are refused.
@@ -278,10 +271,7 @@ def density_ladder(
     plentiful.
     """
     copies = per_server * servers * horizon * waves
-    jobs = [
-        JobSketch(utility=ConstantDocument(factor**step), copies=copies, ps=("0.001",))
-        for step in range(steps)
-    ]
+    jobs = [JobSketch(utility=ConstantDocument(factor**step), copies=copies, ps=("0.001",)) for step in range(steps)]
     return make_instance(
         jobs=jobs,
         worker_servers=[ServerSketch(capacity=(str(per_server),), count=servers)],
