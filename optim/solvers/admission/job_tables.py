@@ -83,6 +83,16 @@ class JobTables:
         return class_room(self.instance)
 
     @cached_property
+    def most_at_once(self) -> tuple[int, int]:
+        """Most workers and most PSs that any job has in any slot: what it asks for, and what all servers hold."""
+        most_ps = self.ps_needed[self.table_offset[1:] - 1]
+        held = (
+            np.minimum(self.worker_limit.sum(axis=1), self.most[self.segment_job][:, None]),
+            np.minimum(self.ps_limit.sum(axis=1), most_ps[self.segment_job][:, None]),
+        )
+        return int(held[0].max(initial=0)), int(held[1].max(initial=0))
+
+    @cached_property
     def segment_job(self) -> IntArray:
         """Job of each demand segment."""
         return self.instance.segment_job

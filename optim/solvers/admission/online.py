@@ -89,9 +89,7 @@ class OnlineOptions:
                 object.__setattr__(self, name, kind(getattr(self, name)))
             except ValueError:
                 known = ", ".join(kind)
-                raise InvalidOptionError(
-                    f"{name} must be one of {known}, got {getattr(self, name)!r}"
-                ) from None
+                raise InvalidOptionError(f"{name} must be one of {known}, got {getattr(self, name)!r}") from None
         if self.eps is not None and not 0 <= self.eps < 1:
             raise InvalidOptionError(f"eps must be in [0, 1), got {self.eps}")
         if not 0 < self.sample_share <= 1:
@@ -154,9 +152,7 @@ class OnlineSolver:
     options_type = OnlineOptions
 
     def supports(self, instance: AdmissionInstance) -> Support:
-        """Workers and PSs need servers of their own."""
-        if instance.has_shared_servers:
-            return Support(False, "workers and PSs share servers")
+        """Any admission instance can be run."""
         return SUPPORTED
 
     def solve(

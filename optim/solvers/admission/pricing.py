@@ -4,15 +4,12 @@ This is the pricing problem of column generation and the subroutine of every any
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
-
-if TYPE_CHECKING:
-    from optim.solvers.admission.shared_slot import SharedClasses
+from optim.solvers.admission.shared_room import SharedClasses, shared_classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,16 +106,11 @@ def price(
         which, np.zeros(len(which)) if floor is None else floor, tables.arrival, tables.deadline, tables.target,
         tables.most, tables.value, tables.segment_offset, tables.segment_start, tables.table_offset,
         tables.progress, tables.ps_needed, tables.worker_limit, tables.ps_limit, worker_cost, ps_cost,
-        _shared(tables, which), payoff, completion, workers, ps, with_schedules,
+        _shared(tables), payoff, completion, workers, ps, with_schedules,
     )  # fmt: skip
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
 
 
-def _shared(tables: JobTables, which: IntArray) -> "SharedClasses | None":
+def _shared(tables: JobTables) -> SharedClasses | None:
     """Return what the loop needs on shared servers, None on others."""
-    if not tables.instance.has_shared_servers:
-        return None
-    from optim.solvers.admission.shared_slot import shared_classes
-
-    most_ps = tables.ps_needed[tables.table_offset[1:][which] - 1]
-    return shared_classes(tables.class_room, int(tables.most[which].max(initial=0)), int(most_ps.max(initial=0)))
+    return shared_classes(tables.class_room, *tables.most_at_once) if tables.instance.has_shared_servers else None

@@ -6,6 +6,7 @@ import numpy as np
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.shared_room import PairScratch, Places, pair_scratch, share_limit
 
 SLOT, SERVER, COUNT, SEGMENT = range(4)
 """Columns of the placements that the loop writes."""
@@ -61,6 +62,38 @@ class ServerScratch(NamedTuple):
     heap: IntArray
 
 
+class SharedArrays(NamedTuple):
+    """What shared servers need beside the two sides, and work space.
+
+    Parameters
+    ----------
+    share_limit
+        Shape (slots, resources, classes): what one job may use of a server, 1e-6 units.
+    blocking, mark, server, out_workers, out_ps
+        One entry a server.
+    left, room
+        One entry a resource.
+    one, power, work
+        Frontiers: one entry for 0, 1, ... workers.
+    places, pairs
+        A place a server, and the recursion's tables.
+    """
+
+    share_limit: FloatArray
+    blocking: FloatArray
+    mark: IntArray
+    server: IntArray
+    out_workers: IntArray
+    out_ps: IntArray
+    left: FloatArray
+    room: FloatArray
+    one: IntArray
+    power: IntArray
+    work: IntArray
+    places: Places
+    pairs: PairScratch
+
+
 class Scratch(NamedTuple):
     """Work space: costs by slot and progress, tables by slot and segment, and results as rows."""
 
@@ -85,15 +118,7 @@ def make_scratch(tables: JobTables) -> Scratch:
     most = int(tables.most[live].max(initial=0))
     segments = int(np.diff(tables.segment_offset).max(initial=1))
     servers = (instance.worker_servers.num_servers, instance.ps_servers.num_servers)
-    return _scratch(longest=longest, widest=widest, segments=segments, most=most, servers=servers)
 
-
-def smallest_scratch() -> Scratch:
-    """Return work space for one job of one worker-slot on one server of each kind."""
-    return _scratch(longest=1, widest=1, segments=1, most=1, servers=(1, 1))
-
-
-def _scratch(*, longest: int, widest: int, segments: int, most: int, servers: tuple[int, int]) -> Scratch:
     def of_servers(number: int) -> ServerScratch:
         return ServerScratch(np.zeros(number), np.zeros(number), np.zeros(number, dtype=np.int64))
 
@@ -108,4 +133,32 @@ def _scratch(*, longest: int, widest: int, segments: int, most: int, servers: tu
         ps=of_servers(servers[1]),
         worker_rows=rows(servers[0]),
         ps_rows=rows(servers[1]),
+    )
+
+
+def make_shared(tables: JobTables) -> SharedArrays:
+    """Return what the search needs on the shared servers of an instance."""
+    instance = tables.instance
+    servers = instance.worker_servers
+    num = servers.num_servers
+    limit = share_limit(instance, servers.capacity).transpose(1, 2, 0).astype(np.float64)
+    most, most_ps = tables.most_at_once
+
+    def ints(size: int) -> IntArray:
+        return np.zeros(size, dtype=np.int64)
+
+    return SharedArrays(
+        share_limit=np.ascontiguousarray(limit),
+        blocking=np.zeros(num),
+        mark=ints(num),
+        server=ints(num),
+        out_workers=ints(num),
+        out_ps=ints(num),
+        left=np.zeros(instance.num_resources),
+        room=np.zeros(instance.num_resources),
+        one=ints(most + 1),
+        power=ints(most + 1),
+        work=ints(most + 1),
+        places=Places(np.zeros(num), np.zeros(num), ints(num), ints(num * (most + 1))),
+        pairs=pair_scratch(most, most_ps),
     )

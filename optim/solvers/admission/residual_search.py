@@ -1,6 +1,6 @@
 """Best schedules on single servers with residual capacities: the compiled loop, ready to be called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -8,6 +8,8 @@ import numpy as np
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
+from optim.solvers.admission.price_functions import ZeroStartPrice
 from optim.solvers.admission.residual_arrays import (
     COUNT,
     SEGMENT,
@@ -16,9 +18,10 @@ from optim.solvers.admission.residual_arrays import (
     JobArrays,
     SideArrays,
     make_scratch,
-    smallest_scratch,
+    make_shared,
 )
 from optim.solvers.admission.server_state import ClusterState, ServerSide, Use
+from optim.solvers.admission.warm_up import smallest_instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -87,6 +90,7 @@ class ResidualSearch:
         self._worker_class = instance.worker_servers.class_of_server
         self._ps_class = instance.ps_servers.class_of_server
         self._scratch = make_scratch(tables)
+        self._shared = make_shared(tables) if instance.has_shared_servers else None
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
         """Return the job's best schedule, ties as `residual_loop` says."""
@@ -106,6 +110,7 @@ class ResidualSearch:
                 worker.price,
             ),
             SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps.price),
+            self._shared,
             self._scratch,
         )
         if completion < 0:
@@ -156,13 +161,10 @@ def _use(rows: IntArray, demand: IntArray) -> Use:
 
 def compile_search(*, is_shared: bool) -> None:
     """Compile the loops, or load them from the cache, by a search on the smallest of instances."""
-    from optim.solvers.admission.residual_loop import best_schedule
-
-    one, none = np.ones(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-    limit = np.ones((1, 1, 1), dtype=np.int64)
-    cell = np.ones((1, 1, 1))
-    jobs = JobArrays(
-        none, none, one, one, np.ones((1, 1)), np.arange(2), none, np.array([0, 2]), *[np.arange(2)] * 2
-    )
-    side = SideArrays(np.ones((1, 1)), limit, none, np.zeros((1, 1), dtype=np.int64), cell, 0 * cell)
-    best_schedule(0, 0.0, jobs, side, side, smallest_scratch())
+    instance = smallest_instance()
+    if is_shared:
+        instance = replace(instance, ps_servers=instance.worker_servers)
+    nothing = np.full(instance.worker_servers.capacity.shape, -np.inf)
+    side = SideBounds(log_lower=nothing, log_upper=nothing)
+    state = ClusterState(instance, PriceBounds(worker=side, ps=side), ZeroStartPrice())
+    ResidualSearch(instance).find(0, state, 0.0)

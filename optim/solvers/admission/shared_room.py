@@ -1,10 +1,10 @@
-"""What classes of shared servers hold of each job while they are empty: frontiers of (workers, PSs)."""
+"""What shared servers hold of a job, as frontiers of (workers, PSs), and the arrays of the loops on them."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, IntArray
+from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 
 
 class ClassRoom(NamedTuple):
@@ -24,6 +24,54 @@ class ClassRoom(NamedTuple):
     pattern: IntArray
     start: IntArray
     front: IntArray
+
+
+class Places(NamedTuple):
+    """Places as the recursion meets them.
+
+    Parameters
+    ----------
+    worker_cost, ps_cost
+        Cost of one worker and of one PS on each place.
+    start
+        Where a place's frontier begins in `front`.
+    front
+        Frontiers one after the other: most PSs beside 0, 1, ... workers, negative where the workers
+        don't fit themselves.
+    """
+
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    start: IntArray
+    front: IntArray
+
+
+class PairScratch(NamedTuple):
+    """Work space: two tables by (PSs, workers), and windows by (level, workers)."""
+
+    tables: FloatArray
+    windows: FloatArray
+
+
+class SharedClasses(NamedTuple):
+    """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
+
+    room: ClassRoom
+    places: Places
+    scratch: PairScratch
+
+
+def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
+    """Return the classes with work space for so many workers and PSs."""
+    num = len(room.pattern)
+    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
+    return SharedClasses(room, places, pair_scratch(most_workers, most_ps))
+
+
+def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
+    """Return work space for so many workers and PSs."""
+    levels = max(1, (most_workers + 1).bit_length())
+    return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
 
 
 def class_room(instance: AdmissionInstance) -> ClassRoom:

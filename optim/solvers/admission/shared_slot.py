@@ -13,64 +13,11 @@ The inner minimum over y, for fixed z, is over a window of consecutive y with li
 O(N Z (log N + z)) instead of O(N Z |Q|).
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
-from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.shared_room import ClassRoom
-
 INFINITE = np.inf
 ZERO = np.int64(0)
-
-
-class Places(NamedTuple):
-    """Places as the recursion meets them.
-
-    Parameters
-    ----------
-    worker_cost, ps_cost
-        Cost of one worker and of one PS on each place.
-    start
-        Where a place's frontier begins in `front`.
-    front
-        Frontiers one after the other: most PSs beside 0, 1, ... workers, negative where the workers
-        don't fit themselves.
-    """
-
-    worker_cost: FloatArray
-    ps_cost: FloatArray
-    start: IntArray
-    front: IntArray
-
-
-class PairScratch(NamedTuple):
-    """Work space: two tables by (PSs, workers), and windows by (level, workers)."""
-
-    tables: FloatArray
-    windows: FloatArray
-
-
-class SharedClasses(NamedTuple):
-    """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
-
-    room: ClassRoom
-    places: Places
-    scratch: PairScratch
-
-
-def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
-    """Return the classes with work space for so many workers and PSs."""
-    num = len(room.pattern)
-    places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
-    return SharedClasses(room, places, pair_scratch(most_workers, most_ps))
-
-
-def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:
-    """Return work space for so many workers and PSs."""
-    levels = max(1, (most_workers + 1).bit_length())
-    return PairScratch(np.empty((2, most_ps + 1, most_workers + 1)), np.empty((levels, most_workers + 1)))
 
 
 @njit(cache=True, nogil=True)
@@ -234,8 +181,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     Numbers of workers that cost `ceiling` or more are left out.
     """
     table[0] = 0.0
-    while needed[most] > most:
-        most -= 1
+    most = _most_together(places, num_places, most, needed)
     most_ps = needed[most]
     for z in range(most_ps + 1):
         scratch.tables[0, z, : most + 1] = INFINITE
@@ -251,6 +197,23 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
         if cost >= ceiling:
             return y - 1
         table[y] = cost
+    return most
+
+
+@njit(cache=True, nogil=True)
+def _most_together(places, num_places, most, needed):
+    """Return an upper bound on the workers that the places hold with their PSs, at most `most`."""
+    workers, ps = ZERO, ZERO
+    for k in range(num_places):
+        front = places.front[places.start[k] :]
+        ps += front[0]
+        y = most
+        while front[y] < 0:
+            y -= 1
+        workers += y
+    most = min(most, workers)
+    while needed[most] > min(most, ps):
+        most -= 1
     return most
 
 
@@ -287,6 +250,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
 def class_pair_table(s, t, most, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
+    most = min(most, shared.scratch.windows.shape[1] - 1)
     return pair_table(shared.places, num_places, most, needed, INFINITE, shared.scratch, table)
 
 
