@@ -15,6 +15,7 @@ from optim.models.admission.compact_index import compact_size
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.price_bound import certify_plan
+from optim.solvers.admission.warm_up import smallest_instance
 from optim.solvers.lp.highs_model import CompiledModel, HighsOutcome, HighsState, Watch, solve_with_highs
 
 MAX_VARIABLES = 400_000
@@ -157,6 +158,8 @@ def _run(
     try:
         with clock.phase("compile"):
             from optim.models.admission.compact import compact_model, plan_from_compact
+
+            certify_plan(smallest_instance(), nobody)
         with clock.phase("build"):
             reason = stop(SolveState(elapsed_s=clock.elapsed_s))
             if reason is None:
