@@ -10,9 +10,7 @@ import pytest
 from optim.benchmarks.record import Record, plain, record_from_json, summarise_decisions
 from optim.core.status import Termination
 
-RECORD = Record(
-    problem="admission", instance="i", solver="s", seed=3, termination="optimal", seconds={}, verified=True
-)
+RECORD = Record(problem="admission", instance="i", solver="s", seed=3, termination="optimal", seconds={}, verified=True)
 
 
 def test_is_one_line_and_comes_back_equal():

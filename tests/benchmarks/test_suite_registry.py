@@ -31,9 +31,7 @@ def test_a_problem_means_its_usual_suite_and_a_name_is_taken_once():
     assert [spec.name for spec in choose_suites(("admission",), ("admission",))] == ["admission"]
 
 
-@pytest.mark.parametrize(
-    ("words", "names"), [(("nonsense",), ()), ((), ("nonsense",)), (("bidding",), ("admission",))]
-)
+@pytest.mark.parametrize(("words", "names"), [(("nonsense",), ()), ((), ("nonsense",)), (("bidding",), ("admission",))])
 def test_refuses_suites_that_are_not_there_or_of_another_problem(words, names):
     with pytest.raises(InvalidOptionError, match=r"nonsense|bidding"):
         choose_suites(words, names)

@@ -32,12 +32,13 @@ class Case:
 
 def _small() -> tuple[Case, ...]:
     """Return what is solved in under three minutes by all solvers together."""
-    small = [NamedSource(name) for name in ("tiny-0", "tiny-1", "tiny-2", "small-0")]
+    tiny = [NamedSource(f"tiny-{number}") for number in range(3)]
     generated = InstanceRequest(jobs=40, slots=30, worker_servers=6, ps_servers=6).sources() or ()
-    larger = (*generated, NamedSource("medium-0"))
     return (
-        *(Case(source=source, time_limit_s=5.0) for source in small),
-        *(Case(source=source, time_limit_s=10.0, left_out=EXACT_SOLVERS) for source in larger),
+        *(Case(source=source, time_limit_s=2.0) for source in tiny),
+        Case(source=NamedSource("small-0"), time_limit_s=5.0),
+        *(Case(source=source, time_limit_s=6.0, left_out=EXACT_SOLVERS) for source in generated),
+        Case(source=NamedSource("medium-0"), time_limit_s=8.0, left_out=EXACT_SOLVERS),
     )
 
 

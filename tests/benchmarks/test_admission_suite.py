@@ -1,0 +1,42 @@
+"""The admission suite: which instances, which solvers, what is left out."""
+
+from optim.benchmarks.runner import plan_work
+from optim.benchmarks.sources import NamedSource
+from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suites.admission import EXACT_SOLVERS, GIVEN_LIMIT_S, SPEC
+from optim.models.reference import reference_names
+from optim.solvers.solve import solvers_of
+
+
+def pairs(**request):
+    return [(piece.subject.name, piece.solver) for piece in plan_work([SPEC], BenchRequest(**request)).work]
+
+
+def test_at_small_size_every_solver_is_run_on_some_instance():
+    assert {solver for _, solver in pairs()} == {solver.name for solver in solvers_of("admission")}
+
+
+def test_solvers_with_trees_are_left_out_of_larger_instances_unless_asked_for():
+    assert not {solver for name, solver in pairs() if name == "medium-0"} & EXACT_SOLVERS
+    asked = tuple(sorted(EXACT_SOLVERS & {solver.name for solver in solvers_of("admission")}))
+    assert ("medium-0", asked[0]) in pairs(solvers=asked)
+
+
+def test_at_full_size_every_reference_instance_of_the_targets_is_there(dummies):
+    found = {name for name, _ in pairs(size="full", solvers=("idle",))}
+    targets = ("tiny-", "small-", "light-", "medium-", "heavy-", "large-0", "wide-0")
+    assert found == {name for name in reference_names("admission") if name.startswith(targets)}
+
+
+def test_own_instances_have_every_solver_and_the_limit_given(dummies):
+    request = BenchRequest(sources=(NamedSource("medium-0"),))
+    work = plan_work([SPEC], request).work
+    assert {piece.solver for piece in work} >= EXACT_SOLVERS & {solver.name for solver in solvers_of("admission")}
+    assert {piece.time_limit_s for piece in work} == {GIVEN_LIMIT_S}
+    limited = plan_work([SPEC], BenchRequest(sources=request.sources, time_limit_s=7.0)).work
+    assert {piece.time_limit_s for piece in limited} == {7.0}
+
+
+def test_generated_instances_depend_on_the_seed():
+    generated = [name for name, _ in pairs(seeds=(0, 1)) if name.startswith("generated")]
+    assert len(set(generated)) == 2
