@@ -106,10 +106,19 @@ def _jobs(table: TraceTable, sample: TraceSample, options: TraceOptions, rng: np
 
 
 def _default_gpus(jobs: Jobs, work: IntArray, options: TraceOptions) -> int:
-    """Return how many GPUs hold `cluster_share` of the GPU-slots of jobs that could end in time."""
-    can_end = work <= jobs.chunks * (options.num_slots - jobs.arrival)
-    gpu_slots = float((work * jobs.worker_demand[:, 0] / MICRO)[can_end].sum())
-    return max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots))
+    """Return how many GPUs hold `cluster_share` of the GPU-slots of the jobs that can end on them.
+
+    Fewer GPUs end fewer jobs, so the numbers fall from one that nobody exceeds to the largest fixed point.
+    """
+    gpu = jobs.worker_demand[:, 0] / MICRO
+    slots_left = options.num_slots - jobs.arrival
+    gpus, fewer = 0, max(1, math.ceil(float((jobs.chunks * gpu).sum())))
+    while fewer != gpus:
+        gpus = fewer
+        can_end = work * gpu <= np.minimum(jobs.chunks * gpu, gpus) * slots_left
+        gpu_slots = float((work * gpu)[can_end].sum())
+        fewer = min(gpus, max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots)))
+    return gpus
 
 
 def _micro(quantities: FloatArray) -> IntArray:

@@ -22,8 +22,8 @@ class TraceOptions:
     num_worker_servers, num_ps_servers
         Numbers of servers; None for a cluster sized by `cluster_share` and `ps_per_gpu`.
     cluster_share
-        GPU-slots of the default cluster over those of the sample's jobs. Jobs that can't end before the
-        horizon even with all their workers don't count: a few that last for weeks would size the cluster.
+        GPU-slots of the default cluster over those of the sample's jobs. Jobs that can't end on it before
+        the horizon even alone don't count: a few that last for weeks would size the cluster.
     ps_per_gpu
         PSs that the default cluster can host for each GPU: a job of one GPU that runs its two workers
         needs one.

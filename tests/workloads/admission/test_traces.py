@@ -168,6 +168,14 @@ def test_jobs_that_cannot_end_in_time_do_not_size_the_cluster(tmp_path: Path) ->
     assert (summary.num_jobs, summary.schedulable_jobs) == (31, 30)
 
 
+def test_jobs_that_cannot_end_on_the_cluster_do_not_size_it(tmp_path: Path) -> None:
+    rows = [(i, 0, 2, 4 * 900, "") for i in range(30)]
+    wide = (99, 0, 32, 10 * 900, "")  # 320 worker-slots by up to 64 workers; with it 24 GPUs, which do 288
+    summary = read_trace(_philly(tmp_path, [*rows, wide]), "philly", TraceOptions(num_slots=12), 0)[1]
+    assert summary.cluster_gpu_slots == 120
+    assert (summary.num_jobs, summary.schedulable_jobs) == (31, 30)
+
+
 def test_an_odd_gpu_is_a_server_of_its_own(tmp_path: Path) -> None:
     path = _philly(tmp_path, [(i, 0, 1, 4 * 900, "") for i in range(15)])
     servers = _read(path, num_worker_servers=None, num_slots=10).worker_servers
