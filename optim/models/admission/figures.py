@@ -36,8 +36,7 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
     schedulable = earliest_completion(instance) >= 0
     shape = (instance.horizon, instance.num_resources)
     varies = any(
-        bool((side.capacity != side.capacity[:, :1]).any())
-        for side in (instance.worker_servers, instance.ps_servers)
+        bool((side.capacity != side.capacity[:, :1]).any()) for side in (instance.worker_servers, instance.ps_servers)
     )
     slots_needed = -(-work // instance.max_workers)
     return {
@@ -49,16 +48,12 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         "ps_servers": instance.ps_servers.num_servers,
         "server_classes": instance.worker_servers.num_classes
         + (0 if instance.has_shared_servers else instance.ps_servers.num_classes),
-        "capacity_rows": (instance.worker_servers.num_classes + _own_ps_classes(instance))
-        * shape[0]
-        * shape[1],
+        "capacity_rows": (instance.worker_servers.num_classes + _own_ps_classes(instance)) * shape[0] * shape[1],
         "shared_servers": instance.has_shared_servers,
         "capacity_varies": varies,
         "segments": len(jobs.segment_start),
         "chunk_integral": instance.chunk_integral,
-        "max_share_per_server": None
-        if instance.max_share_per_server is None
-        else float(instance.max_share_per_server),
+        "max_share_per_server": None if instance.max_share_per_server is None else float(instance.max_share_per_server),
         "min_utility": float(instance.min_utility_share),
         "arrivals": [int(jobs.arrival.min()), int(jobs.arrival.max())] if len(jobs) else None,
         "worker_slots": _spread(work),
@@ -66,9 +61,7 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         "shortest_slots": _spread(slots_needed),
         "schedulable_jobs": int(schedulable.sum()),
         "best_value": float(instance.value.max(axis=1, initial=0.0)[schedulable].sum()),
-        "worker_demand": _demand_over_capacity(
-            instance, instance.worker_servers, jobs.worker_demand, schedulable
-        ),
+        "worker_demand": _demand_over_capacity(instance, instance.worker_servers, jobs.worker_demand, schedulable),
         "ps_demand": _demand_over_capacity(instance, instance.ps_servers, _ps_demand(instance), schedulable),
         "max_share_of_server": _largest_share(instance, schedulable),
         "utilities": dict(sorted(Counter(map(_kind, jobs.utilities)).items())),
@@ -118,9 +111,7 @@ def _demand_over_capacity(
     worker_slots = part * instance.work[owner] * schedulable[owner]
     needed = (worker_slots[:, None] * demand).sum(axis=0)
     available = np.einsum("ctr,c->r", servers.capacity, servers.count)
-    return {
-        name: float(needed[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0
-    }
+    return {name: float(needed[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}
 
 
 def _largest_share(instance: AdmissionInstance, schedulable: NDArray[np.bool_]) -> float:

@@ -107,9 +107,7 @@ def _live(instance: AdmissionInstance) -> NDArray[np.bool_]:
     return live
 
 
-def _smallest_demand(
-    instance: AdmissionInstance, demands: list[IntArray], is_live: NDArray[np.bool_]
-) -> IntArray:
+def _smallest_demand(instance: AdmissionInstance, demands: list[IntArray], is_live: NDArray[np.bool_]) -> IntArray:
     """Return the smallest positive demand for each resource in each slot, shape (slots, resources)."""
     nobody = np.iinfo(np.int64).max
     smallest = np.full((instance.horizon, instance.num_resources), nobody)
@@ -134,6 +132,4 @@ def _tight_rows(
 def _utilisation(instance: AdmissionInstance, servers: ServerClasses, used: IntArray) -> Mapping[str, float]:
     available = np.einsum("ctr,c->r", servers.capacity, servers.count)
     taken = used.sum(axis=(0, 1))
-    return {
-        name: float(taken[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0
-    }
+    return {name: float(taken[r] / available[r]) for r, name in enumerate(instance.resources) if available[r] > 0}

@@ -103,9 +103,7 @@ def most_ps_beside(
     return capped
 
 
-def _most_ps(
-    demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, ...], most: tuple[int, int]
-) -> IntArray:
+def _most_ps(demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, ...], most: tuple[int, int]) -> IntArray:
     """Return the most PSs beside each number of workers that fit into `room` together."""
     result = np.full(most[0] + 1, most[1], dtype=np.int64)
     for worker, ps, limit in zip(*demand, room, strict=True):
@@ -193,8 +191,7 @@ def _slots_by_jumps(table: IntArray, limits: IntArray, starts: list[int], target
     jumps = np.unique(table).tolist()
     whole = (1 << target) - 1
     ranges = [
-        (1 << end) - (1 << start)
-        for start, end in zip(starts, [*starts[1:], max(target, starts[-1])], strict=True)
+        (1 << end) - (1 << start) for start, end in zip(starts, [*starts[1:], max(target, starts[-1])], strict=True)
     ]
     for k in range(limits.shape[1]):
         following = 0
