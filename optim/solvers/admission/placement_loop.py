@@ -2,7 +2,6 @@
 
 # numba has no types for the checker, and compiled loops take their arrays one by one.
 # mypy: disable-error-code="untyped-decorator, no-any-return"
-# ruff: noqa: PLR0917
 
 import numpy as np
 from numba import njit

@@ -1,0 +1,68 @@
+"""What `fifo`, `drf`, `rrh` and `dorm` return: plans that verify, bounds, counts, endings."""
+
+import pytest
+
+import optim
+from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.core.stopping import IterationLimit
+from tests.solvers.admission.slot_runs import cluster, job, plan_faults
+from tests.strategies import ServerSketch
+
+RIVALS = ["fifo", "drf", "rrh", "dorm"]
+
+
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0"])
+@pytest.mark.parametrize("solver", RIVALS)
+def test_plan_and_bound_verify(name: str, solver: str) -> None:
+    instance = optim.reference_instance(name)
+    solution = optim.solve(instance, solver, seed=3)
+    verification = optim.verify(instance, solution).raise_unless_ok()
+    assert solution.termination is Termination.COMPLETED
+    assert solution.certificate.kind is CertificateKind.BOUND
+    assert verification.objective == pytest.approx(solution.objective, rel=1e-9)
+    assert 0 < solution.objective <= solution.bound
+    assert plan_faults(instance, solution.decision) == []
+    assert solution.stats.counts["admitted"] == len(solution.decision.admitted)
+
+
+@pytest.mark.parametrize("solver", RIVALS)
+def test_treats_shared_servers(solver: str) -> None:
+    sketch = job(2, 2, ps=("1",), workers_per_ps="2")
+    instance = cluster([sketch], ServerSketch(capacity=("3",)), ps_servers=None)
+    solution = optim.solve(instance, solver, options={"least_workers": 2} if solver in ("fifo", "rrh") else {})
+    optim.verify(instance, solution).raise_unless_ok()
+    assert solution.objective == 1.0
+
+
+@pytest.mark.parametrize("solver", RIVALS)
+def test_same_seed_gives_the_same_plan(solver: str) -> None:
+    instance = optim.reference_instance("medium-0")
+    plans = [optim.solve(instance, solver, seed=1, stop=IterationLimit(8)).decision for _ in range(2)]
+    assert plans[0].workers.tolist() == plans[1].workers.tolist()
+    assert plans[0].ps.tolist() == plans[1].ps.tolist()
+    assert len(plans[0].admitted) > 0
+
+
+@pytest.mark.parametrize("solver", ["fifo", "rrh"])
+def test_another_seed_draws_other_numbers_of_workers(solver: str) -> None:
+    instance = optim.reference_instance("medium-0")
+    plans = [optim.solve(instance, solver, seed=seed, stop=IterationLimit(20)).decision for seed in (1, 2)]
+    assert plans[0].workers.tolist() != plans[1].workers.tolist()
+
+
+@pytest.mark.parametrize("solver", RIVALS)
+def test_a_run_that_is_cut_short_keeps_what_is_complete_and_claims_no_bound(solver: str) -> None:
+    instance = optim.reference_instance("small-0")
+    solution = optim.solve(instance, solver, stop=IterationLimit(4))
+    assert solution.termination is Termination.ITERATION_LIMIT
+    assert (solution.bound, solution.dual) == (None, PointStatus.NONE)
+    assert solution.certificate.kind is CertificateKind.FEASIBLE_ONLY
+    assert solution.stats.iterations == 4
+    assert optim.verify(instance, solution).is_ok
+
+
+@pytest.mark.parametrize("solver", RIVALS)
+def test_no_jobs_are_no_trouble(solver: str) -> None:
+    instance = cluster([], ServerSketch(capacity=("1",)), ps_servers=(ServerSketch(capacity=("1",)),))
+    solution = optim.solve(instance, solver)
+    assert (solution.objective, solution.bound) == (0.0, 0.0)
