@@ -36,10 +36,15 @@ class Recorder(SilentProgress):
 
 
 class Impatient(Recorder):
-    """Press Ctrl-C once there is a solution."""
+    """Press Ctrl-C, once, when there is a solution."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_pressed = False
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        if values is not None and (values["objective"] or 0) > 0:
+        if not self.has_pressed and values is not None and (values["objective"] or 0) > 0:
+            self.has_pressed = True
             _thread.interrupt_main()
 
 

@@ -102,11 +102,13 @@ def test_stops_when_the_watch_says_so_and_keeps_the_best_point():
 
 
 def test_ctrl_c_ends_the_run_with_the_best_point():
-    def interrupt(state: HighsState) -> None:
-        if state.objective is not None and state.objective > 0:
-            _thread.interrupt_main()
+    presses = iter([_thread.interrupt_main])
 
-    outcome = solve_with_highs(CompiledModel(hard_model()), watch=interrupt)
+    def press_once(state: HighsState) -> None:
+        if state.objective is not None and state.objective > 0:
+            next(presses, bool)()
+
+    outcome = solve_with_highs(CompiledModel(hard_model()), watch=press_once)
     assert outcome.termination is Termination.INTERRUPTED
     assert outcome.has_values
 
