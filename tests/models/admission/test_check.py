@@ -124,11 +124,11 @@ def test_decides_capacities_on_the_decimals_of_the_file() -> None:
     )
     assert check_rows(instance, [(0, 0, 0, 3)], [(0, 0, 0, 2)], objective=16.0).is_ok
     more = tiny_instance(
-        job_document("a", epochs=1, chunks=3, worker=[0.100001, 0]),
+        job_document("a", epochs=1, chunks=1, worker=[0.300001, 0]),
         worker_servers=[{"type": "gpus", "capacity": [0.3, 0], "count": 1}],
     )
-    found = check_rows(more, [(0, 0, 0, 3)], [(0, 0, 0, 2)], objective=16.0)
-    assert [(violation.row[:3], violation.amount) for violation in found.violations] == [("(4)", "0.000003")]
+    found = check_rows(more, [(0, 0, 0, 1)], [(0, 0, 0, 1)], objective=16.0)
+    assert [(violation.row[:3], violation.amount) for violation in found.violations] == [("(4)", "0.000001")]
 
 
 def test_uses_the_capacity_of_the_slot() -> None:

@@ -20,7 +20,7 @@ from optim.models.admission.check.rounding import ExactSum, round_up
 from optim.models.admission.check.schedules import least_payoff
 from optim.models.admission.check.slots import Prices
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.proof import PriceProof
+from optim.models.admission.proof import Branch, BranchKind, PriceProof
 from tests.models.admission.enumeration import (
     Enumerator,
     Market,
@@ -96,6 +96,20 @@ def test_needs_the_best_of_the_schedules_that_branches_leave(instance: Admission
         left = [schedule for schedule in left if meets(schedule, branch, is_high=is_high)]
         expected = best_gain(market, left)
         assert needed(market, 0, restriction) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+
+
+def test_leaves_out_workers_that_finish_no_chunk() -> None:
+    """Two worker-slots a chunk: the one worker that a branch demands in slot 0 must not work for nothing."""
+    instance = tiny_instance(
+        job_document("a", minibatch_s=20, epochs=1, utility={"kind": "constant", "value": 10}),
+        chunk_integral=True,
+    )
+    market = random_market(instance, np.random.default_rng(0), share_free=1.0)
+    price = market.worker_price.copy()
+    price[0, 0, 0] = 3.0
+    branch = Branch(kind=BranchKind.WORKERS, job=0, value=0, server_class=0, slot=0)
+    forced = FREE.narrowed(branch, is_high=True)
+    assert needed(replace(market, worker_price=price), 0, forced) == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2"])

@@ -203,15 +203,15 @@ def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.Monk
 def test_searches_large_cuts_to_the_exact_maximum(num_jobs: int, seed: int) -> None:
     """One resource: the maximum by a knapsack table instead of by trying all packings."""
     rng = np.random.default_rng(seed)
-    sizes, chunks = rng.integers(1, 30, num_jobs), rng.integers(1, 5, num_jobs)
+    sizes, chunks = rng.integers(3, 8, num_jobs), rng.integers(1, 5, num_jobs)
     jobs = [
         job_document(f"j{i}", worker=[int(sizes[i]), 0], chunks=int(chunks[i]), epochs=4)
         for i in range(num_jobs)
     ]
-    instance = tiny_instance(*jobs, worker_servers=[{"type": "gpus", "capacity": [60, 0], "count": 1}])
+    instance = tiny_instance(*jobs, worker_servers=[{"type": "gpus", "capacity": [24, 0], "count": 1}])
     gains = rng.integers(0, 20, num_jobs)
     assume((instance.deadline >= 0).all())
-    table = np.zeros(61, dtype=np.int64)
+    table = np.zeros(25, dtype=np.int64)
     for size, most, gain in zip(sizes.tolist(), chunks.tolist(), gains.tolist(), strict=True):
         for _ in range(most):
             table[size:] = np.maximum(table[size:], table[:-size] + gain)

@@ -159,7 +159,7 @@ def _random_job(
         arrival=int(rng.choice([0, 0, 0, 1, horizon - 1])),
         epochs=int(rng.integers(1, 3)),
         chunks=int(rng.integers(1, 4)),
-        minibatch_s=int(rng.choice([0, 4, 7, 10, 12])),
+        minibatch_s=int(rng.choice([0, 4, 7, 10, 12, 20])),
         worker_mbps=rate,
         ps_mbps=rate + int(rng.integers(0, 3)),
         utility={"kind": "table", "table": (1 + np.cumsum(rng.integers(0, 7, horizon))[::-1]).tolist()},
