@@ -1,23 +1,25 @@
 """OASiS: admit jobs as they arrive, at prices that rise as the cluster fills."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
+from optim.core.certificate import Certificate
 from optim.core.clock import PhaseClock, peak_memory_mb
 from optim.core.errors import InvalidOptionError
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import Solution, Stats
-from optim.core.status import PointStatus, Sense, Termination
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish
 from optim.solvers.admission.price_bound import certify_plan
 from optim.solvers.admission.price_bounds import (
+    JobWorth,
     LowerScale,
     PriceBounds,
     first_jobs,
@@ -25,9 +27,13 @@ from optim.solvers.admission.price_bounds import (
     price_bounds,
     sample_jobs,
 )
-from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.residual_search import compile_search
-from optim.solvers.admission.theorems import full_share
+from optim.solvers.admission.theorems import RatioClaim, full_share, ratio_claim
+
+NO_BOUND = Certificate(
+    kind=CertificateKind.FEASIBLE_ONLY, statement="the plan is feasible; a run cut short claims no bound"
+)
 
 
 class PriceKind(StrEnum):
@@ -99,8 +105,10 @@ class OnlineOptions:
                 raise InvalidOptionError(f"{name} must be positive and finite, got {getattr(self, name)}")
 
 
-def make_bounds(instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator) -> PriceBounds:
-    """Return U and the lower scale as the options ask."""
+def make_bounds(
+    instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobWorth | None = None
+) -> PriceBounds:
+    """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
     is_paper = options.bounds is BoundSource.PAPER
     is_unit_free = options.unit_free and not is_paper
     if options.price is PriceKind.ZERO_START:
@@ -109,18 +117,20 @@ def make_bounds(instance: AdmissionInstance, options: OnlineOptions, rng: np.ran
         lower = LowerScale.PAPER_L
     else:
         lower = LowerScale.UNIT_FREE_L if is_unit_free else LowerScale.SIMPLE_L
-    worth = job_worth(instance)
+    known = job_worth(instance) if worth is None else worth
     if options.bounds is BoundSource.ESTIMATED:
-        worth = worth.of(sample_jobs(instance, options.sample_share, rng))
+        known = known.of(sample_jobs(instance, options.sample_share, rng))
     elif options.bounds is BoundSource.FIRST:
-        worth = worth.of(first_jobs(instance, options.sample_share))
-    bounds = price_bounds(instance, lower, worth=worth, has_paper_upper=is_paper)
+        known = known.of(first_jobs(instance, options.sample_share))
+    bounds = price_bounds(instance, lower, worth=known, has_paper_upper=is_paper)
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
 
 
-def make_function(instance: AdmissionInstance, options: OnlineOptions) -> PriceFunction:
+def make_function(
+    instance: AdmissionInstance, options: OnlineOptions, worth: JobWorth | None = None
+) -> ExponentialPrice | ZeroStartPrice:
     """Return the price function as the options ask."""
-    full_at = full_share(instance, options.eps) if options.strict else 1.0
+    full_at = full_share(instance, options.eps, worth) if options.strict else 1.0
     if options.price is PriceKind.ZERO_START:
         return ZeroStartPrice(full_at=full_at)
     return ExponentialPrice(full_at=full_at)
@@ -169,19 +179,23 @@ class OnlineSolver:
         with clock.phase("compile"):
             compile_search(is_shared=instance.has_shared_servers)
         with clock.phase("build"):
-            algorithm = OnlineAlgorithm(
-                instance,
-                bounds=make_bounds(instance, options, np.random.default_rng(seed)),
-                function=make_function(instance, options),
-            )
-            initial_dual = sum(side.worth() for side in algorithm.state.sides)
+            worth = job_worth(instance)
+            bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
+            function = make_function(instance, options, worth)
+            claim = ratio_claim(instance, bounds, function, worth=worth) if options.strict else None
+            algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function)
+            initial_dual = algorithm.state.worth()
         progress.start(self.name, float(instance.num_jobs))
         with clock.phase("solve"):
             decisions, reason = _decide_all(algorithm, stop, progress, clock)
             run = finish(algorithm.state, decisions, initial_dual)
         progress.finish()
-        with clock.phase("bound"):
-            bound, certificate, dual = certify_plan(instance, run.plan, run.state.mean_prices())
+        bound: float | None = None
+        certificate, dual = NO_BOUND, PointStatus.NONE
+        if reason is None:
+            with clock.phase("bound"):
+                bound, certificate, dual = certify_plan(instance, run.plan, run.state.mean_prices())
+                certificate = _with_claim(certificate, claim)
         return Solution(
             problem=self.problem,
             instance=instance.name,
@@ -204,6 +218,17 @@ class OnlineSolver:
                 counts=_counts(run),
             ),
         )
+
+
+def _with_claim(certificate: Certificate, claim: RatioClaim | None) -> Certificate:
+    """Add a competitive ratio and its conditions, or which of them fail, to a certificate."""
+    if claim is None:
+        return certificate
+    return replace(
+        certificate,
+        statement=f"{certificate.statement}; {claim.statement}",
+        conditions=tuple(str(condition) for condition in claim.conditions),
+    )
 
 
 def _decide_all(

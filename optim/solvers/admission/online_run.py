@@ -119,19 +119,13 @@ class OnlineRun:
     @property
     def final_dual(self) -> float:
         """Payoffs at arrival plus the capacity at the final prices: a bound only where the theorems hold."""
-        return sum(decision.payoff for decision in self.decisions) + sum(
-            side.worth() for side in self.state.sides
-        )
+        return sum(decision.payoff for decision in self.decisions) + self.state.worth()
 
     @property
     def largest_step_ratio(self) -> float:
         """Largest growth of the dual over that of the primal in one decision: the measured A."""
         return max(
-            (
-                decision.dual_step / decision.primal_step
-                for decision in self.decisions
-                if decision.is_accepted
-            ),
+            (decision.dual_step / decision.primal_step for decision in self.decisions if decision.is_accepted),
             default=0.0,
         )
 
@@ -238,7 +232,7 @@ def run_online(
         acceptance=acceptance,
         keeps_prices=keeps_prices,
     )
-    initial_dual = sum(side.worth() for side in algorithm.state.sides)
+    initial_dual = algorithm.state.worth()
     decisions = tuple(algorithm.decisions())
     return finish(algorithm.state, decisions, initial_dual)
 

@@ -96,6 +96,10 @@ class ClusterState:
         """The distinct sides."""
         return (self.worker,) if self.is_shared else (self.worker, self.ps)
 
+    def worth(self) -> float:
+        """Return the summed price of all capacity."""
+        return sum(side.worth() for side in self.sides)
+
     def mean_prices(self) -> Prices:
         """Return mean prices by server class, as the class-level bounds take them."""
         worker = self.worker.mean_prices()

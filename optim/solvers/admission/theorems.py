@@ -114,7 +114,7 @@ def ratio_claim(
     """
     worth = job_worth(instance) if worth is None else worth
     is_zero_start = isinstance(function, ZeroStartPrice)
-    eps = largest_share(instance)
+    eps = largest_share(instance, worth)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
     factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
     initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
@@ -161,13 +161,13 @@ def amplification(side: SideBounds, eps: float, function: ExponentialPrice | Zer
         return float(np.expm1(eps * widest) / eps)
 
 
-def largest_share(instance: AdmissionInstance) -> Fraction:
+def largest_share(instance: AdmissionInstance, worth: JobWorth | None = None) -> Fraction:
     """Return eps: the largest share of a row that one job can take in one slot, exactly.
 
     Only jobs that can complete alone count, and the slots from their arrival to their deadline.
     """
     jobs, job = instance.jobs, instance.segment_job
-    is_live = np.isin(job, job_worth(instance).jobs)
+    is_live = np.isin(job, (job_worth(instance) if worth is None else worth).jobs)
     slots = np.arange(instance.horizon)
     in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
     if instance.has_shared_servers:
@@ -185,7 +185,7 @@ def largest_share(instance: AdmissionInstance) -> Fraction:
     return best
 
 
-def full_share(instance: AdmissionInstance, eps: float | None) -> float:
+def full_share(instance: AdmissionInstance, eps: float | None = None, worth: JobWorth | None = None) -> float:
     """Return 1 - eps, the share of the capacity at which strict prices reach U.
 
     Raises
@@ -193,7 +193,7 @@ def full_share(instance: AdmissionInstance, eps: float | None) -> float:
     InvalidOptionError
         If a job can take a whole server.
     """
-    share = float(largest_share(instance)) if eps is None else eps
+    share = float(largest_share(instance, worth)) if eps is None else eps
     if share >= 1:
         raise InvalidOptionError(
             f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
@@ -273,7 +273,7 @@ def _scale_condition(instance: AdmissionInstance, bounds: PriceBounds, worth: Jo
 
 def _largest_scale(side: SideBounds) -> FloatArray:
     """Return the largest lambda of each resource."""
-    return np.exp(side.log_lower.max(axis=(0, 1), initial=-np.inf))
+    return np.asarray(np.exp(side.log_lower.max(axis=(0, 1), initial=-np.inf)))
 
 
 def _initial_dual(instance: AdmissionInstance, bounds: PriceBounds) -> float:
