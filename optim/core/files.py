@@ -27,7 +27,7 @@ def read_bytes(path: str | Path) -> bytes:
     try:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error) as error:
-        raise InvalidProblemError(f"{path}: gzip data is damaged or truncated ({error}); fetch the file again") from error
+        raise InvalidProblemError(f"{path}: gzip data is damaged or truncated ({error}); fetch it again") from error
 
 
 def prepare_folder(path: str | Path) -> None:

@@ -34,10 +34,8 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     if isinstance(given, options_type):
         return given
     if not isinstance(given, Mapping):
-        raise InvalidOptionError(
-            f"options must be a mapping or {options_type.__name__}, got {type(given).__name__}"
-        )
-    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, options_type))}
+        raise InvalidOptionError(f"options must be a mapping or {options_type.__name__}, got {type(given).__name__}")
+    fields = {field.name: field for field in dataclasses.fields(typing.cast("Any", options_type))}
     hints = typing.get_type_hints(options_type)
     unknown = [name for name in given if name not in fields]
     if unknown:
@@ -68,7 +66,9 @@ def options_as_dict(options: Any) -> dict[str, Any]:
 def _convert(name: str, value: Any, hint: Any) -> Any:
     """Convert a text to the annotated type; other values only where the type fits."""
     alternatives = (
-        typing.get_args(hint) if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union else (hint,)
+        typing.get_args(hint)
+        if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+        else (hint,)
     )
     if value is None and type(None) in alternatives:
         return None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csc_array, hstack
+from scipy.sparse import csc_array, hstack, vstack
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
@@ -30,7 +30,7 @@ class Schedule:
 
 
 class ColumnPool:
-    """Schedules without duplicates, sorted by job, with their values and their use of capacity rows."""
+    """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts."""
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
         self._tables, self._rows = tables, rows
@@ -38,7 +38,7 @@ class ColumnPool:
         self.job: IntArray = np.zeros(0, dtype=np.int64)
         self.value: FloatArray = np.zeros(0)
         self.share: csc_array = csc_array((rows.num_rows, 0))
-        """Use of each row as a share of its capacity, shape (rows, columns)."""
+        """Use of each row as a share of its capacity, shape (rows, columns); cuts follow the capacity rows."""
         self._schedules: list[Schedule] = []
         self._keys: list[bytes] = []
         self._known: set[bytes] = set()
@@ -73,6 +73,10 @@ class ColumnPool:
         if not fresh:
             return 0
         usage = usage if usage is not None else usage_matrix(self._tables, self._rows, priced)
+        if usage.shape[0] != len(self._scale):
+            raise ValueError(
+                f"usage must have {len(self._scale)} rows (capacity rows, then cuts), got {usage.shape[0]}"
+            )
         share = csc_array(usage[:, fresh].multiply(self._scale[:, None]))
         jobs = priced.jobs[fresh]
         value = self._tables.value[jobs, priced.completion[fresh]]
@@ -84,6 +88,54 @@ class ColumnPool:
             hstack([self.share, share], format="csc"),
         )
         return len(fresh)
+
+    def add_rows(self, use: FloatArray, right_hand_side: FloatArray) -> None:
+        """Append cut rows: their left-hand side in each column, shape (cuts, columns), and their right-hand side."""
+        scale = 1.0 / right_hand_side
+        self.share = csc_array(vstack([self.share, csc_array(use * scale[:, None])], format="csc"))
+        self._scale = np.concatenate([self._scale, scale])
+
+    def keep_rows(self, rows: IntArray) -> None:
+        """Forget all rows but the given ones."""
+        self.share = csc_array(self.share.tocsr()[rows])
+        self._scale = self._scale[rows]
+
+    def as_priced(self, columns: IntArray) -> PricedSchedules:
+        """Return columns' schedules as dense counts."""
+        instance = self._tables.instance
+        shapes = (
+            (instance.worker_servers.num_classes, instance.horizon),
+            (instance.ps_servers.num_classes, instance.horizon),
+        )
+        counts = tuple(np.zeros((len(columns), *shape), dtype=np.int32) for shape in shapes)
+        for k, column in enumerate(columns.tolist()):
+            schedule = self._schedules[column]
+            for side, entries in zip(counts, (schedule.workers, schedule.ps), strict=True):
+                side[k, entries[:, 0], entries[:, 1]] = entries[:, 2]
+        completion = np.array([self._schedules[column].completion for column in columns.tolist()], dtype=np.int64)
+        return PricedSchedules(
+            jobs=self.job[columns],
+            payoff=np.zeros(len(columns)),
+            completion=completion,
+            workers=counts[0],
+            ps=counts[1],
+        )
+
+    def loads(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return how many workers and PSs of each job a fractional point puts in each class and slot.
+
+        Shapes (jobs, classes, slots) each; `x` has one entry a column.
+        """
+        instance = self._tables.instance
+        loads = tuple(
+            np.zeros((instance.num_jobs, servers.num_classes, instance.horizon))
+            for servers in (instance.worker_servers, instance.ps_servers)
+        )
+        for column in np.flatnonzero(x > 1e-9).tolist():
+            schedule = self._schedules[column]
+            for load, entries in zip(loads, (schedule.workers, schedule.ps), strict=True):
+                load[schedule.job, entries[:, 0], entries[:, 1]] += x[column] * entries[:, 2]
+        return loads[0], loads[1]
 
     def keep(self, columns: IntArray) -> None:
         """Forget all but the given columns; forgotten ones may be priced and added again."""

@@ -73,7 +73,7 @@ class Neighbourhood:
                 s = segments[t]
                 used = place(
                     count, c, t, s, left[t], demand[s], room[s, :, t], first, rows[offset:stop], used, True,
-                    self.scratch.room,
+                    self.scratch.room, self.scratch.server_order,
                 )  # fmt: skip
             counts.append(used)
         state.worker_count[i], state.ps_count[i] = counts
@@ -244,6 +244,7 @@ def _scratch(ground: Ground, seed: int) -> Scratch:
         worker_limit=np.zeros((longest, segments, worker_classes), dtype=np.int64),
         ps_limit=np.zeros((longest, segments, ps_classes), dtype=np.int64),
         room=np.zeros(most_servers, dtype=np.int64),
+        server_order=np.zeros(most_servers, dtype=np.int64),
         noise=np.ones((ground.value.shape[1], worker_classes + ps_classes)),
         random=np.array([np.random.SeedSequence(seed).generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
     )

@@ -68,6 +68,7 @@ class Scratch(NamedTuple):
     worker_limit: IntArray
     ps_limit: IntArray
     room: IntArray
+    server_order: IntArray
     noise: FloatArray
     random: NDArray[np.uint64]
 
@@ -80,6 +81,37 @@ def uniform(random):
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True)
+def sort_by_key(key, size, order):
+    """Fill ``order[:size]`` with positions by ascending key, ties by position (insertion sort: short lists)."""
+    for position in range(size):
+        spot = position
+        while spot > 0 and key[order[spot - 1]] > key[position]:
+            order[spot] = order[spot - 1]
+            spot -= 1
+        order[spot] = position
+
+
+@njit(cache=True, nogil=True)
+def _copy_rows(source, goal, first, last):
+    """Copy rows; a loop, because slice assignment takes seconds to compile."""
+    for a in range(first, last):
+        for column in range(source.shape[1]):
+            goal[a, column] = source[a, column]
+
+
+@njit(cache=True, nogil=True)
+def _copy_plan(source, goal, ground):
+    """Copy a plan's completion slots and rows, not the residuals."""
+    for i in range(len(ground.arrival)):
+        goal.completion[i] = source.completion[i]
+        if source.completion[i] >= 0:
+            goal.worker_count[i], goal.ps_count[i] = source.worker_count[i], source.ps_count[i]
+            first = ground.row_offset[i]
+            _copy_rows(source.worker_rows, goal.worker_rows, first, first + source.worker_count[i])
+            _copy_rows(source.ps_rows, goal.ps_rows, first, first + source.ps_count[i])
 
 
 @njit(cache=True, nogil=True)
@@ -158,7 +190,7 @@ def best_fit(i, scale, threshold, ground, state, scratch):
 
 
 @njit(cache=True, nogil=True)
-def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room):
+def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
     The class must hold them. Returns the number of rows used so far.
@@ -170,9 +202,10 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch
             if demand[r] > 0.0:
                 held = min(held, left[h, r] / demand[r])
         scratch_room[h - low] = int(held)
-    order = np.argsort(scratch_room[: high - low], kind="mergesort")
-    for turn in range(high - low):
-        h = order[turn] if tight else order[high - low - 1 - turn]
+    size = high - low
+    sort_by_key(scratch_room, size, order)
+    for turn in range(size):
+        h = order[turn] if tight else order[size - 1 - turn]
         put = min(units, scratch_room[h])
         if put == 0:
             continue
@@ -242,7 +275,7 @@ def _split_slot(
         put = min(units, limit[chosen])
         count = place(
             put, chosen, t, s, state.worker_left[t], ground.worker_demand[s], ground.worker_room[s, :, t],
-            ground.worker_first, rows, count, tight, scratch.room,
+            ground.worker_first, rows, count, tight, scratch.room, scratch.server_order,
         )  # fmt: skip
         limit[chosen] = 0
         units -= put
@@ -256,7 +289,7 @@ def _split_slot(
         put = min(servers, limit[chosen])
         ps_count = place(
             put, chosen, t, s, state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first,
-            ps_rows, ps_count, tight, scratch.room,
+            ps_rows, ps_count, tight, scratch.room, scratch.server_order,
         )  # fmt: skip
         limit[chosen] = 0
         servers -= put
@@ -349,8 +382,10 @@ def _arrange(ground, waiting, count, random):
             key[k] = -best / ground.target[i] * (0.7 + 0.6 * uniform(random))
         else:
             key[k] = -(ground.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
-    order = np.argsort(key, kind="mergesort")
-    copied = waiting[:count].copy()
+    order, copied = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    sort_by_key(key, count, order)
+    for k in range(count):
+        copied[k] = waiting[k]
     for k in range(count):
         waiting[k] = copied[order[k]]
 
@@ -359,10 +394,12 @@ def _arrange(ground, waiting, count, random):
 def _draw_noise(noise, random):
     """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
     strength = uniform(random)
-    for t in range(noise.shape[0]):
-        noise[t, :] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
     for c in range(noise.shape[1]):
-        noise[:, c] *= 1.0 + strength * (2.0 * uniform(random) - 1.0)
+        noise[0, c] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+    for t in range(noise.shape[0] - 1, -1, -1):
+        factor = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+        for c in range(noise.shape[1]):
+            noise[t, c] = factor * noise[0, c]
 
 
 @njit(cache=True, nogil=True)
@@ -383,7 +420,7 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
     """Run moves with geometric cooling; return (present value, best value). `best` receives the best plan's rows."""
     num_jobs = len(ground.arrival)
     ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
-    old = np.empty(num_jobs, dtype=np.int64)
+    old, before = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
     kept_rows = np.empty_like(state.worker_rows)
     kept_ps_rows = np.empty_like(state.ps_rows)
     counts, ps_counts = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
@@ -400,13 +437,14 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
             i = waiting[k]
             old[k] = state.completion[i]
         # The order of `waiting` changes below; what to restore is kept by job.
-        before = waiting[:count].copy()
+        for k in range(count):
+            before[k] = waiting[k]
         for k in range(num_ruined):
             i = before[k]
             lost += ground.value[i, state.completion[i]]
             a, b = ground.row_offset[i], ground.row_offset[i + 1]
-            kept_rows[a:b] = state.worker_rows[a:b]
-            kept_ps_rows[a:b] = state.ps_rows[a:b]
+            _copy_rows(state.worker_rows, kept_rows, a, b)
+            _copy_rows(state.ps_rows, kept_ps_rows, a, b)
             counts[i], ps_counts[i] = state.worker_count[i], state.ps_count[i]
             shift(i, 1.0, ground, state)
             state.completion[i] = -1
@@ -419,11 +457,7 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
             present += change
             if present > record + 1e-9:
                 record = present
-                best.completion[:] = state.completion
-                best.worker_rows[:] = state.worker_rows
-                best.worker_count[:] = state.worker_count
-                best.ps_rows[:] = state.ps_rows
-                best.ps_count[:] = state.ps_count
+                _copy_plan(state, best, ground)
             continue
         for k in range(count):
             i = before[k]
@@ -433,8 +467,8 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
         for k in range(num_ruined):
             i = before[k]
             a, b = ground.row_offset[i], ground.row_offset[i + 1]
-            state.worker_rows[a:b] = kept_rows[a:b]
-            state.ps_rows[a:b] = kept_ps_rows[a:b]
+            _copy_rows(kept_rows, state.worker_rows, a, b)
+            _copy_rows(kept_ps_rows, state.ps_rows, a, b)
             state.worker_count[i], state.ps_count[i] = counts[i], ps_counts[i]
             state.completion[i] = old[k]
             shift(i, -1.0, ground, state)

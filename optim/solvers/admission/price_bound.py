@@ -16,7 +16,7 @@ from optim.core.certificate import Certificate
 from optim.core.status import CertificateKind, PointStatus
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof
+from optim.models.admission.proof import PriceProof, ServerCut
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.pricing import Prices, price
 from optim.solvers.admission.rows import CapacityRows, plan_usage, usage_matrix
@@ -30,11 +30,12 @@ STEEPNESS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricePoint:
-    """A point of the packing LP's dual: flat row prices, payoffs, and the bound that they prove."""
+    """A point of the packing LP's dual: flat row prices, payoffs, cuts with multipliers, and the bound they prove."""
 
     row_prices: FloatArray
     payoff: FloatArray
     bound: float
+    cuts: tuple[ServerCut, ...] = ()
 
 
 def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
@@ -102,7 +103,7 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
 def proof_of(rows: CapacityRows, point: PricePoint) -> PriceProof:
     """Return the proof that a checker recomputes."""
     prices = rows.prices(point.row_prices)
-    return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=point.payoff)
+    return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=point.payoff, cuts=point.cuts)
 
 
 def bound_certificate(rows: CapacityRows, point: PricePoint) -> Certificate:

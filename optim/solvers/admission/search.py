@@ -1,7 +1,7 @@
 """Plans on real servers with a certified gap: LP prices, then neighbourhood search.
 
-1. The packing LP is solved by column generation: its dual point is the bound's proof, its prices guide
-   every insertion.
+1. The packing LP is solved by column generation and tightened by cuts of single servers: its dual point is
+   the bound's proof, its prices guide every insertion.
 2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
    dynamic programme).
 3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
@@ -25,8 +25,9 @@ from optim.core.status import Sense, Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.cut_rounds import solve_with_cuts
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
+from optim.solvers.admission.packing_lp import PackingResult
 from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.warm_up import compile_loops, compile_moves
@@ -48,6 +49,8 @@ class SearchOptions:
         Relative gap at which the packing LP counts as solved.
     lp_share
         Largest share of the time left that the LP may take.
+    cut_rounds
+        Most rounds of server cuts on the LP, within its share of the time; 0 for none.
     num_moves
         Moves after which the search ends by itself.
     cycle_moves
@@ -60,6 +63,7 @@ class SearchOptions:
 
     lp_tol: float = 1e-4
     lp_share: float = 0.4
+    cut_rounds: int = 4
     num_moves: int = 200_000
     cycle_moves: int = 100_000
     start_heat: float = 0.1
@@ -70,8 +74,9 @@ class SearchOptions:
         for name in ("lp_tol", "lp_share"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be in (0, 1), got {getattr(self, name)}")
-        if self.num_moves < 0:
-            raise InvalidOptionError(f"num_moves must be at least 0, got {self.num_moves}")
+        for name in ("num_moves", "cut_rounds"):
+            if getattr(self, name) < 0:
+                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
         for name in ("cycle_moves", "largest_ruin"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -119,10 +124,12 @@ class Search:
         with clock.phase("solve"):
             left = stop.remaining_s(clock.elapsed_s)
             share = TimeLimit(options.lp_share * left + clock.elapsed_s) if np.isfinite(left) else None
-            relaxed = PackingLP(tables, rows, clock).run(
+            relaxed = solve_with_cuts(
+                tables,
+                rows,
+                clock,
                 tol=options.lp_tol,
-                first=Walk(num_steps=150, add_every=4),
-                between=Walk(num_steps=10),
+                cut_rounds=options.cut_rounds,
                 stop=stop if share is None else AnyOf(stop, share),
                 progress=progress,
             )
