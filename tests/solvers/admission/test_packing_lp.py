@@ -71,3 +71,38 @@ def test_usage_is_count_times_demand():
         worker = priced.workers[k][:, :, None] * tables.worker_demand[k]
         ps = priced.ps[k][:, :, None] * tables.ps_demand[k]
         np.testing.assert_allclose(usage[:, k], np.concatenate([worker.ravel(), ps.ravel()]))
+
+
+@pytest.mark.parametrize(("name", "optimum"), [("tiny-0", 63.885), ("tiny-1", 168.3453577), ("tiny-2", 307.8381276)])
+def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
+    from optim.core.certificate import Certificate
+    from optim.core.progress import SilentProgress
+    from optim.core.solution import Solution
+    from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+    from optim.solvers.admission.cut_rounds import solve_with_cuts
+    from optim.solvers.admission.price_bound import proof_of
+
+    instance = optim.reference_instance(name)
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    bounds = []
+    for cut_rounds in (0, 5):
+        result = solve_with_cuts(
+            tables, rows, PhaseClock(), tol=1e-6, cut_rounds=cut_rounds, stop=Never(), progress=SilentProgress()
+        )
+        bounds.append(result.point.bound)
+        solution = Solution(
+            problem="admission",
+            instance=name,
+            solver="cuts",
+            sense=Sense.MAXIMISE,
+            termination=Termination.COMPLETED,
+            primal=PointStatus.NONE,
+            dual=PointStatus.FEASIBLE,
+            bound=result.point.bound,
+            certificate=Certificate(
+                kind=CertificateKind.BOUND, statement="a dual point with cuts", proof=proof_of(rows, result.point)
+            ),
+        )
+        assert optim.verify(instance, solution).violations == ()
+    assert optimum - 1e-6 <= bounds[1] < bounds[0] * (1 - 1e-3)
