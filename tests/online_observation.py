@@ -14,11 +14,11 @@ import numpy as np
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, PriceKind, make_bounds, make_function
 from optim.solvers.admission.online_run import AcceptanceRule, JobDecision, OnlineAlgorithm, OnlineRun, finish
-from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
+from optim.solvers.admission.price_bounds import JobWorth, PriceBounds, SideBounds, job_worth
 from optim.solvers.admission.price_functions import PriceFunction
 from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch, ScheduleFinder
 from optim.solvers.admission.server_state import ClusterState
-from tests.oracle import Layout, Packing, best_payoff, job_key, lp_optimum, packing
+from tests.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
 
 STRICT_OPTIONS = tuple(
     OnlineOptions(price=price, strict=True, unit_free=is_unit_free)
@@ -34,7 +34,7 @@ class Parts:
 
     bounds: Callable[[PriceBounds], PriceBounds] = lambda bounds: bounds
     function: Callable[[PriceFunction], PriceFunction] = lambda function: function
-    finder: Callable[[AdmissionInstance], ScheduleFinder] = ResidualSearch
+    finder: Callable[[AdmissionInstance], ScheduleFinder] | None = None
     acceptance: AcceptanceRule | None = None
     state: Callable[[AdmissionInstance, PriceBounds, PriceFunction], ClusterState] = ClusterState
 
@@ -45,9 +45,9 @@ TRUE_PARTS = Parts()
 class WatchingFinder:
     """Pass on what a finder finds, and note what could be found if every server were empty."""
 
-    def __init__(self, finder: ScheduleFinder, instance: AdmissionInstance) -> None:
+    def __init__(self, finder: ScheduleFinder, unrestricted: ScheduleFinder) -> None:
         self._finder = finder
-        self._unrestricted = ResidualSearch(instance, is_residual_checked=False)
+        self._unrestricted = unrestricted
         self.unrestricted: list[FoundSchedule | None] = []
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
@@ -66,6 +66,16 @@ class Ground:
     def layout(self) -> Layout:
         """Rows of single servers."""
         return Layout(instance=self.instance)
+
+    @cached_property
+    def worth(self) -> JobWorth:
+        """What the bounds of the prices are made of."""
+        return job_worth(self.instance)
+
+    @cached_property
+    def finders(self) -> tuple[ScheduleFinder, ScheduleFinder]:
+        """The search within what is left of the servers, and the one on empty servers."""
+        return ResidualSearch(self.instance), ResidualSearch(self.instance, is_residual_checked=False)
 
     @cached_property
     def problem(self) -> Packing:
@@ -107,12 +117,20 @@ class Ground:
                     if most == 0:
                         continue
                     rows = layout.rows(place, slot, is_worker=is_worker)
-                    need, held = demand[segment] / MICRO, layout.capacity[rows]
+                    need, room = demand[segment] / MICRO, layout.capacity[rows]
                     pays = np.divide(worth, need, out=np.zeros_like(need), where=need > 0)
                     density[rows] = np.maximum(density[rows], pays)
-                    taken = np.divide(most * need, held, out=np.zeros_like(need), where=held > 0)
+                    used = self._largest_use(job, segment, place, slot) if instance.has_shared_servers else most * need
+                    taken = np.divide(used, room, out=np.zeros_like(need), where=room > 0)
                     share[rows] = np.maximum(share[rows], taken)
         return density, share
+
+    def _largest_use(self, job: int, segment: int, place: int, slot: int) -> FloatArray:
+        """Return the most that a job may use of each resource of a shared server."""
+        jobs, needed = self.instance.jobs, self.instance.ps_needed[job]
+        pairs = np.array([*held_pairs(self.layout, segment, place, slot, (len(needed) - 1, int(needed[-1])))])
+        use: FloatArray = (pairs[:, :1] * jobs.worker_demand[segment] + pairs[:, 1:] * jobs.ps_demand[segment]) / MICRO
+        return use.max(axis=0)
 
     def by_class(self, rows: FloatArray) -> FloatArray:
         """Return values of single servers' rows, equal within a class, for the rows of `problem`."""
@@ -216,7 +234,7 @@ class Observation:
         """A of the theorem, which bounds c dphi by A a (phi + lambda) on every row."""
         finite = np.isfinite(self.lower)
         if not finite.any():
-            return 1.0
+            return 0.0 if self.is_zero_start else 1.0
         spread = (self.upper - self.lower)[finite]
         rise = np.logaddexp(0.0, spread) if self.is_zero_start else spread
         with np.errstate(over="ignore"):
@@ -243,9 +261,9 @@ def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -
     """Run the online algorithm and lay it open."""
     instance, layout = ground.instance, ground.layout
     rng = np.random.default_rng(0)
-    bounds = parts.bounds(make_bounds(instance, options, rng))
-    function = parts.function(make_function(instance, options))
-    finder = WatchingFinder(parts.finder(instance), instance)
+    bounds = parts.bounds(make_bounds(instance, options, rng, ground.worth))
+    function = parts.function(make_function(instance, options, ground.worth))
+    finder = WatchingFinder(ground.finders[0] if parts.finder is None else parts.finder(instance), ground.finders[1])
     algorithm = OnlineAlgorithm(
         instance,
         bounds=bounds,

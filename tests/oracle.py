@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, vstack
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
 
-MOST_SCHEDULES = 3_000
+MOST_SCHEDULES = 600
 """Instances with more schedules than this are no business of an enumeration."""
 
 
@@ -99,6 +99,22 @@ def fits_on_one_server(instance: AdmissionInstance, segment: int, server_class: 
     return share is None or y + z <= 1 or all(u <= share * c for u, c in zip(use, capacity, strict=True))
 
 
+def held_pairs(layout: Layout, segment: int, place: int, slot: int, most: tuple[int, int]) -> set[tuple[int, int]]:
+    """Return the pairs (workers, PSs) of a job, up to `most`, that a place of shared servers holds."""
+    instance = layout.instance
+    c, number = layout.worker_places[place]
+    limits = (instance.workers_per_server[segment, c, slot], instance.ps_per_server[segment, c, slot])
+    single = [
+        (y, z)
+        for y, z in product(*[range(min(int(limit), top) + 1) for limit, top in zip(limits, most, strict=True)])
+        if fits_on_one_server(instance, segment, c, slot, y, z)
+    ]
+    sums = {(0, 0)}
+    for _ in range(number):
+        sums = {(y + a, z + b) for y, z in sums for a, b in single if y + a <= most[0] and z + b <= most[1]}
+    return sums
+
+
 def placements(
     layout: Layout, job: int, segment: int, slot: int, workers: int
 ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -107,20 +123,22 @@ def placements(
     num_ps = int(instance.ps_needed[job][workers])
     if num_ps > workers:
         return
+    if instance.has_shared_servers:
+        held = [
+            held_pairs(layout, segment, place, slot, (workers, num_ps)) for place in range(len(layout.worker_places))
+        ]
+        for pairs in product(*map(sorted, held)):
+            y, z = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+            if sum(y) == workers and sum(z) == num_ps:
+                yield y, z
+        return
     worker_limit = [number * int(instance.workers_per_server[segment, c, slot]) for c, number in layout.worker_places]
     ps_limit = [number * int(instance.ps_per_server[segment, c, slot]) for c, number in layout.ps_places]
     for y in product(*[range(min(limit, workers) + 1) for limit in worker_limit]):
-        if sum(y) != workers:
-            continue
-        for z in product(*[range(min(limit, num_ps) + 1) for limit in ps_limit]):
-            if sum(z) == num_ps and (
-                not instance.has_shared_servers
-                or all(
-                    fits_on_one_server(instance, segment, c, slot, a, b)
-                    for (c, _), a, b in zip(layout.worker_places, y, z, strict=True)
-                )
-            ):
-                yield y, z
+        if sum(y) == workers:
+            for z in product(*[range(min(limit, num_ps) + 1) for limit in ps_limit]):
+                if sum(z) == num_ps:
+                    yield y, z
 
 
 def enumerate_job(layout: Layout, job: int) -> list[Schedule]:
@@ -229,45 +247,57 @@ def _rows(problem: Packing) -> tuple[csr_array, FloatArray]:
     return csr_array(vstack([csr_array(share), ones])), np.concatenate([np.ones(len(share)), problem.copies])
 
 
+def slot_costs(layout: Layout, job: int, segment: int, slot: int, prices: FloatArray) -> dict[int, float]:
+    """Return the least cost of Y workers and their PSs in a slot, for every Y that empty servers hold."""
+    instance = layout.instance
+    needed = instance.ps_needed[job].tolist()
+    pairs: dict[tuple[int, int], float] = {(0, 0): 0.0}
+    sides: list[tuple[list[tuple[int, int]], bool, bool]] = (
+        [(layout.worker_places, True, True)]
+        if instance.has_shared_servers
+        else [(layout.worker_places, True, False), (layout.ps_places, False, True)]
+    )
+    for places, has_workers, has_ps in sides:
+        for place, (c, _) in enumerate(places):
+            rows = prices[layout.rows(place, slot, is_worker=has_workers)] / MICRO
+            worker, ps = (
+                float(rows @ demand[segment]) for demand in (instance.jobs.worker_demand, instance.jobs.ps_demand)
+            )
+            if has_workers and has_ps:
+                held = held_pairs(layout, segment, place, slot, (len(needed) - 1, needed[-1]))
+            elif has_workers:
+                held = {(y, 0) for y in range(int(instance.workers_per_server[segment, c, slot]) + 1)}
+            else:
+                held = {(0, z) for z in range(int(instance.ps_per_server[segment, c, slot]) + 1)}
+            extended: dict[tuple[int, int], float] = {}
+            for (y, z), paid in pairs.items():
+                for a, b in held:
+                    if y + a < len(needed) and z + b <= needed[-1]:
+                        cost = paid + a * worker + b * ps
+                        both = (y + a, z + b)
+                        extended[both] = min(extended.get(both, np.inf), cost)
+            pairs = extended
+    return {y: pairs[y, z] for y, z in enumerate(needed) if z <= y and (y, z) in pairs}
+
+
 def best_payoff(layout: Layout, job: int, prices: FloatArray) -> float:
     """Return max(0, value - cost) over all schedules of a job at row prices, on empty single servers.
 
-    A dynamic programme over the progress, written for reading: disjoint servers only, where the
-    cheapest servers first are best in each slot.
+    A dynamic programme over the progress, written for reading.
     """
     instance = layout.instance
-    assert not instance.has_shared_servers, "on shared servers enumerate instead"
     target, steps = int(instance.target[job]), instance.progress[job].tolist()
-    worker_demand, ps_demand = instance.jobs.worker_demand / MICRO, instance.jobs.ps_demand / MICRO
     cost = {0: 0.0}
     best = 0.0
-
-    def cheapest(slot: int, segment: int, *, is_worker: bool) -> list[float]:
-        places = layout.worker_places if is_worker else layout.ps_places
-        limit = (instance.workers_per_server if is_worker else instance.ps_per_server)[segment, :, slot]
-        demand = (worker_demand if is_worker else ps_demand)[segment]
-        each = [
-            (float(prices[layout.rows(place, slot, is_worker=is_worker)] @ demand), int(limit[c]))
-            for place, (c, _) in enumerate(places)
-        ]
-        total = [0.0]
-        for unit, room in sorted(each):
-            total += [total[-1] + unit * (k + 1) for k in range(room)]
-        return total
-
     for slot in range(int(instance.jobs.arrival[job]), int(instance.deadline[job]) + 1):
         after = dict(cost)
         for segment in {layout.segment(job, done) for done in cost if done < target}:
-            workers = cheapest(slot, segment, is_worker=True)
-            ps = cheapest(slot, segment, is_worker=False)
+            table = slot_costs(layout, job, segment, slot, prices)
             for done, paid in cost.items():
-                if done >= target or layout.segment(job, done) != segment:
-                    continue
-                for y in range(1, min(len(workers), len(steps))):
-                    z = int(instance.ps_needed[job][y])
-                    if z <= y and z < len(ps):
+                if done < target and layout.segment(job, done) == segment:
+                    for y, more in table.items():
                         reached = min(target, done + steps[y])
-                        after[reached] = min(after.get(reached, np.inf), paid + workers[y] + ps[z])
+                        after[reached] = min(after.get(reached, np.inf), paid + more)
         cost = after
         if target in cost:
             best = max(best, float(instance.value[job, slot]) - cost[target])

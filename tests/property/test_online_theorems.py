@@ -7,44 +7,65 @@ from hypothesis import strategies as st
 
 from optim.models.admission.document import ConstantDocument
 from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
 from optim.solvers.admission.online_run import run_online
 from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
 from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.theorems import ratio_claim
 from tests.online_checks import CHECKS
 from tests.online_mutants import MUTANTS
 from tests.online_observation import STRICT_OPTIONS, Ground, observe
 from tests.strategies import JobSketch, ServerSketch, ladders, make_instance, small_job_instances
 
+UNIT_FREE = [options for options in STRICT_OPTIONS if options.unit_free]
+
 ROUNDING = 1e-12
 """Relative rounding of one price."""
+
+
+def check_all(ground: Ground, options: OnlineOptions) -> None:
+    """Run a strict variant, demand every check, and that the solver's own claim says the same."""
+    seen = observe(ground, options)
+    for check in CHECKS.values():
+        try:
+            check(seen)
+        except OverflowError:
+            reject()  # too many schedules to list
+    bounds = make_bounds(ground.instance, options, np.random.default_rng(0), ground.worth)
+    claim = ratio_claim(
+        ground.instance, bounds, make_function(ground.instance, options, ground.worth), worth=ground.worth
+    )
+    assert claim.holds
+    assert float(claim.eps) == pytest.approx(seen.eps)
+    assert claim.ratio == pytest.approx(seen.factor if seen.is_zero_start else 2 * seen.factor)
 
 
 @given(small_job_instances())
 def test_both_theorems_hold_step_by_step_where_jobs_are_small(instance):
     ground = Ground(instance=instance)
     for options in STRICT_OPTIONS:
-        seen = observe(ground, options)
-        for check in CHECKS.values():
-            try:
-                check(seen)
-            except OverflowError:
-                reject()  # too many schedules to list
+        check_all(ground, options)
+
+
+@given(small_job_instances(is_shared=True))
+def test_both_theorems_hold_on_shared_servers(instance):
+    ground = Ground(instance=instance)
+    for options in UNIT_FREE:
+        check_all(ground, options)
 
 
 @given(ladders())
 def test_both_theorems_hold_on_the_density_ladder(instance):
     ground = Ground(instance=instance)
-    for options in STRICT_OPTIONS[::2]:
-        seen = observe(ground, options)
-        assert seen.eps <= 0.01
-        for check in CHECKS.values():
-            check(seen)
+    assert ground.eps <= 0.01
+    for options in UNIT_FREE:
+        check_all(ground, options)
 
 
 @given(ladders())
 def test_accepting_everything_falls_through_the_bound_on_the_density_ladder(instance):
     ground = Ground(instance=instance)
-    for options in STRICT_OPTIONS[::2]:
+    for options in UNIT_FREE:
         seen = observe(ground, options, MUTANTS["accept-all"])
         bound = seen.factor if seen.is_zero_start else 2 * seen.factor
         assert seen.lp / seen.objective >= 100 > bound
