@@ -3,9 +3,9 @@
 from importlib.resources import files
 from typing import Any
 
+from optim.core.documents import peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.core.documents import peek_schema
 from optim.models.catalogue import problem_names, problem_of_schema
 
 SUFFIX = ".json.gz"

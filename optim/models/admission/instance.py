@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.errors import InvalidProblemError
 from optim.models.admission.utility import Utility
 
 MICRO = 1_000_000
@@ -238,7 +237,10 @@ class AdmissionInstance:
         """For each job Z(Y) = ceil(Y b / B), the PSs that Y = 0, ..., max_workers workers need (row (6))."""
         tables = []
         rates = zip(
-            self.max_workers.tolist(), self.jobs.worker_micro_mbps.tolist(), self.jobs.ps_micro_mbps.tolist(), strict=True
+            self.max_workers.tolist(),
+            self.jobs.worker_micro_mbps.tolist(),
+            self.jobs.ps_micro_mbps.tolist(),
+            strict=True,
         )
         for most, worker_rate, ps_rate in rates:
             tables.append(np.array([-((-y * worker_rate) // ps_rate) for y in range(most + 1)], dtype=np.int64))
@@ -273,16 +275,16 @@ class AdmissionInstance:
         Whole numbers of demands in the empty capacity, capped by N_i and `max_share_per_server`.
         """
         most = self.max_workers[self.segment_job]
-        return _units_per_server(self.jobs.worker_demand, self.worker_servers.capacity, most, self.max_share_per_server)
+        return units_per_server(self.jobs.worker_demand, self.worker_servers.capacity, most, self.max_share_per_server)
 
     @cached_property
     def ps_per_server(self) -> IntArray:
         """m: most PSs of a job's segment on ONE server of a class, shape (segments, classes, slots)."""
         most = np.array([table[-1] for table in self.ps_needed], dtype=np.int64)[self.segment_job]
-        return _units_per_server(self.jobs.ps_demand, self.ps_servers.capacity, most, self.max_share_per_server)
+        return units_per_server(self.jobs.ps_demand, self.ps_servers.capacity, most, self.max_share_per_server)
 
 
-def _units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share: Fraction | None) -> IntArray:
+def units_per_server(demand: IntArray, capacity: IntArray, most: IntArray, share: Fraction | None) -> IntArray:
     """Return how many units of each demand one server of each class holds in each slot, exactly."""
     num_segments, num_resources = demand.shape
     result = np.repeat(
@@ -310,7 +312,7 @@ def _share_of(capacity: IntArray, share: Fraction) -> IntArray:
     return np.array(flat, dtype=np.int64).reshape(capacity.shape)
 
 
-def as_int_array(values: Sequence[int]) -> IntArray:
+def as_int_array(values: Sequence[int] | Sequence[Sequence[int]]) -> IntArray:
     """Return a read-only int64 array."""
     array = np.array(values, dtype=np.int64)
     array.setflags(write=False)

@@ -41,7 +41,8 @@ class AdmissionPlan:
         """Completion slot of each admitted job, row (8): the last slot in which it has workers."""
         last = np.full(int(self.admitted[-1]) + 1 if len(self.admitted) else 0, -1, dtype=np.int64)
         np.maximum.at(last, self.workers[:, JOB], self.workers[:, SLOT])
-        return last[self.admitted]
+        completion: IntArray = last[self.admitted]
+        return completion
 
     def objective(self, instance: AdmissionInstance) -> float:
         """Return the summed value of all admitted jobs at their completion slots."""

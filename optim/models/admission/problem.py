@@ -156,7 +156,9 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
         return TreeProof(
             nodes=tuple(
                 TreeNode(
-                    branch=None if node.branch is None else Branch(
+                    branch=None
+                    if node.branch is None
+                    else Branch(
                         kind=node.branch.kind,
                         job=_job(number, node.branch.job),
                         value=node.branch.value,
@@ -215,7 +217,9 @@ def _numbers(instance: AdmissionInstance) -> dict[str, int]:
 
 def _job(number: Mapping[str, int], name: str) -> int:
     if name not in number:
-        raise InvalidProblemError(f"solution names job {name!r}, which the instance lacks; check that the two belong together")
+        raise InvalidProblemError(
+            f"solution names job {name!r}, which the instance lacks; check that the two belong together"
+        )
     return number[name]
 
 
@@ -284,7 +288,9 @@ def _dense(rows: list[tuple[int, int, int, float]], num_classes: int, instance: 
     prices = np.zeros(shape)
     for c, t, r, price in rows:
         if not (0 <= c < shape[0] and 0 <= t < shape[1] and 0 <= r < shape[2]):
-            raise InvalidProblemError(f"solution: price of class {c}, slot {t}, resource {r} is outside the instance's {shape}")
+            raise InvalidProblemError(
+                f"solution: price of class {c}, slot {t}, resource {r} is outside the instance's {shape}"
+            )
         prices[c, t, r] = price
     return prices
 

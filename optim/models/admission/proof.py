@@ -6,7 +6,6 @@ They are data: solvers produce them, `optim.models.admission.check` recomputes w
 from dataclasses import dataclass
 from enum import StrEnum
 
-
 from optim.models.admission.instance import FloatArray, IntArray
 
 
@@ -131,5 +130,3 @@ class TreeProof:
     """
 
     nodes: tuple[TreeNode, ...]
-
-

@@ -19,7 +19,15 @@ from optim.models.admission.document import (
     StepDocument,
     TableDocument,
 )
-from optim.models.admission.instance import MAX_QUANTITY, MICRO, AdmissionInstance, IntArray, Jobs, ServerClasses, as_int_array
+from optim.models.admission.instance import (
+    MAX_QUANTITY,
+    MICRO,
+    AdmissionInstance,
+    IntArray,
+    Jobs,
+    ServerClasses,
+    as_int_array,
+)
 from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
 
 
@@ -67,7 +75,9 @@ def document_from_instance(instance: AdmissionInstance) -> AdmissionDocument:
         first, last = int(jobs.segment_offset[i]), int(jobs.segment_offset[i + 1])
         segments = [
             SegmentDocument(
-                start=int(jobs.segment_start[s]), worker=_decimals(jobs.worker_demand[s]), ps=_decimals(jobs.ps_demand[s])
+                start=int(jobs.segment_start[s]),
+                worker=_decimals(jobs.worker_demand[s]),
+                ps=_decimals(jobs.ps_demand[s]),
             )
             for s in range(first, last)
         ]
@@ -117,7 +127,9 @@ def _micro(value: Decimal, path: str) -> int:
     scaled = value * MICRO
     whole = int(scaled)
     if whole != scaled:
-        raise InvalidProblemError(f"{path} must have at most 6 digits after the point, got {value}; round it or choose a smaller unit")
+        raise InvalidProblemError(
+            f"{path} must have at most 6 digits after the point, got {value}; round it or choose a smaller unit"
+        )
     return whole
 
 
@@ -145,7 +157,9 @@ def _demand(values: list[Decimal], num_resources: int, path: str) -> list[int]:
     quantities = [_micro(value, f"{path}[{r}]") for r, value in enumerate(values)]
     for r, quantity in enumerate(quantities):
         if quantity < 0:
-            raise InvalidProblemError(f"{path}[{r}] must not be negative, got {values[r]}; use 0 for a resource that isn't used")
+            raise InvalidProblemError(
+                f"{path}[{r}] must not be negative, got {values[r]}; use 0 for a resource that isn't used"
+            )
     return quantities
 
 
@@ -155,12 +169,16 @@ def _servers(side: str, documents: Sequence[ServerClassDocument], horizon: int, 
         path = f"{side}[{c}].capacity"
         by_slot = [row for row in document.capacity if isinstance(row, list)]
         if by_slot and len(by_slot) < len(document.capacity):
-            raise InvalidProblemError(f"{path} mixes numbers and lists; give one list over the resources, or one such list a slot")
+            raise InvalidProblemError(
+                f"{path} mixes numbers and lists; give one list over the resources, or one such list a slot"
+            )
         if not by_slot:
             flat = [value for value in document.capacity if isinstance(value, Decimal)]
             capacity[c] = _demand(flat, num_resources, path)
         elif len(by_slot) != horizon:
-            raise InvalidProblemError(f"{path} must list the resources once, or once for each of the {horizon} slots; got {len(by_slot)} lists")
+            raise InvalidProblemError(
+                f"{path} must list the resources once, or once for each of the {horizon} slots; got {len(by_slot)} lists"
+            )
         else:
             for t, row in enumerate(by_slot):
                 capacity[c, t] = _demand(row, num_resources, f"{path}[{t}]")

@@ -33,7 +33,8 @@ class SigmoidUtility:
     def values(self, num_delays: int) -> NDArray[np.float64]:
         """Return f at delays 0 to num_delays - 1; `expit` can't overflow."""
         delays = np.arange(num_delays, dtype=np.float64)
-        return self.theta1 * expit(-self.theta2 * (delays - self.theta3))
+        values: NDArray[np.float64] = self.theta1 * expit(-self.theta2 * (delays - self.theta3))
+        return values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,13 +25,17 @@ def validate(instance: AdmissionInstance) -> None:
     if not instance.resources or len(set(instance.resources)) != len(instance.resources):
         raise InvalidProblemError(f"resources must be distinct names, at least one, got {list(instance.resources)}")
     if not 0 <= instance.min_utility_share <= 1:
-        raise InvalidProblemError(f"min_utility must be in [0, 1] (a share of f(0)), got {float(instance.min_utility_share)}")
+        raise InvalidProblemError(
+            f"min_utility must be in [0, 1] (a share of f(0)), got {float(instance.min_utility_share)}"
+        )
     share = instance.max_share_per_server
     if share is not None and not 0 < share <= 1:
         raise InvalidProblemError(f"max_share_per_server must be in (0, 1], got {float(share)}")
-    sides = {"shared_servers": instance.worker_servers} if instance.has_shared_servers else {
-        "worker_servers": instance.worker_servers, "ps_servers": instance.ps_servers
-    }
+    sides = (
+        {"shared_servers": instance.worker_servers}
+        if instance.has_shared_servers
+        else {"worker_servers": instance.worker_servers, "ps_servers": instance.ps_servers}
+    )
     for side, servers in sides.items():
         _validate_servers(side, servers, instance)
     _validate_jobs(instance.jobs, instance)
@@ -40,17 +44,25 @@ def validate(instance: AdmissionInstance) -> None:
 def _validate_servers(side: str, servers: ServerClasses, instance: AdmissionInstance) -> None:
     shape = (servers.num_classes, instance.horizon, instance.num_resources)
     if servers.capacity.shape != shape:
-        raise InvalidProblemError(f"{side}: capacity must have shape (classes, slots, resources) = {shape}, got {servers.capacity.shape}")
+        raise InvalidProblemError(
+            f"{side}: capacity must have shape (classes, slots, resources) = {shape}, got {servers.capacity.shape}"
+        )
     if servers.count.shape != (servers.num_classes,):
         raise InvalidProblemError(f"{side}: count must hold one number a class, got shape {servers.count.shape}")
     for c in range(servers.num_classes):
         if servers.count[c] < 1:
-            raise InvalidProblemError(f"{side}[{c}].count must be at least 1, got {servers.count[c]}; leave empty classes out")
+            raise InvalidProblemError(
+                f"{side}[{c}].count must be at least 1, got {servers.count[c]}; leave empty classes out"
+            )
         low, high = int(servers.capacity[c].min()), int(servers.capacity[c].max())
         if low < 0:
-            raise InvalidProblemError(f"{side}[{c}].capacity must not be negative, got {low / MICRO}; use 0 for a resource it lacks")
+            raise InvalidProblemError(
+                f"{side}[{c}].capacity must not be negative, got {low / MICRO}; use 0 for a resource it lacks"
+            )
         if high > MAX_QUANTITY * MICRO:
-            raise InvalidProblemError(f"{side}[{c}].capacity must be at most {MAX_QUANTITY}, got {high / MICRO}; choose a larger unit")
+            raise InvalidProblemError(
+                f"{side}[{c}].capacity must be at most {MAX_QUANTITY}, got {high / MICRO}; choose a larger unit"
+            )
 
 
 def _validate_jobs(jobs: Jobs, instance: AdmissionInstance) -> None:
@@ -58,15 +70,22 @@ def _validate_jobs(jobs: Jobs, instance: AdmissionInstance) -> None:
         twice = next(name for name in jobs.ids if jobs.ids.count(name) > 1)
         raise InvalidProblemError(f"jobs: id {twice!r} is used twice; give every job its own id")
     minima = {
-        "arrival": (jobs.arrival, 0), "epochs": (jobs.epochs, 1), "chunks": (jobs.chunks, 1), "minibatches": (jobs.minibatches, 1),
-        "minibatch_s": (jobs.minibatch_micro_s, 0), "gradient_mb": (jobs.gradient_micro_mb, 0),
-        "worker_mbps": (jobs.worker_micro_mbps, 1), "ps_mbps": (jobs.ps_micro_mbps, 1),
+        "arrival": (jobs.arrival, 0),
+        "epochs": (jobs.epochs, 1),
+        "chunks": (jobs.chunks, 1),
+        "minibatches": (jobs.minibatches, 1),
+        "minibatch_s": (jobs.minibatch_micro_s, 0),
+        "gradient_mb": (jobs.gradient_micro_mb, 0),
+        "worker_mbps": (jobs.worker_micro_mbps, 1),
+        "ps_mbps": (jobs.ps_micro_mbps, 1),
     }
     for name, (array, least) in minima.items():
         if array.shape != (len(jobs),):
             raise InvalidProblemError(f"jobs.{name} must hold one number a job, got shape {array.shape}")
         for i in np.flatnonzero(array < least)[:1]:
-            raise InvalidProblemError(f"jobs[{i}].{name} must be {'positive' if least else 'at least 0'}, got {array[i]}")
+            raise InvalidProblemError(
+                f"jobs[{i}].{name} must be {'positive' if least else 'at least 0'}, got {array[i]}"
+            )
         for i in np.flatnonzero(array > MAX_QUANTITY * MICRO)[:1]:
             raise InvalidProblemError(f"jobs[{i}].{name} must be at most {MAX_QUANTITY}; choose another unit")
     for i in np.flatnonzero(jobs.arrival >= instance.horizon)[:1]:
@@ -88,9 +107,13 @@ def _validate_jobs(jobs: Jobs, instance: AdmissionInstance) -> None:
 def _validate_segments(jobs: Jobs, instance: AdmissionInstance) -> None:
     for name, demand in (("worker", jobs.worker_demand), ("ps", jobs.ps_demand)):
         if demand.shape != (len(jobs.segment_start), instance.num_resources):
-            raise InvalidProblemError(f"jobs: {name} demands must list {instance.num_resources} resources each, got shape {demand.shape}")
+            raise InvalidProblemError(
+                f"jobs: {name} demands must list {instance.num_resources} resources each, got shape {demand.shape}"
+            )
         for s in np.flatnonzero((demand < 0).any(axis=1))[:1]:
-            raise InvalidProblemError(f"jobs[{instance.segment_job[s]}].{name} must not be negative, got {(demand[s] / MICRO).tolist()}")
+            raise InvalidProblemError(
+                f"jobs[{instance.segment_job[s]}].{name} must not be negative, got {(demand[s] / MICRO).tolist()}"
+            )
         if demand.size and demand.max() > MAX_QUANTITY * MICRO:
             raise InvalidProblemError(f"jobs: {name} demands must be at most {MAX_QUANTITY}; choose a larger unit")
     for i in range(len(jobs)):
@@ -105,7 +128,9 @@ def _validate_utility(i: int, utility: Utility, horizon: int) -> None:
     if not np.isfinite(worth).all():
         raise InvalidProblemError(f"jobs[{i}].utility must be finite at every delay up to the horizon, got {utility}")
     if (worth < 0).any():
-        raise InvalidProblemError(f"jobs[{i}].utility must not be negative, got {worth.min():g} at delay {int(worth.argmin())}")
+        raise InvalidProblemError(
+            f"jobs[{i}].utility must not be negative, got {worth.min():g} at delay {int(worth.argmin())}"
+        )
     rises = np.flatnonzero(np.diff(worth) > MONOTONE_TOL * max(worth[0], 1e-300))
     if rises.size:
         raise InvalidProblemError(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csc_array, hstack, vstack
 
 from optim.models.admission.instance import FloatArray, IntArray
@@ -167,7 +168,7 @@ def _schedule(priced: PricedSchedules, k: int) -> Schedule:
     )
 
 
-def _entries(counts: IntArray) -> IntArray:
+def _entries(counts: NDArray[np.int32]) -> IntArray:
     place = np.nonzero(counts)
     return np.stack([*place, counts[place]], axis=1).astype(np.int64)
 

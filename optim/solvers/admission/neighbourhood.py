@@ -158,7 +158,8 @@ def _segments_by_slot(instance: AdmissionInstance, i: int, total: IntArray) -> I
     offset = instance.jobs.segment_offset
     starts = instance.jobs.segment_start[offset[i] : offset[i + 1]]
     done = np.concatenate([[0], np.cumsum(instance.progress[i][total])[:-1]])
-    return offset[i] + np.searchsorted(starts, done, side="right") - 1
+    segment: IntArray = offset[i] + np.searchsorted(starts, done, side="right") - 1
+    return segment
 
 
 def _segments_of(instance: AdmissionInstance, plan: AdmissionPlan) -> IntArray:

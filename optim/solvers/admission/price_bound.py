@@ -157,8 +157,9 @@ def _prices_from_use(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan)
     worth = float(tables.value.max(axis=1, initial=0.0).sum())
     rise = np.expm1(STEEPNESS * share) / np.expm1(STEEPNESS)
     weight = float(np.sum(rise))
-    return (
-        np.divide(rise * worth / weight, rows.capacity, out=np.zeros_like(rise), where=rows.capacity > 0)
-        if weight
-        else rise
+    if weight == 0.0:
+        return np.zeros(rows.num_rows)
+    prices: FloatArray = np.divide(
+        rise * worth / weight, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0
     )
+    return prices

@@ -6,6 +6,7 @@ This is the pricing problem of column generation and the subroutine of every any
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
@@ -51,8 +52,8 @@ class PricedSchedules:
     jobs: IntArray
     payoff: FloatArray
     completion: IntArray
-    workers: IntArray
-    ps: IntArray
+    workers: NDArray[np.int32]
+    ps: NDArray[np.int32]
 
 
 def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:

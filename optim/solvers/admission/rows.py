@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
 from optim.models.admission.instance import MICRO, FloatArray, IntArray
@@ -130,7 +131,7 @@ def _segment_by_slot(tables: JobTables, schedules: PricedSchedules) -> IntArray:
 
 
 def _side_entries(
-    counts: IntArray,
+    counts: NDArray[np.int32],
     jobs: IntArray,
     segment: IntArray | None,
     tables: JobTables,
