@@ -45,9 +45,7 @@ def two_large_jobs(**second: Any) -> AdmissionInstance:
     """Return two jobs that each need one worker of two GPUs on both servers of three, in slot 0."""
     large = {"worker": [2, 0], "epochs": 1, "utility": {"kind": "table", "table": [16]}}
     servers = [{"type": "gpus", "capacity": [3, 0], "count": 2}]
-    return tiny_instance(
-        job_document("a", **large), job_document("b", **(large | second)), worker_servers=servers
-    )
+    return tiny_instance(job_document("a", **large), job_document("b", **(large | second)), worker_servers=servers)
 
 
 TWO_LARGE_JOBS = two_large_jobs()
@@ -81,16 +79,11 @@ def largest_left_side(instance: AdmissionInstance, cut: ServerCut) -> int:
     servers = instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers
     room = servers.capacity[cut.server_class, cut.slot]
     best = 0
-    own = [
-        slice(int(instance.jobs.segment_offset[j]), int(instance.jobs.segment_offset[j + 1]))
-        for j in cut.jobs
-    ]
+    own = [slice(int(instance.jobs.segment_offset[j]), int(instance.jobs.segment_offset[j + 1])) for j in cut.jobs]
     worker = [instance.jobs.worker_demand[s].min(axis=0) for s in own]
     ps = [instance.jobs.ps_demand[s].min(axis=0) for s in own]
     for packing in product(*(pairs_on_one_server(instance, cut, int(job)) for job in cut.jobs)):
-        load = sum(
-            (y * w + z * s for (y, z), w, s in zip(packing, worker, ps, strict=True)), np.zeros_like(room)
-        )
+        load = sum((y * w + z * s for (y, z), w, s in zip(packing, worker, ps, strict=True)), np.zeros_like(room))
         if (load <= room).all():
             sides = zip(packing, cut.worker_coefficient, cut.ps_coefficient, strict=True)
             best = max(best, sum(int(a) * y + int(b) * z for (y, z), a, b in sides))
@@ -117,9 +110,7 @@ def random_cut(instance: AdmissionInstance, rng: np.random.Generator) -> ServerC
 
 
 @given(tiny_instances(max_jobs=3), SEEDS)
-def test_accepts_the_exact_right_hand_side_and_refuses_one_less(
-    instance: AdmissionInstance, seed: int
-) -> None:
+def test_accepts_the_exact_right_hand_side_and_refuses_one_less(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
     for _ in range(3):
         cut = random_cut(instance, rng)
@@ -195,29 +186,27 @@ def test_counts_nothing_for_a_job_that_can_not_be_there() -> None:
 def test_gives_up_on_a_cut_that_is_too_hard_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     hard = make_cut(worker_coefficient=np.array([2, 2]), right_hand_side=2)
     assert causes(TWO_LARGE_JOBS, hard) == []
-    monkeypatch.setattr("optim.models.admission.check.cuts.NODE_LIMIT", 0)
-    assert "nodes don't suffice" in causes(TWO_LARGE_JOBS, hard)[0]
+    monkeypatch.setattr("optim.models.admission.check.cuts.STATE_LIMIT", 0)
+    assert "packings don't suffice" in causes(TWO_LARGE_JOBS, hard)[0]
 
 
 @given(st.integers(1, 12), SEEDS)
 def test_searches_large_cuts_to_the_exact_maximum(num_jobs: int, seed: int) -> None:
-    """One resource: the maximum by a knapsack table instead of by trying all packings."""
+    """One resource, in its smallest units: the maximum by a knapsack table instead of trying all packings."""
     rng = np.random.default_rng(seed)
     sizes, chunks = rng.integers(3, 8, num_jobs), rng.integers(1, 5, num_jobs)
     jobs = [
-        job_document(f"j{i}", worker=[int(sizes[i]), 0], chunks=int(chunks[i]), epochs=4)
+        job_document(f"j{i}", worker=[int(sizes[i]) / 10**6, 0], chunks=int(chunks[i]), epochs=4)
         for i in range(num_jobs)
     ]
-    instance = tiny_instance(*jobs, worker_servers=[{"type": "gpus", "capacity": [24, 0], "count": 1}])
+    instance = tiny_instance(*jobs, worker_servers=[{"type": "gpus", "capacity": [24 / 10**6, 0], "count": 1}])
     gains = rng.integers(0, 20, num_jobs)
     assume((instance.deadline >= 0).all())
     table = np.zeros(25, dtype=np.int64)
     for size, most, gain in zip(sizes.tolist(), chunks.tolist(), gains.tolist(), strict=True):
         for _ in range(most):
             table[size:] = np.maximum(table[size:], table[:-size] + gain)
-    cut = make_cut(
-        jobs=np.arange(num_jobs), worker_coefficient=gains, ps_coefficient=np.zeros(num_jobs, dtype=int)
-    )
+    cut = make_cut(jobs=np.arange(num_jobs), worker_coefficient=gains, ps_coefficient=np.zeros(num_jobs, dtype=int))
     assert causes(instance, replace(cut, right_hand_side=int(table[-1]))) == []
     if table[-1]:
         assert causes(instance, replace(cut, right_hand_side=int(table[-1]) - 1)) != []

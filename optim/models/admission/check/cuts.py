@@ -13,10 +13,17 @@ from optim.models.admission.check import rows
 from optim.models.admission.check.facts import Demand, Facts
 from optim.models.admission.check.room import ps_beside_on_one, units_on_server
 from optim.models.admission.check.rows import in_class, violation
+from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import ServerCut, Side
 
-NODE_LIMIT = 200_000
-"""Nodes of one search; a cut that needs more is refused as not shown."""
+STATE_LIMIT = 50_000
+"""Partial packings kept at once in a search; a cut that needs more is refused as not shown."""
+
+LARGEST_GAIN = 2**50
+"""Largest left-hand side: sums of gains stay exact in 64 bits and in doubles."""
+
+ROUNDING = 1e-9
+"""Far more than the relative rounding error of the relaxations, which are raised by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,11 @@ class Item:
     gains: tuple[int, int]
     demand: Demand
     most_ps: tuple[int, ...]
+
+    @property
+    def units(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Demands of a worker and of a PS."""
+        return self.demand.worker, self.demand.ps
 
 
 class CutCheck:
@@ -63,9 +75,7 @@ class CutCheck:
         if not (_is_index(cut.server_class, num_classes) and _is_index(cut.slot, facts.horizon)):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
         arrays = [np.asarray(a) for a in (cut.jobs, cut.worker_coefficient, cut.ps_coefficient)]
-        if any(
-            a.ndim != 1 or len(a) != len(arrays[0]) or (a.size and a.dtype.kind not in "iu") for a in arrays
-        ):
+        if any(a.ndim != 1 or len(a) != len(arrays[0]) or (a.size and a.dtype.kind not in "iu") for a in arrays):
             return "jobs and coefficients must be whole numbers, one each an item"
         jobs = arrays[0].tolist()
         if jobs != sorted(set(jobs)) or any(not 0 <= job < len(facts.jobs) for job in jobs):
@@ -77,9 +87,7 @@ class CutCheck:
             return "coefficients of the other side's units must be 0 on separate servers"
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
-        if not (
-            isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0
-        ):
+        if not (isinstance(cut.multiplier, float | int) and math.isfinite(cut.multiplier) and cut.multiplier >= 0):
             return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
         return None
 
@@ -106,93 +114,143 @@ class CutCheck:
 
 def why_invalid(items: Sequence[Item], room: tuple[int, ...], right_hand_side: int) -> str | None:
     """Return why some packing may exceed the right-hand side, None if none does."""
-    search = _Search(items, room)
-    try:
-        is_exceeded = search.can_reach(0, search.room, right_hand_side + 1)
-    except _TooManyNodesError:
-        return f"{NODE_LIMIT} nodes don't suffice to show that no packing exceeds {right_hand_side}"
-    return f"a packing of one server exceeds the right-hand side {right_hand_side}" if is_exceeded else None
-
-
-class _TooManyNodesError(Exception):
-    """The search was given up."""
+    if sum(map(_most_gain, items)) > LARGEST_GAIN:
+        return f"the left-hand side may exceed {LARGEST_GAIN}, too much to be checked; scale the cut down"
+    search = _Search(items, room, right_hand_side + 1)
+    while search.advance():
+        if search.num_states > STATE_LIMIT:
+            return f"{STATE_LIMIT} packings don't suffice to show that none exceeds {right_hand_side}"
+    return f"a packing of one server exceeds the right-hand side {right_hand_side}" if search.is_reached else None
 
 
 class _Search:
-    """Depth-first search for a packing of one server with a large enough left-hand side."""
+    """Search for a packing of one server that gains at least `need`: one job after the other, all packings at once.
 
-    def __init__(self, items: Sequence[Item], room: tuple[int, ...]) -> None:
-        # Jobs that gain most a server come first, so that a packing is found early if there is one.
-        self._items = sorted(items, key=_most_gain, reverse=True)
-        self._most_after = [0] * (len(items) + 1)
-        for index in range(len(items) - 1, -1, -1):
-            self._most_after[index] = self._most_after[index + 1] + _most_gain(self._items[index])
+    A packing is given up where even fractions of the jobs to come can't gain what it lacks. That relaxation
+    looks at one resource at a time, and at their sum with the weights of the linear programme's dual:
+    whatever the weights, it holds. Rooms and gains are exact; the relaxation is rounded outward.
+    """
+
+    def __init__(self, items: Sequence[Item], room: tuple[int, ...], need: int) -> None:
         # A resource that all items together can't exhaust needs no account.
-        binding = [r for r in range(len(room)) if sum(_most_use(item, r) for item in self._items) > room[r]]
-        self.room = tuple(room[r] for r in binding)
-        self._units = [
-            (tuple(item.demand.worker[r] for r in binding), tuple(item.demand.ps[r] for r in binding))
-            for item in self._items
-        ]
-        self._by_density = [self._order(r) for r in range(len(binding))]
-        self._unreachable: dict[tuple[int, tuple[int, ...]], int] = {}
-        self._nodes = 0
+        binding = [r for r in range(len(room)) if sum(_most_use(item, r) for item in items) > room[r]]
+        kinds = _kinds(items, binding)
+        capacity = np.array([room[r] for r in binding], dtype=np.float64)
+        self._weights = np.vstack([np.eye(len(binding)), _dual_weights(kinds, capacity)])
+        densities = {kind.item: 0.0 for kind in kinds}
+        for kind in kinds:
+            density = kind.gain / max(float(self._weights[-1] @ np.array(kind.unit)), 1e-300)
+            densities[kind.item] = max(densities[kind.item], density)
+        order = sorted(range(len(items)), key=lambda index: (-densities.get(index, 0.0), index))
+        self._items = [items[index] for index in order]
+        self._binding = binding
+        self._relaxed = [_relaxations(kinds, set(order[at:]), self._weights) for at in range(len(order) + 1)]
+        self._margin = ROUNDING * (1 + sum(map(_most_gain, items)))
+        self._need = need
+        self._next = 0
+        self._rest = np.array([[room[r] for r in binding]], dtype=np.int64).reshape(1, len(binding))
+        self._gain = np.zeros(1, dtype=np.int64)
 
-    def can_reach(self, index: int, rest: tuple[int, ...], need: int) -> bool:
-        """Tell whether the items from `index` on gain at least `need` in the rest of the server."""
-        if need <= 0:
-            return True
-        if self._most_after[index] < need or self._unreachable.get((index, rest), need + 1) <= need:
+    @property
+    def num_states(self) -> int:
+        """How many packings of the jobs so far are kept."""
+        return len(self._gain)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether a packing gains what is needed."""
+        return bool((self._gain >= self._need).any())
+
+    def advance(self) -> bool:
+        """Add one job to every packing; return False at the end, or once the need is reached."""
+        if self._next == len(self._items) or self.is_reached or not self.num_states:
             return False
-        if any(self._relaxed(index, r, rest[r]) < need for r in range(len(rest))):
-            return False
-        self._nodes += 1
-        if self._nodes > NODE_LIMIT:
-            raise _TooManyNodesError
-        item, (worker, ps) = self._items[index], self._units[index]
-        for y in range(len(item.most_ps) - 1, -1, -1):
-            after_workers = tuple(a - y * b for a, b in zip(rest, worker, strict=True))
-            if any(amount < 0 for amount in after_workers):
-                continue
-            for z in range(item.most_ps[y] if item.gains[1] else 0, -1, -1):
-                left = tuple(a - z * b for a, b in zip(after_workers, ps, strict=True))
-                if any(amount < 0 for amount in left):
-                    continue
-                if self.can_reach(index + 1, left, need - y * item.gains[0] - z * item.gains[1]):
-                    return True
-        known = self._unreachable.get((index, rest), need)
-        self._unreachable[index, rest] = min(known, need)
-        return False
+        item = self._items[self._next]
+        self._next += 1
+        worker, ps = (np.array([unit[r] for r in self._binding], dtype=np.int64) for unit in item.units)
+        rests, gains = [], []
+        for y, most_ps in enumerate(item.most_ps):
+            for z in range(most_ps + 1 if item.gains[1] else 1):
+                rest = self._rest - (y * worker + z * ps)
+                fits = (rest >= 0).all(axis=1)
+                rests.append(rest[fits])
+                gains.append(self._gain[fits] + (y * item.gains[0] + z * item.gains[1]))
+        self._rest, self._gain = _without_repeats(np.concatenate(rests), np.concatenate(gains))
+        self._prune()
+        return True
 
-    def _order(self, r: int) -> list[tuple[int, int, int, int]]:
-        """Return (item, gain, demand, most) of every kind of unit by falling gain a unit of resource r."""
-        kinds = []
-        for index, item in enumerate(self._items):
-            worker, ps = self._units[index]
-            kinds.append((index, item.gains[0], worker[r], len(item.most_ps) - 1))
-            kinds.append((index, item.gains[1], ps[r], max(item.most_ps)))
-        kinds = [kind for kind in kinds if kind[1] > 0 and kind[3] > 0]
-        return sorted(
-            kinds, key=lambda kind: Fraction(kind[1], kind[2]) if kind[2] else math.inf, reverse=True
-        )
-
-    def _relaxed(self, index: int, r: int, rest: int) -> int:
-        """Return the most that fractional units gain if only resource r binds, rounded down."""
-        gain = 0
-        for item, unit_gain, unit, most in self._by_density[r]:
-            if item < index:
-                continue
-            if unit * most <= rest:
-                gain += unit_gain * most
-                rest -= unit * most
-            else:
-                return gain + unit_gain * rest // unit
-        return gain
+    def _prune(self) -> None:
+        """Give up the packings that can't gain what is needed."""
+        most = self._gain.astype(np.float64)
+        outlook = np.full(len(most), np.inf)
+        sums = self._rest @ self._weights.T
+        for column, (weight, gain) in enumerate(self._relaxed[self._next]):
+            outlook = np.minimum(outlook, np.interp(sums[:, column] * (1 + ROUNDING), weight, gain))
+        keeps = most + outlook + self._margin >= self._need
+        self._rest, self._gain = self._rest[keeps], self._gain[keeps]
 
 
-def _pairs(
-    demand: Demand, room: tuple[int, ...], share: Fraction | None, most: tuple[int, int]
-) -> tuple[int, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """A worker or a PS of a job: the item it belongs to, gain, binding demands, most on one server."""
+
+    item: int
+    gain: int
+    unit: tuple[int, ...]
+    most: int
+
+
+def _kinds(items: Sequence[Item], binding: Sequence[int]) -> list[_Kind]:
+    kinds = []
+    for index, item in enumerate(items):
+        for gain, unit, most in zip(item.gains, item.units, (len(item.most_ps) - 1, max(item.most_ps)), strict=True):
+            if gain > 0 and most > 0:
+                kinds.append(_Kind(item=index, gain=gain, unit=tuple(unit[r] for r in binding), most=most))
+    return kinds
+
+
+def _dual_weights(kinds: Sequence[_Kind], capacity: FloatArray) -> FloatArray:
+    """Return the dual prices of the fractional packing problem; equal shares where there are none."""
+    from scipy.optimize import linprog
+
+    shares = 1.0 / np.maximum(capacity, 1.0)
+    if not kinds or not len(capacity):
+        return shares
+    result = linprog(
+        [-float(kind.gain) for kind in kinds],
+        A_ub=np.array([kind.unit for kind in kinds], dtype=np.float64).T * shares[:, None],
+        b_ub=capacity * shares,
+        bounds=[(0, kind.most) for kind in kinds],
+        method="highs",
+    )
+    weights = np.maximum(-result.ineqlin.marginals, 0.0) * shares if result.success else shares
+    return weights if weights.any() else shares
+
+
+def _relaxations(kinds: Sequence[_Kind], left: set[int], weights: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Return for each weighting of the resources the most gain by total weight, as a broken line."""
+    lines = []
+    for row in weights:
+        chosen = [(float(row @ np.array(kind.unit, dtype=np.float64)), kind) for kind in kinds if kind.item in left]
+        chosen.sort(key=lambda pair: (pair[0] / pair[1].gain, pair[1].item))
+        steps = [(weight * kind.most, float(kind.gain * kind.most)) for weight, kind in chosen]
+        free = sum(gain for weight, gain in steps if weight == 0)
+        paid = [(weight, gain) for weight, gain in steps if weight > 0]
+        line = np.cumsum(np.array([(0.0, free), *paid]), axis=0)
+        lines.append((line[:, 0], line[:, 1]))
+    return lines
+
+
+def _without_repeats(rest: IntArray, gain: IntArray) -> tuple[IntArray, IntArray]:
+    """Keep of packings that leave the same room the one that gains most."""
+    order = np.lexsort((-gain, *rest.T))
+    rest, gain = rest[order], gain[order]
+    is_new = np.ones(len(gain), dtype=bool)
+    is_new[1:] = (rest[1:] != rest[:-1]).any(axis=1)
+    return rest[is_new], gain[is_new]
+
+
+def _pairs(demand: Demand, room: tuple[int, ...], share: Fraction | None, most: tuple[int, int]) -> tuple[int, ...]:
     """Return for 0, 1, ... workers the most PSs that one shared server holds beside them."""
     result = []
     for y in range(most[0] + 1):
