@@ -1,0 +1,267 @@
+"""What every registered solver owes, as checks that anyone can run on a solver of their own.
+
+A `Trial` solves one instance with one solver (twice with one seed, once without any time); each
+check looks at it and raises `ConformanceError` with what is owed and what was found.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from optim.core.errors import OptimError
+from optim.core.options import build_options
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.stopping import IterationLimit
+from optim.core.verification import Verification
+from optim.models.catalogue import problem_of
+from optim.models.files import read_solution, verify, write_solution
+from optim.solvers.solve import solve, solver_named
+
+OPTIMALITY_TOL = 1e-6
+"""Largest relative gap of a solution that is called optimal."""
+
+CROSSING_TOL = 1e-9
+"""An objective may exceed its own bound by this share of it, through rounding alone."""
+
+TIMED_PHASES = ("build", "compile", "solve")
+"""Phases whose seconds every solver states."""
+
+NO_POINT = frozenset({Termination.INFEASIBLE, Termination.NUMERICAL_ERROR, Termination.DUAL_INFEASIBLE})
+CLOCK = frozenset({Termination.TIME_LIMIT, Termination.INTERRUPTED})
+"""Terminations that depend on how fast the machine is."""
+
+
+class ConformanceError(OptimError, AssertionError):
+    """A solver doesn't keep what all solvers promise."""
+
+
+class Trial:
+    """One solver on one instance; what the checks look at is solved on first use.
+
+    Parameters
+    ----------
+    instance
+        An instance that the solver supports.
+    solver
+        Name of a registered solver of the instance's problem.
+    options
+        The solver's options or a mapping of their names.
+    seed
+        Seed of every solve.
+    iteration_limit
+        Iterations of each solve: a limit in seconds would make answers depend on the machine.
+    """
+
+    def __init__(
+        self, instance: Any, solver: str, *, options: Any = None, seed: int = 0, iteration_limit: int = 50
+    ) -> None:
+        self.instance = instance
+        self.problem = problem_of(instance)
+        self.solver = solver_named(self.problem.name, solver)
+        self.options = options
+        self.seed = seed
+        self.iteration_limit = iteration_limit
+        self.document: bytes = self.problem.write_instance(instance)
+
+    @cached_property
+    def solution(self) -> Solution:
+        """The answer."""
+        return self._solve()
+
+    @cached_property
+    def repetition(self) -> Solution:
+        """The answer to the same question, asked again."""
+        return self._solve()
+
+    @cached_property
+    def hurried(self) -> Solution:
+        """The answer when there is no time at all."""
+        return solve(self.instance, self.solver.name, options=self.options, seed=self.seed, time_limit_s=0.0)
+
+    @cached_property
+    def verification(self) -> Verification:
+        """What the independent checker says of the answer."""
+        return verify(self.instance, self.solution)
+
+    def _solve(self) -> Solution:
+        stop = IterationLimit(self.iteration_limit)
+        return solve(self.instance, self.solver.name, options=self.options, seed=self.seed, stop=stop)
+
+
+def _demand(holds: bool, owed: str, found: object) -> None:
+    """Raise unless `holds`."""
+    if not holds:
+        raise ConformanceError(f"{owed}, got {found}")
+
+
+def check_verifies(trial: Trial) -> None:
+    """Demand that the independent checker accepts every claim."""
+    _demand(
+        trial.verification.is_ok, "every claim must verify", [*map(str, trial.verification.violations[:3])]
+    )
+
+
+def check_identity(trial: Trial) -> None:
+    """Demand that the solution names its problem, instance, solver, sense, seed, options and versions."""
+    solution = trial.solution
+    named = (solution.problem, solution.instance, solution.solver, solution.sense, solution.seed)
+    expected = (trial.problem.name, trial.instance.name, trial.solver.name, trial.problem.sense, trial.seed)
+    _demand(named == expected, f"the solution must be named {expected}", named)
+    build_options(trial.solver.options_type, dict(solution.options))
+    _demand(bool(solution.versions), "versions must be recorded", solution.versions)
+
+
+def check_statuses(trial: Trial) -> None:
+    """Demand that statuses fit what is there: a decision has a value, a bound a proof, an optimum no gap."""
+    for solution in (trial.solution, trial.hurried):
+        has_decision = solution.decision is not None
+        _demand(
+            (solution.primal is PointStatus.FEASIBLE) == has_decision
+            and (solution.objective is not None) == has_decision,
+            "a decision, its value and the primal status 'feasible' must come together",
+            (solution.primal, solution.objective, has_decision),
+        )
+        has_proof = solution.certificate is not None and solution.certificate.proof is not None
+        _demand(
+            (solution.dual is PointStatus.FEASIBLE) == (solution.bound is not None) == has_proof,
+            "a bound, its proof and the dual status 'feasible' must come together",
+            (solution.dual, solution.bound, has_proof),
+        )
+        _demand(
+            has_decision
+            or solution.certificate is None
+            or solution.certificate.kind is CertificateKind.BOUND,
+            "a certificate without a decision can only be a bound",
+            solution.certificate,
+        )
+        _demand(
+            solution.termination not in NO_POINT or not has_decision,
+            f"termination {solution.termination.value!r} must come without a decision",
+            solution.objective,
+        )
+        is_optimal = solution.termination is Termination.OPTIMAL
+        gap = solution.gap
+        _demand(
+            not is_optimal or (gap is not None and gap <= OPTIMALITY_TOL),
+            f"an optimal solution must have a gap of at most {OPTIMALITY_TOL}",
+            gap,
+        )
+
+
+def check_bound_not_crossed(trial: Trial) -> None:
+    """Demand that no objective is better than its own bound, nor than the bound of the other solve."""
+    solutions = (trial.solution, trial.hurried)
+    sign = 1.0 if trial.problem.sense is Sense.MAXIMISE else -1.0
+    for first in solutions:
+        for second in solutions:
+            if first.objective is not None and second.bound is not None:
+                slack = CROSSING_TOL * max(1.0, abs(second.bound))
+                _demand(
+                    sign * (first.objective - second.bound) <= slack,
+                    f"an objective must not be better than a bound of {second.bound}",
+                    first.objective,
+                )
+
+
+def check_not_worse_than_nothing(trial: Trial) -> None:
+    """Demand that, where deciding nothing is worth 0, no decision is worth less and no bound lies below."""
+    if trial.problem.sense is Sense.MAXIMISE:
+        for solution in (trial.solution, trial.hurried):
+            for value in (solution.objective, solution.bound):
+                _demand(value is None or value >= 0, "objective and bound must be at least 0", value)
+
+
+def check_same_seed_same_answer(trial: Trial) -> None:
+    """Demand that solving again with the same seed gives the same decision, objective, bound and work."""
+    first, second = trial.solution, trial.repetition
+    if first.termination in CLOCK or second.termination in CLOCK:
+        return
+    for name, one, other in zip(
+        ("decision", "outcome"), _answer(trial, first), _answer(trial, second), strict=True
+    ):
+        _demand(one == other, f"the same seed must give the same {name}: {one}", other)
+
+
+def _answer(trial: Trial, solution: Solution) -> tuple[Any, ...]:
+    decision = solution.decision
+    plain = None if decision is None else trial.problem.decision_to_json(trial.instance, decision)
+    return plain, (solution.termination, solution.objective, solution.bound, solution.stats.iterations)
+
+
+def check_round_trip(trial: Trial) -> None:
+    """Demand that a solution written to JSON and read back is the same, and still verifies."""
+    again = read_solution(write_solution(trial.solution, trial.instance), trial.instance)
+    once = write_solution(again, trial.instance)
+    twice = write_solution(read_solution(once, trial.instance), trial.instance)
+    _demand(once == twice, "reading back must give the same document", "another one")
+    first, second = _answer(trial, trial.solution), _answer(trial, again)
+    _demand(first == second, f"the solution read back must say {first}", second)
+    _demand(verify(trial.instance, again).is_ok, "the solution read back must verify", "a refusal")
+
+
+def check_without_time(trial: Trial) -> None:
+    """Demand that a solver without any time still answers with a valid status, and claims nothing false."""
+    hurried = trial.hurried
+    ended = {Termination.TIME_LIMIT, Termination.COMPLETED, Termination.OPTIMAL, *NO_POINT}
+    _demand(
+        hurried.termination in ended,
+        "a solve without time must end by its limit or naturally",
+        hurried.termination,
+    )
+    violations = verify(trial.instance, hurried).violations
+    _demand(not violations, "a solve without time must claim nothing false", [*map(str, violations[:3])])
+
+
+def check_phases(trial: Trial) -> None:
+    """Demand that seconds are stated by phase and are not negative."""
+    seconds = trial.solution.stats.seconds
+    _demand(all(name in seconds for name in TIMED_PHASES), f"seconds must name {TIMED_PHASES}", dict(seconds))
+    _demand(all(value >= 0 for value in seconds.values()), "seconds must be at least 0", dict(seconds))
+
+
+def check_instance_untouched(trial: Trial) -> None:
+    """Demand that solving changes nothing in the instance."""
+    _ = trial.solution
+    _demand(
+        trial.problem.write_instance(trial.instance) == trial.document,
+        "the instance must stay as it was",
+        "a change",
+    )
+
+
+CHECKS: Mapping[str, Callable[[Trial], None]] = {
+    check.__name__.removeprefix("check_"): check
+    for check in (
+        check_verifies,
+        check_identity,
+        check_statuses,
+        check_bound_not_crossed,
+        check_not_worse_than_nothing,
+        check_same_seed_same_answer,
+        check_round_trip,
+        check_without_time,
+        check_phases,
+        check_instance_untouched,
+    )
+}
+"""Every check, by name."""
+
+
+def failures(trial: Trial) -> tuple[str, ...]:
+    """Run all checks and return what failed, one line a check.
+
+    Examples
+    --------
+    >>> import optim
+    >>> from optim.solvers.conformance import Trial, failures
+    >>> failures(Trial(optim.reference_instance("tiny-0"), "online"))
+    ()
+    """
+    found = []
+    for name, check in CHECKS.items():
+        try:
+            check(trial)
+        except ConformanceError as error:
+            found.append(f"{name}: {error}")
+    return tuple(found)

@@ -1,0 +1,62 @@
+"""Every registered admission solver on every small instance that it supports: what all solvers owe."""
+
+from functools import cache
+
+import pytest
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.reference import reference_instance
+from optim.solvers.conformance import CHECKS, ConformanceError, Trial
+from optim.solvers.solve import solve, solvers_of
+from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
+
+SOLVERS = [solver.name for solver in solvers_of("admission")]
+REFERENCES = ("tiny-0", "tiny-1")
+INSTANCES = [*STRESS_INSTANCES, *REFERENCES]
+
+REL_TOL = 1e-9
+"""Rounding of sums of a few utilities, relative."""
+
+
+@cache
+def instance_named(name: str) -> AdmissionInstance:
+    """Return a stress or a reference instance."""
+    return STRESS_INSTANCES[name]() if name in STRESS_INSTANCES else reference_instance(name)
+
+
+@cache
+def trial(solver: str, name: str) -> Trial:
+    """Return a solver's trial on an instance; solved once for all checks."""
+    return Trial(instance_named(name), solver)
+
+
+def is_supported(solver: str, name: str) -> bool:
+    """Tell whether the solver says that it can treat the instance."""
+    return bool(next(entry for entry in solvers_of("admission") if entry.name == solver).supports(instance_named(name)))
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_keeps_what_all_solvers_promise_or_says_why_it_can_not(solver, name):
+    if not is_supported(solver, name):
+        with pytest.raises(UnsupportedProblemError, match=rf"{solver}.*can't treat"):
+            solve(instance_named(name), solver)
+        return
+    failed = []
+    for check_name, check in CHECKS.items():
+        try:
+            check(trial(solver, name))
+        except ConformanceError as error:
+            failed.append(f"{check_name}: {error}")
+    assert failed == []
+
+
+@pytest.mark.parametrize("name", KNOWN_OPTIMA)
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_known_optimum_lies_between_objective_and_bound(solver, name):
+    if is_supported(solver, name):
+        solution, optimum = trial(solver, name).solution, KNOWN_OPTIMA[name]
+        slack = REL_TOL * max(1.0, optimum)
+        assert solution.objective is None or solution.objective <= optimum + slack
+        assert solution.bound is None or solution.bound >= optimum - slack

@@ -1,0 +1,76 @@
+"""The conformance checks accept an honest solver, and each refuses what it is there for."""
+
+from dataclasses import replace
+
+import pytest
+
+from optim.core.solution import Solution, Stats
+from optim.core.status import PointStatus, Sense, Termination
+from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.conformance import CHECKS, ConformanceError, Trial, failures
+from optim.workloads.admission.stress import saturated
+
+NOBODY = AdmissionPlan.from_rows([], [])
+
+TAMPERINGS = {
+    "verifies": lambda s: replace(s, objective=s.objective + 1.0),
+    "identity": lambda s: replace(s, seed=s.seed + 1),
+    "statuses": lambda s: replace(s, termination=Termination.OPTIMAL, bound=s.objective + 1.0),
+    "bound_not_crossed": lambda s: replace(s, bound=s.objective - 1.0),
+    "not_worse_than_nothing": lambda s: replace(s, objective=-1.0),
+    "same_seed_same_answer": lambda s: replace(s, decision=NOBODY),
+    "round_trip": lambda s: replace(s, objective=s.objective + 1.0),
+    "phases": lambda s: replace(s, stats=Stats(seconds={"solve": -1.0})),
+}
+"""For each check a dishonest answer that it must refuse."""
+
+
+def honest() -> Trial:
+    """Return a trial of the online solver on an instance on which it refuses some jobs."""
+    return Trial(saturated(), "online")
+
+
+def tampered(trial: Trial, name: str, solution: Solution) -> Trial:
+    """Put an answer in place of the trial's own."""
+    trial.__dict__[name] = solution
+    return trial
+
+
+def test_an_honest_solver_fails_no_check():
+    assert failures(honest()) == ()
+
+
+@pytest.mark.parametrize("check", TAMPERINGS)
+def test_each_check_refuses_the_dishonest_answer_that_it_is_for(check):
+    trial = honest()
+    dishonest = TAMPERINGS[check](trial.solution)
+    with pytest.raises(ConformanceError):
+        CHECKS[check](tampered(trial, "solution", dishonest))
+
+
+def test_refuses_a_hurried_solver_that_says_it_was_interrupted():
+    trial = honest()
+    dishonest = replace(trial.hurried, termination=Termination.INTERRUPTED)
+    with pytest.raises(ConformanceError, match="by its limit or naturally"):
+        CHECKS["without_time"](tampered(trial, "hurried", dishonest))
+
+
+def test_refuses_a_hurried_solver_that_claims_too_much():
+    trial = honest()
+    dishonest = replace(trial.hurried, objective=1e6, primal=PointStatus.FEASIBLE, decision=NOBODY)
+    with pytest.raises(ConformanceError, match="claim nothing false"):
+        CHECKS["without_time"](tampered(trial, "hurried", dishonest))
+
+
+def test_refuses_a_solver_that_writes_into_the_instance():
+    trial = honest()
+    trial.instance.jobs.min_utility[0] = 0.5
+    with pytest.raises(ConformanceError, match="must stay as it was"):
+        CHECKS["instance_untouched"](trial)
+
+
+def test_names_every_failed_check_in_one_line_each():
+    trial = honest()
+    dishonest = replace(trial.solution, sense=Sense.MINIMISE, objective=-1.0)
+    told = failures(tampered(trial, "solution", dishonest))
+    assert {line.partition(":")[0] for line in told} >= {"identity", "verifies", "not_worse_than_nothing"}
