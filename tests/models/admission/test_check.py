@@ -109,9 +109,7 @@ def test_names_resource_server_and_slot_of_an_exceeded_capacity() -> None:
 def test_adds_up_the_jobs_on_a_ps_server() -> None:
     instance = tiny_instance(job_document("a", ps=[0, 1.25]), job_document("b", ps=[0, 1.25]))
     workers = [(0, 0, 0, 2), (0, 1, 0, 2), (1, 0, 1, 2), (1, 1, 1, 2)]
-    found = check_rows(
-        instance, workers, [(0, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 1), (1, 1, 0, 1)], objective=16.0
-    )
+    found = check_rows(instance, workers, [(0, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 1), (1, 1, 0, 1)], objective=16.0)
     assert families(found.violations) == {"(5)"}
     assert found.violations[0].amount == "0.5"
 
@@ -167,9 +165,7 @@ def test_counts_only_whole_chunks_where_chunks_are_integral() -> None:
     instance = tiny_instance(job_document("a", minibatch_s=4, epochs=2, chunks=2), chunk_integral=True)
     assert check_rows(instance, [(0, 0, 0, 1), (0, 1, 0, 1)], ONE_PS, objective=8.0).is_ok
     found = check_rows(instance, [(0, 0, 0, 1)], ONE_PS[:1], objective=16.0)
-    assert [(violation.row, violation.amount) for violation in found.violations] == [
-        ("(2) work [job a]", "2")
-    ]
+    assert [(violation.row, violation.amount) for violation in found.violations] == [("(2) work [job a]", "2")]
 
 
 def test_sums_workers_and_ps_on_a_shared_server() -> None:
@@ -200,9 +196,7 @@ def test_caps_workers_and_ps_together_on_a_shared_server() -> None:
     assert families(check_rows(instance, *together, objective=4.0).violations) == {"max_share_per_server"}
 
 
-@pytest.mark.parametrize(
-    "objective", [8.0 * (1 + 1e-8), 8.0 * (1 - 1e-8), 9.0, -8.0, 0.0, np.nan, np.inf, None, "8"]
-)
+@pytest.mark.parametrize("objective", [8.0 * (1 + 1e-8), 8.0 * (1 - 1e-8), 9.0, -8.0, 0.0, np.nan, np.inf, None, "8"])
 def test_refuses_an_objective_that_is_not_the_plans(objective: Any) -> None:
     found = check_rows(one_job(), TWO_SLOTS, ONE_PS, objective=objective)
     assert families(found.violations) == {"objective"}

@@ -49,9 +49,7 @@ def needed(market: Market, job: int, restriction: Any = FREE, **kwargs: Any) -> 
 def proof_and_bound(market: Market) -> tuple[PriceProof, float]:
     """Return a valid proof, its payoffs by enumeration, and what it proves."""
     enumerator = Enumerator(market.instance)
-    payoff = [
-        best_gain(market, [None, *enumerator.schedules(job)]) for job in range(market.instance.num_jobs)
-    ]
+    payoff = [best_gain(market, [None, *enumerator.schedules(job)]) for job in range(market.instance.num_jobs)]
     return market.proof(payoff), sum(payoff) + market.rents()
 
 
@@ -61,9 +59,7 @@ def check_proof(market: Market, proof: Any, bound: Any, **fields: Any) -> Any:
 
 
 @given(tiny_instances(), SEEDS)
-def test_needs_the_best_value_less_cost_over_all_stripped_schedules(
-    instance: AdmissionInstance, seed: int
-) -> None:
+def test_needs_the_best_value_less_cost_over_all_stripped_schedules(instance: AdmissionInstance, seed: int) -> None:
     market = random_market(instance, np.random.default_rng(seed))
     enumerator = Enumerator(instance)
     for job in range(instance.num_jobs):
@@ -72,9 +68,7 @@ def test_needs_the_best_value_less_cost_over_all_stripped_schedules(
         assert needed(market, job) >= expected - 1e-12 * max(1.0, abs(expected))
         # Leaving out what can't be worth more than `enough` changes nothing above it.
         enough = abs(expected) / 2 if np.isfinite(expected) else 1.0
-        assert max(enough, needed(market, job, enough=enough)) == pytest.approx(
-            max(enough, expected), rel=CLOSE
-        )
+        assert max(enough, needed(market, job, enough=enough)) == pytest.approx(max(enough, expected), rel=CLOSE)
 
 
 @given(tiny_instances(max_jobs=1, horizon=2), SEEDS)
@@ -142,9 +136,7 @@ def test_names_the_job_whose_payoff_is_too_low(trait: str, seed: int) -> None:
     lower = proof.payoff.copy()
     lower[job] -= 1e-6
     found = check_proof(market, replace(proof, payoff=lower), bound)
-    assert f"(21) payoff [job {market.instance.jobs.ids[job]}]" in [
-        violation.row for violation in found.violations
-    ]
+    assert f"(21) payoff [job {market.instance.jobs.ids[job]}]" in [violation.row for violation in found.violations]
     assert found.bound == pytest.approx(bound, rel=CLOSE)
 
 
@@ -267,9 +259,7 @@ def test_prices_a_job_that_can_never_be_finished_at_nothing() -> None:
     assert needed(market, 0) == -np.inf
 
 
-@given(
-    st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10**15)), max_size=6)
-)
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 10**15)), max_size=6))
 def test_sums_doubles_without_rounding_and_rounds_up_once(terms: list[tuple[float, int]]) -> None:
     total = ExactSum()
     for value, factor in terms:

@@ -157,6 +157,7 @@ def test_lowers_the_bound_by_a_cut_that_capacity_does_not_imply() -> None:
         ("outside", {"slot": 4}),
         ("outside", {"slot": -1}),
         ("side", {"side": "neither"}),
+        ("side", {"side": "worker"}),
     ],
 )
 def test_says_what_is_wrong_with_a_cut(cause: str, fields: dict[str, Any]) -> None:

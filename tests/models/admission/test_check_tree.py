@@ -68,9 +68,7 @@ class TreeBuilder:
         if not all(left):
             return None
         market = random_market(self.instance, self.rng, share_free=0.7)
-        market = replace(
-            market, cuts=tuple(random_cut(self.instance, self.rng) for _ in range(self.rng.integers(3)))
-        )
+        market = replace(market, cuts=tuple(random_cut(self.instance, self.rng) for _ in range(self.rng.integers(3))))
         payoff = [best_gain(market, own) for own in left]
         self.bounds.append(sum(payoff) + market.rents())
         return market.proof(payoff)
@@ -153,9 +151,7 @@ def test_refuses_a_payoff_that_is_too_low_for_an_admitted_job() -> None:
     nodes, bound = two_leaves(poor, REFUSE_OR_ADMIT)
     assert nodes[2].proof is not None
     nodes[2] = TreeNode(proof=replace(nodes[2].proof, payoff=nodes[2].proof.payoff - 1e-6))
-    assert [violation.row for violation in check_tree(poor, nodes, bound).violations] == [
-        "(21) payoff [job a, leaf 2]"
-    ]
+    assert [violation.row for violation in check_tree(poor, nodes, bound).violations] == ["(21) payoff [job a, leaf 2]"]
 
 
 def test_names_the_leaf_of_a_price_that_is_no_price() -> None:
@@ -202,6 +198,14 @@ def test_accepts_an_empty_leaf_where_restrictions_contradict_each_other(branch: 
         (
             "outside the instance",
             [TreeNode(branch=Branch(kind=BranchKind.WORKERS, job=0, server_class=1, slot=0), low=1, high=2)],
+        ),
+        (
+            "can't read the branch",
+            [TreeNode(branch=Branch(kind="workers", job=0, server_class=0, slot=0), low=1, high=2)],  # type: ignore[arg-type]
+        ),
+        (
+            "holds whole numbers",
+            [TreeNode(branch=Branch(kind=BranchKind.COMPLETION, job=0, value=0.5), low=1, high=2)],  # type: ignore[arg-type]
         ),
         ("must be a TreeNode", ["root"]),
         ("a leaf's proof must be", [TreeNode(proof="trust me")]),  # type: ignore[arg-type]

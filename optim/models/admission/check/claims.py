@@ -65,9 +65,7 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     objective, is_plan_sound = _check_decision(facts, solution, found)
     bound, is_bound_sound = _check_bound(facts, solution, found)
     _check_kind(solution, found)
-    is_optimal = _check_optimality(
-        solution, objective, bound, found, is_sound=is_plan_sound and is_bound_sound
-    )
+    is_optimal = _check_optimality(solution, objective, bound, found, is_sound=is_plan_sound and is_bound_sound)
     proven = []
     if is_plan_sound and objective is not None:
         proven.append(f"the plan meets rows (2)-(13) exactly and earns {objective!r}")
@@ -87,7 +85,7 @@ def _check_names(facts: Facts, solution: Solution) -> list[Violation]:
         text = f"the solution is of instance {solution.instance!r}, not {facts.name!r}"
         found.append(violation(rows.INSTANCE, text))
     if solution.sense != Sense.MAXIMISE:
-        found.append(violation(rows.SENSE, f"admission is maximised, the solution says {solution.sense!r}"))
+        found.append(violation(rows.SENSE, f"admission is maximised, the solution says {solution.sense}"))
     return found
 
 
@@ -98,12 +96,12 @@ def _check_decision(facts: Facts, solution: Solution, found: list[Violation]) ->
         if solution.objective is not None:
             text = f"the objective {solution.objective!r} is stated without a decision"
             found.append(violation(rows.OBJECTIVE, text))
-        if solution.primal is not PointStatus.NONE:
-            text = f"there is no decision, but the status is {solution.primal!r}"
+        if solution.primal != PointStatus.NONE:
+            text = f"there is no decision, but the status is {solution.primal}"
             found.append(violation(rows.PRIMAL_STATUS, text))
         return None, False
-    if solution.primal is not PointStatus.FEASIBLE:
-        text = f"a decision must be feasible, but the status is {solution.primal!r}"
+    if solution.primal != PointStatus.FEASIBLE:
+        text = f"a decision must be feasible, but the status is {solution.primal}"
         found.append(violation(rows.PRIMAL_STATUS, text))
     findings = check_plan(facts, solution.decision)
     found += findings.violations
@@ -121,12 +119,12 @@ def _check_bound(facts: Facts, solution: Solution, found: list[Violation]) -> tu
     if proof is None:
         if solution.bound is not None:
             found.append(violation(rows.BOUND, f"the bound {solution.bound!r} is stated without a proof"))
-        if solution.dual is not PointStatus.NONE:
-            text = f"there is no proof of a bound, but the status is {solution.dual!r}"
+        if solution.dual != PointStatus.NONE:
+            text = f"there is no proof of a bound, but the status is {solution.dual}"
             found.append(violation(rows.DUAL_STATUS, text))
         return None, False
     if solution.dual not in (PointStatus.FEASIBLE, PointStatus.CERTIFICATE):
-        text = f"a proof must be feasible or a certificate, but the status is {solution.dual!r}"
+        text = f"a proof must be feasible or a certificate, but the status is {solution.dual}"
         found.append(violation(rows.DUAL_STATUS, text))
     findings = _check_proof(facts, proof)
     found += findings.violations
@@ -147,9 +145,7 @@ def _check_proof(facts: Facts, proof: Any) -> BoundFindings:
     return BoundFindings(violations=(violation(rows.CERTIFICATE, text),), bound=None)
 
 
-def _check_stated_bound(
-    stated: float, bound: float | None, exact: Fraction | None, found: list[Violation]
-) -> None:
+def _check_stated_bound(stated: float, bound: float | None, exact: Fraction | None, found: list[Violation]) -> None:
     if bound is None or exact is None:
         found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
         return
@@ -185,18 +181,18 @@ def _check_kind(solution: Solution, found: list[Violation]) -> None:
     certificate: Certificate | None = solution.certificate
     kind = None if certificate is None else certificate.kind
     has_proof = certificate is not None and certificate.proof is not None
-    if kind is CertificateKind.FEASIBLE_ONLY and (has_proof or solution.bound is not None):
+    if kind == CertificateKind.FEASIBLE_ONLY and (has_proof or solution.bound is not None):
         text = "a certificate of feasibility alone goes with neither a proof nor a bound"
         found.append(violation(rows.CERTIFICATE, text))
-    if kind is CertificateKind.FEASIBLE_ONLY and solution.decision is None:
+    if kind == CertificateKind.FEASIBLE_ONLY and solution.decision is None:
         found.append(violation(rows.CERTIFICATE, "feasibility is certified, but there is no decision"))
     if kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY) and not has_proof:
-        found.append(violation(rows.CERTIFICATE, f"{kind!r} is claimed without a proof"))
-    if solution.termination is Termination.OPTIMAL and kind is not CertificateKind.OPTIMALITY:
-        text = f"optimal is claimed, but the certificate is {kind!r}"
+        found.append(violation(rows.CERTIFICATE, f"{kind} is claimed without a proof"))
+    if solution.termination == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY:
+        text = f"optimal is claimed, but the certificate is {kind}"
         found.append(violation(rows.TERMINATION, text))
     if solution.termination in (Termination.INFEASIBLE, Termination.DUAL_INFEASIBLE):
-        text = f"{solution.termination!r} can't be: refusing every job is feasible, and utilities are finite"
+        text = f"{solution.termination} can't be: refusing every job is feasible, and utilities are finite"
         found.append(violation(rows.TERMINATION, text))
 
 
@@ -209,17 +205,11 @@ def _check_optimality(
     is_sound: bool,
 ) -> bool:
     """Check that a claim of optimality is backed by a small gap; return whether it is."""
-    if (
-        objective is not None
-        and bound is not None
-        and is_sound
-        and objective > bound
-        and not _agree(objective, bound)
-    ):
+    if objective is not None and bound is not None and is_sound and objective > bound and not _agree(objective, bound):
         text = f"a feasible plan earns {objective!r}, more than the bound {bound!r}: one of the two is wrong"
         found.append(violation(rows.BOUND, text, amount=repr(objective - bound)))
         return False
-    if solution.certificate is None or solution.certificate.kind is not CertificateKind.OPTIMALITY:
+    if solution.certificate is None or solution.certificate.kind != CertificateKind.OPTIMALITY:
         return False
     if not is_sound or objective is None or bound is None:
         found.append(violation(rows.CERTIFICATE, "optimality needs a sound plan and a sound bound"))

@@ -69,7 +69,7 @@ class CutCheck:
         if not isinstance(cut, ServerCut):
             return f"a cut must be a ServerCut, got {type(cut).__name__}"
         facts = self._facts
-        if cut.side not in tuple(Side) or (facts.is_shared and cut.side is not Side.WORKER):
+        if not isinstance(cut.side, Side) or (facts.is_shared and cut.side is not Side.WORKER):
             return f"side {cut.side!r} isn't one of the instance's"
         num_classes = len(facts.servers(cut.side).count)
         if not (_is_index(cut.server_class, num_classes) and _is_index(cut.slot, facts.horizon)):

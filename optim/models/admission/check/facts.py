@@ -101,9 +101,7 @@ class JobFacts:
         """Elementwise smallest demand over the segments."""
         return Demand(
             start=0,
-            worker=tuple(
-                min(column) for column in zip(*(demand.worker for demand in self.demands), strict=True)
-            ),
+            worker=tuple(min(column) for column in zip(*(demand.worker for demand in self.demands), strict=True)),
             ps=tuple(min(column) for column in zip(*(demand.ps for demand in self.demands), strict=True)),
         )
 

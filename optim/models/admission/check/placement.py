@@ -145,9 +145,7 @@ def _check_work(
     last = max(workers)
     if not data.worth[last] > 0:
         text = f"completion in slot {last} earns nothing; the last slot that does is {data.deadline}"
-        yield violation(
-            rows.COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last)
-        )
+        yield violation(rows.COMPLETION, text, amount=str(last - data.deadline), where=in_job(facts, job, last))
 
 
 def _check_capacity(
@@ -186,9 +184,7 @@ def _loads(
     return used
 
 
-def _check_share(
-    facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]
-) -> Iterator[Violation]:
+def _check_share(facts: Facts, workers: Placed, ps: Placed, segment: dict[tuple[int, int], int]) -> Iterator[Violation]:
     """Check the cap on one job's share of one server in one slot."""
     together = [workers.keys() | ps.keys()] if facts.is_shared else [workers.keys(), ps.keys()]
     for side, keys in zip((Side.WORKER, Side.PS), together, strict=False):

@@ -20,7 +20,7 @@ from optim.models.admission.instance import MICRO, FloatArray
 from optim.models.admission.proof import PriceProof, ServerCut, Side
 
 PAYOFF_TOL = 1e-9
-"""A payoff may lack this share of the job's value (at least of 1) through rounding; it is then raised."""
+"""A payoff may lack this share of the job's value (at least of 1) or of its own size by rounding; then it is raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def check_prices(
         # An admitted job's row is an equation, so that its payoff may have either sign.
         floor = -math.inf if restriction.is_admitted else 0.0
         needed = max(floor, least_payoff(facts, job, prices, restriction, enough=stated))
-        if needed - stated > PAYOFF_TOL * max(1.0, *job.worth):
+        if needed - stated > PAYOFF_TOL * max(1.0, abs(needed), *job.worth):
             where = in_job(facts, job.index) + leaf
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
             found.append(violation(rows.PAYOFF, text, amount=repr(needed - stated), where=where))
@@ -101,9 +101,7 @@ def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:
             found.append(violation(rows.PRICE, text, amount=repr(float(array[c, t, r])), where=where))
     for i in np.flatnonzero(~np.isfinite(proof.payoff)).tolist():
         text = f"payoffs must be finite, got {proof.payoff[i]}"
-        found.append(
-            violation(rows.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf)
-        )
+        found.append(violation(rows.PAYOFF, text, amount=repr(float(proof.payoff[i])), where=in_job(facts, i) + leaf))
     return found
 
 

@@ -142,9 +142,7 @@ Limits = tuple[IntArray, IntArray]
 """Fewest and most units in each class and slot."""
 
 
-def _shared_costs(
-    pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]
-) -> FloatArray:
+def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits], most: tuple[int, int]) -> FloatArray:
     """Return the least cost of Y workers and Z PSs on shared servers, shape (slots, Y, Z).
 
     A dynamic programme over the classes; in each class the pairs that its servers hold together.
@@ -218,9 +216,7 @@ class _Windows:
             exponent = length.bit_length() - 1
             while len(self._doubled) <= exponent:
                 last = self._doubled[-1]
-                self._doubled.append(
-                    np.minimum(last, _shifted(last, 1 << (len(self._doubled) - 1), self._unit))
-                )
+                self._doubled.append(np.minimum(last, _shifted(last, 1 << (len(self._doubled) - 1), self._unit)))
             part = self._doubled[exponent]
             self._known[length] = np.minimum(part, _shifted(part, length - (1 << exponent), self._unit))
         return self._known[length]

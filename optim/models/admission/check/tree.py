@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from optim.core.verification import Violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.cuts import CutCheck
@@ -34,7 +36,7 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
         return _refused("the tree has no nodes")
     while waiting:
         number, restrictions = waiting.pop()
-        if not (isinstance(number, int) and 0 <= number < len(nodes)):
+        if not (isinstance(number, int | np.integer) and 0 <= number < len(nodes)):
             return _refused(f"a child is node {number}, but the nodes are 0 to {len(nodes) - 1}")
         if number in seen:
             return _refused(f"node {number} is reached twice")
@@ -73,12 +75,11 @@ def _malformed(facts: Facts, node: Any) -> str | None:
         if node.proof is not None and not isinstance(node.proof, PriceProof):
             return f"a leaf's proof must be a PriceProof, got {type(node.proof).__name__}"
         return None
-    if (
-        not isinstance(branch, Branch)
-        or branch.kind not in tuple(BranchKind)
-        or not isinstance(branch.value, int)
-    ):
+    if not isinstance(branch, Branch) or not isinstance(branch.kind, BranchKind):
         return f"can't read the branch {branch!r}"
+    numbers = (branch.job, branch.value, branch.server_class, branch.slot)
+    if not all(isinstance(number, int | np.integer) for number in numbers):
+        return f"a branch holds whole numbers, got {numbers}"
     if not 0 <= branch.job < len(facts.jobs):
         return f"the branch is on job {branch.job}, but there are {len(facts.jobs)} jobs"
     if branch.kind in (BranchKind.WORKERS, BranchKind.PS):
@@ -94,14 +95,10 @@ def _narrowed(restrictions: Restrictions, branch: Branch, *, is_high: bool) -> R
     return {**restrictions, branch.job: changed}
 
 
-def _check_leaf(
-    facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutCheck
-) -> BoundFindings:
+def _check_leaf(facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutCheck) -> BoundFindings:
     if node.proof is not None:
         return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
-    if any(
-        _is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)
-    ):
+    if any(_is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
         return BoundFindings(violations=(), bound=None)
     text = f"leaf {number} has no proof, but no job's restrictions contradict each other"
     return BoundFindings(violations=(violation(rows.TREE, text, where=f"leaf {number}"),), bound=None)

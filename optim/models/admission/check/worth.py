@@ -38,16 +38,11 @@ def worth_by_delay(
 def _values(utility: Utility, num_delays: int) -> list[float]:
     match utility:
         case SigmoidUtility():
-            return [
-                utility.theta1 * _logistic(utility.theta2 * (d - utility.theta3)) for d in range(num_delays)
-            ]
+            return [utility.theta1 * _logistic(utility.theta2 * (d - utility.theta3)) for d in range(num_delays)]
         case ConstantUtility():
             return [float(utility.value)] * num_delays
         case StepUtility():
-            return [
-                float(utility.value if d <= utility.deadline else utility.late_value)
-                for d in range(num_delays)
-            ]
+            return [float(utility.value if d <= utility.deadline else utility.late_value) for d in range(num_delays)]
         case TableUtility():
             return [float(utility.table[d]) if d < len(utility.table) else 0.0 for d in range(num_delays)]
     # Somebody's own kind of utility has no second description: its values are its definition.
