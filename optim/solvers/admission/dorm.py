@@ -78,18 +78,17 @@ class DormPolicy:
     def allocate(self, state: SlotState) -> Mapping[int, Allocation]:
         """Hold the running jobs where they are; if anything has happened, divide and place."""
         views = [view for view in state.jobs if view.can_progress]
-        board, is_event = state.board, state.is_event
+        board = state.board
         for view in views:
             if view.job in state.previous:
                 own = state.previous[view.job]
                 wanted = min(int(own.workers.sum()), view.useful_workers)
                 kept = board.hold(view, own, wanted)
-                is_event |= kept < wanted
                 if kept < view.least_workers:
                     board.clear(view)
         held = board.allocations()
         views = self._considered(views, held, board)
-        if not (is_event and views):
+        if not (state.is_event and views):
             return held
         self.counts["programmes"] += 1
         outcome = divide(self.division_problem(views, held, board), self._limits(state.remaining_s))
@@ -202,8 +201,8 @@ class DormSolver(AbstractSlotSolver[DormPolicy]):
       on the job's old servers first; what doesn't split onto single servers goes to any server with
       room, or nowhere (`workers_not_placed` counts those);
     - the limit theta1 * 2 m is not rounded, that on changes is rounded up;
-    - allocations are divided anew also when a capacity changes, a job enters another demand segment or
-      can't be held; where it can't be held it moves, shrinks or pauses as the board's `hold` says;
+    - allocations are divided anew also when a capacity changes, a job enters another demand segment;
+      a job that can't be held then moves, shrinks or pauses as the board's `hold` says;
     - a programme without a solution within its limits leaves the allocations held (`fallbacks` counts
       those): newcomers wait for the next event. Programmes end by nodes, which is the same on every
       machine; if `out_of_time` isn't zero, the clock has ended one and another run may differ.

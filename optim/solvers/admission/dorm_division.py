@@ -167,12 +167,35 @@ class _Columns:
         return _Columns(cost=self.cost, lower=lower, upper=upper, num_integers=self.num_integers)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Rows:
-    """All rows, each of them ``matrix @ columns <= upper``."""
+_Term = tuple[IntArray, IntArray, FloatArray | IntArray | float]
+"""Entries of a block of rows: row within the block, column, value; values are broadcast to the columns."""
 
-    matrix: sparse.csc_array
-    upper: FloatArray
+
+class _Rows:
+    """Rows ``sum of value * column <= upper``, collected as entries."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+        self._upper: list[FloatArray] = []
+        self._num_rows = 0
+
+    def add(self, upper: FloatArray, *terms: _Term) -> None:
+        """Add one row for each number of `upper`."""
+        for row, column, value in terms:
+            values = np.broadcast_to(value, column.shape).astype(np.float64)
+            self._entries.append((row.ravel() + self._num_rows, column.ravel(), values.ravel()))
+        self._upper.append(upper)
+        self._num_rows += len(upper)
+
+    @property
+    def upper(self) -> FloatArray:
+        """Right-hand sides."""
+        return np.concatenate(self._upper)
+
+    def matrix(self, num_columns: int) -> sparse.csc_array:
+        """Return the coefficients by column."""
+        row, column, value = (np.concatenate(parts) for parts in zip(*self._entries, strict=True))
+        return sparse.csc_array((value, (row, column)), shape=(self._num_rows, num_columns))
 
 
 def _solve(
@@ -181,15 +204,16 @@ def _solve(
     """Return the best point found by HiGHS, None without one, and whether time ran out."""
     import highspy
 
+    matrix, upper = rows.matrix(len(columns.cost)), rows.upper
     model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(columns.cost), len(rows.upper)
+    model.num_col_, model.num_row_ = len(columns.cost), len(upper)
     model.col_cost_, model.col_lower_, model.col_upper_ = columns.cost, columns.lower, columns.upper
-    model.row_lower_, model.row_upper_ = np.full(len(rows.upper), -highspy.kHighsInf), rows.upper
+    model.row_lower_, model.row_upper_ = np.full(len(upper), -highspy.kHighsInf), upper
     model.sense_ = highspy.ObjSense.kMaximize
     model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_ = rows.matrix.indptr
-    model.a_matrix_.index_ = rows.matrix.indices
-    model.a_matrix_.value_ = rows.matrix.data
+    model.a_matrix_.start_ = matrix.indptr
+    model.a_matrix_.index_ = matrix.indices
+    model.a_matrix_.value_ = matrix.data
     if is_integer:
         num_others = len(columns.cost) - columns.num_integers
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
@@ -243,81 +267,67 @@ def _columns(problem: DivisionProblem) -> _Columns:
 
 def _rows(problem: DivisionProblem) -> _Rows:
     """Return all rows."""
-    jobs = problem.num_jobs
-    identity = sparse.identity(jobs, format="csr")
-    workers = sparse.kron(identity, np.ones((1, problem.worker_limit.shape[1])))
-    ps = sparse.kron(identity, np.ones((1, problem.ps_limit.shape[1])))
-    share = sparse.diags(problem.dominant_share())
-    fair = problem.dominant_share() * problem.fair
-    floor = np.where((problem.is_running > 0) | (problem.least > 1), problem.least, 0).astype(np.float64)
-    none, one_row = np.zeros(jobs), np.ones((1, jobs))
-    blocks = [
-        *_capacity_blocks(problem),
-        ([sparse.diags(problem.ps_per_worker) @ workers, -ps, None, None, None], none),
-        ([-workers, ps, None, None, None], none),
-        ([-workers, None, sparse.diags(floor), None, None], none),
-        ([workers, None, -sparse.diags(problem.most.astype(np.float64)), None, None], none),
-        ([share @ workers, None, None, None, -identity], fair),
-        ([-share @ workers, None, None, None, -identity], -fair),
-        ([None, None, None, None, one_row], np.array([problem.fairness_limit])),
-        ([None, None, None, one_row, None], np.array([float(problem.change_limit)])),
-        *_change_blocks(problem),
-    ]
-    widths = [problem.worker_limit.size, problem.ps_limit.size, jobs, jobs, jobs]
-    filled = [
-        [
-            sparse.csr_array((len(upper), width)) if part is None else part
-            for part, width in zip(row, widths, strict=True)
-        ]
-        for row, upper in blocks
-    ]
-    return _Rows(
-        matrix=sparse.csc_array(sparse.block_array(filled, format="csc")),
-        upper=np.concatenate([upper for _, upper in blocks]),
-    )
+    jobs, index = problem.num_jobs, _ColumnIndex(problem)
+    each = np.arange(jobs)
+    of_worker, of_ps = np.broadcast_to(each[:, None], index.y.shape), np.broadcast_to(each[:, None], index.z.shape)
+    share, none = problem.dominant_share(), np.zeros(jobs)
+    floor = np.where((problem.is_running > 0) | (problem.least > 1), problem.least, 0)
+    rows = _Rows()
+    _add_capacity(rows, problem, index)
+    ratio = problem.ps_per_worker
+    rows.add(none, (of_worker, index.y, ratio[:, None]), (of_ps, index.z, -1.0))
+    rows.add(none, (of_worker, index.y, -1.0), (of_ps, index.z, 1.0))
+    rows.add(none, (of_worker, index.y, -1.0), (each, index.a, floor))
+    rows.add(none, (of_worker, index.y, 1.0), (each, index.a, -problem.most))
+    for sign in (1.0, -1.0):
+        loss = (of_worker, index.y, sign * share[:, None]), (each, index.l, -1.0)
+        rows.add(sign * share * problem.fair, *loss)
+    rows.add(np.array([problem.fairness_limit]), (np.zeros_like(each), index.l, 1.0))
+    rows.add(np.array([float(problem.change_limit)]), (np.zeros_like(each), index.r, 1.0))
+    _add_changes(rows, problem, index)
+    return rows
 
 
-def _capacity_blocks(problem: DivisionProblem) -> list[tuple[list[sparse.sparray | None], FloatArray]]:
-    """Return rows (4) and (5), scaled by capacity; where that is zero the limits forbid any use."""
-    workers = _capacity_rows(problem.worker_demand, problem.worker_capacity)
+def _add_capacity(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -> None:
+    """Add rows (4) and (5), scaled by capacity; where that is zero the limits forbid any use."""
+    workers = _uses(problem.worker_demand, problem.worker_capacity, index.y)
     if problem.is_shared:
-        both = [workers, _capacity_rows(problem.ps_demand, problem.worker_capacity), None, None, None]
-        return [(both, np.ones(workers.shape[0]))]
-    ps = _capacity_rows(problem.ps_demand, problem.ps_capacity)
-    return [
-        ([workers, None, None, None, None], np.ones(workers.shape[0])),
-        ([None, ps, None, None, None], np.ones(ps.shape[0])),
-    ]
+        ps = _uses(problem.ps_demand, problem.worker_capacity, index.z)
+        rows.add(np.ones(problem.worker_capacity.size), workers, ps)
+    else:
+        rows.add(np.ones(problem.worker_capacity.size), workers)
+        rows.add(np.ones(problem.ps_capacity.size), _uses(problem.ps_demand, problem.ps_capacity, index.z))
 
 
-def _capacity_rows(demand: FloatArray, capacity: FloatArray) -> sparse.csr_array:
+def _uses(demand: FloatArray, capacity: FloatArray, columns: IntArray) -> "_Term":
     """Return the share of each (class, resource) that one unit of each (job, class) uses."""
-    jobs, num_classes = len(demand), len(capacity)
-    j, c, r = np.indices((jobs, num_classes, demand.shape[1])).reshape(3, -1)
-    uses = (demand[j, r] > 0) & (capacity[c, r] > 0)
-    j, c, r = j[uses], c[uses], r[uses]
-    shape = (capacity.size, jobs * num_classes)
-    entries = (demand[j, r] / capacity[c, r], (c * demand.shape[1] + r, j * num_classes + c))
-    return sparse.csr_array(entries, shape=shape)
+    j, c, r = np.indices((len(demand), *capacity.shape)).reshape(3, -1)
+    is_used = (demand[j, r] > 0) & (capacity[c, r] > 0)
+    j, c, r = j[is_used], c[is_used], r[is_used]
+    return c * demand.shape[1] + r, columns[j, c], demand[j, r] / capacity[c, r]
 
 
-def _change_blocks(problem: DivisionProblem) -> list[tuple[list[sparse.sparray | None], FloatArray]]:
-    """Return |count - held| <= cap r for every class and running job."""
-    runs = problem.is_running.astype(bool)
-    blocks: list[tuple[list[sparse.sparray | None], FloatArray]] = []
-    sides = ((0, problem.worker_limit, problem.held.workers), (1, problem.ps_limit, problem.held.ps))
-    for position, limit, held in sides:
-        rows = np.flatnonzero(np.repeat(runs, limit.shape[1]))
-        if len(rows) == 0:
-            continue
-        pick = sparse.identity(limit.size, format="csr")[rows]
-        cap = np.maximum(limit, held).ravel()[rows]
-        change = sparse.csr_array(
-            (-cap.astype(np.float64), (np.arange(len(rows)), rows // limit.shape[1])),
-            shape=(len(rows), problem.num_jobs),
-        )
-        for sign in (1, -1):
-            block: list[sparse.sparray | None] = [None, None, None, change, None]
-            block[position] = sign * pick
-            blocks.append((block, sign * held.ravel()[rows].astype(np.float64)))
-    return blocks
+def _add_changes(rows: _Rows, problem: DivisionProblem, index: "_ColumnIndex") -> None:
+    """Add |count - held| <= cap r for every class and running job."""
+    running = np.flatnonzero(problem.is_running)
+    sides = (
+        (index.y, problem.worker_limit, problem.held.workers),
+        (index.z, problem.ps_limit, problem.held.ps),
+    )
+    for columns, limit, held in sides:
+        count, before = columns[running].ravel(), held[running].ravel().astype(np.float64)
+        cap = np.maximum(limit, held)[running].ravel()
+        change = np.repeat(index.r[running], limit.shape[1])
+        row = np.arange(len(count))
+        for sign in (1.0, -1.0):
+            rows.add(sign * before, (row, count, sign), (row, change, -cap))
+
+
+class _ColumnIndex:
+    """Where the columns y, z (jobs, classes) and a, r, l (jobs,) stand."""
+
+    def __init__(self, problem: DivisionProblem) -> None:
+        jobs, num_y, num_z = problem.num_jobs, problem.worker_limit.size, problem.ps_limit.size
+        self.y: IntArray = np.arange(num_y).reshape(problem.worker_limit.shape)
+        self.z: IntArray = np.arange(num_y, num_y + num_z).reshape(problem.ps_limit.shape)
+        self.a, self.r, self.l = (num_y + num_z + k * jobs + np.arange(jobs) for k in range(3))

@@ -95,8 +95,6 @@ class FifoPolicy:
         """Hold the running jobs, in order of their start, then start the queue until a head doesn't fit."""
         board = state.board
         views = {view.job: view for view in state.jobs}
-        for view in state.jobs:
-            self._fixed.draw(view)
         self._running = {job: None for job in self._running if job in views}
         for job in self._running:
             self._resume(views[job], state)

@@ -124,6 +124,31 @@ def test_the_programme_equals_enumeration(seed: int) -> None:
         assert worth(problem, confined) <= worth(problem, full) + 1e-5
 
 
+def test_a_confined_programme_may_leave_every_job_as_it_is() -> None:
+    """The relaxation changes both jobs by halves where one may change: what the other holds stays allowed."""
+    problem = DivisionProblem(
+        worker_demand=np.ones((2, 1)),
+        ps_demand=np.zeros((2, 1)),
+        worker_limit=np.full((2, 1), 4),
+        ps_limit=np.ones((2, 1), dtype=np.int64),
+        worker_capacity=np.array([[10.0]]),
+        ps_capacity=np.array([[1.0]]),
+        is_shared=False,
+        ps_per_worker=np.full(2, 0.25),
+        least=np.ones(2, dtype=np.int64),
+        most=np.full(2, 4),
+        fair=np.full(2, 4),
+        is_running=np.ones(2, dtype=np.int64),
+        held=Division(workers=np.ones((2, 1), dtype=np.int64), ps=np.ones((2, 1), dtype=np.int64)),
+        fairness_limit=9.0,
+        change_limit=1,
+    )
+    outcome = divide(problem, CONFINED)
+    assert outcome.is_confined
+    assert outcome.division is not None
+    assert sorted(outcome.division.workers.ravel().tolist()) == [1, 4]
+
+
 @given(seed=seeds)
 def test_plans_are_feasible(seed: int) -> None:
     instance = seeded_instance(seed, max_jobs=4)
@@ -166,6 +191,12 @@ def test_nobody_changes_where_no_change_is_allowed() -> None:
         for name in sorted(one.keys() & two.keys() & three.keys())
     ]
     assert changes == [0] * len(changes) != []
+
+
+def test_a_job_that_does_not_change_stays_on_its_servers() -> None:
+    jobs = [job(1, 3), job(1, 3, arrival=1), job(1, arrival=2)]
+    recorder, _ = recorded(cluster(jobs, ServerSketch(capacity=("1",), count=3)), DormPolicy(DormOptions()))
+    assert [answer[0].workers.tolist() for answer in recorder.answers[:3]] == [[1, 0, 0]] * 3
 
 
 def first_workers(jobs: list[Any], capacity: tuple[str, ...], **options: Any) -> dict[int, int]:

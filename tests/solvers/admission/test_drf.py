@@ -41,15 +41,15 @@ def test_divides_anew_when_a_job_arrives_or_completes() -> None:
 
 
 def test_a_ps_counts_towards_the_share_of_its_own_servers() -> None:
-    """One PS a worker fills half of the PS host; the other job's PSs cost nothing, so it grows further."""
+    """A PS a worker takes a quarter of its hosts, a worker an eighth of its own."""
     heavy, light = job(9, ps=("1",), workers_per_ps="1"), job(9)
     instance = cluster(
         [heavy, light],
         ServerSketch(capacity=("8",)),
-        ps_servers=(ServerSketch(capacity=("2",)),),
+        ps_servers=(ServerSketch(capacity=("4",)),),
         horizon=1,
     )
-    assert workers(instance) == [{0: 2, 1: 6}]
+    assert workers(instance) == [{0: 3, 1: 5}]
 
 
 def test_a_shared_server_counts_workers_and_ps_together() -> None:

@@ -77,6 +77,20 @@ def test_raises_a_number_too_small_to_finish_a_chunk() -> None:
     assert workers(instance, 2) == [{0: 3}] * 4
 
 
+def test_those_that_started_first_keep_their_room() -> None:
+    """Job 0 waits for the night; when room falls again, job 1, which started before it, keeps its own."""
+    by_slot = ServerSketch(capacity=(("1",), ("3",), ("1.9",), ("1.9",)))
+    instance = cluster([job(1, 9, worker=("1.5",)), job(1, 9)], by_slot)
+    assert workers(instance, 1) == [{1: 1}, {0: 1, 1: 1}, {1: 1}, {1: 1}]
+
+
+def test_pauses_a_job_whose_workers_would_finish_no_chunk() -> None:
+    """A chunk takes 2.5 worker-slots: where two workers are left, none runs."""
+    falling = ServerSketch(capacity=(("3",), ("2",), ("3",), ("3",)))
+    instance = cluster([job(4, chunk_slots="2.5")], falling, chunk_integral=True)
+    assert workers(instance, 3) == [{0: 3}, {}, {0: 3}, {0: 3}]
+
+
 def test_draws_numbers_in_order_of_arrival() -> None:
     draws = np.random.default_rng(7).integers(1, 31, size=3)
     instance = cluster([job(99), job(99), job(99, arrival=1)], ServerSketch(capacity=("99",)))

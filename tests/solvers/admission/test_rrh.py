@@ -60,7 +60,7 @@ def test_costs_in_full_where_the_share_is_not_weighed() -> None:
     assert 1 not in workers(instance, is_cost_shared=False)[0]
 
 
-@pytest.mark.parametrize(("threshold", "is_admitted"), [(4.9, True), (5.0, False)])
+@pytest.mark.parametrize(("threshold", "is_admitted"), [(4.9, True), (4.97, False)])
 def test_admits_above_the_threshold_of_slack_only(threshold: float, is_admitted: bool) -> None:
     """PV = 10 / 1.01, decay 2: a slack of 4.95 slots."""
     instance = cluster([job(1, utility=TableDocument([10.0, 8.0]))], ServerSketch(capacity=("2",)))
@@ -93,6 +93,13 @@ def test_interrupts_a_job_for_one_of_higher_rank_and_resumes_it() -> None:
     long = job(1, 3, utility=ConstantDocument(3.0))
     instance = cluster([long, flat(9.0, arrival=1)], ServerSketch(capacity=("1",)))
     assert workers(instance) == [{0: 1}, {1: 1}, {0: 1}, {0: 1}]
+
+
+def test_a_job_whose_number_does_not_fit_pauses_rather_than_shrinks() -> None:
+    long = job(2, 2, utility=ConstantDocument(3.0))
+    urgent = job(2, arrival=1, utility=ConstantDocument(9.0))
+    instance = cluster([long, urgent], ServerSketch(capacity=("3",)))
+    assert workers(instance) == [{0: 2}, {1: 2}, {0: 2}, {}]
 
 
 def test_passes_over_a_job_that_does_not_fit() -> None:

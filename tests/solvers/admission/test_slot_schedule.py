@@ -149,6 +149,23 @@ def test_does_not_share_a_server_beyond_a_jobs_share() -> None:
     assert [y + z for y, z in zip(workers, ps, strict=True)] == [2, 2]
 
 
+def test_a_single_unit_may_exceed_a_jobs_share_of_a_server() -> None:
+    """Three tenths of a server are less than a unit: the worker and its PS each have a server to themselves."""
+    sketch = job(2, ps=("1",), workers_per_ps="1")
+    instance = cluster([sketch], ServerSketch(capacity=("3",), count=2), ps_servers=None, share="0.3")
+    board, (view,) = first_state(instance)
+    assert board.add_up_to(view, 2) == 1
+    assert held(board, view) == ([1, 0], [0, 1])
+
+
+def test_drops_ps_that_no_worker_needs() -> None:
+    sketch = job(4, ps=("1",), workers_per_ps="2")
+    instance = cluster([sketch], ServerSketch(capacity=("4",)), ps_servers=(ServerSketch(capacity=("9",)),))
+    board, (view,) = first_state(instance)
+    board.place_by_class(view, None, np.array([2]), np.array([2]))
+    assert held(board, view) == ([2], [1])
+
+
 def test_shows_a_policy_only_jobs_that_have_arrived() -> None:
     instance = cluster([job(1), job(1, arrival=2), job(1, arrival=2)], ServerSketch(capacity=("9",)))
     recorder, _ = recorded(instance, Greedy())
@@ -212,6 +229,12 @@ def without_jobs_from(instance: AdmissionInstance, slot: int) -> AdmissionInstan
     document = document_from_instance(instance)
     document.jobs = [sketch for sketch in document.jobs if sketch.arrival < slot]
     return instance_from_document(document)
+
+
+def test_turns_go_on_where_they_ended_the_slot_before() -> None:
+    instance = cluster([job(1), job(1, arrival=1)], ServerSketch(capacity=("1",), count=3))
+    recorder, _ = recorded(instance, Greedy())
+    assert recorder.answers[1][1].workers.tolist() == [0, 1, 0]
 
 
 def test_leaves_out_what_earns_nothing_and_counts_it() -> None:
