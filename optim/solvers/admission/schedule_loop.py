@@ -148,7 +148,9 @@ def _price_one(
                     most[i], order, ps_order, tables[k, row],
                 )  # fmt: skip
             else:
-                largest[k, row] = class_pair_table(s, t, most[i], needed, worker_cost, ps_cost, shared, tables[k, row])
+                largest[k, row] = class_pair_table(
+                    s, t, most[i], value[i, t] - best, needed, worker_cost, ps_cost, shared, tables[k, row]
+                )
             min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
             now_reached = max(now_reached, high - 1 + steps[largest[k, row]])
         # Work completed earlier stays completed.

@@ -181,7 +181,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     Numbers of workers that cost `ceiling` or more are left out.
     """
     table[0] = 0.0
-    most = _most_together(places, num_places, most, needed)
+    most = _most_together(places, num_places, most, needed, ceiling)
     most_ps = needed[most]
     for z in range(most_ps + 1):
         scratch.tables[0, z, : most + 1] = INFINITE
@@ -201,18 +201,23 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
 
 
 @njit(cache=True, nogil=True)
-def _most_together(places, num_places, most, needed):
-    """Return an upper bound on the workers that the places hold with their PSs, at most `most`."""
+def _most_together(places, num_places, most, needed, ceiling):
+    """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
     workers, ps = ZERO, ZERO
+    worker_cost, ps_cost = INFINITE, INFINITE
     for k in range(num_places):
         front = places.front[places.start[k] :]
-        ps += front[0]
         y = most
         while front[y] < 0:
             y -= 1
-        workers += y
+        if y > 0:
+            workers += y
+            worker_cost = min(worker_cost, places.worker_cost[k])
+        if front[0] > 0:
+            ps += front[0]
+            ps_cost = min(ps_cost, places.ps_cost[k])
     most = min(most, workers)
-    while needed[most] > min(most, ps):
+    while most > 0 and (needed[most] > min(most, ps) or most * worker_cost + needed[most] * ps_cost >= ceiling):
         most -= 1
     return most
 
@@ -247,11 +252,11 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
 
 
 @njit(cache=True, nogil=True)
-def class_pair_table(s, t, most, needed, worker_cost, ps_cost, shared, table):
+def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     most = min(most, shared.scratch.windows.shape[1] - 1)
-    return pair_table(shared.places, num_places, most, needed, INFINITE, shared.scratch, table)
+    return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
 @njit(cache=True, nogil=True)
