@@ -67,9 +67,7 @@ def worth_of(instance: AdmissionInstance, workers: Rows) -> float:
     return float(sum(instance.value[job, slot] for job, slot in last.items()))
 
 
-def assert_same_opinion(
-    instance: AdmissionInstance, workers: Rows, ps: Rows, objective: float, what: str
-) -> bool:
+def assert_same_opinion(instance: AdmissionInstance, workers: Rows, ps: Rows, objective: float, what: str) -> bool:
     """Compare the violated rows with the second opinion's; return whether the plan is sound."""
     expected = violated_rows(instance, workers, ps)
     if abs(worth_of(instance, workers) - objective) > 1e-9 * objective:
@@ -135,9 +133,7 @@ def make_market(name: str, seed: int) -> Market:
 def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) -> bool:
     """Compare the checker's opinion of a proof with an enumeration's; return whether it is sound."""
     instance = subject(name)[0]
-    market = Market(
-        instance=instance, worker_price=proof.worker_price, ps_price=proof.ps_price, cuts=proof.cuts
-    )
+    market = Market(instance=instance, worker_price=proof.worker_price, ps_price=proof.ps_price, cuts=proof.cuts)
     needed = np.array([best_gain(market, own) for own in schedules(name)])
     lacks = needed - proof.payoff > 1e-9 * np.maximum(1.0, instance.value.max(axis=1))
     bound = float(np.maximum(needed, proof.payoff).sum()) + market.rents()
@@ -158,9 +154,7 @@ def test_agrees_on_every_proof_with_one_number_changed(name: str, seed: int) -> 
     proof, bound = market.proof(payoff), sum(payoff) + market.rents()
     assert assert_same_bound(name, proof, bound, "untouched")
     rng = np.random.default_rng(seed)
-    refused = [
-        not assert_same_bound(name, *mutated, what) for what, *mutated in tampered_proofs(rng, proof, bound)
-    ]
+    refused = [not assert_same_bound(name, *mutated, what) for what, *mutated in tampered_proofs(rng, proof, bound)]
     assert sum(refused) >= 6
 
 
@@ -198,7 +192,5 @@ def tampered_proofs(rng: np.random.Generator, proof: PriceProof, bound: float) -
             others[number] = replace(cut, **cut_fields)
             changes.append((what, replace(proof, cuts=tuple(others)), bound))
             others[number] = cut
-        changes.append(
-            ("a cut dropped", replace(proof, cuts=(*proof.cuts[:number], *proof.cuts[number + 1 :])), bound)
-        )
+        changes.append(("a cut dropped", replace(proof, cuts=(*proof.cuts[:number], *proof.cuts[number + 1 :])), bound))
     return changes
