@@ -75,11 +75,7 @@ def arrows_of(name: str, tree: ast.AST) -> Iterator[Arrow]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             # Texts for import_module: three parts at least, the last one possibly filled in later.
             parts = node.value.split(".")
-            if (
-                len(parts) >= 3
-                and all(part.isidentifier() for part in parts if part)
-                and "" not in parts[:-1]
-            ):
+            if len(parts) >= 3 and all(part.isidentifier() for part in parts if part) and "" not in parts[:-1]:
                 targets = [node.value]
         for target in targets:
             if target == "optim" or target.startswith("optim."):

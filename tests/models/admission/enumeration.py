@@ -33,9 +33,7 @@ class Schedule:
     def load(self) -> FloatArray:
         """Use of every class, slot and resource, in 1e-6 units; workers' servers first."""
         jobs, is_shared = self.instance.jobs, self.instance.has_shared_servers
-        sides = [
-            np.zeros(side.capacity.shape) for side in (self.instance.worker_servers, self.instance.ps_servers)
-        ]
+        sides = [np.zeros(side.capacity.shape) for side in (self.instance.worker_servers, self.instance.ps_servers)]
         for slot, (ys, zs) in self.counts.items():
             segment = self.segment[slot]
             for c, y in enumerate(ys):
@@ -102,9 +100,7 @@ class Enumerator:
             choices = [self.pairs(segment, c, slot, most, "both") for c in workers]
         else:
             choices = [self.pairs(segment, c, slot, most, "worker") for c in workers]
-            choices += [
-                self.pairs(segment, c, slot, most, "ps") for c in range(instance.ps_servers.num_classes)
-            ]
+            choices += [self.pairs(segment, c, slot, most, "ps") for c in range(instance.ps_servers.num_classes)]
         options = []
         for pairs in product(*choices):
             y, z = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
@@ -115,9 +111,7 @@ class Enumerator:
             if instance.has_shared_servers:
                 options.append((tuple(p[0] for p in pairs), tuple(p[1] for p in pairs)))
             else:
-                options.append(
-                    (tuple(pairs[c][0] for c in workers), tuple(p[1] for p in pairs[len(workers) :]))
-                )
+                options.append((tuple(pairs[c][0] for c in workers), tuple(p[1] for p in pairs[len(workers) :])))
         return options
 
     def _list_pairs(self, segment: int, c: int, slot: int, most: int, kind: str) -> list[tuple[int, int]]:
@@ -163,11 +157,7 @@ class Market:
                 if job == schedule.job:
                     for side, coefficient in ((Side.WORKER, y), (Side.PS, z)):
                         if coefficient:
-                            total += (
-                                cut.multiplier
-                                * coefficient
-                                * schedule.count(side, cut.server_class, cut.slot)
-                            )
+                            total += cut.multiplier * coefficient * schedule.count(side, cut.server_class, cut.slot)
         return total
 
     def gain(self, schedule: Schedule) -> float:
@@ -209,16 +199,12 @@ def random_market(
         drawn = rng.exponential(scale, (num_classes, *shape))
         return np.where(rng.random(drawn.shape) < share_free, 0.0, drawn)
 
-    return Market(
-        instance=instance, worker_price=prices(instance.worker_servers.num_classes), ps_price=prices(num_ps)
-    )
+    return Market(instance=instance, worker_price=prices(instance.worker_servers.num_classes), ps_price=prices(num_ps))
 
 
 def best_gain(market: Market, schedules: Sequence[Schedule | None]) -> float:
     """Return the largest value less cost; refusing (None) gains 0."""
-    return max(
-        (0.0 if schedule is None else market.gain(schedule) for schedule in schedules), default=-np.inf
-    )
+    return max((0.0 if schedule is None else market.gain(schedule) for schedule in schedules), default=-np.inf)
 
 
 def meets(schedule: Schedule | None, branch: Branch, *, is_high: bool) -> bool:

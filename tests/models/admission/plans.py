@@ -46,9 +46,7 @@ class GreedyPlacer:
         self.instance = instance
         workers, ps = instance.worker_servers, instance.ps_servers
         self.worker_room = workers.capacity[workers.class_of_server].copy()
-        self.ps_room = (
-            self.worker_room if instance.has_shared_servers else ps.capacity[ps.class_of_server].copy()
-        )
+        self.ps_room = self.worker_room if instance.has_shared_servers else ps.capacity[ps.class_of_server].copy()
 
     def plan(self) -> AdmissionPlan:
         """Return the plan; it meets every row."""
@@ -138,15 +136,12 @@ def violated_rows(instance: AdmissionInstance, workers: Rows, ps: Rows) -> set[s
     found: set[str] = set()
     shape = (instance.num_jobs, instance.horizon)
     dense = [
-        np.zeros((*shape, side.num_servers), dtype=object)
-        for side in (instance.worker_servers, instance.ps_servers)
+        np.zeros((*shape, side.num_servers), dtype=object) for side in (instance.worker_servers, instance.ps_servers)
     ]
     for array, rows in zip(dense, (workers, ps), strict=True):
         seen = set()
         for job, slot, server, count in rows:
-            if not all(
-                0 <= index < size for index, size in zip((job, slot, server), array.shape, strict=True)
-            ):
+            if not all(0 <= index < size for index, size in zip((job, slot, server), array.shape, strict=True)):
                 found.add("(9)-(13) index")
                 continue
             if count < 1:
@@ -200,18 +195,11 @@ def _violated_on_servers(instance: AdmissionInstance, y: Any, z: Any) -> set[str
                     capacity = side.capacity[side.class_of_server[server], slot]
                     if exceeds_share(instance, segment, pair, capacity):
                         found.add("max_share_per_server")
-        rooms = [
-            side.capacity[side.class_of_server, slot]
-            for side in (instance.worker_servers, instance.ps_servers)
-        ]
+        rooms = [side.capacity[side.class_of_server, slot] for side in (instance.worker_servers, instance.ps_servers)]
         if shared and (loads[0] + loads[1] > rooms[0]).any():
             found.add("(4)+(5)")
         if not shared:
-            found |= {
-                row
-                for row, load, room in zip(("(4)", "(5)"), loads, rooms, strict=True)
-                if (load > room).any()
-            }
+            found |= {row for row, load, room in zip(("(4)", "(5)"), loads, rooms, strict=True) if (load > room).any()}
     return found
 
 

@@ -94,9 +94,7 @@ BY_HAND = {
             {"type": "cpu", "capacity": [0, 2], "count": 1},
         ],
     ),
-    "capped": tiny_instance(
-        job_document("a", chunks=3), job_document("b", worker=[2, 0]), max_share_per_server=0.5
-    ),
+    "capped": tiny_instance(job_document("a", chunks=3), job_document("b", worker=[2, 0]), max_share_per_server=0.5),
     "shared-capped": tiny_instance(
         job_document("a", chunks=3, worker=[1, 1], ps=[0, 1]),
         job_document("b"),
@@ -108,9 +106,7 @@ BY_HAND = {
 
 
 @st.composite
-def tiny_instances(
-    draw: st.DrawFn, *, max_jobs: int = 2, horizon: int = 3, max_count: int = 2
-) -> AdmissionInstance:
+def tiny_instances(draw: st.DrawFn, *, max_jobs: int = 2, horizon: int = 3, max_count: int = 2) -> AdmissionInstance:
     """Draw an instance with any mixture of traits: shared, capped, by slot, segments, whole chunks.
 
     The traits shrink; the numbers come from a seeded generator, which is ten times faster than to
