@@ -97,9 +97,7 @@ def _demand(holds: bool, owed: str, found: object) -> None:
 
 def check_verifies(trial: Trial) -> None:
     """Demand that the independent checker accepts every claim."""
-    _demand(
-        trial.verification.is_ok, "every claim must verify", [*map(str, trial.verification.violations[:3])]
-    )
+    _demand(trial.verification.is_ok, "every claim must verify", [*map(str, trial.verification.violations[:3])])
 
 
 def check_identity(trial: Trial) -> None:
@@ -129,9 +127,7 @@ def check_statuses(trial: Trial) -> None:
             (solution.dual, solution.bound, has_proof),
         )
         _demand(
-            has_decision
-            or solution.certificate is None
-            or solution.certificate.kind is CertificateKind.BOUND,
+            has_decision or solution.certificate is None or solution.certificate.kind is CertificateKind.BOUND,
             "a certificate without a decision can only be a bound",
             solution.certificate,
         )
@@ -177,9 +173,7 @@ def check_same_seed_same_answer(trial: Trial) -> None:
     first, second = trial.solution, trial.repetition
     if first.termination in CLOCK or second.termination in CLOCK:
         return
-    for name, one, other in zip(
-        ("decision", "outcome"), _answer(trial, first), _answer(trial, second), strict=True
-    ):
+    for name, one, other in zip(("decision", "outcome"), _answer(trial, first), _answer(trial, second), strict=True):
         _demand(one == other, f"the same seed must give the same {name}: {one}", other)
 
 
