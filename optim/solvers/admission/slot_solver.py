@@ -28,8 +28,8 @@ class AbstractSlotSolver(ABC, Generic[PolicyT]):
     """A solver that simulates a policy: each slot is decided without knowledge of later arrivals.
 
     The plan holds the jobs that completed while it earned something; its bound comes from prices made
-    of the plan's own utilisation. There is no bound on shared servers, nor for a run that is cut short by
-    its stopping rule: that returns what was completed by then. Iterations are slots.
+    of the plan's own utilisation. A run cut short by its stopping rule returns what was completed by
+    then, without a bound. Iterations are slots.
 
     Counts: ``admitted`` jobs earn; ``unfinished`` ones took room but earn nothing, among them those that
     completed too ``late``; the rest were ``never_started``.
@@ -73,8 +73,7 @@ class AbstractSlotSolver(ABC, Generic[PolicyT]):
         progress.finish()
         bound: float | None = None
         certificate, dual = NO_BOUND, PointStatus.NONE
-        # The bound's pricing problem places workers and PSs apart: on shared servers it would prove nothing.
-        if run.reason is None and not instance.has_shared_servers:
+        if run.reason is None:
             with clock.phase("bound"):
                 bound, certificate, dual = certify_plan(instance, run.plan)
         return Solution(

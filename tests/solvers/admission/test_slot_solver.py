@@ -5,7 +5,7 @@ import pytest
 import optim
 from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.core.stopping import IterationLimit
-from tests.solvers.admission.slot_runs import cluster, job, plan_faults
+from tests.solvers.admission.slot_runs import cluster, job, plan_faults, seeded_instance
 from tests.strategies import ServerSketch
 
 RIVALS = ["fifo", "drf", "rrh", "dorm"]
@@ -32,6 +32,16 @@ def test_treats_shared_servers(solver: str) -> None:
     solution = optim.solve(instance, solver, options={"least_workers": 2} if solver in ("fifo", "rrh") else {})
     optim.verify(instance, solution).raise_unless_ok()
     assert solution.objective == 1.0
+    assert solution.bound >= 1.0
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("solver", RIVALS)
+def test_verifies_on_clusters_of_every_form(solver: str, seed: int) -> None:
+    """Shared and separate servers, segments, whole chunks, capacities by slot, shares of a server."""
+    instance = seeded_instance(seed)
+    solution = optim.solve(instance, solver)
+    assert optim.verify(instance, solution).raise_unless_ok().objective == pytest.approx(solution.objective)
 
 
 @pytest.mark.parametrize("solver", RIVALS)
