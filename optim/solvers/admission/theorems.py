@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
-from optim.models.admission.placements import server_pairs
 from optim.solvers.admission.price_bounds import (
     JobWorth,
     LowerScale,
@@ -43,6 +42,7 @@ from optim.solvers.admission.price_bounds import (
     price_bounds,
 )
 from optim.solvers.admission.price_functions import ExponentialPrice, ZeroStartPrice
+from optim.solvers.admission.shared_room import share_limit
 
 ROUNDING = 1e-12
 """Relative rounding error allowed in the comparison of logarithms and shares."""
@@ -203,19 +203,30 @@ def full_share(instance: AdmissionInstance, eps: float | None = None, worth: Job
 
 
 def _largest_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
-    """Return the largest share over the pairs that one shared server holds."""
-    jobs, servers = instance.jobs, instance.worker_servers
+    """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
+    servers = instance.worker_servers
+    limit = share_limit(instance, servers.capacity)
     best = Fraction(0)
     for s in np.flatnonzero(in_window.any(axis=1)).tolist():
         slots = np.flatnonzero(in_window[s])
         for c in range(servers.num_classes):
             _, first = np.unique(servers.capacity[c, slots], axis=0, return_index=True)
             for t in slots[first].tolist():
-                pairs = np.array(server_pairs(instance, s, c, t), dtype=np.int64)
-                used = pairs[:, :1] * jobs.worker_demand[s] + pairs[:, 1:] * jobs.ps_demand[s]
+                used = _uses(instance, s, c, t, limit[c, t])
                 capacity = np.broadcast_to(servers.capacity[c, t], used.shape)
                 best = max(best, _largest_ratio(used[used > 0], capacity[used > 0]))
     return best
+
+
+def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
+    """Return what each pair that one server holds uses, shape (pairs, resources)."""
+    most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
+    workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
+    used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
+    # A single worker or a single PS may exceed the share; both numbers already fit by themselves.
+    fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
+    result: IntArray = used[fits]
+    return result
 
 
 def _largest_ratio(used: IntArray, capacity: IntArray) -> Fraction:
