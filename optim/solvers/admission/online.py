@@ -237,14 +237,14 @@ def _decide_all(
     """Decide until all jobs are decided or the stopping rule says so."""
     decisions: list[JobDecision] = []
     earned = 0.0
-    for decision in algorithm.decisions():
-        decisions.append(decision)
-        earned += decision.primal_step
-        progress.update(len(decisions), {"objective": earned})
+    for job in algorithm.order:
         state = SolveState(elapsed_s=clock.elapsed_s, iterations=len(decisions), objective=earned)
         reason = stop(state)
         if reason is not None:
             return tuple(decisions), reason
+        decisions.append(algorithm.decide(job))
+        earned += decisions[-1].primal_step
+        progress.update(len(decisions), {"objective": earned})
     return tuple(decisions), None
 
 

@@ -163,9 +163,15 @@ class OnlineAlgorithm:
         self._keeps_prices = keeps_prices
         self.state = ClusterState(instance, bounds, function)
 
+    @property
+    def order(self) -> list[int]:
+        """The jobs in the order of their decisions: by arrival, then as listed."""
+        result: list[int] = np.argsort(self._instance.jobs.arrival, kind="stable").tolist()
+        return result
+
     def decisions(self) -> Iterator[JobDecision]:
-        """Decide on every job, in order of arrival and then of the list."""
-        for job in np.argsort(self._instance.jobs.arrival, kind="stable").tolist():
+        """Decide on every job, in that order."""
+        for job in self.order:
             yield self.decide(job)
 
     def decide(self, job: int) -> JobDecision:
