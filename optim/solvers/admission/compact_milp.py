@@ -24,6 +24,9 @@ MAX_VARIABLES = 400_000
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap to a proven bound that is called optimal."""
 
+PLAN_TOL = 1e-6
+"""A plan may be worth this much less, relatively, than the point that it was made from: HiGHS' tolerance."""
+
 NO_BOUND = Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="the plan is feasible; no bound is claimed")
 
 
@@ -118,7 +121,7 @@ class CompactMilpSolver:
             certificate=NO_BOUND if has_plan else None,
             seed=seed,
             options=options_as_dict(options),
-            message=_message(outcome),
+            message=_message(outcome, plan.objective(instance)),
         )
         if has_plan and termination is not Termination.INTERRUPTED:
             with clock.phase("bound"):
@@ -212,7 +215,12 @@ def _with_bound(instance: AdmissionInstance, solution: Solution) -> Solution:
     return replace(solution, bound=bound, certificate=certificate, dual=dual)
 
 
-def _message(outcome: HighsOutcome) -> str:
+def _message(outcome: HighsOutcome, worth: float) -> str:
+    if outcome.objective is not None and worth < outcome.objective - PLAN_TOL * max(1.0, abs(outcome.objective)):
+        return (
+            f"the plan is worth {worth:.9g}, less than HiGHS' point, {outcome.objective:.9g}: "
+            "jobs that broke a row in exact arithmetic were dropped"
+        )
     if outcome.bound is None:
         return "HiGHS found no bound"
     if outcome.termination is Termination.OPTIMAL:

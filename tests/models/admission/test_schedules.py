@@ -62,6 +62,19 @@ def test_a_class_of_shared_servers_holds_only_sums_of_what_single_ones_hold():
     assert counts_of(found.schedules) == [(((0, 0, 2),), ((0, 0, 2),))]
 
 
+def test_a_unit_above_the_share_stands_alone_on_a_shared_server():
+    """Half of 4 is 2: a worker of 3 may be alone on a server, with its PS on the other one."""
+    found = enumerate_schedules(
+        instance(
+            job(chunks=1, worker=[3], ps=[1]),
+            horizon=1,
+            shared_servers=servers([4], count=2),
+            max_share_per_server=0.5,
+        )
+    )
+    assert counts_of(found.schedules) == [(((0, 1, 1),), ((0, 0, 1),)), (((0, 0, 1),), ((0, 1, 1),))]
+
+
 def test_skips_worker_counts_that_finish_no_further_chunk():
     found = enumerate_schedules(
         instance(

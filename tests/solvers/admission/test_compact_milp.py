@@ -12,6 +12,7 @@ from optim.core.progress import SilentProgress
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.core.stopping import GapLimit, Interruption, IterationLimit
+from optim.models.admission.compact import compact_model
 from optim.models.admission.compact_index import compact_size
 from optim.models.files import verify
 from optim.models.reference import reference_instance
@@ -163,6 +164,17 @@ def test_a_point_that_highs_calls_infeasible_is_no_decision(monkeypatch: pytest.
     assert (solution.termination, solution.primal) == (Termination.NUMERICAL_ERROR, PointStatus.NONE)
     assert (solution.decision, solution.objective, solution.certificate) == (None, None, None)
     assert verify(instance(job()), solution).is_ok
+
+
+def test_says_so_when_a_point_breaks_rows_in_exact_arithmetic(monkeypatch: pytest.MonkeyPatch):
+    """Two jobs on one server that holds one of them, after HiGHS was told that it holds both."""
+    narrow = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([1]))
+    wide = instance(*[job(f"j{i}", chunks=1, ps=[0.5]) for i in range(2)], horizon=1, worker_servers=servers([2]))
+    monkeypatch.setattr("optim.models.admission.compact.compact_model", lambda _, **options: compact_model(wide))
+    solution = solve(narrow, NAME)
+    assert (solution.objective, solution.stats.counts["milp_objective"]) == (8, 16)
+    assert "less than HiGHS' point, 16: jobs that broke a row" in solution.message
+    assert verify(narrow, solution).is_ok
 
 
 def test_symmetry_breaking_changes_the_programme_and_not_its_optimum():
