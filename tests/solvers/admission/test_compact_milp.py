@@ -1,7 +1,8 @@
 """The solver `compact-milp`: what it finds, what it claims, how it stops."""
 
 import _thread
-from collections.abc import Mapping
+import signal
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -124,6 +125,15 @@ def test_stops_at_a_gap_by_highs_bound():
     assert solution.stats.counts["milp_bound"] <= 1.5 * solution.stats.counts["milp_objective"]
 
 
+@pytest.fixture
+def heeded_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_ctrl_c")
 def test_ctrl_c_gives_the_best_plan_so_far():
     small = crowd()
     progress = Impatient()

@@ -2,6 +2,8 @@
 
 import _thread
 import itertools
+import signal
+from collections.abc import Iterator
 
 import pyomo.environ as pyo
 import pytest
@@ -101,6 +103,15 @@ def test_stops_when_the_watch_says_so_and_keeps_the_best_point():
     assert outcome.bound > outcome.objective
 
 
+@pytest.fixture
+def heeded_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_ctrl_c")
 def test_ctrl_c_ends_the_run_with_the_best_point():
     presses = iter([_thread.interrupt_main])
 
