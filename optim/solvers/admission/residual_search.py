@@ -1,6 +1,6 @@
 """Best schedules on single servers with residual capacities: the compiled loop, ready to be called."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -161,9 +161,7 @@ def _use(rows: IntArray, demand: IntArray) -> Use:
 
 def compile_search(*, is_shared: bool) -> None:
     """Compile the loops, or load them from the cache, by a search on the smallest of instances."""
-    instance = smallest_instance()
-    if is_shared:
-        instance = replace(instance, ps_servers=instance.worker_servers)
+    instance = smallest_instance(is_shared=is_shared)
     nothing = np.full(instance.worker_servers.capacity.shape, -np.inf)
     side = SideBounds(log_lower=nothing, log_upper=nothing)
     state = ClusterState(instance, PriceBounds(worker=side, ps=side), ZeroStartPrice())

@@ -1,5 +1,6 @@
 """Compile the loops before the clock of a solve starts: compile time is never mixed into solving."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -8,12 +9,12 @@ from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, Serv
 from optim.models.admission.utility import ConstantUtility
 
 
-def smallest_instance() -> AdmissionInstance:
-    """Return an instance with one job, one slot and one server a side."""
+def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
+    """Return an instance with one job, one slot and one server a side, or one that both sides share."""
     servers = ServerClasses(
         types=("smallest",), capacity=np.full((1, 1, 1), MICRO, dtype=np.int64), count=as_int_array([1])
     )
-    hosts = ServerClasses(types=servers.types, capacity=servers.capacity, count=servers.count)
+    hosts = servers if is_shared else replace(servers)
     one, demand = as_int_array([1]), np.full((1, 1), MICRO, dtype=np.int64)
     jobs = Jobs(
         ids=("only",),
