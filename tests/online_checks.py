@@ -15,7 +15,6 @@ import numpy as np
 
 from optim.models.admission.instance import FloatArray
 from tests.online_observation import Observation
-from tests.oracle import best_payoff
 
 REL_TOL = 1e-9
 """Rounding of sums of a few hundred products, relative to their size."""
@@ -50,7 +49,7 @@ def check_payoff(seen: Observation) -> None:
 def check_best_response(seen: Observation) -> None:
     """C4: the payoff is the best over all schedules on empty servers, at the prices that were met."""
     for k, decision in enumerate(seen.decisions):
-        best = best_payoff(seen.layout, decision.job, seen.prices[k])
+        best = seen.ground.best_payoff(decision.job, seen.prices[k])
         _at_most(abs(best - seen.payoff[k]), 0.0, f"best response of job {decision.job}")
 
 
@@ -103,7 +102,7 @@ def check_increments(seen: Observation) -> None:
 def check_dual_feasible(seen: Observation) -> None:
     """P3: payoffs at arrival and final prices are a feasible point of the packing LP's dual."""
     for k, decision in enumerate(seen.decisions):
-        best = best_payoff(seen.layout, decision.job, seen.prices[-1])
+        best = seen.ground.best_payoff(decision.job, seen.prices[-1])
         _at_most(best, seen.payoff[k], f"mu of job {decision.job} at final prices")
 
 

@@ -88,6 +88,17 @@ class Ground:
         return lp_optimum(self.problem)
 
     @cached_property
+    def _known_payoffs(self) -> dict[tuple[object, ...], float]:
+        return {}
+
+    def best_payoff(self, job: int, prices: FloatArray) -> float:
+        """Return the best payoff at row prices on empty servers; equal jobs at equal prices are asked once."""
+        key = (*job_key(self.instance, job), prices.tobytes())
+        if key not in self._known_payoffs:
+            self._known_payoffs[key] = best_payoff(self.layout, job, prices)
+        return self._known_payoffs[key]
+
+    @cached_property
     def density(self) -> FloatArray:
         """The most that any job may pay for a unit of a row: its largest value over its smallest use."""
         return self._row_limits[0]

@@ -260,9 +260,8 @@ def slot_costs(layout: Layout, job: int, segment: int, slot: int, prices: FloatA
     for places, has_workers, has_ps in sides:
         for place, (c, _) in enumerate(places):
             rows = prices[layout.rows(place, slot, is_worker=has_workers)] / MICRO
-            worker, ps = (
-                float(rows @ demand[segment]) for demand in (instance.jobs.worker_demand, instance.jobs.ps_demand)
-            )
+            worker = float(rows @ instance.jobs.worker_demand[segment]) if has_workers else 0.0
+            ps = float(rows @ instance.jobs.ps_demand[segment]) if has_ps else 0.0
             if has_workers and has_ps:
                 held = held_pairs(layout, segment, place, slot, (len(needed) - 1, needed[-1]))
             elif has_workers:

@@ -15,6 +15,9 @@ SOLVERS = [solver.name for solver in solvers_of("admission")]
 REFERENCES = ("tiny-0", "tiny-1")
 INSTANCES = [*STRESS_INSTANCES, *REFERENCES]
 
+ITERATIONS = 10
+"""Of each solve: rounds, nodes or moves."""
+
 REL_TOL = 1e-9
 """Rounding of sums of a few utilities, relative."""
 
@@ -28,7 +31,7 @@ def instance_named(name: str) -> AdmissionInstance:
 @cache
 def trial(solver: str, name: str) -> Trial:
     """Return a solver's trial on an instance; solved once for all checks."""
-    return Trial(instance_named(name), solver)
+    return Trial(instance_named(name), solver, iteration_limit=ITERATIONS)
 
 
 def is_supported(solver: str, name: str) -> bool:
