@@ -8,10 +8,12 @@ from optim.core.problem import AbstractProblem
 
 _MODULES = {
     "admission": "optim.models.admission.problem",
+    "auction": "optim.models.auction.problem",
 }
 
 _SCHEMAS = {
     "optim/admission/1": "admission",
+    "optim/auction/1": "auction",
 }
 
 

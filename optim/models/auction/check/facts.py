@@ -1,0 +1,90 @@
+"""What an instance says, derived here once more from its raw fields."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.verification import Violation
+from optim.models.auction.instance import SERVED_STEP, AuctionInstance, EmptyValue, FloatArray, IntArray
+
+UNIT_ROUNDOFF = 2.0**-53
+"""Largest relative error of one rounded operation on doubles."""
+
+WEIGHT_ROUNDINGS = 8
+"""Rounded operations behind one weight: a quotient or two, a logarithm good to one unit, sums."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Facts:
+    """The instance's numbers as the checker uses them.
+
+    Parameters
+    ----------
+    weight
+        Shape (rows,): log welfare above the app's empty row.
+    first
+        Shape (apps + 1,): where each app's rows begin.
+    slot_machine, slot_rack, slot_free
+        Shape (slots,).
+    """
+
+    instance: AuctionInstance
+    num_apps: int
+    weight: FloatArray
+    first: IntArray
+    slot_machine: IntArray
+    slot_rack: IntArray
+    slot_free: IntArray
+    num_free: int
+
+    def named(self, row: int) -> dict[int, int]:
+        """Return GPUs by machine of a row that names them."""
+        bids = self.instance.bids
+        entries = np.flatnonzero(bids.named_row == row)
+        return {int(bids.named_machine[e]): int(bids.named_gpus[e]) for e in entries}
+
+    def app_name(self, app: int) -> str:
+        """Return an app's name."""
+        return self.instance.apps.ids[app]
+
+    def rounding(self, total: float) -> float:
+        """Return what rounding may have taken from a sum of weights, exactly summed or over all apps in turn."""
+        return (WEIGHT_ROUNDINGS + self.num_apps) * UNIT_ROUNDOFF * abs(total)
+
+
+def read_facts(instance: AuctionInstance) -> Facts:
+    """Derive what the checker needs."""
+    cluster, n = instance.cluster, len(instance.apps.ids)
+    first = np.zeros(n + 1, dtype=np.int64)
+    np.add.at(first, instance.bids.app + 1, 1)
+    slot_machine = cluster.slot_machine
+    return Facts(
+        instance=instance,
+        num_apps=n,
+        weight=np.array(_weights(instance), dtype=np.float64),
+        first=np.cumsum(first),
+        slot_machine=slot_machine,
+        slot_rack=cluster.machine_rack[slot_machine],
+        slot_free=cluster.slot_free,
+        num_free=int(cluster.slot_free.sum()),
+    )
+
+
+def _weights(instance: AuctionInstance) -> list[float]:
+    rows = list(zip(instance.bids.app.tolist(), instance.bids.rho.tolist(), strict=True))
+    empty = instance.apps.empty_rho.tolist()
+    if instance.empty_value is EmptyValue.POSITIVE:
+        return [math.log(empty[app] / rho) for app, rho in rows]
+    values = [math.log(1.0 / rho - 1.0 / empty[app]) for app, rho in rows]
+    least: dict[int, float] = {}
+    most: dict[int, float] = {}
+    for (app, _), value in zip(rows, values, strict=True):
+        least[app], most[app] = min(value, least.get(app, value)), max(value, most.get(app, value))
+    step = math.fsum(most[app] - least[app] for app in least) + SERVED_STEP
+    return [step + value - least[app] for (app, _), value in zip(rows, values, strict=True)]
+
+
+def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
+    """Build a violation; `where` holds the row's indices in words."""
+    return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)

@@ -1,0 +1,109 @@
+"""Shares and grants: the interval of each payment is proven, and grants follow from it by the rule."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from optim.core.verification import Violation
+from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
+from optim.models.auction.check.facts import Facts, violation
+from optim.models.auction.check.packing import fits
+from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
+
+SHARE = "share"
+WITNESS = "witness"
+GRANT = "grant"
+
+SHARE_TOL = 1e-9
+"""Shares are compared up to this: sums in another order."""
+
+WHOLE_TOL = 1e-9
+"""c |G| counts as the whole number that it misses by this much."""
+
+
+def check_shares(facts: Facts, plan: AuctionPlan, bound_without: Callable[[int], float | None]) -> list[Violation]:
+    """Check that each share's interval is proven: from below by a bound, from above by a witness."""
+    found = []
+    won = plan.row >= 0
+    for name, share in (("low", plan.share_low), ("high", plan.share_high)):
+        if share.shape != plan.row.shape or not ((share >= 0) & (share <= 1)).all() or (share[~won] != 1).any():
+            return [violation(SHARE, f"shares ({name}) must be one an app, in [0, 1], and 1 for apps without a bid")]
+    weights = np.where(won, facts.weight[np.where(won, plan.row, 0)] if len(facts.weight) else 0.0, 0.0)
+    total = math.fsum(weights.tolist())
+    for i in np.flatnonzero(won).tolist():
+        where = f"app {facts.app_name(i)}"
+        low, high = float(plan.share_low[i]), float(plan.share_high[i])
+        others = total - float(weights[i])
+        bound = bound_without(i)
+        proven_low = 0.0 if bound is None else math.exp(min(0.0, others - bound))
+        slack = SHARE_TOL + facts.rounding(total)
+        if low > proven_low + slack:
+            text = f"c is said to be at least {low!r}, but only {proven_low!r} is proven"
+            found.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
+        witness = plan.witnesses.get(i)
+        if witness is not None:
+            found += _check_witness(facts, i, witness)
+        rows = witness.row[witness.row >= 0] if witness is not None else None
+        reached = others if rows is None else max(others, math.fsum(facts.weight[rows].tolist()))
+        proven_high = math.exp(others - reached)
+        if high < proven_high - slack or low > high + slack:
+            text = f"c is said to be at most {high!r}, but {proven_high!r} is proven"
+            found.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
+    return found
+
+
+def _check_witness(facts: Facts, app: int, witness: Witness) -> list[Violation]:
+    """Check that a witness is an allocation of the others."""
+    where = f"without app {facts.app_name(app)}"
+    found = check_rows(facts, witness.row)
+    if found:
+        return found
+    if witness.row[app] >= 0:
+        found.append(violation(WITNESS, "the app itself holds a bid", where=where))
+    if witness.placement is not None:
+        found += check_entries(facts, witness.placement, "witness")
+        found += [] if found else check_bundles(facts, witness.row, witness.placement)
+    elif not fits(facts, witness.row):
+        found.append(
+            violation(WITNESS, "best fit finds no room for the bundles, and no placement is given", where=where)
+        )
+    return found
+
+
+def check_grants(facts: Facts, plan: AuctionPlan) -> list[Violation]:
+    """Check that grants lie within the bundles and have the sizes that the rule gives for some share proven."""
+    found = check_entries(facts, plan.grants, "grants")
+    if found:
+        return found
+    placed = {(i, s): count for i, s, count in plan.placement.tolist()}
+    for i, s, count in plan.grants.tolist():
+        if count > placed.get((i, s), 0):
+            text = f"{count} GPUs are granted on slot {s}, {placed.get((i, s), 0)} belong to the bundle"
+            found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
+    awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
+    granted = np.bincount(plan.grants[:, 0], plan.grants[:, 2], facts.num_apps).astype(np.int64)
+    for i in np.flatnonzero(awarded).tolist():
+        gang = int(facts.instance.apps.gang[i])
+        allowed = _sizes(plan.rule, float(plan.share_high[i]), int(awarded[i]), gang)
+        if int(granted[i]) not in allowed:
+            text = f"{granted[i]} of {awarded[i]} GPUs are granted, the rule {plan.rule} gives {sorted(allowed)}"
+            found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
+    return found
+
+
+def _sizes(rule: PaymentRule, share: float, bundle: int, gang: int) -> set[int]:
+    """Return how many GPUs a rule may grant: one number, or all and nothing for a lottery."""
+    if rule is PaymentRule.NONE:
+        return {bundle}
+    if rule is PaymentRule.LOTTERY:
+        return {bundle} if share >= 1 else {0, bundle} if share > 0 else {0}
+    gangs = share * bundle / gang
+    if rule is PaymentRule.FLOOR:
+        number = math.floor(gangs + WHOLE_TOL)
+        number = 1 if number == 0 and gang == 1 and share * bundle >= 0.5 else number
+    elif rule is PaymentRule.NEAREST:
+        number = math.floor(gangs + 0.5)
+    else:
+        number = math.ceil(gangs - WHOLE_TOL)
+    return {min(bundle, number * gang)}

@@ -1,0 +1,124 @@
+"""What prices prove: any prices give a bound, so that nothing but arithmetic has to be trusted."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from optim.core.verification import Violation
+from optim.models.auction.check.facts import Facts, violation
+from optim.models.auction.check.supply import Supply
+from optim.models.auction.instance import FloatArray, Locality
+from optim.models.auction.proof import PriceProof, TreeProof
+
+TREE = "tree"
+PRICES = "prices"
+
+Kind = tuple[int, int, int]
+Bounds = Mapping[tuple[int, int], tuple[int, float]]
+"""By (locality, size) the least and the largest number of bundles."""
+
+
+class PriceBound:
+    """Evaluate price proofs on one instance."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts, self._supply = facts, Supply(facts)
+        bids = facts.instance.bids
+        self._starts = facts.first[:-1][np.diff(facts.first) > 0]
+        self._apps = np.flatnonzero(np.diff(facts.first) > 0)
+        self._rows: dict[Kind, np.ndarray] = {}
+        is_named = bids.locality == Locality.NAMED
+        for level, size in set(zip(bids.locality[~is_named].tolist(), bids.gpus[~is_named].tolist(), strict=True)):
+            self._rows[level, size, -1] = np.flatnonzero((bids.locality == level) & (bids.gpus == size))
+
+    def evaluate(self, proof: PriceProof, without: int | None, bounds: Bounds) -> float:
+        """Return the bound that prices prove, rounded up."""
+        facts = self._facts
+        kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
+        gain = np.maximum(0.0, self._best_gain(kinds, proof.row_price))
+        if without is not None:
+            gain = gain[self._apps != without]
+        worth = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
+        terms = [*gain.tolist(), worth]
+        for kind, row_price, supply_price in zip(
+            kinds, proof.row_price.tolist(), proof.supply_price.tolist(), strict=True
+        ):
+            difference = row_price - max(0.0, supply_price)
+            if difference != 0:
+                low, high = bounds.get(kind[:2], (0, math.inf)) if kind[0] != Locality.NAMED else (0, math.inf)
+                terms.append(difference * (high if difference > 0 else low))
+        total = math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf
+        spread = math.fsum(map(abs, terms)) if math.isfinite(total) else 0.0
+        return total + facts.rounding(spread)
+
+    def _best_gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
+        """Return each bidding app's largest weight less price."""
+        facts, bids = self._facts, self._facts.instance.bids
+        gain = facts.weight.copy()
+        unit = np.zeros(len(facts.instance.cluster.machine_rack))
+        for kind, price in zip(kinds, row_price.tolist(), strict=True):
+            if kind[0] == Locality.NAMED:
+                unit[kind[2]] = price
+            elif kind in self._rows:
+                gain[self._rows[kind]] -= price
+        if len(bids.named_row):
+            np.subtract.at(gain, bids.named_row, bids.named_gpus * unit[bids.named_machine])
+        return np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
+
+
+def check_form(facts: Facts, proof: PriceProof) -> Violation | None:
+    """Say what is wrong with a proof's form."""
+    kinds, prices = proof.kinds, (proof.row_price, proof.supply_price)
+    if kinds.ndim != 2 or kinds.shape[1] != 3 or any(price.shape != (len(kinds),) for price in prices):
+        return violation(PRICES, "there must be one price to rows and one to the supply for each kind")
+    if not all(np.isfinite(price).all() for price in prices):
+        return violation(PRICES, "prices must be finite")
+    if len(np.unique(kinds, axis=0)) < len(kinds):
+        return violation(PRICES, "a kind is listed twice")
+    machines = len(facts.instance.cluster.machine_rack)
+    for level, size, machine in kinds.tolist():
+        is_named = level == Locality.NAMED
+        if (
+            level not in range(5)
+            or size < 1
+            or (is_named and (size != 1 or not 0 <= machine < machines))
+            or (not is_named and machine != -1)
+        ):
+            return violation(PRICES, f"({level}, {size}, {machine}) is no kind of bundle")
+    return None
+
+
+def evaluate_tree(
+    bound: PriceBound, facts: Facts, tree: TreeProof, without: int | None
+) -> tuple[float, list[Violation]]:
+    """Return the largest bound of a tree's leaves, and what is wrong with the tree."""
+    nodes = tree.nodes
+    if not nodes:
+        return math.inf, [violation(TREE, "the tree has no root")]
+    largest, reached = -math.inf, 0
+    stack: list[tuple[int, dict[tuple[int, int], tuple[int, float]]]] = [(0, {})]
+    seen = set()
+    while stack:
+        number, bounds = stack.pop()
+        if not 0 <= number < len(nodes) or number in seen:
+            return math.inf, [violation(TREE, f"node {number} is missing or reached twice")]
+        seen.add(number)
+        reached += 1
+        node = nodes[number]
+        if node.low < 0 and node.high < 0:
+            wrong = (
+                violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
+            )
+            if wrong is not None:
+                return math.inf, [wrong]
+            assert node.proof is not None
+            largest = max(largest, bound.evaluate(node.proof, without, bounds))
+            continue
+        kind = (node.level, node.size)
+        if node.level not in range(4):
+            return math.inf, [violation(TREE, f"node {number} splits by {kind}, which is no kind that can be counted")]
+        low, high = bounds.get(kind, (0, math.inf))
+        stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
+        stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
+    return largest, []

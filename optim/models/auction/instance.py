@@ -1,0 +1,245 @@
+"""The data of an auction: a tree of GPUs, some of them on offer, and a table of bids from every app.
+
+Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``. An app's value of a bid is
+``V = 1 / rho`` with its finish-time fairness ``rho``; the auction maximises the product of values.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+SERVED_STEP = 800.0
+"""Log units by which serving one app more outweighs all values, where empty rows are worth nothing.
+
+exp(-800) is 0 in doubles: an app whose presence keeps another one out gets the share 0 exactly."""
+
+
+class Locality(IntEnum):
+    """The smallest subtree that holds an allocation, best first; `NAMED` rows name their machines."""
+
+    SLOT = 0
+    MACHINE = 1
+    RACK = 2
+    CLUSTER = 3
+    NAMED = 4
+
+
+class Horizon(StrEnum):
+    """For how long a bid's GPUs are assumed to stay: for ever, or for one lease and then a fair share."""
+
+    HOLD = "hold"
+    LEASE = "lease"
+
+
+class EmptyValue(StrEnum):
+    """What holding nothing is worth: 1 / rho of the empty row, or 0 with as many apps served as possible."""
+
+    POSITIVE = "positive"
+    ZERO = "zero"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cluster:
+    """A tree rack > machine > slot > GPU.
+
+    Parameters
+    ----------
+    machine_rack
+        Shape (machines,): the rack of each machine, numbered from 0 without gaps.
+    slot_machine
+        Shape (slots,): the machine of each slot (an island of fast links), ascending.
+    slot_gpus, slot_free
+        Shape (slots,): GPUs of the slot, and how many of them are on offer; the rest is held under leases.
+    """
+
+    machine_rack: IntArray
+    slot_machine: IntArray
+    slot_gpus: IntArray
+    slot_free: IntArray
+
+    @property
+    def num_machines(self) -> int:
+        """Number of machines."""
+        return len(self.machine_rack)
+
+    @property
+    def num_gpus(self) -> int:
+        """R_C: all GPUs of the cluster."""
+        return int(self.slot_gpus.sum())
+
+    @property
+    def num_free(self) -> int:
+        """GPUs on offer."""
+        return int(self.slot_free.sum())
+
+    @property
+    def num_racks(self) -> int:
+        """Number of racks."""
+        return int(self.machine_rack.max(initial=-1)) + 1
+
+    @cached_property
+    def machine_free(self) -> IntArray:
+        """GPUs on offer on each machine, shape (machines,)."""
+        return np.bincount(self.slot_machine, self.slot_free, self.num_machines).astype(np.int64)
+
+    @cached_property
+    def rack_free(self) -> IntArray:
+        """GPUs on offer in each rack, shape (racks,)."""
+        return np.bincount(self.machine_rack, self.machine_free, self.num_racks).astype(np.int64)
+
+    @cached_property
+    def slot_rack(self) -> IntArray:
+        """Rack of each slot, shape (slots,)."""
+        return self.machine_rack[self.slot_machine]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bids:
+    """All apps' bid tables as one list of rows, the apps' rows one after the other.
+
+    Parameters
+    ----------
+    app
+        Shape (rows,): the app that bids, ascending.
+    gpus
+        Shape (rows,): GPUs of the bundle.
+    locality
+        Shape (rows,): `Locality` of the bundle.
+    rho
+        Shape (rows,): finish-time fairness with the bundle, positive.
+    named_row, named_machine, named_gpus
+        Shape (entries,): the machines of `NAMED` rows and the GPUs on each, by row.
+    """
+
+    app: IntArray
+    gpus: IntArray
+    locality: IntArray
+    rho: FloatArray
+    named_row: IntArray
+    named_machine: IntArray
+    named_gpus: IntArray
+
+    def __len__(self) -> int:
+        return len(self.app)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Apps:
+    """All apps, one array a field.
+
+    Parameters
+    ----------
+    ids
+        Unique names.
+    empty_rho
+        Shape (apps,): finish-time fairness with no GPU of this auction; larger than that of any bid.
+    gang
+        Shape (apps,): GPUs come in multiples of this number.
+    elapsed_min, work_min, ideal_min
+        Shape (apps,): minutes since submission, serial GPU minutes left, and the ideal time: the terms of
+        ``rho = (elapsed + work / speed) / ideal`` (0, 1, 1 where only bids are known: then the value is
+        proportional to the speed).
+    """
+
+    ids: tuple[str, ...]
+    empty_rho: FloatArray
+    gang: IntArray
+    elapsed_min: FloatArray
+    work_min: FloatArray
+    ideal_min: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AuctionInstance:
+    """A one-shot auction: which app gets which GPUs so that the product of values is largest.
+
+    Parameters
+    ----------
+    name
+        Name of the instance, for records.
+    cluster, apps, bids
+        What is on offer, who bids, and the bids.
+    lease_min
+        Length of a lease in minutes.
+    horizon
+        How the bids were valued.
+    empty_value
+        What an app without GPUs is worth.
+    profiles
+        What the apps made their bids from (`optim.models.auction.fairness.AppProfile`), empty where unknown.
+
+    Raises
+    ------
+    InvalidProblemError
+        If any field contradicts the definitions; the text names field, value and remedy.
+    """
+
+    name: str
+    cluster: Cluster
+    apps: Apps
+    bids: Bids
+    lease_min: float = 20.0
+    horizon: Horizon = Horizon.HOLD
+    empty_value: EmptyValue = EmptyValue.POSITIVE
+    profiles: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        from optim.models.auction.validation import validate
+
+        validate(self)
+
+    @property
+    def num_apps(self) -> int:
+        """Number of apps."""
+        return len(self.apps)
+
+    @cached_property
+    def row_offset(self) -> IntArray:
+        """Shape (apps + 1,): the rows of app i are ``row_offset[i]:row_offset[i+1]``."""
+        return np.searchsorted(self.bids.app, np.arange(self.num_apps + 1)).astype(np.int64)
+
+    @cached_property
+    def named_offset(self) -> IntArray:
+        """Shape (rows + 1,): the named machines of row b are ``named_offset[b]:named_offset[b+1]``."""
+        return np.searchsorted(self.bids.named_row, np.arange(len(self.bids) + 1)).astype(np.int64)
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Log welfare that each row adds to the app's empty row, shape (rows,); positive.
+
+        Positive convention: ``log(rho_empty / rho)``. Zero convention: the value is ``V = 1/rho - 1/rho_empty``
+        and the weight ``K + log(V / least V of the app)``, with K so large that serving one app more
+        outweighs everything else: the lexicographic rule as one number.
+        """
+        empty = self.apps.empty_rho[self.bids.app]
+        if self.empty_value is EmptyValue.POSITIVE:
+            return np.asarray(np.log(empty / self.bids.rho))
+        value = np.log(1.0 / self.bids.rho - 1.0 / empty)
+        least, most = np.full(self.num_apps, np.inf), np.full(self.num_apps, -np.inf)
+        np.minimum.at(least, self.bids.app, value)
+        np.maximum.at(most, self.bids.app, value)
+        spread = float((most - least)[np.isfinite(least)].sum())
+        return np.asarray(spread + SERVED_STEP + value - least[self.bids.app])
+
+
+def as_ints(values: object) -> IntArray:
+    """Return a read-only int64 array."""
+    array = np.array(values, dtype=np.int64)
+    array.setflags(write=False)
+    return array
+
+
+def as_floats(values: object) -> FloatArray:
+    """Return a read-only float64 array."""
+    array = np.array(values, dtype=np.float64)
+    array.setflags(write=False)
+    return array

@@ -1,0 +1,182 @@
+"""Hidden payments: from shares to whole GPUs, which GPUs to keep, and who gets what is left over.
+
+An app that is awarded the bundle G keeps c G, where c is the others' welfare beside it over their welfare
+without it. Whole GPUs need a rule; `PaymentRule` names them.
+
+References
+----------
+Cole, Gkatzelis, Goel, "Mechanism design for fair division: allocating divisible items without payments", EC 2013,
+DOI 10.1145/2492002.2482582 (partial allocation). Mahajan et al., NSDI 2020, algorithm 1 (leftover at random).
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from optim.models.auction.instance import AuctionInstance, Cluster, FloatArray, IntArray
+from optim.models.auction.plan import COUNT, PaymentRule, sorted_entries
+
+WHOLE_TOL = 1e-9
+"""A number of gangs counts as the whole number that it misses by this much."""
+
+
+def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticket: float = 1.0) -> int:
+    """Return how many of a bundle's GPUs an app keeps: whole gangs, never more than the bundle.
+
+    Parameters
+    ----------
+    rule
+        `floor` keeps one GPU where an elastic app would keep none of at least half a GPU.
+    share
+        c in [0, 1].
+    bundle, gang
+        GPUs awarded, and the gang that they come in.
+    ticket
+        A number drawn uniformly from [0, 1): the lottery is won if it is below c.
+
+    Examples
+    --------
+    >>> [gpus_kept(rule, 4 / 9, 4) for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST, PaymentRule.CEIL)]
+    [1, 2, 2]
+    """
+    if rule is PaymentRule.NONE:
+        return bundle
+    if rule is PaymentRule.LOTTERY:
+        return bundle if ticket < share or share >= 1.0 else 0
+    gangs = share * bundle / gang
+    if rule is PaymentRule.FLOOR:
+        number = math.floor(gangs + WHOLE_TOL)
+        if number == 0 and gang == 1 and share * bundle >= 0.5:
+            number = 1
+    elif rule is PaymentRule.NEAREST:
+        number = math.floor(gangs + 0.5)
+    else:
+        number = math.ceil(gangs - WHOLE_TOL)
+    return min(bundle, number * gang)
+
+
+def keep_best(cluster: Cluster, entries: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]]:
+    """Return the part of a bundle, (slot, count) entries, of a given size with the best locality.
+
+    Fewest racks, then machines, then slots: the fullest rack gives first, from it the fullest machine, from that
+    the fullest slot. If one machine, or one slot, holds enough, the smallest such one is kept.
+    """
+    left, kept = number, []
+    pool = list(entries)
+    for group_of in (cluster.slot_rack, cluster.slot_machine, np.arange(len(cluster.slot_machine))):
+        held: dict[int, int] = {}
+        for slot, count in pool:
+            held[int(group_of[slot])] = held.get(int(group_of[slot]), 0) + count
+        if left <= 0:
+            break
+        enough = [(count, group) for group, count in held.items() if count >= left]
+        while not enough:  # no group holds what is left: the fullest one gives all it has
+            group = max(held, key=lambda g: (held[g], -g))
+            taken = [(slot, count) for slot, count in pool if group_of[slot] == group]
+            kept += taken
+            left -= held.pop(group)
+            pool = [(slot, count) for slot, count in pool if group_of[slot] != group]
+            enough = [(count, g) for g, count in held.items() if count >= left] if left > 0 else [(0, -1)]
+        if left > 0:
+            chosen = min(enough)[1]
+            pool = [(slot, count) for slot, count in pool if group_of[slot] == chosen]
+    if left > 0:
+        kept.append((pool[0][0], left))
+    return sorted(kept)
+
+
+def settle(
+    instance: AuctionInstance,
+    placement: IntArray,
+    share: FloatArray,
+    rule: PaymentRule,
+    rng: np.random.Generator | None = None,
+) -> IntArray:
+    """Return what each app is granted of its bundle, as (app, slot, count) entries.
+
+    Parameters
+    ----------
+    instance, placement
+        The auction and the whole bundles.
+    share
+        c of each app.
+    rule
+        How shares become whole GPUs.
+    rng
+        Draws the lottery's tickets, one an app in order.
+
+    Notes
+    -----
+    An app never receives a GPU outside its own bundle, so that grants can't overlap.
+    """
+    if rule is PaymentRule.NONE or not len(placement):
+        return placement
+    n = instance.num_apps
+    tickets = rng.random(n) if rng is not None else np.zeros(n)
+    bundle = np.bincount(placement[:, 0], placement[:, COUNT], n).astype(np.int64)
+    first = np.searchsorted(placement[:, 0], np.arange(n + 1))
+    granted: list[tuple[int, int, int]] = []
+    rows = placement.tolist()
+    for i in np.flatnonzero(bundle).tolist():
+        kept = gpus_kept(rule, float(share[i]), int(bundle[i]), int(instance.apps.gang[i]), float(tickets[i]))
+        mine = [(slot, count) for _, slot, count in rows[first[i] : first[i + 1]]]
+        if kept == bundle[i]:
+            granted += [(i, slot, count) for slot, count in mine]
+        elif kept:
+            granted += [(i, slot, count) for slot, count in keep_best(instance.cluster, mine, kept)]
+    return sorted_entries(granted)
+
+
+def leftover(cluster: Cluster, grants: IntArray) -> IntArray:
+    """Return the GPUs on offer that nobody was granted, by slot, shape (slots,)."""
+    return cluster.slot_free - np.bincount(grants[:, 1], grants[:, COUNT], len(cluster.slot_free)).astype(np.int64)
+
+
+def share_leftover(
+    cluster: Cluster,
+    free: IntArray,
+    wanted: Sequence[int],
+    gang: Sequence[int],
+    holds: Sequence[Sequence[int]],
+    rng: np.random.Generator,
+) -> IntArray:
+    """Give leftover GPUs to apps at random, a gang at a time, beside the GPUs they hold where possible.
+
+    Parameters
+    ----------
+    cluster, free
+        The cluster and the GPUs left over by slot.
+    wanted, gang
+        How many more GPUs each app can use, and its gang.
+    holds
+        Machines where each app holds GPUs already.
+    rng
+        Picks the next app, uniformly over those that can use another gang.
+
+    Returns
+    -------
+    IntArray
+        (app, slot, count) entries.
+    """
+    room = np.array(free, dtype=np.int64)
+    need = np.array(wanted, dtype=np.int64)
+    size = np.array(gang, dtype=np.int64)
+    home = [set(machines) for machines in holds]
+    given: dict[tuple[int, int], int] = {}
+    while True:
+        open_apps = np.flatnonzero((need >= size) & (size <= room.sum()))
+        if not len(open_apps):
+            break
+        i = int(rng.choice(open_apps))
+        at_home = np.isin(cluster.slot_machine, sorted(home[i]))
+        left = int(size[i])
+        for s in np.lexsort((-room, ~at_home)).tolist():
+            taken = min(left, int(room[s]))
+            if taken:
+                given[i, s] = given.get((i, s), 0) + taken
+                room[s] -= taken
+                left -= taken
+                home[i].add(int(cluster.slot_machine[s]))
+        need[i] -= size[i]
+    return sorted_entries([(i, s, count) for (i, s), count in given.items()])

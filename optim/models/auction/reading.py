@@ -1,0 +1,255 @@
+"""From a document of format ``optim/auction/1`` to an instance and back."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from optim.core.errors import InvalidProblemError
+from optim.models.auction.bid_table import bid_table
+from optim.models.auction.document import (
+    SCHEMA,
+    AppDocument,
+    AuctionDocument,
+    BidsDocument,
+    HeldDocument,
+    MachineDocument,
+    ProfileDocument,
+    SlowdownDocument,
+    TrialDocument,
+)
+from optim.models.auction.fairness import AppProfile, Combine, Estimator, IdealTime, Trial, ideal_minutes
+from optim.models.auction.instance import (
+    Apps,
+    AuctionInstance,
+    Bids,
+    Cluster,
+    EmptyValue,
+    Horizon,
+    Locality,
+    as_floats,
+    as_ints,
+)
+from optim.models.auction.slowdown import PRESETS, Slowdown
+
+NAMES = {level: level.name.lower() for level in Locality}
+LEVELS = {name: int(level) for level, name in NAMES.items()}
+
+
+def instance_from_document(document: AuctionDocument) -> AuctionInstance:
+    """Build a validated instance; bids that aren't given are generated from the app's profile.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field contradicts the format; the text names its path, value and remedy.
+    """
+    if document.schema != SCHEMA:
+        raise InvalidProblemError(f"schema must be {SCHEMA!r}, got {document.schema!r}")
+    cluster = cluster_from_documents(document.machines)
+    horizon = Horizon(document.horizon)
+    profiles = tuple(_profile(app, i) for i, app in enumerate(document.apps))
+    tables = [
+        _bids(app, profile, i, cluster, document.lease_min, horizon)
+        for i, (app, profile) in enumerate(zip(document.apps, profiles, strict=True))
+    ]
+    return AuctionInstance(
+        name=document.name,
+        cluster=cluster,
+        apps=_apps(document.apps, tables, profiles, cluster),
+        bids=join_bids(tables),
+        lease_min=document.lease_min,
+        horizon=horizon,
+        empty_value=EmptyValue(document.empty_value),
+        profiles=profiles if all(profile is not None for profile in profiles) else (),
+    )
+
+
+def document_from_instance(instance: AuctionInstance) -> AuctionDocument:
+    """Return the document of an instance; reading it back gives equal data. Bids are always written out."""
+    apps, bids, profiles = instance.apps, instance.bids, instance.profiles
+    documents = []
+    for i, name in enumerate(apps.ids):
+        rows = range(int(instance.row_offset[i]), int(instance.row_offset[i + 1]))
+        table = BidsDocument(empty_rho=float(apps.empty_rho[i]))
+        for b in rows:
+            rho = float(bids.rho[b])
+            if bids.locality[b] == Locality.NAMED:
+                part = slice(int(instance.named_offset[b]), int(instance.named_offset[b + 1]))
+                machines = list(zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True))
+                table.named.append((machines, rho))
+            else:
+                table.rows.append((int(bids.gpus[b]), NAMES[Locality(int(bids.locality[b]))], rho))  # type: ignore[arg-type]
+        profile = profiles[i] if profiles else None
+        documents.append(
+            AppDocument(
+                id=name,
+                gang=int(apps.gang[i]),
+                bids=table,
+                profile=_profile_document(profile) if isinstance(profile, AppProfile) else UNSET,
+                elapsed_min=float(apps.elapsed_min[i]),
+                work_min=float(apps.work_min[i]),
+                ideal_min=float(apps.ideal_min[i]),
+            )
+        )
+    return AuctionDocument(
+        schema=SCHEMA,
+        name=instance.name,
+        machines=_machine_documents(instance.cluster),
+        apps=documents,
+        lease_min=instance.lease_min,
+        horizon=instance.horizon.value,
+        empty_value=instance.empty_value.value,
+    )
+
+
+def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
+    """Build a cluster; machines are numbered in order, `count` of them an entry."""
+    racks: list[int] = []
+    slots: list[tuple[int, int, int]] = []
+    for m, machine in enumerate(machines):
+        free = machine.slots if isinstance(machine.free, UnsetType) else machine.free
+        if len(free) != len(machine.slots) or not machine.slots:
+            raise InvalidProblemError(
+                f"machines[{m}].free must list one number a slot, got {free} for slots {machine.slots}"
+            )
+        for _ in range(machine.count):
+            slots += [(len(racks), size, offer) for size, offer in zip(machine.slots, free, strict=True)]
+            racks.append(machine.rack)
+    table = np.array(slots, dtype=np.int64).reshape(-1, 3)
+    return Cluster(
+        machine_rack=as_ints(racks),
+        slot_machine=as_ints(table[:, 0]),
+        slot_gpus=as_ints(table[:, 1]),
+        slot_free=as_ints(table[:, 2]),
+    )
+
+
+def join_bids(tables: Sequence[BidsDocument]) -> Bids:
+    """Return the rows of all apps as one list, each app's named rows after its others."""
+    app, gpus, level, rho = [], [], [], []
+    named: list[tuple[int, int, int]] = []
+    for i, table in enumerate(tables):
+        for k, locality, value in table.rows:
+            app.append(i)
+            gpus.append(k)
+            level.append(LEVELS[locality])
+            rho.append(value)
+        for machines, value in table.named:
+            named += [(len(app), machine, count) for machine, count in sorted(machines)]
+            app.append(i)
+            gpus.append(sum(count for _, count in machines))
+            level.append(int(Locality.NAMED))
+            rho.append(value)
+    entries = np.array(named, dtype=np.int64).reshape(-1, 3)
+    return Bids(
+        app=as_ints(app),
+        gpus=as_ints(gpus),
+        locality=as_ints(level),
+        rho=as_floats(rho),
+        named_row=as_ints(entries[:, 0]),
+        named_machine=as_ints(entries[:, 1]),
+        named_gpus=as_ints(entries[:, 2]),
+    )
+
+
+def _bids(
+    app: AppDocument, profile: AppProfile | None, i: int, cluster: Cluster, lease_min: float, horizon: Horizon
+) -> BidsDocument:
+    if not isinstance(app.bids, UnsetType):
+        return app.bids
+    if profile is None:
+        raise InvalidProblemError(f"apps[{i}] needs bids, or a profile that they follow from")
+    table = bid_table(profile, cluster, lease_min=lease_min, horizon=horizon)
+    rows = [(k, NAMES[Locality(level)], rho) for k, level, rho in table.rows]
+    return BidsDocument(empty_rho=table.empty_rho, rows=rows)  # type: ignore[arg-type]
+
+
+def _apps(
+    documents: Sequence[AppDocument],
+    tables: Sequence[BidsDocument],
+    profiles: Sequence[AppProfile | None],
+    cluster: Cluster,
+) -> Apps:
+    def terms(app: AppDocument, profile: AppProfile | None) -> tuple[float, float, float]:
+        given = (0.0, 1.0, 1.0)
+        if profile is not None:
+            given = (profile.elapsed_min, profile.work_min, ideal_minutes(profile, cluster.num_gpus))
+        stated = (app.elapsed_min, app.work_min, app.ideal_min)
+        return tuple(g if isinstance(s, UnsetType) else s for g, s in zip(given, stated, strict=True))  # type: ignore[return-value]
+
+    facts = [terms(app, profile) for app, profile in zip(documents, profiles, strict=True)]
+    return Apps(
+        ids=tuple(app.id for app in documents),
+        empty_rho=as_floats([table.empty_rho for table in tables]),
+        gang=as_ints([app.gang for app in documents]),
+        elapsed_min=as_floats([fact[0] for fact in facts]),
+        work_min=as_floats([fact[1] for fact in facts]),
+        ideal_min=as_floats([fact[2] for fact in facts]),
+    )
+
+
+def _profile(app: AppDocument, i: int) -> AppProfile | None:
+    if isinstance(app.profile, UnsetType):
+        return None
+    document = app.profile
+    if isinstance(document.slowdown, str):
+        if document.slowdown not in PRESETS:
+            raise InvalidProblemError(
+                f"apps[{i}].profile.slowdown: unknown preset {document.slowdown!r}; there are: {', '.join(PRESETS)}"
+            )
+        slowdown = PRESETS[document.slowdown]
+    else:
+        s = document.slowdown
+        slowdown = Slowdown(slot=s.slot, machine=s.machine, rack=s.rack, cluster=s.cluster)
+    held = HeldDocument(gpus=0) if isinstance(document.held, UnsetType) else document.held
+    try:
+        return AppProfile(
+            elapsed_min=document.elapsed_min,
+            active_apps=document.active_apps,
+            trials=tuple(
+                Trial(work_min=t.work_min, total_work_min=t.total_work_min, max_gpus=t.max_gpus)
+                for t in document.trials
+            ),
+            slowdown=slowdown,
+            gang=app.gang,
+            combine=Combine(document.combine),
+            ideal=IdealTime(document.ideal),
+            estimator=Estimator(document.estimator),
+            held_gpus=held.gpus,
+            held_locality=LEVELS[held.locality],
+        )
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"apps[{i}].profile: {error}") from error
+
+
+def _profile_document(profile: AppProfile) -> ProfileDocument:
+    s = profile.slowdown
+    held = HeldDocument(gpus=profile.held_gpus, locality=NAMES[Locality(profile.held_locality)])  # type: ignore[arg-type]
+    return ProfileDocument(
+        elapsed_min=profile.elapsed_min,
+        active_apps=profile.active_apps,
+        trials=[
+            TrialDocument(work_min=t.work_min, total_work_min=t.total_work_min, max_gpus=t.max_gpus)
+            for t in profile.trials
+        ],
+        slowdown=SlowdownDocument(slot=s.slot, machine=s.machine, rack=s.rack, cluster=s.cluster),
+        combine=profile.combine.value,
+        ideal=profile.ideal.value,
+        estimator=profile.estimator.value,
+        held=held if profile.held_gpus else UNSET,
+    )
+
+
+def _machine_documents(cluster: Cluster) -> list[MachineDocument]:
+    """Return one entry for each run of equal machines."""
+    machines = []
+    for m, rack in enumerate(cluster.machine_rack.tolist()):
+        mine = cluster.slot_machine == m
+        machines.append((rack, tuple(cluster.slot_gpus[mine].tolist()), tuple(cluster.slot_free[mine].tolist())))
+    documents = []
+    for (rack, slots, free), equal in groupby(machines):
+        offer = UNSET if free == slots else list(free)
+        documents.append(MachineDocument(rack=rack, slots=list(slots), free=offer, count=len(list(equal))))
+    return documents

@@ -1,0 +1,147 @@
+"""Work that hyper-parameter tuning leaves to do: successive halving, Hyperband, early stopping by class."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+
+
+def rung_sizes(num_trials: int, eta: int) -> tuple[int, ...]:
+    """Return how many trials each rung of successive halving keeps: ceil(n / eta^k) down to one.
+
+    Examples
+    --------
+    >>> rung_sizes(9, 3)
+    (9, 3, 1)
+    """
+    _check(num_trials, eta, 1.0)
+    sizes = [num_trials]
+    while sizes[-1] > 1:
+        sizes.append(-(-num_trials // eta ** len(sizes)))
+    return tuple(sizes)
+
+
+def halving_work(num_trials: int, eta: int, epochs: float, *, is_resumed: bool = True) -> float:
+    """Return the epochs that all trials of one run of successive halving train together.
+
+    Rung k trains its trials up to ``epochs * eta^k`` epochs: from where they stopped if trials resume, from
+    the start otherwise.
+
+    Examples
+    --------
+    >>> halving_work(9, 3, 1.0)
+    21.0
+
+    References
+    ----------
+    Li et al., "Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization", JMLR 18 (2018), algorithm 1.
+    """
+    _check(num_trials, eta, epochs)
+    total = 0.0
+    for k, kept in enumerate(rung_sizes(num_trials, eta)):
+        already = epochs * eta ** (k - 1) if k and is_resumed else 0.0
+        total += kept * (epochs * eta**k - already)
+    return total
+
+
+def hyperband_work(most_epochs: float, eta: int, *, is_resumed: bool = True) -> float:
+    """Return the epochs of all brackets of Hyperband with at most `most_epochs` a trial."""
+    _check(1, eta, most_epochs)
+    last = math.floor(math.log(most_epochs) / math.log(eta) + 1e-9) if most_epochs >= 1 else 0
+    total = 0.0
+    for s in range(last, -1, -1):
+        num_trials = math.ceil((last + 1) * eta**s / (s + 1))
+        epochs = most_epochs / eta**s
+        for k in range(s + 1):
+            kept = num_trials // eta**k
+            already = epochs * eta ** (k - 1) if k and is_resumed else 0.0
+            total += kept * (epochs * eta**k - already)
+    return total
+
+
+def expected_trial_work(num_trials: int, eta: int, epochs: float, rung: int) -> float:
+    """Return the epochs a trial in `rung` is expected to train on, if each survivor is as likely as any other.
+
+    Work of rung k beyond the present one counts with the share of trials that get there.
+    """
+    sizes = rung_sizes(num_trials, eta)
+    if not 0 <= rung < len(sizes):
+        raise InvalidOptionError(f"rung must be in [0, {len(sizes) - 1}], got {rung}")
+    return math.fsum(
+        sizes[k] / sizes[rung] * epochs * (eta**k - (eta ** (k - 1) if k else 0)) for k in range(rung, len(sizes))
+    )
+
+
+class TrialClass(StrEnum):
+    """What becomes of a trial at the next check: `GOOD` runs in full, `PROMISING` with half its share, `POOR` is killed."""
+
+    GOOD = "good"
+    PROMISING = "promising"
+    POOR = "poor"
+
+    @property
+    def share(self) -> float:
+        """Share of its work that the trial is expected to do, of its parallelism that it is given."""
+        return 1.0 if self is TrialClass.GOOD else 0.5 if self is TrialClass.PROMISING else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveFit:
+    """loss(t) = limit + scale * t^-power."""
+
+    limit: float
+    scale: float
+    power: float
+
+    def at(self, epoch: float) -> float:
+        """Return the loss after `epoch` epochs."""
+        return float(self.limit + self.scale * epoch**-self.power)
+
+
+def fit_loss_curve(losses: Sequence[float]) -> CurveFit:
+    """Fit a power law to the losses after epochs 1, 2, ...; at least three are needed.
+
+    The exponent is searched on a grid; limit and scale follow by least squares, with the scale at least 0.
+    """
+    if len(losses) < 3 or not all(math.isfinite(loss) for loss in losses):
+        raise InvalidOptionError(f"a loss curve needs at least 3 finite losses, got {list(losses)}")
+    y = np.asarray(losses, dtype=np.float64)
+    epoch = np.arange(1, len(y) + 1, dtype=np.float64)
+    best: tuple[float, CurveFit] | None = None
+    for power in np.geomspace(0.05, 3.0, 60):
+        x = epoch**-power
+        scale = max(0.0, float(np.cov(x, y, bias=True)[0, 1] / x.var()))
+        limit = float(y.mean() - scale * x.mean())
+        error = float(((limit + scale * x - y) ** 2).sum())
+        if best is None or error < best[0]:
+            best = error, CurveFit(limit=limit, scale=scale, power=float(power))
+    assert best is not None
+    return best[1]
+
+
+def classify_trials(
+    curves: Sequence[Sequence[float]], last_epoch: float, *, good: float = 0.05, poor: float = 0.25
+) -> tuple[TrialClass, ...]:
+    """Classify trials by their predicted final loss relative to the best one's.
+
+    Within `good` of the best (relatively) a trial is good, beyond `poor` it is poor, between it is promising.
+    """
+    if not 0 <= good <= poor:
+        raise InvalidOptionError(f"good and poor must satisfy 0 <= good <= poor, got {good} and {poor}")
+    final = [fit_loss_curve(curve).at(last_epoch) for curve in curves]
+    best = min(final, default=0.0)
+    excess = [(loss - best) / max(abs(best), 1e-12) for loss in final]
+    return tuple(
+        TrialClass.GOOD if e <= good else TrialClass.POOR if e > poor else TrialClass.PROMISING for e in excess
+    )
+
+
+def _check(num_trials: int, eta: int, epochs: float) -> None:
+    if num_trials < 1 or eta < 2 or not epochs > 0:
+        raise InvalidOptionError(
+            f"halving needs at least 1 trial, eta of at least 2 and positive epochs, got {num_trials}, {eta}, {epochs}"
+        )

@@ -1,0 +1,115 @@
+"""What makes an auction valid; each failure names the field, the value and the remedy."""
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.auction.instance import AuctionInstance, Bids, Cluster, Locality
+
+MOST_GPUS = 10**6
+"""Largest number of GPUs of a slot: sums stay far below 64 bits, and tables over GPUs below the memory."""
+
+
+def validate(instance: AuctionInstance) -> None:
+    """Raise if the instance contradicts its own definition.
+
+    Raises
+    ------
+    InvalidProblemError
+        With the path of the first bad field, its value, and what to do.
+    """
+    if not 0 < instance.lease_min < np.inf:
+        raise InvalidProblemError(f"lease_min must be positive, got {instance.lease_min}")
+    _validate_cluster(instance.cluster)
+    _validate_apps(instance)
+    _validate_bids(instance, instance.bids)
+
+
+def _validate_cluster(cluster: Cluster) -> None:
+    racks, machines = cluster.machine_rack, cluster.slot_machine
+    if len(racks) == 0:
+        raise InvalidProblemError("machines must be at least one, got none; list those that exist, held or not")
+    if racks.min() < 0 or len(np.unique(racks)) != racks.max() + 1:
+        raise InvalidProblemError(
+            f"machines: racks must be numbered 0, 1, ... without gaps, got {sorted(set(racks.tolist()))}"
+        )
+    if (
+        len(machines) == 0
+        or (np.diff(machines) < 0).any()
+        or not np.array_equal(np.unique(machines), np.arange(len(racks)))
+    ):
+        raise InvalidProblemError("machines: every machine needs at least one slot, in order of the machines")
+    for s in np.flatnonzero((cluster.slot_gpus < 1) | (cluster.slot_gpus > MOST_GPUS))[:1]:
+        raise InvalidProblemError(
+            f"machines[{machines[s]}].slots must be 1 to {MOST_GPUS} GPUs, got {cluster.slot_gpus[s]}"
+        )
+    for s in np.flatnonzero((cluster.slot_free < 0) | (cluster.slot_free > cluster.slot_gpus))[:1]:
+        raise InvalidProblemError(
+            f"machines[{machines[s]}].free must be between 0 and the slot's {cluster.slot_gpus[s]} GPUs, got {cluster.slot_free[s]}"
+        )
+
+
+def _validate_apps(instance: AuctionInstance) -> None:
+    apps = instance.apps
+    if len(set(apps.ids)) != len(apps):
+        twice = next(name for name in apps.ids if apps.ids.count(name) > 1)
+        raise InvalidProblemError(f"apps: id {twice!r} is used twice; give every app its own id")
+    for name, least, is_open in (
+        ("empty_rho", 0, True),
+        ("gang", 1, False),
+        ("elapsed_min", 0, False),
+        ("work_min", 0, True),
+        ("ideal_min", 0, True),
+    ):
+        values = getattr(apps, name)
+        if values.shape != (len(apps),):
+            raise InvalidProblemError(f"apps.{name} must hold one number an app, got shape {values.shape}")
+        bad = ~np.isfinite(values) | (values < least) | ((values <= least) & is_open)
+        for i in np.flatnonzero(bad)[:1]:
+            raise InvalidProblemError(
+                f"apps[{i}].{name} must be finite and {'above' if is_open else 'at least'} {least}, got {values[i]}"
+            )
+    if instance.profiles and len(instance.profiles) != len(apps):
+        raise InvalidProblemError(f"profiles must be one an app or none, got {len(instance.profiles)} for {len(apps)}")
+
+
+def _validate_bids(instance: AuctionInstance, bids: Bids) -> None:
+    if len({len(bids.app), len(bids.gpus), len(bids.locality), len(bids.rho)}) > 1:
+        raise InvalidProblemError("bids: app, gpus, locality and rho must have one entry a row")
+    if len(bids) and ((np.diff(bids.app) < 0).any() or bids.app[0] < 0 or bids.app[-1] >= instance.num_apps):
+        raise InvalidProblemError(f"bids.app must rise from 0 to at most {instance.num_apps - 1}")
+    for b in np.flatnonzero(bids.gpus < 1)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; the empty row is empty_rho"
+        )
+    for b in np.flatnonzero(~((bids.rho > 0) & np.isfinite(bids.rho)))[:1]:
+        raise InvalidProblemError(f"apps[{bids.app[b]}].bids: rho must be positive and finite, got {bids.rho[b]}")
+    empty = instance.apps.empty_rho[bids.app]
+    for b in np.flatnonzero(bids.rho >= empty)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids: rho {bids.rho[b]} of {bids.gpus[b]} GPUs must be below empty_rho {empty[b]}; "
+            "leave out bids that are no better than nothing"
+        )
+    if len(bids) and not set(np.unique(bids.locality).tolist()) <= {int(level) for level in Locality}:
+        raise InvalidProblemError(f"bids.locality must be one of {[level.name.lower() for level in Locality]}")
+    _validate_named(instance, bids)
+
+
+def _validate_named(instance: AuctionInstance, bids: Bids) -> None:
+    if (
+        len({len(bids.named_row), len(bids.named_machine), len(bids.named_gpus)}) > 1
+        or (np.diff(bids.named_row) < 0).any()
+    ):
+        raise InvalidProblemError("bids: named machines must be listed by row, one machine and number an entry")
+    outside = (bids.named_machine < 0) | (bids.named_machine >= instance.cluster.num_machines)
+    for e in np.flatnonzero(outside)[:1]:
+        raise InvalidProblemError(
+            f"bids: machine {bids.named_machine[e]} is named, but there are {instance.cluster.num_machines}, numbered from 0"
+        )
+    if len(set(zip(bids.named_row.tolist(), bids.named_machine.tolist(), strict=True))) < len(bids.named_row):
+        raise InvalidProblemError("bids: a row names a machine twice; add its GPUs up")
+    total = np.bincount(bids.named_row, bids.named_gpus, len(bids)).astype(np.int64)
+    is_named = bids.locality == Locality.NAMED
+    if (bids.named_gpus < 1).any() or (total[~is_named] > 0).any() or (total[is_named] != bids.gpus[is_named]).any():
+        raise InvalidProblemError(
+            "bids: a row that names machines must have at least 1 GPU on each, and as many in all as it asks for"
+        )

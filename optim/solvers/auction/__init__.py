@@ -1,0 +1,1 @@
+"""Solvers of the auction. Importing this package registers them all."""

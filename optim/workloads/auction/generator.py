@@ -1,0 +1,269 @@
+"""Draw auctions: a cluster, partly held under leases, and apps of tuning trials that bid for the rest."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.auction.bid_table import BidTable, bid_table
+from optim.models.auction.document import BidsDocument, MachineDocument
+from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
+from optim.models.auction.instance import (
+    Apps,
+    AuctionInstance,
+    Cluster,
+    EmptyValue,
+    Horizon,
+    Locality,
+    as_floats,
+    as_ints,
+)
+from optim.models.auction.reading import NAMES, cluster_from_documents, join_bids
+from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND
+
+GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
+"""Gang sizes by the name of the mix; each app's is drawn uniformly."""
+
+MIXED_SIZES = "gangs"
+DIVIDING_SIZES = "dividing"
+CLASS_BIDS = "classes"
+NAMED_BIDS = "named"
+
+TRIALS = ((0.2, 1, 5), (0.35, 6, 20), (0.5, 21, 80), (1.0, 81, 100))
+"""Cumulative share of apps with at least and at most so many trials."""
+
+MEDIAN_WORK_MIN, WORK_SIGMA, MOST_WORK_MIN = 250.0 * 60, 0.7, 730.0 * 60
+"""Serial GPU minutes of an app's work: median and largest as in the paper, log-normal between."""
+
+SMALL_CLUSTER = 16
+"""Up to so many machines a rack holds `RACK_OF_SMALL` machines, otherwise `RACK`."""
+RACK, RACK_OF_SMALL = 8, 4
+
+LARGEST_DRAW = 32
+"""Demands are drawn log-uniformly from one gang to this many GPUs, then scaled to the contention asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorOptions:
+    """Sizes and distributions of a generated auction.
+
+    Parameters
+    ----------
+    num_apps, num_gpus, num_machines
+        Sizes; GPUs are spread over the machines as evenly as possible.
+    slots_per_machine
+        Islands of fast links a machine.
+    held_share
+        Share of the GPUs held under leases, drawn at random GPU by GPU.
+    contention
+        The apps' demand over the GPUs on offer, at least.
+    gangs
+        `mixed` (1, 2, 4, 8), `elastic` (1) or `any` (1 to 8; worst for packing).
+    sizes
+        `gangs`: bids for all multiples of the gang; `dividing`: for powers of two only.
+    bids
+        `classes`: by number and locality; `named`: each bid names one machine, at an app's own speed there.
+    network_share
+        Share of the apps whose training is bound by the network; the rest by computing.
+    new_share
+        Share of the apps that have just been submitted.
+    horizon, empty_value, lease_min
+        As in the instance.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an option is out of its range.
+
+    Notes
+    -----
+    Trials an app and its work follow the shape of the paper's workload (20 % of apps with at most 5 trials, half
+    with at most 80; median work 250 GPU hours). A named speed is uniform on 0.3 to 1; on a sixth of the machines,
+    the app's home, it is 1.
+
+    References
+    ----------
+    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, figures 2-4.
+    """
+
+    num_apps: int = 64
+    num_gpus: int = 256
+    num_machines: int = 32
+    slots_per_machine: int = 1
+    held_share: float = 0.0
+    contention: float = 3.0
+    gangs: str = "mixed"
+    sizes: str = MIXED_SIZES
+    bids: str = CLASS_BIDS
+    network_share: float = 0.4
+    new_share: float = 0.25
+    horizon: str = Horizon.HOLD.value
+    empty_value: str = EmptyValue.POSITIVE.value
+    lease_min: float = 20.0
+
+    def __post_init__(self) -> None:
+        for name, least in (("num_apps", 0), ("num_gpus", 1), ("num_machines", 1), ("slots_per_machine", 1)):
+            if getattr(self, name) < least:
+                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.num_gpus < self.num_machines * self.slots_per_machine:
+            raise InvalidOptionError(
+                f"num_gpus must be at least one a slot ({self.num_machines * self.slots_per_machine}), got {self.num_gpus}"
+            )
+        for name in ("held_share", "network_share", "new_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InvalidOptionError(f"{name} must be in [0, 1], got {getattr(self, name)}")
+        if not 0 <= self.contention < float("inf") or not 0 < self.lease_min < float("inf"):
+            raise InvalidOptionError(
+                f"contention must be at least 0, lease_min positive, got {self.contention}, {self.lease_min}"
+            )
+        for name, known in (
+            ("gangs", tuple(GANGS)),
+            ("sizes", (MIXED_SIZES, DIVIDING_SIZES)),
+            ("bids", (CLASS_BIDS, NAMED_BIDS)),
+            ("horizon", tuple(h.value for h in Horizon)),
+            ("empty_value", tuple(e.value for e in EmptyValue)),
+        ):
+            if getattr(self, name) not in known:
+                raise InvalidOptionError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+
+
+def generate(options: GeneratorOptions, seed: int) -> AuctionInstance:
+    """Draw an auction.
+
+    Parameters
+    ----------
+    options
+        Sizes and distributions.
+    seed
+        Same options and seed, same instance.
+
+    Examples
+    --------
+    >>> generate(GeneratorOptions(num_apps=6, num_gpus=16, num_machines=4), seed=3).name
+    'generated-6-16-4-3'
+    """
+    cluster_rng, app_rng, speed_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
+    cluster = draw_cluster(options, cluster_rng)
+    profiles = draw_profiles(options, cluster, app_rng)
+    horizon = Horizon(options.horizon)
+    largest = cluster.num_free.bit_length()
+    sizes = tuple(2**power for power in range(largest)) if options.sizes == DIVIDING_SIZES else None
+    if options.bids == NAMED_BIDS:
+        tables = [_named_table(profile, cluster, options.lease_min, sizes, speed_rng) for profile in profiles]
+    else:
+        tables = [
+            _document(bid_table(profile, cluster, lease_min=options.lease_min, horizon=horizon, sizes=sizes))
+            for profile in profiles
+        ]
+    return AuctionInstance(
+        name=f"generated-{options.num_apps}-{options.num_gpus}-{options.num_machines}-{seed}",
+        cluster=cluster,
+        apps=_apps(profiles, tables, cluster),
+        bids=join_bids(tables),
+        lease_min=options.lease_min,
+        horizon=horizon,
+        empty_value=EmptyValue(options.empty_value),
+        profiles=tuple(profiles),
+    )
+
+
+def draw_cluster(options: GeneratorOptions, rng: np.random.Generator) -> Cluster:
+    """Draw which GPUs are held; racks are filled in order."""
+    machines, rack = options.num_machines, RACK if options.num_machines > SMALL_CLUSTER else RACK_OF_SMALL
+    num_slots = machines * options.slots_per_machine
+    gpus = np.full(num_slots, options.num_gpus // num_slots)
+    gpus[: options.num_gpus % num_slots] += 1
+    slot_of_gpu = np.repeat(np.arange(num_slots), gpus)
+    held = rng.permutation(slot_of_gpu)[: round(options.held_share * options.num_gpus)]
+    free = gpus - np.bincount(held, minlength=num_slots)
+    by_machine = (gpus.reshape(machines, -1), free.reshape(machines, -1))
+    return cluster_from_documents(
+        [
+            MachineDocument(rack=m // rack, slots=by_machine[0][m].tolist(), free=by_machine[1][m].tolist())
+            for m in range(machines)
+        ]
+    )
+
+
+def draw_profiles(options: GeneratorOptions, cluster: Cluster, rng: np.random.Generator) -> list[AppProfile]:
+    """Draw the apps: demand, trials, work done and left, placement sensitivity."""
+    n = options.num_apps
+    gang = rng.choice(GANGS[options.gangs], size=n)
+    raw = np.exp(rng.uniform(0.0, np.log(LARGEST_DRAW), size=n))
+    demand = _demands(np.maximum(raw, gang), gang, options.contention * cluster.num_free)
+    drawn = np.exp(np.log(MEDIAN_WORK_MIN) + WORK_SIGMA * rng.standard_normal(n))
+    total = np.minimum(drawn, MOST_WORK_MIN)
+    progress = rng.uniform(0.05, 0.9, size=n)
+    progress[rng.random(n) < options.new_share] = 0.0
+    active = max(1.0, n * 0.85)
+    is_network = rng.random(n) < options.network_share
+    share = max(1.0, cluster.num_gpus / max(1, n))
+    profiles = []
+    for i in range(n):
+        trials = _trials(int(demand[i]), int(gang[i]), float(total[i]), float(progress[i]), rng)
+        done = float(total[i] * progress[i])
+        profiles.append(
+            AppProfile(
+                elapsed_min=round(done / min(share, float(demand[i])) * float(rng.uniform(1.0, 2.0)), 6),
+                active_apps=round(max(1.0, active * float(rng.uniform(0.8, 1.2))), 6),
+                trials=trials,
+                slowdown=NETWORK_BOUND if is_network[i] else COMPUTE_BOUND,
+                gang=int(gang[i]),
+            )
+        )
+    return profiles
+
+
+def _demands(raw: np.ndarray, gang: np.ndarray, wanted: float) -> np.ndarray:
+    """Scale demands up to the sum that is wanted, whole gangs each."""
+    factor = max(1.0, wanted / raw.sum()) if len(raw) else 1.0
+    demands: np.ndarray = np.ceil(raw * factor / gang).astype(np.int64) * gang
+    return demands
+
+
+def _trials(demand: int, gang: int, total: float, progress: float, rng: np.random.Generator) -> tuple[Trial, ...]:
+    """Draw an app's trials: their parallelism sums to its demand, their work to its work."""
+    u = rng.random()
+    _, least, most = next(entry for entry in TRIALS if u < entry[0])
+    number = min(int(rng.integers(least, most + 1)), demand // gang)
+    width = np.full(number, demand // gang // number)
+    width[: demand // gang % number] += 1
+    weight = rng.uniform(0.5, 1.5, size=number) * width
+    work = total * weight / weight.sum()
+    return tuple(
+        Trial(work_min=round(w * (1 - progress), 6), total_work_min=round(w, 6), max_gpus=d * gang)
+        for w, d in zip(work.tolist(), width.tolist(), strict=True)
+    )
+
+
+def _document(table: BidTable) -> BidsDocument:
+    rows = [(k, NAMES[Locality(level)], rho) for k, level, rho in table.rows]
+    return BidsDocument(empty_rho=table.empty_rho, rows=rows)  # type: ignore[arg-type]
+
+
+def _named_table(
+    profile: AppProfile, cluster: Cluster, lease_min: float, sizes: tuple[int, ...] | None, rng: np.random.Generator
+) -> BidsDocument:
+    """Bid for GPUs of one machine each, at the app's own speed there."""
+    speed = rng.uniform(0.3, 1.0, size=cluster.num_machines)
+    speed[rng.random(cluster.num_machines) < 1 / 6] = 1.0
+    ideal, work = ideal_minutes(profile, cluster.num_gpus), profile.work_min
+    rows = [
+        ([(m, k)], (profile.elapsed_min + work / (k * float(speed[m]))) / ideal)
+        for m, free in enumerate(cluster.machine_free.tolist())
+        for k in range(profile.gang, min(free, profile.demand) + 1, profile.gang)
+        if sizes is None or k in sizes
+    ]
+    empty = lease_min / ideal + max((rho for _, rho in rows), default=1.0)
+    return BidsDocument(empty_rho=empty, named=rows)
+
+
+def _apps(profiles: list[AppProfile], tables: list[BidsDocument], cluster: Cluster) -> Apps:
+    return Apps(
+        ids=tuple(f"a{i}" for i in range(len(profiles))),
+        empty_rho=as_floats([table.empty_rho for table in tables]),
+        gang=as_ints([profile.gang for profile in profiles]),
+        elapsed_min=as_floats([profile.elapsed_min for profile in profiles]),
+        work_min=as_floats([profile.work_min for profile in profiles]),
+        ideal_min=as_floats([ideal_minutes(profile, cluster.num_gpus) for profile in profiles]),
+    )

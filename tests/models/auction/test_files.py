@@ -1,0 +1,82 @@
+"""Auction files: what is written is read back, and what is wrong is named."""
+
+import json
+
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.auction.instance import Locality
+from optim.models.auction.problem import PROBLEM
+from optim.workloads.auction.generator import GeneratorOptions, generate
+
+MACHINES = [{"rack": 0, "slots": [4, 4], "free": [4, 1]}, {"rack": 0, "slots": [8]}]
+ROW = [2, "slot", 0.5]
+
+
+def document(**changes):
+    app = {"id": "a", "bids": {"empty_rho": 2.0, "rows": [ROW]}}
+    return {"schema": "optim/auction/1", "name": "x", "machines": MACHINES, "apps": [app], **changes}
+
+
+def read(**changes):
+    return PROBLEM.read_instance(json.dumps(document(**changes)).encode())
+
+
+@pytest.mark.parametrize("bids", ["classes", "named"])
+def test_reading_back_gives_the_same_document(bids):
+    instance = generate(GeneratorOptions(num_apps=5, num_gpus=24, num_machines=3, held_share=0.2, bids=bids), seed=1)
+    written = PROBLEM.write_instance(instance)
+    assert PROBLEM.write_instance(PROBLEM.read_instance(written)) == written
+
+
+def test_bids_follow_from_a_profile_where_none_are_given():
+    profile = {"elapsed_min": 0, "active_apps": 2, "trials": [{"work_min": 60, "total_work_min": 60, "max_gpus": 3}]}
+    profile["slowdown"] = "network-bound"
+    instance = read(apps=[{"id": "a", "profile": profile}])
+    assert set(instance.bids.gpus.tolist()) == {1, 2, 3}
+    assert set(instance.bids.locality.tolist()) == {Locality.SLOT, Locality.MACHINE, Locality.RACK}
+    assert instance.apps.ideal_min.tolist() == [40.0]
+
+
+def test_counts_what_is_on_offer():
+    cluster = read().cluster
+    assert (cluster.num_gpus, cluster.num_free, cluster.num_racks) == (16, 13, 1)
+    assert cluster.machine_free.tolist() == [5, 8]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"machines": []}, "machines must be at least one"),
+        ({"machines": [{"rack": 1, "slots": [4]}]}, "racks must be numbered"),
+        ({"machines": [{"rack": 0, "slots": [4], "free": [5]}]}, "free must be between 0 and the slot's 4"),
+        ({"machines": [{"rack": 0, "slots": [4], "free": [1, 1]}]}, "free must list one number a slot"),
+        ({"lease_min": 0}, "lease_min must be positive"),
+        ({"apps": [{"id": "a"}]}, "needs bids, or a profile"),
+        ({"apps": [{"id": "a", "bids": {"empty_rho": 0.5, "rows": [ROW]}}]}, "must be below empty_rho"),
+        ({"apps": [{"id": "a", "bids": {"empty_rho": 2.0, "rows": [[1, "slot", -1.0]]}}]}, "rho must be positive"),
+        ({"apps": [{"id": "a", "bids": {"empty_rho": 2.0, "rows": [[0, "slot", 1.0]]}}]}, "rows"),
+        ({"apps": [{"id": "a", "bids": {"empty_rho": 2.0, "named": [[[[7, 1]], 1.0]]}}]}, "machine 7 is named"),
+        (
+            {"apps": [{"id": "a", "bids": {"empty_rho": 2.0, "named": [[[[0, 1], [0, 1]], 1.0]]}}]},
+            "names a machine twice",
+        ),
+        ({"apps": [document()["apps"][0]] * 2}, "id 'a' is used twice"),
+        ({"apps": [{**document()["apps"][0], "gang": 0}]}, "gang"),
+        ({"apps": [{**document()["apps"][0], "work_min": 0}]}, "work_min must be finite and above 0"),
+        ({"colour": "red"}, "unknown field"),
+        ({"horizon": "ever"}, "horizon"),
+    ],
+)
+def test_names_what_is_wrong(changes, text):
+    with pytest.raises(InvalidProblemError, match=text):
+        read(**changes)
+
+
+def test_instances_meet_the_schema():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = PROBLEM.json_schema()
+    instance = generate(GeneratorOptions(num_apps=3, num_gpus=8, num_machines=2), seed=0)
+    jsonschema.validate(json.loads(PROBLEM.write_instance(instance)), schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document(horizon="ever"), schema)

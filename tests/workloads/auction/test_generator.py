@@ -1,0 +1,68 @@
+"""Generated auctions: sizes, contention, what is held, and refusals."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.models.auction.figures import describe
+from optim.models.auction.instance import Locality
+from optim.models.auction.problem import PROBLEM
+from optim.workloads.auction.generator import GeneratorOptions, generate
+
+
+def test_the_same_seed_gives_the_same_auction():
+    first, again, other = (PROBLEM.write_instance(generate(GeneratorOptions(num_apps=8), seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("apps", [6, 16, 64])
+def test_by_default_three_times_the_gpus_on_offer_are_wanted(apps):
+    figures = describe(generate(GeneratorOptions(num_apps=apps), seed=0))
+    assert figures["contention"] >= 3.0
+    assert figures["horizon"] == "hold"
+    assert set(figures["gangs"]) <= {"1", "2", "4", "8"}
+
+
+def test_a_share_of_the_gpus_is_held():
+    cluster = generate(GeneratorOptions(held_share=0.3), seed=0).cluster
+    assert cluster.num_free == 256 - round(0.3 * 256)
+    assert len(np.unique(cluster.machine_free)) > 2
+
+
+def test_dividing_sizes_are_powers_of_two():
+    bids = generate(GeneratorOptions(sizes="dividing", gangs="elastic"), seed=0).bids
+    assert {size.bit_count() for size in bids.gpus.tolist()} == {1}
+
+
+def test_named_bids_name_one_machine_each():
+    instance = generate(GeneratorOptions(num_apps=4, bids="named"), seed=0)
+    assert (instance.bids.locality == Locality.NAMED).all()
+    assert len(instance.bids.named_row) == len(instance.bids)
+
+
+def test_bids_are_better_in_tighter_placements_and_with_more_gpus():
+    instance = generate(GeneratorOptions(num_apps=12, num_gpus=64, num_machines=8, slots_per_machine=2), seed=4)
+    bids = instance.bids
+    rows = list(zip(bids.app.tolist(), bids.gpus.tolist(), bids.locality.tolist(), bids.rho.tolist(), strict=True))
+    for app, k, level, rho in rows:
+        for other, more, wider, worse in rows:
+            if other == app and level == wider and more > k:
+                assert worse < rho
+            if other == app and more == k and wider > level:
+                assert worse > rho
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"num_apps": -1}, "num_apps must be at least 0"),
+        ({"num_gpus": 3, "num_machines": 4}, "at least one a slot"),
+        ({"held_share": 1.5}, r"held_share must be in \[0, 1\]"),
+        ({"contention": -1.0}, "contention must be at least 0"),
+        ({"gangs": "odd"}, "gangs must be one of"),
+        ({"horizon": "never"}, "horizon must be one of"),
+    ],
+)
+def test_refuses_options_out_of_range(options, text):
+    with pytest.raises(InvalidOptionError, match=text):
+        GeneratorOptions(**options)
