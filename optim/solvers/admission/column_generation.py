@@ -12,9 +12,11 @@ from optim.core.status import PointStatus, Sense
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
+from optim.solvers.admission.online import compile_online, default_plan
+from optim.solvers.admission.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.price_bound import bound_certificate
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.price_search import Walk
+from optim.solvers.admission.rows import CapacityRows, plan_schedules
 from optim.solvers.admission.warm_up import compile_loops
 
 
@@ -30,6 +32,8 @@ class ColumnGenerationOptions:
         Polyak steps before the first master; every fourth gives columns.
     steps_between
         Polyak steps after each master.
+    warm_start
+        Whether ``central`` begins with the schedules of an `online` run.
     method
         ``central`` (interior-point master, walks between) or ``plain`` (simplex master, cold start, one
         pricing a round at its vertex duals): the textbook method, for comparison.
@@ -38,6 +42,7 @@ class ColumnGenerationOptions:
     tol: float = 1e-6
     first_steps: int = 150
     steps_between: int = 10
+    warm_start: bool = True
     method: str = "central"
 
     def __post_init__(self) -> None:
@@ -77,6 +82,8 @@ class ColumnGeneration:
         clock = PhaseClock()
         with clock.phase("compile"):
             compile_loops()
+            if options.warm_start and options.method == "central":
+                compile_online(is_shared=instance.has_shared_servers)
         with clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
@@ -103,6 +110,7 @@ class ColumnGeneration:
                     "lp_gap": result.gap,
                     "columns": len(result.pool),
                     "newton_steps": result.newton_steps,
+                    **result.load(),
                 },
             ),
         )
@@ -121,7 +129,11 @@ def solve_packing_lp(
         from optim.solvers.admission.plain_column_generation import solve_plain
 
         return solve_plain(tables, rows, clock, tol=options.tol, stop=stop, progress=progress)
-    return PackingLP(tables, rows, clock).run(
+    programme = PackingLP(tables, rows, clock)
+    if options.warm_start:
+        with clock.phase("online"):
+            programme.add_schedules(plan_schedules(tables, default_plan(tables.instance, stop, clock)))
+    return programme.run(
         tol=options.tol,
         first=Walk(num_steps=options.first_steps, add_every=4),
         between=Walk(num_steps=options.steps_between),

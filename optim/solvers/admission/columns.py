@@ -1,6 +1,7 @@
 """The pool of schedules that a restricted master programme knows."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,80 +31,124 @@ class Schedule:
     ps: IntArray
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Block:
+    """Columns that were added and are not arranged yet."""
+
+    job: IntArray
+    value: FloatArray
+    share: csc_array
+
+
 class ColumnPool:
-    """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts."""
+    """Schedules without duplicates, sorted by job, with their values and their use of capacity rows and cuts.
+
+    Columns may be added one price point after the other; they are sorted in when they are next asked for.
+    """
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
-        self._tables, self._rows = tables, rows
+        self.tables, self.rows = tables, rows
         self._scale = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=rows.capacity > 0)
-        self.job: IntArray = np.zeros(0, dtype=np.int64)
-        self.value: FloatArray = np.zeros(0)
-        self.share: csc_array = csc_array((rows.num_rows, 0))
-        """Use of each row as a share of its capacity, shape (rows, columns); cuts follow the capacity rows."""
+        self._job: IntArray = np.zeros(0, dtype=np.int64)
+        self._value: FloatArray = np.zeros(0)
+        self._share: csc_array = csc_array((rows.num_rows, 0))
+        self._weight: FloatArray = np.zeros(0)
+        self._idle: IntArray = np.zeros(0, dtype=np.int64)
         self._schedules: list[Schedule] = []
         self._keys: list[bytes] = []
         self._known: set[bytes] = set()
+        self._added: list[_Block] = []
 
     def __len__(self) -> int:
-        return len(self.job)
+        return len(self._keys)
+
+    @property
+    def job(self) -> IntArray:
+        """Job of each column, ascending, shape (columns,)."""
+        self._arrange()
+        return self._job
+
+    @property
+    def value(self) -> FloatArray:
+        """What each schedule is worth, shape (columns,)."""
+        self._arrange()
+        return self._value
+
+    @property
+    def share(self) -> csc_array:
+        """Use of each row as a share of its capacity, shape (rows, columns); cuts follow the capacity rows."""
+        self._arrange()
+        return self._share
+
+    @property
+    def weight(self) -> FloatArray:
+        """Weights that were last set, shape (columns,); NaN for columns that are newer."""
+        self._arrange()
+        return self._weight
+
+    @property
+    def idle(self) -> IntArray:
+        """For how many rounds on end columns were idle, shape (columns,); see `count_idle`."""
+        self._arrange()
+        return self._idle
+
+    def set_weight(self, weight: FloatArray) -> None:
+        """Keep the weights of a master's point, shape (columns,)."""
+        self._weight = weight
+
+    def count_idle(self, is_idle: NDArray[np.bool_]) -> None:
+        """Count one more round for columns that are idle, shape (columns,), and begin anew for the others."""
+        self._idle = np.where(is_idle, self._idle + 1, 0)
 
     def schedule(self, column: int) -> Schedule:
         """Return the schedule of a column."""
+        self._arrange()
         return self._schedules[column]
 
     def key(self, column: int) -> bytes:
-        """Return what tells a column's schedule from all others, however columns are arranged."""
+        """Return what tells a column's schedule from all others (job and digest of counts), in whatever order they are."""
+        self._arrange()
         return self._keys[column]
-
-    def keys(self) -> tuple[bytes, ...]:
-        """Return the keys of all columns."""
-        return tuple(self._keys)
 
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
         """Add the schedules that are new; return how many."""
-        live = np.flatnonzero(priced.completion >= 0)
-        fresh, schedules, keys = [], [], []
-        for k in live.tolist():
-            schedule = _schedule(priced, k)
-            key = _key(schedule)
+        fresh = []
+        for k in np.flatnonzero(priced.completion >= 0).tolist():
+            key = _key(priced, k)
             if key not in self._known:
                 self._known.add(key)
+                self._keys.append(key)
+                self._schedules.append(_schedule(priced, k))
                 fresh.append(k)
-                schedules.append(schedule)
-                keys.append(key)
         if not fresh:
             return 0
-        usage = usage if usage is not None else usage_matrix(self._tables, self._rows, priced)
+        usage = usage if usage is not None else usage_matrix(self.tables, self.rows, priced)
         if usage.shape[0] != len(self._scale):
             raise ValueError(
                 f"usage must have {len(self._scale)} rows (capacity rows, then cuts), got {usage.shape[0]}"
             )
-        share = csc_array(usage[:, fresh].multiply(self._scale[:, None]))
         jobs = priced.jobs[fresh]
-        value = self._tables.value[jobs, priced.completion[fresh]]
-        self._schedules += schedules
-        self._keys += keys
-        self._arrange(
-            np.concatenate([self.job, jobs]),
-            np.concatenate([self.value, value]),
-            hstack([self.share, share], format="csc"),
-        )
+        share = csc_array(usage[:, fresh])
+        share.data = share.data * self._scale[share.indices]
+        value = self.tables.value[jobs, priced.completion[fresh]]
+        self._added.append(_Block(job=jobs, value=value, share=share))
         return len(fresh)
 
     def add_rows(self, use: FloatArray, right_hand_side: FloatArray) -> None:
         """Append cut rows: their left-hand side in each column, shape (cuts, columns), and their right-hand side."""
         scale = 1.0 / right_hand_side
-        self.share = csc_array(vstack([self.share, csc_array(use * scale[:, None])], format="csc"))
+        self._share = csc_array(vstack([self.share, csc_array(use * scale[:, None])], format="csc"))
         self._scale = np.concatenate([self._scale, scale])
 
     def keep_rows(self, rows: IntArray) -> None:
         """Forget all rows but the given ones."""
-        self.share = csc_array(self.share.tocsr()[rows])
+        self._share = csc_array(self.share.tocsr()[rows])
         self._scale = self._scale[rows]
 
     def as_priced(self, columns: IntArray) -> PricedSchedules:
         """Return columns' schedules as dense counts."""
-        instance = self._tables.instance
+        self._arrange()
+        instance = self.tables.instance
         shapes = (
             (instance.worker_servers.num_classes, instance.horizon),
             (instance.ps_servers.num_classes, instance.horizon),
@@ -127,7 +172,8 @@ class ColumnPool:
 
         Shapes (jobs, classes, slots) each; `x` has one entry a column.
         """
-        instance = self._tables.instance
+        self._arrange()
+        instance = self.tables.instance
         loads = tuple(
             np.zeros((instance.num_jobs, servers.num_classes, instance.horizon))
             for servers in (instance.worker_servers, instance.ps_servers)
@@ -142,21 +188,31 @@ class ColumnPool:
         """Forget all but the given columns; forgotten ones may be priced and added again."""
         if len(columns) == len(self):
             return
+        self._arrange()
+        self._take(columns)
+        self._share = csc_array(self._share[:, columns])
+        self._known = set(self._keys)
+
+    def _arrange(self) -> None:
+        """Sort the columns that were added since the last time in by job, earlier columns first."""
+        if not self._added:
+            return
+        blocks, self._added = self._added, []
+        count = sum(len(block.job) for block in blocks)
+        self._job = np.concatenate([self._job, *(block.job for block in blocks)])
+        self._value = np.concatenate([self._value, *(block.value for block in blocks)])
+        self._weight = np.concatenate([self._weight, np.full(count, np.nan)])
+        self._idle = np.concatenate([self._idle, np.zeros(count, dtype=np.int64)])
+        share = hstack([self._share, *(block.share for block in blocks)], format="csc")
+        order = np.argsort(self._job, kind="stable")
+        self._take(order)
+        self._share = csc_array(share[:, order])
+
+    def _take(self, columns: IntArray) -> None:
+        self._job, self._value = self._job[columns], self._value[columns]
+        self._weight, self._idle = self._weight[columns], self._idle[columns]
         self._schedules = [self._schedules[k] for k in columns.tolist()]
         self._keys = [self._keys[k] for k in columns.tolist()]
-        self._known = set(self._keys)
-        self.job, self.value, self.share = (
-            self.job[columns],
-            self.value[columns],
-            csc_array(self.share[:, columns]),
-        )
-
-    def _arrange(self, job: IntArray, value: FloatArray, share: csc_array) -> None:
-        """Sort columns by job, earlier columns first."""
-        order = np.argsort(job, kind="stable")
-        self.job, self.value, self.share = job[order], value[order], csc_array(share[:, order])
-        self._schedules = [self._schedules[k] for k in order.tolist()]
-        self._keys = [self._keys[k] for k in order.tolist()]
 
 
 def _schedule(priced: PricedSchedules, k: int) -> Schedule:
@@ -173,6 +229,7 @@ def _entries(counts: NDArray[np.int32]) -> IntArray:
     return np.stack([*place, counts[place]], axis=1).astype(np.int64)
 
 
-def _key(schedule: Schedule) -> bytes:
-    header = np.array([schedule.job, schedule.completion, len(schedule.workers)], dtype=np.int64)
-    return header.tobytes() + schedule.workers.tobytes() + schedule.ps.tobytes()
+def _key(priced: PricedSchedules, k: int) -> bytes:
+    digest = blake2b(priced.workers[k].tobytes(), digest_size=16)
+    digest.update(priced.ps[k].tobytes())
+    return int(priced.jobs[k]).to_bytes(4, "big") + digest.digest()

@@ -4,7 +4,8 @@ from optim.core.clock import PhaseClock
 from optim.core.progress import Progress
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
+from optim.solvers.admission.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.price_search import Walk
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.server_cuts import CutSeparator
 

@@ -4,35 +4,70 @@
     min sum p + sum mu   s.t.  A'p + mu[job] - z = v,   p, mu, z >= 0
 
 Column generation wants dual points in the middle of the optimal face, not vertices: they give better
-columns and better Lagrangian bounds, and a loose tolerance saves most of the work (Gondzio, Gonzalez-
-Brevis, Munari, "Large-scale optimization with the primal-dual column generation method", 2016,
-DOI 10.1007/s12532-015-0090-6). The convexity rows are eliminated job by job, so each Newton system has
-only the rows of A and is dense: assembled job by job and factorised by Cholesky.
+columns and better Lagrangian bounds, and a loose tolerance saves most of the work. Two things make
+packing programmes kind to such methods. All entries are at least 0, so shrinking x gives a strictly
+feasible point: every solve starts feasible, from the last point where there is one. And the slacks are
+defined by the rows, so their steps are taken from the rows and the point stays feasible to rounding.
 
-Source of the iteration: Mehrotra, "On the implementation of a primal-dual interior point method", 1992,
-DOI 10.1137/0802028.
+References
+----------
+Mehrotra, "On the implementation of a primal-dual interior point method", 1992, DOI 10.1137/0802028.
+Gondzio, "Multiple centrality corrections in a primal-dual method for linear programming", 1996,
+DOI 10.1007/BF00249643. Gondzio, Gonzalez-Brevis, Munari, "Large-scale optimization with the primal-dual
+column generation method", 2016, DOI 10.1007/s12532-015-0090-6.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array
 
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.newton_system import NewtonSystem
 
 MAX_ITERATIONS = 60
-IGNORED_WEIGHT = 1e-9
-"""Columns whose weight x / z is below this share of their job's are left out of the Newton matrix: the step
-is then inexact by no more than that, and late in the solve most columns are such."""
 
 STEP_SHARE = 0.995
 """Share of the longest feasible step that is taken, so that every variable stays positive."""
 
 SMALLEST_CENTRING = 1e-4
-REGULARISATION = 1e-11
-"""Relative addition to the diagonal of the Newton matrix when its factorisation fails; tenfold each time."""
+
+MOST_CORRECTIONS = 3
+LONG_ENOUGH = 0.95
+"""Centrality corrections of a step, each a solve with the same factor, until both steps are this long."""
+
+REACH = 0.3
+"""By how much a correction tries to lengthen the steps."""
+
+LEAST_GAIN = 0.05
+"""Corrections that lengthen both steps together by less are dropped."""
+
+CENTRAL = (0.1, 10.0)
+"""Complementarity products between these multiples of their target count as central."""
+
+MOST_SLACK = 0.01
+"""Share of a row's capacity that a warm start frees at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WarmStart:
+    """A nearly optimal point of a programme that has since got other columns or rows.
+
+    Parameters
+    ----------
+    x
+        Shape (columns,): NaN for columns that are new.
+    row_price, job_price
+        p and mu; new rows have price 0.
+    complementarity
+        Of the point that is wanted: a start much closer to the boundary than that is moved away from it.
+    """
+
+    x: FloatArray
+    row_price: FloatArray
+    job_price: FloatArray
+    complementarity: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +77,13 @@ class InteriorPoint:
     Parameters
     ----------
     x, slack, spare
-        Primal: columns, rows' slack s, convexity rows' slack u.
+        Primal: columns, rows' slack s, convexity rows' slack u. Feasible to rounding.
     row_price, job_price, reduced_loss
         Dual: p, mu and z.
     value
         Primal objective v'x.
     complementarity
-        x'z + s'p + u'mu, the distance of the two objectives up to infeasibility.
+        x'z + s'p + u'mu, the distance of the two objectives.
     infeasibility
         Largest absolute primal residual (rows have right-hand side 1).
     iterations
@@ -70,7 +105,9 @@ class InteriorPoint:
     is_converged: bool
 
 
-def solve_packing(matrix: csc_array, job: IntArray, value: FloatArray, num_jobs: int, *, tol: float) -> InteriorPoint:
+def solve_packing(
+    matrix: csc_array, job: IntArray, value: FloatArray, num_jobs: int, *, tol: float, start: WarmStart | None = None
+) -> InteriorPoint:
     """Solve the programme to a relative tolerance.
 
     Parameters
@@ -85,8 +122,15 @@ def solve_packing(matrix: csc_array, job: IntArray, value: FloatArray, num_jobs:
         Number of convexity rows.
     tol
         Complementarity relative to max(1, |objective|); residuals are driven a hundred times lower.
+    start
+        A point to start from.
     """
-    iteration = _Iteration(matrix, job, value, num_jobs)
+    matrix.sort_indices()
+    iteration = _Iteration(NewtonSystem(matrix, job, num_jobs), job, value)
+    if start is None:
+        iteration.start_cold()
+    else:
+        iteration.start_warm(start)
     for count in range(MAX_ITERATIONS + 1):
         iteration.update_residuals()
         if iteration.is_within(tol):
@@ -96,35 +140,100 @@ def solve_packing(matrix: csc_array, job: IntArray, value: FloatArray, num_jobs:
     raise AssertionError("the loop above returns")
 
 
-class _Iteration:
-    """The mutable state of one solve; all vectors stay strictly positive."""
+class _Point(NamedTuple):
+    """Primal and dual variables, or a step of each."""
 
-    def __init__(self, matrix: csc_array, job: IntArray, value: FloatArray, num_jobs: int) -> None:
-        matrix.sort_indices()
-        self.matrix, self.transpose = matrix, csr_array(matrix.T)
-        self.by_row = matrix.tocsr()
-        self.job, self.value, self.num_jobs = job, value, num_jobs
-        num_rows, num_columns = matrix.shape
-        self.job_start = np.searchsorted(job, np.arange(num_jobs + 1))
-        self.scale = max(1.0, float(value.mean())) if num_columns else 1.0
-        per_job = np.maximum(np.diff(self.job_start), 1)
-        self.x = 0.5 / per_job[job]
-        self.s = np.full(num_rows, 0.5)
-        self.u = np.full(num_jobs, 0.5)
-        self.p = np.full(num_rows, 0.3 * self.scale * num_jobs / max(num_rows, 1))
-        self.mu = np.full(num_jobs, 0.3 * self.scale)
-        self.z = np.maximum(self.transpose @ self.p + self.mu[job] - value, 0.1 * self.scale)
-        self.size = num_rows + num_columns + num_jobs
+    x: FloatArray
+    s: FloatArray
+    u: FloatArray
+    p: FloatArray
+    mu: FloatArray
+    z: FloatArray
+
+    def moved(self, step: "_Point", primal: float, dual: float) -> "_Point":
+        """Return the point after a step, its primal and dual parts scaled."""
+        lengths = (primal, primal, primal, dual, dual, dual)
+        return _Point(*(own + length * change for own, length, change in zip(self, lengths, step, strict=True)))
+
+    def products(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the complementarity products xz, sp and u mu."""
+        return self.x * self.z, self.s * self.p, self.u * self.mu
+
+
+class _Right(NamedTuple):
+    """What the complementarity equations' right-hand sides are: x dz + z dx = for_x, and so on."""
+
+    for_x: FloatArray
+    for_s: FloatArray
+    for_u: FloatArray
+
+
+class _Iteration:
+    """The mutable state of one solve; all variables stay strictly positive."""
+
+    def __init__(self, system: NewtonSystem, job: IntArray, value: FloatArray) -> None:
+        self.system, self.job, self.value = system, job, value
+        self.num_rows, self.num_jobs = system.by_row.shape[0], len(system.by_job(np.zeros(len(value))))
+        self.scale = max(1.0, float(value.mean())) if len(value) else 1.0
+        self.columns_of = np.maximum(system.by_job(np.ones(len(value))), 1.0)
+        self.size = self.num_rows + len(value) + self.num_jobs
+
+    def start_cold(self) -> None:
+        """Start well inside: shares so small that every row keeps room, prices so high that all columns lose."""
+        x = 0.5 / self.columns_of[self.job]
+        x *= min(1.0, 0.7 / max(float((self.system.by_row @ x).max(initial=0.0)), 1e-9))
+        p = np.full(self.num_rows, 0.3 * self.scale * self.num_jobs / max(self.num_rows, 1))
+        mu = np.full(self.num_jobs, 0.3 * self.scale)
+        mu += np.maximum(0.1 * self.scale - self._least_loss(p, mu), 0.0)
+        self._start(x, p, mu)
+
+    def start_warm(self, start: WarmStart) -> None:
+        """Start from a known point, made feasible by its jobs' prices and by shrinking x, and pushed off the boundary."""
+        missing = np.maximum(-self._least_loss(start.row_price, start.job_price), 0.0)
+        gap = max(start.complementarity, float(missing.sum()))
+        target = gap / self.size
+        mu = start.job_price + missing + 0.1 * gap / max(self.num_jobs, 1)
+        p = np.maximum(start.row_price, target)
+        z = np.maximum(self._loss(p, mu), 1e-12)
+        x = np.maximum(np.nan_to_num(start.x), np.minimum(target / z, 0.1 / self.columns_of[self.job]))
+        shrink = 1.0
+        for used, price in ((self.system.by_row @ x, p), (self.system.by_job(x), mu)):
+            room = 1.0 - np.minimum(target / price, MOST_SLACK)
+            shrink = min(shrink, float((room / np.maximum(used, 1e-12)).min(initial=1.0)))
+        self._start(shrink * x, p, mu)
+
+    def _start(self, x: FloatArray, p: FloatArray, mu: FloatArray) -> None:
+        self.at = _Point(
+            x=x,
+            s=1.0 - self.system.by_row @ x,
+            u=1.0 - self.system.by_job(x),
+            p=p,
+            mu=mu,
+            z=np.maximum(self._loss(p, mu), 1e-12),
+        )
+
+    def _loss(self, p: FloatArray, mu: FloatArray) -> FloatArray:
+        result: FloatArray = self.system.transpose @ p + mu[self.job] - self.value
+        return result
+
+    def _least_loss(self, p: FloatArray, mu: FloatArray) -> FloatArray:
+        """Return each job's least reduced loss, 0 for jobs without columns."""
+        least = np.full(self.num_jobs, np.inf)
+        np.minimum.at(least, self.job, self._loss(p, mu))
+        return np.where(np.isfinite(least), least, 0.0)
 
     def update_residuals(self) -> None:
-        self.row_residual = 1.0 - self.by_row @ self.x - self.s
-        self.job_residual = 1.0 - np.bincount(self.job, self.x, self.num_jobs) - self.u
-        self.dual_residual = self.value - (self.transpose @ self.p + self.mu[self.job] - self.z)
-        self.complementarity = float(self.x @ self.z + self.s @ self.p + self.u @ self.mu)
-        self.objective = float(self.value @ self.x)
+        """Recompute residuals, complementarity and objective."""
+        at = self.at
+        self.row_residual = 1.0 - self.system.by_row @ at.x - at.s
+        self.job_residual = 1.0 - self.system.by_job(at.x) - at.u
+        self.dual_residual = at.z - self._loss(at.p, at.mu)
+        self.complementarity = sum(float(product.sum()) for product in at.products())
+        self.objective = float(self.value @ at.x)
         self.infeasibility = max(_largest(self.row_residual), _largest(self.job_residual))
 
     def is_within(self, tol: float) -> bool:
+        """Tell whether the point is optimal to the tolerance."""
         residual_tol = max(1e-9, 1e-2 * tol)
         return (
             self.complementarity <= tol * max(1.0, abs(self.objective))
@@ -134,79 +243,89 @@ class _Iteration:
 
     def advance(self) -> bool:
         """Take one predictor-corrector step; False if the Newton matrix can't be factorised."""
-        weight = self.x / self.z
-        newton, diagonal = newton_matrix(
-            len(self.s), self.job_start, self.matrix.indptr, self.matrix.indices, self.matrix.data, weight,
-            self.s / self.p, self.u / self.mu, IGNORED_WEIGHT,
-        )  # fmt: skip
-        factor = _factorise(newton)
-        if factor is None:
+        at = self.at
+        if not self.system.factorise(at.x / at.z, at.s / at.p, at.u / at.mu):
             return False
-        solver = (factor, weight, diagonal)
         average = self.complementarity / self.size
-        affine = self._direction(solver, -self.x * self.z, -self.s * self.p, -self.u * self.mu)
+        affine = self._direction(_Right(*(-product for product in at.products())), is_first=True)
         primal, dual = self._longest(affine)
-        x, s, u, p, mu, z = affine
-        after = (
-            (self.x + primal * x) @ (self.z + dual * z)
-            + (self.s + primal * s) @ (self.p + dual * p)
-            + (self.u + primal * u) @ (self.mu + dual * mu)
-        ) / self.size
+        after = sum(float(product.sum()) for product in at.moved(affine, primal, dual).products()) / self.size
         centre = min(1.0, max(SMALLEST_CENTRING, (after / average) ** 3)) * average
-        # Second-order terms are cut: where the affine step is bad they would throw the step away.
-        limit = 5.0 * average
-        step = self._direction(
-            solver,
-            centre - self.x * self.z - np.clip(x * z, -limit, limit),
-            centre - self.s * self.p - np.clip(s * p, -limit, limit),
-            centre - self.u * self.mu - np.clip(u * mu, -limit, limit),
-        )
-        primal, dual = (min(1.0, STEP_SHARE * length) for length in self._longest(step))
-        x, s, u, p, mu, z = step
-        self.x, self.s, self.u = self.x + primal * x, self.s + primal * s, self.u + primal * u
-        self.p, self.mu, self.z = self.p + dual * p, self.mu + dual * mu, self.z + dual * z
+        # The second-order terms count for as much as the step that they correct, and are cut: where the affine
+        # step is bad they would throw the step away.
+        share, limit = primal * dual, 5.0 * average
+        second = _Right(*(centre - np.clip(share * product, -limit, limit) for product in affine.products()))
+        step = _sum(affine, self._direction(second))
+        step, primal, dual = self._corrected(step, centre)
+        self.at = at.moved(step, min(1.0, STEP_SHARE * primal), min(1.0, STEP_SHARE * dual))
         return True
 
-    def _direction(self, solver, for_x, for_s, for_u):  # type: ignore[no-untyped-def]
-        """Solve the Newton system for given right-hand sides of the complementarity equations."""
-        factor, weight, diagonal = solver
-        inside = (for_x + self.x * self.dual_residual) / self.z
-        for_rows = self.by_row @ inside + for_s / self.p - self.row_residual
-        for_jobs = np.bincount(self.job, inside, self.num_jobs) + for_u / self.mu - self.job_residual
-        right = for_rows - self.by_row @ (weight * (for_jobs / diagonal)[self.job])
-        p = cho_solve(factor, right, check_finite=False)
-        mu = (for_jobs - np.bincount(self.job, weight * (self.transpose @ p), self.num_jobs)) / diagonal
-        z = self.transpose @ p + mu[self.job] - self.dual_residual
-        return (
-            (for_x - self.x * z) / self.z,
-            (for_s - self.s * p) / self.p,
-            (for_u - self.u * mu) / self.mu,
-            p,
-            mu,
-            z,
-        )
+    def _corrected(self, step: _Point, centre: float) -> tuple[_Point, float, float]:
+        """Lengthen a step by moving outlying complementarity products towards the centre."""
+        primal, dual = self._longest(step)
+        for _ in range(MOST_CORRECTIONS):
+            if min(primal, dual) > LONG_ENOUGH:
+                break
+            trial = self.at.moved(step, min(1.0, primal + REACH), min(1.0, dual + REACH))
+            lack = (
+                np.maximum(np.clip(product, CENTRAL[0] * centre, CENTRAL[1] * centre) - product, -CENTRAL[1] * centre)
+                for product in trial.products()
+            )
+            candidate = _sum(step, self._direction(_Right(*lack)))
+            new_primal, new_dual = self._longest(candidate)
+            if new_primal < primal or new_dual < dual or new_primal + new_dual < primal + dual + LEAST_GAIN:
+                break
+            step, primal, dual = candidate, new_primal, new_dual
+        return step, primal, dual
 
-    def _longest(self, step):  # type: ignore[no-untyped-def]
+    def _direction(self, right: _Right, *, is_first: bool = False) -> _Point:
+        """Solve the Newton system; the first direction of a step also removes the residuals."""
+        at, system = self.at, self.system
+        weight = at.x / at.z
+        inside, rows, jobs = right.for_x / at.z, right.for_s / at.p, right.for_u / at.mu
+        if is_first:
+            inside = inside + weight * self.dual_residual
+            rows, jobs = rows - self.row_residual, jobs - self.job_residual
+        for_jobs = system.by_job(inside) + jobs
+        for_rows = system.by_row @ (inside - weight * (for_jobs / system.job_diagonal)[self.job]) + rows
+        p = system.solve(for_rows)
+        by_column = system.transpose @ p
+        mu = (for_jobs - system.by_job(weight * by_column)) / system.job_diagonal
+        z = by_column + mu[self.job]
+        if is_first:
+            z = z - self.dual_residual
+        x = (right.for_x - at.x * z) / at.z
+        # From the rows, not from complementarity: so the point stays feasible however inexact the solve was.
+        s, u = -(system.by_row @ x), -system.by_job(x)
+        if is_first:
+            s, u = s + self.row_residual, u + self.job_residual
+        return _Point(x=x, s=s, u=u, p=p, mu=mu, z=z)
+
+    def _longest(self, step: _Point) -> tuple[float, float]:
         """Return the longest primal and dual steps that keep every variable non-negative, at most 1."""
-        x, s, u, p, mu, z = step
-        primal = min(_step_to_zero(self.x, x), _step_to_zero(self.s, s), _step_to_zero(self.u, u))
-        dual = min(_step_to_zero(self.p, p), _step_to_zero(self.mu, mu), _step_to_zero(self.z, z))
-        return min(1.0, primal), min(1.0, dual)
+        lengths = [_step_to_zero(own, change) for own, change in zip(self.at, step, strict=True)]
+        return min(1.0, *lengths[:3]), min(1.0, *lengths[3:])
 
     def result(self, iterations: int, is_converged: bool) -> InteriorPoint:
+        """Return the present point."""
+        at = self.at
         return InteriorPoint(
-            x=self.x,
-            slack=self.s,
-            spare=self.u,
-            row_price=self.p,
-            job_price=self.mu,
-            reduced_loss=self.z,
+            x=at.x,
+            slack=at.s,
+            spare=at.u,
+            row_price=at.p,
+            job_price=at.mu,
+            reduced_loss=at.z,
             value=self.objective,
             complementarity=self.complementarity,
             infeasibility=self.infeasibility,
             iterations=iterations,
             is_converged=is_converged,
         )
+
+
+def _sum(one: _Point, other: _Point) -> _Point:
+    return _Point(*(a + b for a, b in zip(one, other, strict=True)))
 
 
 def _largest(vector: FloatArray) -> float:
@@ -216,79 +335,3 @@ def _largest(vector: FloatArray) -> float:
 def _step_to_zero(vector: FloatArray, change: FloatArray) -> float:
     falling = change < 0
     return float((-vector[falling] / change[falling]).min()) if falling.any() else 1.0 / STEP_SHARE
-
-
-def _factorise(newton: FloatArray):  # type: ignore[no-untyped-def]
-    """Return the Cholesky factor, adding to the diagonal as little as makes it succeed; None if nothing does."""
-    for attempt in range(5):
-        trial = newton if attempt == 4 else newton.copy()
-        if attempt:
-            trial[np.diag_indices_from(trial)] *= 1.0 + REGULARISATION * 100.0**attempt
-        try:
-            return cho_factor(trial.T, lower=False, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            continue
-    return None
-
-
-@njit(cache=True, nogil=True)
-def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job_ratio, ignored):
-    """Return the Newton matrix (lower triangle) and the eliminated convexity rows' diagonal.
-
-    For each job with columns a_j, weights d_j = x_j / z_j, their sum w and e = u / mu the block is
-
-        sum_j d_j a_j a_j' - (sum_j d_j a_j)(...)' / (w + e)
-          = sum_j d_j (a_j - m)(a_j - m)' + (e w / (w + e)) m m',   m = sum_j d_j a_j / w.
-
-    The second form has no cancellation where one column dominates, which is where the first one fails.
-    """
-    num_jobs = len(job_start) - 1
-    newton = np.zeros((num_rows, num_rows))
-    for r in range(num_rows):
-        newton[r, r] = row_ratio[r]
-    diagonal = np.empty(num_jobs)
-    place = np.full(num_rows, -1, dtype=np.int64)
-    for i in range(num_jobs):
-        first, last = job_start[i], job_start[i + 1]
-        total = 0.0
-        for j in range(first, last):
-            total += weight[j]
-        diagonal[i] = total + job_ratio[i]
-        if first == last:
-            continue
-        members = first + np.flatnonzero(weight[first:last] > ignored * total)
-        union = np.empty(start[last] - start[first], dtype=np.int64)
-        size = 0
-        for j in members:
-            for a in range(start[j], start[j + 1]):
-                if place[row[a]] < 0:
-                    place[row[a]] = 0
-                    union[size] = row[a]
-                    size += 1
-        rows = np.sort(union[:size])
-        for a in range(size):
-            place[rows[a]] = a
-        mean = np.zeros(size)
-        for j in members:
-            for a in range(start[j], start[j + 1]):
-                mean[place[row[a]]] += weight[j] / total * entry[a]
-        # One row more for the mean itself: the block is then a single product of a thin matrix with its transpose.
-        thin = np.empty((len(members) + 1, size))
-        for k in range(len(members)):
-            j = members[k]
-            root = np.sqrt(weight[j])
-            for a in range(size):
-                thin[k, a] = -root * mean[a]
-            for a in range(start[j], start[j + 1]):
-                thin[k, place[row[a]]] += root * entry[a]
-        root = np.sqrt(job_ratio[i] * total / diagonal[i])
-        for a in range(size):
-            thin[len(members), a] = root * mean[a]
-        block = np.dot(thin.T, thin)
-        for a in range(size):
-            target = newton[rows[a]]
-            for b in range(a + 1):
-                target[rows[b]] += block[a, b]
-        for a in range(size):
-            place[rows[a]] = -1
-    return newton, diagonal

@@ -10,12 +10,13 @@ from optim.core.certificate import Certificate
 from optim.core.clock import PhaseClock, peak_memory_mb
 from optim.core.errors import InvalidOptionError
 from optim.core.options import options_as_dict
-from optim.core.progress import Progress
+from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import Solution, Stats
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish, run_online
 from optim.solvers.admission.price_bound import certify_plan
 from optim.solvers.admission.price_bounds import (
@@ -181,7 +182,7 @@ class OnlineSolver:
         """Decide on every job in order of arrival; a run cut short refuses the rest."""
         clock = PhaseClock()
         with clock.phase("compile"):
-            _compile(is_shared=instance.has_shared_servers)
+            compile_online(is_shared=instance.has_shared_servers)
         with clock.phase("build"):
             worth = job_worth(instance)
             bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
@@ -224,7 +225,16 @@ class OnlineSolver:
         )
 
 
-def _compile(*, is_shared: bool) -> None:
+def default_plan(instance: AdmissionInstance, stop: StoppingCriterion, clock: PhaseClock) -> AdmissionPlan:
+    """Return the plan of a run with default options, for solvers that start from one; cut short if told to stop."""
+    options, worth = OnlineOptions(), job_worth(instance)
+    bounds = make_bounds(instance, options, np.random.default_rng(0), worth)
+    algorithm = OnlineAlgorithm(instance, bounds=bounds, function=make_function(instance, options, worth))
+    decisions, _ = _decide_all(algorithm, stop, SilentProgress(), clock)
+    return finish(algorithm.state, decisions, 0.0).plan
+
+
+def compile_online(*, is_shared: bool) -> None:
     """Compile all loops, or load them from the cache, by a run on the smallest of instances."""
     instance, options = smallest_instance(is_shared=is_shared), OnlineOptions()
     run = run_online(

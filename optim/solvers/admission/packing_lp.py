@@ -1,63 +1,62 @@
 """The packing LP over server classes, solved by column generation with central prices.
 
-A round solves the restricted master to a tolerance that follows the gap (`interior_point`), prices all
-jobs at its central dual point, then walks a few Polyak steps from the best point known, adding the
-columns of every point on the way: pricing is a hundred times cheaper than the master, so it is done
-often. Every priced point gives a Lagrangian bound; the best one is kept, so any stop leaves a proof.
+A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from
+its last point; looks for the least bound between the best prices known and the master's; and walks a few
+Polyak steps from there (`price_search`). Columns of every point on the way are added: pricing is far
+cheaper than the master, so it is done often. Every priced point gives a Lagrangian bound; the best one is
+kept, so any stop leaves a proof.
 
-Rows enter the master only when its primal point violates them: on contended instances half of the
-rows never do, and Newton's systems are dense in the rows.
+Rows enter the master only when its primal point violates them: on contended instances half of the rows
+never do, and Newton's systems are dense in the rows. Until they have, the master's point is shrunk into
+all rows for its value: what is reported is always attained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse import csc_array, vstack
+from scipy.sparse import csc_array
 from threadpoolctl import threadpool_limits
 
 from optim.core.clock import PhaseClock
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
-from optim.core.stopping import Never, SolveState, StoppingCriterion
-from optim.models.admission.instance import FloatArray
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import ServerCut
 from optim.solvers.admission.columns import ColumnPool
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.price_bound import PricePoint
-from optim.solvers.admission.pricing import price
-from optim.solvers.admission.rows import CapacityRows, usage_matrix
+from optim.solvers.admission.price_search import PriceSearch, Walk
+from optim.solvers.admission.pricing import PricedSchedules
+from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.server_cuts import CutTable
 
-FIRST_TARGET = 0.96
-"""Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
+LOOSEST_TOL = 1e-2
+TOL_SHARE = 0.3
+"""The master is solved to this share of the present gap, never looser than the first."""
 
-STALL_LIMIT = 4
-"""Steps without progress after which the step length is halved."""
-
-TOL_SHARE = 0.1
-"""The master is solved to this share of the present gap."""
-
-ROW_TOL = 1e-7
+ROW_TOL = 1e-9
 """Relative violation by the master's primal point at which a left-out row enters."""
 
-DROP_FACTOR = 10.0
-"""Columns whose reduced loss exceeds this many times the absolute gap are dropped; fewer make prices jump."""
+CROWDED = 0.97
+"""Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
 
+LINE_POINTS = 6
+"""Points between the best prices and the master's in a round."""
+
+IDLE_FACTOR, MOST_IDLE = 10.0, 8
+"""Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
+and prices jump back and forth between the same columns."""
+
+TIGHT = 0.999
+"""Share of its capacity from which a row counts as tight in the figures of a solve."""
 
 BATCH = 500
 """Columns whose dense counts are held at once."""
 
 IDLE_CUT_TOL = 1e-7
 """Cuts whose price times right-hand side is below this share of the bound are idle."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
-    """How many Polyak steps are taken, and how often their columns are kept."""
-
-    num_steps: int
-    add_every: int = 1
 
 
 @dataclass(kw_only=True)
@@ -69,13 +68,13 @@ class PackingResult:
     point
         The best dual point: row prices, payoffs, and the bound they prove.
     master
-        Value of the restricted master's primal point (rows satisfied to 1e-7): a fractional value.
+        Value of the restricted master's best primal point: a fractional value that is attained.
     x
-        The master's primal point, one entry a column of the pool.
+        The master's last primal point, one entry a column of the pool; it satisfies all rows.
     pool
         The columns.
     termination
-        Why it stopped; `completed` if the gap tolerance was reached.
+        Why it stopped; `completed` if the gap tolerance was reached, `numerical_error` if it can't be.
     rounds, newton_steps
         Masters solved, and Newton systems factorised in all.
     history
@@ -96,14 +95,29 @@ class PackingResult:
         """(bound - master) / master."""
         return (self.point.bound - self.master) / max(abs(self.master), 1e-9)
 
+    def load(self) -> dict[str, float]:
+        """Return how loaded the instance is at the fractional point.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Point:
-    """The best point of the present programme, and the best that was ever proven (with other cuts, maybe)."""
+        `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `refused_jobs` the
+        share of the jobs' weight that is left out.
+        """
+        tables, rows = self.pool.tables, self.pool.rows
+        live = rows.capacity > 0
+        use = (self.pool.share @ self.x)[: rows.num_rows]
+        return {
+            "tight_rows": float(np.mean(use[live] >= TIGHT)) if live.any() else 0.0,
+            "refused_jobs": 1.0 - float(self.x.sum()) / tables.num_jobs if tables.num_jobs else 0.0,
+        }
 
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Master:
+    """A solved master: its value in all rows, prices of whole units, and what it took."""
+
+    value: float
     prices: FloatArray
-    bound: float
-    proven: PricePoint
+    newton_steps: int
+    is_settled: bool
 
 
 class PackingLP:
@@ -113,12 +127,15 @@ class PackingLP:
         self.tables, self.rows, self.clock = tables, rows, clock
         self.pool = ColumnPool(tables, rows)
         self.cuts = CutTable(tables.instance)
-        self._best: _Point | None = None
-        self._limit = rows.capacity
-        self._average_use = np.zeros(rows.num_rows)
-        self._scale = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=rows.capacity > 0)
-        self._is_active = np.zeros(rows.num_rows, dtype=bool)
-        self._stop: StoppingCriterion = Never()
+        self._search = PriceSearch(tables, rows, self.pool, self.cuts, clock)
+        self._is_active = np.zeros(rows.num_rows, dtype=np.bool_)
+        self._row_price = np.zeros(rows.num_rows)
+        self._job_price: FloatArray | None = None
+        self._loss: FloatArray = np.zeros(0)
+
+    def add_schedules(self, schedules: PricedSchedules) -> None:
+        """Add columns that are known beforehand, such as an online run's."""
+        self.pool.add(schedules)
 
     def add_cuts(self, cuts: Sequence[ServerCut]) -> None:
         """Append cuts of single servers to the programme; the best point stays valid, its multipliers 0."""
@@ -130,31 +147,22 @@ class PackingLP:
             columns = np.arange(begin, min(begin + BATCH, len(self.pool)))
             use[:, columns] = self.cuts.use(self.pool.as_priced(columns), first)
         self.pool.add_rows(use, right_hand_side)
-        self._limit = np.concatenate([self._limit, right_hand_side])
-        self._scale = np.concatenate([self._scale, 1.0 / right_hand_side])
-        self._average_use = np.concatenate([self._average_use, right_hand_side])
-        self._is_active = np.concatenate([self._is_active, np.ones(len(cuts), dtype=bool)])
-        if self._best is not None:
-            prices = np.concatenate([self._best.prices, np.zeros(len(cuts))])
-            self._best = replace(self._best, prices=prices)
+        self._search.add_rows(right_hand_side)
+        self._is_active = np.concatenate([self._is_active, np.ones(len(cuts), dtype=np.bool_)])
+        self._row_price = np.concatenate([self._row_price, np.zeros(len(cuts))])
 
     def drop_idle_cuts(self) -> None:
         """Forget cuts that the best point doesn't price."""
-        if self._best is None or len(self.cuts) == 0:
+        if not self._search.is_started or len(self.cuts) == 0:
             return
-        num_rows = self.rows.num_rows
-        worth = self._best.prices[num_rows:] * self.cuts.right_hand_side
-        priced = np.flatnonzero(worth > IDLE_CUT_TOL * max(self._best.bound, 1e-9))
+        num_rows, best = self.rows.num_rows, self._search.best
+        worth = best.prices[num_rows:] * self.cuts.right_hand_side
+        priced = np.flatnonzero(worth > IDLE_CUT_TOL * max(best.bound, 1e-9))
         kept = np.concatenate([np.arange(num_rows), num_rows + priced])
-        # Prices of dropped cuts are set to zero, so the kept point is a new one and is priced again.
         self.cuts.keep(priced)
         self.pool.keep_rows(kept)
-        self._limit, self._scale = self._limit[kept], self._scale[kept]
-        self._average_use, self._is_active = self._average_use[kept], self._is_active[kept]
-        prices, proven = self._best.prices[kept], self._best.proven
-        self._best = None
-        self._walk(prices, Walk(num_steps=1), None)
-        self._best = replace(self._known(), proven=min((self._known().proven, proven), key=lambda point: point.bound))
+        self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
+        self._search.keep_rows(kept)
 
     def run(
         self,
@@ -177,13 +185,15 @@ class PackingLP:
         start
             Row prices to start from, zero by default.
         """
-        self._stop = stop
+        self._search.stop = stop
         news = progress or SilentProgress()
         news.start("column generation", None)
         # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
         # and one thread gives the same sums on every machine.
         with threadpool_limits(limits=1):
-            return self._run(tol, first, between, stop, news, start)
+            result = self._run(tol, first, between, stop, news, start)
+        news.finish()
+        return result
 
     def _run(
         self,
@@ -194,122 +204,91 @@ class PackingLP:
         news: Progress,
         start: FloatArray | None,
     ) -> PackingResult:
+        search = self._search
         history: list[tuple[float, float, float]] = []
         with self.clock.phase("pricing"):
-            if start is not None or self._best is None:
-                self._walk(np.zeros(len(self._limit)) if start is None else start, first, None)
-        best = self._known()
-        self._is_active |= (best.prices > 0) | (self._average_use > 0.97 * self._limit)
-        self._is_active &= self._limit > 0
-        gap, rounds, newton_steps = 1.0, 0, 0
-        master = 0.0
-        weight: dict[bytes, float] = {}
+            if start is not None or not search.is_started:
+                search.walk(np.zeros(len(search.limit)) if start is None else start, first, None)
+        self._is_active |= (search.best.prices > 0) | (search.average_use > CROWDED * search.limit)
+        self._is_active &= search.limit > 0
+        value, rounds, newton_steps = 0.0, 0, 0
         while True:
-            reason = stop(
-                SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound)
-            )
-            if reason is not None or len(self.pool) == 0:
+            bound = search.best.bound
+            reason = stop(SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=value, bound=bound))
+            if reason is not None:
+                break
+            if len(self.pool) == 0:
+                reason = Termination.COMPLETED
                 break
             with self.clock.phase("master"):
-                solved, row_prices, steps = self._solve_master(max(0.1 * tol, min(1e-2, TOL_SHARE * gap)))
-            newton_steps += steps
-            # Columns move when others arrive: the primal point is kept by column key.
-            master, weight = solved.value, dict(zip(self.pool.keys(), solved.x.tolist(), strict=True))
+                gap = (bound - value) / max(abs(value), 1e-9)
+                master = self._solve_master(max(TOL_SHARE * tol, min(LOOSEST_TOL, TOL_SHARE * gap)))
+            value, newton_steps = max(value, master.value), newton_steps + master.newton_steps
             with self.clock.phase("pricing"):
-                before = len(self.pool)
-                limit = DROP_FACTOR * max(best.bound - master, tol * abs(master))
-                kept = np.flatnonzero(solved.reduced_loss <= limit)
-                self.pool.keep(kept)
-                added = self._walk(row_prices, Walk(num_steps=1), None)
-                best = self._known()
-                if (best.bound - master) > tol * abs(master):
-                    added += self._walk(best.prices, between, 0.5 * (master + best.bound))
-                    added += self._walk(0.3 * best.prices + 0.7 * row_prices, Walk(num_steps=1), None)
-                    best = self._known()
+                self._drop_idle(search.best.bound - value, tol * abs(value))
+                num_new = search.between(master.prices, LINE_POINTS)
+                if search.best.bound - value > tol * abs(value):
+                    num_new += search.walk(search.best.prices, between, 0.5 * (value + search.best.bound))
             rounds += 1
-            gap = (best.bound - master) / max(abs(master), 1e-9)
-            history.append((self.clock.elapsed_s, master, best.bound))
-            news.update(rounds, {"master": master, "bound": best.bound, "gap": gap, "columns": float(before)})
-            if gap <= tol or (added == 0 and not solved.is_converged):
+            bound = search.best.bound
+            history.append((self.clock.elapsed_s, value, bound))
+            gap = (bound - value) / max(abs(value), 1e-9)
+            news.update(rounds, {"master": value, "bound": bound, "gap": gap, "columns": float(len(self.pool))})
+            if gap <= tol:
+                reason = Termination.COMPLETED
                 break
-        news.finish()
-        known = self.pool.keys()
+            if num_new == 0 and master.is_settled:
+                reason = Termination.NUMERICAL_ERROR
+                break
         return PackingResult(
-            point=best.proven,
-            master=master,
-            x=np.array([weight.get(key, 0.0) for key in known]),
+            point=search.best.proven,
+            master=value,
+            x=np.nan_to_num(self.pool.weight),
             pool=self.pool,
-            termination=Termination.COMPLETED if reason is None else reason,
+            termination=reason,
             rounds=rounds,
             newton_steps=newton_steps,
             history=history,
         )
 
-    def _known(self) -> "_Point":
-        assert self._best is not None, "a walk prices at least its start"
-        return self._best
-
-    def _solve_master(self, tol: float):  # type: ignore[no-untyped-def]
-        """Solve the restricted master, activating rows that its point violates; return it with flat prices."""
-        from optim.solvers.admission.interior_point import solve_packing
-
+    def _drop_idle(self, gap: float, least: float) -> None:
+        """Drop columns that have been of no use for a while."""
         pool = self.pool
+        pool.count_idle(self._loss > IDLE_FACTOR * max(gap, least))
+        pool.keep(np.flatnonzero(pool.idle < MOST_IDLE))
+
+    def _solve_master(self, tol: float) -> _Master:
+        """Solve the restricted master over the active rows, and activate those that its point violates."""
+        from optim.solvers.admission.interior_point import WarmStart, solve_packing
+
+        pool, search = self.pool, self._search
+        active = np.flatnonzero(self._is_active)
         by_row = pool.share.tocsr()
-        steps = 0
-        while True:
-            active = np.flatnonzero(self._is_active)
-            solved = solve_packing(csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol)
-            steps += solved.iterations
-            violated = np.flatnonzero((by_row @ solved.x > 1.0 + max(ROW_TOL, tol)) & ~self._is_active)
-            if len(violated) == 0:
-                break
-            self._is_active[violated] = True
-        prices = np.zeros(len(self._limit))
-        prices[active] = solved.row_price * self._scale[active]
-        return solved, prices, steps
+        start = None
+        if self._job_price is not None:
+            start = WarmStart(
+                x=pool.weight,
+                row_price=self._row_price[active],
+                job_price=self._job_price,
+                complementarity=tol * float(pool.value @ np.nan_to_num(pool.weight)),
+            )
+        solved = solve_packing(
+            csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol, start=start
+        )
+        use = by_row @ solved.x
+        violated = self._violated(use)
+        shrink = 1.0 / max(1.0, float(use.max(initial=0.0)))
+        self._is_active[violated] = True
+        self._row_price[:] = 0.0
+        self._row_price[active] = solved.row_price
+        self._job_price, self._loss = solved.job_price, solved.reduced_loss
+        pool.set_weight(shrink * solved.x)
+        return _Master(
+            value=shrink * solved.value,
+            prices=self._row_price * search.scale,
+            newton_steps=solved.iterations,
+            is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
+        )
 
-    def _walk(self, start: FloatArray, walk: Walk, target: float | None) -> int:
-        """Take Polyak steps, keep the best point and the columns; return how many columns were new.
-
-        Steps are measured in prices of whole rows (p times capacity), so that units don't matter.
-        """
-        point, damping, stalled, added = start, 1.0, 0, 0
-        num_rows = self.rows.num_rows
-        for step in range(walk.num_steps):
-            prices = self.rows.prices(point[:num_rows])
-            if len(self.cuts):
-                worker_extra, ps_extra = self.cuts.extra(point[num_rows:])
-                prices = replace(prices, worker_extra=worker_extra, ps_extra=ps_extra)
-            priced = price(self.tables, prices)
-            usage = usage_matrix(self.tables, self.rows, priced)
-            if len(self.cuts):
-                usage = csc_array(vstack([usage, csc_array(self.cuts.use(priced))], format="csc"))
-            bound = float(priced.payoff.sum() + point @ self._limit)
-            use = np.asarray(usage.sum(axis=1)).ravel()
-            self._average_use = 0.9 * self._average_use + 0.1 * use
-            previous = np.inf if self._best is None else self._best.bound
-            stalled = 0 if bound < previous * (1 - 1e-6) else stalled + 1
-            if bound < previous:
-                self._best = self._point(point, priced.payoff, bound)
-            if stalled >= STALL_LIMIT:
-                damping, stalled = damping / 2, 0
-            if step % walk.add_every == 0:
-                added += self.pool.add(priced, usage)
-            if step == walk.num_steps - 1 or self._stop(SolveState(elapsed_s=self.clock.elapsed_s)) is not None:
-                break
-            goal = FIRST_TARGET * self._known().bound if target is None else target
-            gradient = (self._limit - use) * self._scale
-            free = (point > 0) | (gradient < 0)
-            norm = float(np.sum(gradient[free] ** 2))
-            if norm == 0 or bound <= goal:
-                break
-            point = np.maximum(0.0, point - damping * (bound - goal) / norm * gradient * self._scale)
-        return added
-
-    def _point(self, prices: FloatArray, payoff: FloatArray, bound: float) -> "_Point":
-        multipliers = prices[self.rows.num_rows :].tolist()
-        cuts = tuple(replace(cut, multiplier=m) for cut, m in zip(self.cuts.cuts, multipliers, strict=True) if m > 0)
-        proven = PricePoint(row_prices=prices[: self.rows.num_rows], payoff=payoff, bound=bound, cuts=cuts)
-        if self._best is not None and self._best.proven.bound < bound:
-            proven = self._best.proven
-        return _Point(prices=prices, bound=bound, proven=proven)
+    def _violated(self, use: FloatArray) -> IntArray:
+        return np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)

@@ -19,7 +19,8 @@ from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult, Walk
+from optim.solvers.admission.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.price_search import Walk
 from optim.solvers.admission.relaxed_solution import relaxed_solution
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.warm_up import compile_loops, compile_moves

@@ -93,8 +93,8 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
     return matrix
 
 
-def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
-    """Return how much of each class row a plan on real servers uses, shape (rows,)."""
+def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
+    """Return a plan's schedules over server classes; payoffs are left 0."""
     instance = tables.instance
     shape = (len(plan.admitted), instance.horizon)
     position = np.zeros(tables.num_jobs, dtype=np.int64)
@@ -108,14 +108,18 @@ def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> Fl
             table[:, COUNT],
         )
         counts.append(by_class)
-    schedules = PricedSchedules(
+    return PricedSchedules(
         jobs=plan.admitted,
         payoff=np.zeros(shape[0]),
         completion=plan.completion,
         workers=counts[0],
         ps=counts[1],
     )
-    return np.asarray(usage_matrix(tables, rows, schedules).sum(axis=1)).ravel()
+
+
+def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
+    """Return how much of each class row a plan on real servers uses, shape (rows,)."""
+    return np.asarray(usage_matrix(tables, rows, plan_schedules(tables, plan)).sum(axis=1)).ravel()
 
 
 def _segment_by_slot(tables: JobTables, schedules: PricedSchedules) -> IntArray:

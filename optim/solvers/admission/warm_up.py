@@ -50,7 +50,8 @@ def compile_loops() -> None:
     from optim.core.clock import PhaseClock
     from optim.core.stopping import Never
     from optim.solvers.admission.job_tables import JobTables
-    from optim.solvers.admission.packing_lp import PackingLP, Walk
+    from optim.solvers.admission.packing_lp import PackingLP
+    from optim.solvers.admission.price_search import Walk
     from optim.solvers.admission.rows import CapacityRows
 
     tables = JobTables.build(smallest_instance())

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.sparse import csc_array, random_array
 
-from optim.solvers.admission.interior_point import newton_matrix, solve_packing
+from optim.solvers.admission.interior_point import WarmStart, solve_packing
+from optim.solvers.admission.newton_system import NewtonSystem, newton_matrix
 
 
 def random_programme(seed):
@@ -45,6 +46,43 @@ def test_value_and_duals_reach_the_optimum(seed):
     assert solved.row_price.sum() + solved.job_price.sum() == pytest.approx(expected, rel=1e-7)
     assert (matrix @ solved.x <= 1 + 1e-8).all()
     assert (matrix.T @ solved.row_price + solved.job_price[job] >= value - 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_point_of_fewer_columns_and_rows_is_a_start(seed):
+    matrix, job, value, num_jobs = random_programme(seed)
+    rng = np.random.default_rng(seed)
+    old, kept = np.flatnonzero(rng.random(30) < 0.7), np.flatnonzero(rng.random(12) < 0.7)
+    before = solve_packing(csc_array(matrix[kept][:, old]), job[old], value[old], num_jobs, tol=1e-4)
+    x, row_price = np.full(30, np.nan), np.zeros(12)
+    x[old], row_price[kept] = before.x, before.row_price
+    start = WarmStart(x=x, row_price=row_price, job_price=before.job_price, complementarity=1e-3)
+    solved = solve_packing(matrix, job, value, num_jobs, tol=1e-8, start=start)
+    assert solved.is_converged
+    assert solved.value == pytest.approx(optimum(matrix, job, value, num_jobs), rel=1e-7)
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-8])
+def test_every_answer_is_feasible_to_rounding(tol):
+    matrix, job, value, num_jobs = random_programme(4)
+    solved = solve_packing(matrix, job, value, num_jobs, tol=tol)
+    assert (matrix @ solved.x <= 1 + 1e-14).all()
+    assert (np.bincount(job, solved.x, num_jobs) <= 1 + 1e-14).all()
+    assert solved.value <= solved.row_price.sum() + solved.job_price.sum() + 1e-9
+
+
+def test_solves_the_exact_system_with_columns_ignored_in_the_factor(monkeypatch):
+    matrix, job, _, num_jobs = random_programme(3)
+    matrix.sort_indices()
+    rng = np.random.default_rng(0)
+    weight, row_ratio, job_ratio = 10.0 ** rng.uniform(-4, 0, 30), rng.random(12), rng.random(num_jobs)
+    right = rng.random(12)
+    exact, rough = (NewtonSystem(matrix, job, num_jobs) for _ in range(2))
+    monkeypatch.setattr("optim.solvers.admission.newton_system.IGNORED_WEIGHT", 0.0)
+    assert exact.factorise(weight, row_ratio, job_ratio)
+    monkeypatch.setattr("optim.solvers.admission.newton_system.IGNORED_WEIGHT", 1e-2)
+    assert rough.factorise(weight, row_ratio, job_ratio)
+    np.testing.assert_allclose(rough.solve(right), exact.solve(right), rtol=1e-6)
 
 
 def test_newton_matrix_equals_its_definition():

@@ -7,7 +7,8 @@ import optim
 from optim.core.clock import PhaseClock
 from optim.core.stopping import IterationLimit, Never
 from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, Walk
+from optim.solvers.admission.packing_lp import PackingLP
+from optim.solvers.admission.price_search import Walk
 from optim.solvers.admission.rows import CapacityRows, usage_matrix
 
 

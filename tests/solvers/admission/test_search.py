@@ -29,7 +29,7 @@ def fixture_search():
 @pytest.mark.parametrize("name", sorted(BEST_KNOWN))
 def test_search_finds_the_optimum_of_tiny_instances(name):
     instance = optim.reference_instance(name)
-    solution = optim.solve(instance, "search", options={"num_moves": 3000})
+    solution = optim.solve(instance, "search", options={"num_moves": 20_000})
     assert solution.objective == pytest.approx(BEST_KNOWN[name], rel=1e-9)
     assert optim.verify(instance, solution).is_ok
 
