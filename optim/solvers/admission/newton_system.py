@@ -1,12 +1,12 @@
 """Newton's systems of the packing master: assembled job by job, factorised once a step, solved to full accuracy."""
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.sparse import csc_array, csr_array
 
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.newton_loop import newton_matrix
 
 IGNORED_WEIGHT = 1e-9
 """Columns whose weight x / z is below this share of their job's are left out of the factorised matrix: late in a
@@ -93,7 +93,7 @@ class NewtonSystem:
 
     def by_job(self, columns: FloatArray) -> FloatArray:
         """Return the sums of a vector over each job's columns."""
-        result: FloatArray = np.bincount(self._job, columns, self._num_jobs)
+        result: FloatArray = np.bincount(self._job, columns, self._num_jobs).astype(np.float64, copy=False)
         return result
 
     def _divide(self, right: FloatArray) -> NDArray[np.float64]:
@@ -105,66 +105,3 @@ class NewtonSystem:
         mean = self.by_job(self._weight * by_column) / self.job_diagonal
         result: FloatArray = self._row_ratio * vector + self.by_row @ (self._weight * (by_column - mean[self._job]))
         return result
-
-
-@njit(cache=True, nogil=True)
-def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job_ratio, ignored):
-    """Return the Newton matrix (lower triangle) and the eliminated convexity rows' diagonal.
-
-    For each job with columns a_j, weights d_j = x_j / z_j, their sum w and e = u / mu the block is
-
-        sum_j d_j a_j a_j' - (sum_j d_j a_j)(...)' / (w + e)
-          = sum_j d_j (a_j - m)(a_j - m)' + (e w / (w + e)) m m',   m = sum_j d_j a_j / w.
-
-    The second form has no cancellation where one column dominates, which is where the first one fails.
-    """
-    num_jobs = len(job_start) - 1
-    newton = np.zeros((num_rows, num_rows))
-    for r in range(num_rows):
-        newton[r, r] = row_ratio[r]
-    diagonal = np.empty(num_jobs)
-    place = np.full(num_rows, -1, dtype=np.int64)
-    for i in range(num_jobs):
-        first, last = job_start[i], job_start[i + 1]
-        total = 0.0
-        for j in range(first, last):
-            total += weight[j]
-        diagonal[i] = total + job_ratio[i]
-        if first == last:
-            continue
-        members = first + np.flatnonzero(weight[first:last] > ignored * total)
-        union = np.empty(start[last] - start[first], dtype=np.int64)
-        size = 0
-        for j in members:
-            for a in range(start[j], start[j + 1]):
-                if place[row[a]] < 0:
-                    place[row[a]] = 0
-                    union[size] = row[a]
-                    size += 1
-        rows = np.sort(union[:size])
-        for a in range(size):
-            place[rows[a]] = a
-        mean = np.zeros(size)
-        for j in members:
-            for a in range(start[j], start[j + 1]):
-                mean[place[row[a]]] += weight[j] / total * entry[a]
-        # One row more for the mean itself: the block is then a single product of a thin matrix with its transpose.
-        thin = np.empty((len(members) + 1, size))
-        for k in range(len(members)):
-            j = members[k]
-            root = np.sqrt(weight[j])
-            for a in range(size):
-                thin[k, a] = -root * mean[a]
-            for a in range(start[j], start[j + 1]):
-                thin[k, place[row[a]]] += root * entry[a]
-        root = np.sqrt(job_ratio[i] * total / diagonal[i])
-        for a in range(size):
-            thin[len(members), a] = root * mean[a]
-        block = np.dot(thin.T, thin)
-        for a in range(size):
-            target = newton[rows[a]]
-            for b in range(a + 1):
-                target[rows[b]] += block[a, b]
-        for a in range(size):
-            place[rows[a]] = -1
-    return newton, diagonal

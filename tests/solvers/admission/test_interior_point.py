@@ -6,7 +6,8 @@ import pytest
 from scipy.sparse import csc_array, random_array
 
 from optim.solvers.admission.interior_point import WarmStart, solve_packing
-from optim.solvers.admission.newton_system import NewtonSystem, newton_matrix
+from optim.solvers.admission.newton_loop import newton_matrix
+from optim.solvers.admission.newton_system import NewtonSystem
 
 
 def random_programme(seed):
