@@ -24,6 +24,10 @@ QUANTILES = tuple(q / 20 for q in range(21))
 """Quantiles of the decision times kept for the report."""
 
 
+LARGEST_SHOWN_GAP = 1e3
+"""Relative gaps beyond this tell nothing but that the objective is near 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """The outcome of one piece of work; a line of a results file is its JSON.
@@ -108,6 +112,13 @@ class Record:
     def has_answer(self) -> bool:
         """Whether there is a verified solution or bound."""
         return self.verified and (self.objective is not None or self.bound is not None)
+
+    @property
+    def gap_percent(self) -> float | None:
+        """The gap as a table shows it, infinite where the objective is next to nothing."""
+        if self.gap is None:
+            return None
+        return 100.0 * self.gap if self.gap < LARGEST_SHOWN_GAP else float("inf")
 
     @property
     def run_s(self) -> float:

@@ -145,11 +145,10 @@ def _all_records(records: Sequence[Record], columns: Sequence[str]) -> str:
     for record in records:
         own = [record.labels.get(name, record.parameters.get(name)) for name in columns]
         decision = record.decision_ms or {}
-        gap = None if record.gap is None else 100 * record.gap
         rows.append(
             (
                 *(record.instance, *own, record.solver, record.seed, record.termination),
-                *(record.objective, record.bound, gap, record.ratio),
+                *(record.objective, record.bound, record.gap_percent, record.ratio),
                 *(record.seconds.get(phase, 0.0) for phase in PHASES),
                 *(decision.get("median"), decision.get("p99"), record.verified, record.memory_mb),
                 record.error or "; ".join(record.violations) or record.message,

@@ -66,7 +66,7 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
         "error" if record.error is not None else record.termination,
         record.objective,
         record.bound,
-        None if record.gap is None else 100.0 * record.gap,
+        record.gap_percent,
         None if record.ratio is None else round(record.ratio, 4),
         round(record.run_s, 3),
         decision.get("median"),

@@ -212,7 +212,10 @@ class AdmissionInstance:
     @cached_property
     def target(self) -> IntArray:
         """Units of progress that complete a job: worker-slots W_i, or chunks E_i N_i if `chunk_integral`."""
-        return self.jobs.epochs * self.jobs.chunks if self.chunk_integral else self.work
+        if not self.chunk_integral:
+            return self.work
+        pairs = zip(self.jobs.epochs.tolist(), self.jobs.chunks.tolist(), strict=True)
+        return np.array([min(epochs * chunks, FAR_TOO_MUCH) for epochs, chunks in pairs], dtype=np.int64)
 
     @cached_property
     def max_workers(self) -> IntArray:
