@@ -39,6 +39,7 @@ def bid_table(
     lease_min: float,
     horizon: Horizon = Horizon.HOLD,
     sizes: tuple[int, ...] | None = None,
+    widest: Locality = Locality.CLUSTER,
 ) -> BidTable:
     """Return an app's bids on what a cluster offers.
 
@@ -57,6 +58,8 @@ def bid_table(
         rows are held for ever, the empty row takes a lease longer than the app's slowest other row.
     sizes
         If given, numbers of GPUs outside are left out.
+    widest
+        Widest locality that is bid for.
     """
     ideal = ideal_minutes(profile, cluster.num_gpus)
     facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
@@ -67,7 +70,7 @@ def bid_table(
         for k in range(profile.gang, most + 1, profile.gang)
         if sizes is None or k in sizes
         for level, limit in limits.items()
-        if k <= limit
+        if k <= limit and level <= widest
     ]
     if profile.held_gpus or horizon is Horizon.LEASE:
         empty = shared_minutes(profile, 0, profile.held_locality, **facts) / ideal  # type: ignore[arg-type]

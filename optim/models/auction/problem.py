@@ -52,6 +52,7 @@ class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unkno
     """Prices: [locality, size, machine, price to rows, price to the supply] of each kind."""
 
     prices: list[tuple[int, int, int, float, float]]
+    is_counted: bool = False
 
 
 class NodeDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,6 +61,7 @@ class NodeDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     level: int = -1
     size: int = -1
     value: int = 0
+    row: int = -1
     low: int = -1
     high: int = -1
     proof: PriceDocument | None = None
@@ -228,7 +230,7 @@ def _convert(data: Any, kind: Any) -> Any:
 
 def _price_document(proof: PriceProof) -> PriceDocument:
     columns = (*proof.kinds.T.tolist(), proof.row_price.tolist(), proof.supply_price.tolist())
-    return PriceDocument(prices=list(zip(*columns, strict=True)))
+    return PriceDocument(prices=list(zip(*columns, strict=True)), is_counted=proof.is_counted)
 
 
 def _bound_document(proof: BoundProof) -> CountDocument | PriceDocument | TreeDocument:
@@ -242,6 +244,7 @@ def _bound_document(proof: BoundProof) -> CountDocument | PriceDocument | TreeDo
                 level=node.level,
                 size=node.size,
                 value=node.value,
+                row=node.row,
                 low=node.low,
                 high=node.high,
                 proof=None if node.proof is None else _price_document(node.proof),
@@ -256,6 +259,7 @@ def _price_proof(document: PriceDocument) -> PriceProof:
         kinds=as_ints([row[:3] for row in document.prices]).reshape(-1, 3),
         row_price=as_floats([row[3] for row in document.prices]),
         supply_price=as_floats([row[4] for row in document.prices]),
+        is_counted=document.is_counted,
     )
 
 
@@ -270,6 +274,7 @@ def _bound(document: CountDocument | PriceDocument | TreeDocument) -> BoundProof
                 level=node.level,
                 size=node.size,
                 value=node.value,
+                row=node.row,
                 low=node.low,
                 high=node.high,
                 proof=None if node.proof is None else _price_proof(node.proof),

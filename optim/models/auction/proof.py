@@ -32,16 +32,20 @@ class PriceProof:
         listed cost nothing.
     row_price, supply_price
         Shape (kinds,): log units a bundle. They differ only where `n` is bounded by a tree.
+    is_counted
+        Whether the apps choose their rows within the GPUs on offer, instead of each for itself: the sum over apps
+        becomes a knapsack, and prices only what a bundle costs beyond its GPUs.
     """
 
     kinds: IntArray
     row_price: FloatArray
     supply_price: FloatArray
+    is_counted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TreeNode:
-    """A node of a branching tree: split by the number of bundles of one kind, or a leaf.
+    """A node of a branching tree: split by the number of bundles of one kind, by a row that names machines, or a leaf.
 
     Parameters
     ----------
@@ -49,6 +53,8 @@ class TreeNode:
         The kind that splits the node: the low child awards at most `value` bundles of it, the high child more.
     value
         Where it is split.
+    row
+        If not -1 the row that splits the node: the low child doesn't award it, the high child does.
     low, high
         Numbers of the children, -1 at a leaf.
     proof
@@ -58,6 +64,7 @@ class TreeNode:
     level: int = -1
     size: int = -1
     value: int = 0
+    row: int = -1
     low: int = -1
     high: int = -1
     proof: PriceProof | None = None

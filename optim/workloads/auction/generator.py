@@ -61,6 +61,8 @@ class GeneratorOptions:
         `mixed` (1, 2, 4, 8), `elastic` (1) or `any` (1 to 8; worst for packing).
     sizes
         `gangs`: bids for all multiples of the gang; `dividing`: for powers of two only.
+    widest
+        Widest locality that apps bid for: `cluster`, `rack`, `machine` or `slot`; bundles of one machine pack worst.
     bids
         `classes`: by number and locality; `named`: each bid names one machine, at an app's own speed there.
     network_share
@@ -94,6 +96,7 @@ class GeneratorOptions:
     contention: float = 3.0
     gangs: str = "mixed"
     sizes: str = MIXED_SIZES
+    widest: str = Locality.CLUSTER.name.lower()
     bids: str = CLASS_BIDS
     network_share: float = 0.4
     new_share: float = 0.25
@@ -119,6 +122,7 @@ class GeneratorOptions:
         for name, known in (
             ("gangs", tuple(GANGS)),
             ("sizes", (MIXED_SIZES, DIVIDING_SIZES)),
+            ("widest", tuple(level.name.lower() for level in list(Locality)[:4])),
             ("bids", (CLASS_BIDS, NAMED_BIDS)),
             ("horizon", tuple(h.value for h in Horizon)),
             ("empty_value", tuple(e.value for e in EmptyValue)),
@@ -152,7 +156,16 @@ def generate(options: GeneratorOptions, seed: int) -> AuctionInstance:
         tables = [_named_table(profile, cluster, options.lease_min, sizes, speed_rng) for profile in profiles]
     else:
         tables = [
-            _document(bid_table(profile, cluster, lease_min=options.lease_min, horizon=horizon, sizes=sizes))
+            _document(
+                bid_table(
+                    profile,
+                    cluster,
+                    lease_min=options.lease_min,
+                    horizon=horizon,
+                    sizes=sizes,
+                    widest=Locality[options.widest.upper()],
+                )
+            )
             for profile in profiles
         ]
     return AuctionInstance(

@@ -11,13 +11,15 @@ from optim.models.auction.instance import FloatArray
 class CountBound:
     """Multiple-choice knapsacks over the GPUs on offer: tables from both ends meet at each app."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, weight: FloatArray | None = None) -> None:
         self._facts = facts
+        weight = facts.weight if weight is None else weight
         best: list[dict[int, float]] = [{} for _ in range(facts.num_apps)]
         bids = facts.instance.bids
-        for app, gpus, weight in zip(bids.app.tolist(), bids.gpus.tolist(), facts.weight.tolist(), strict=True):
-            if gpus <= facts.num_free:
-                best[app][gpus] = max(weight, best[app].get(gpus, 0.0))
+        rows = zip(bids.app.tolist(), bids.gpus.tolist(), weight.tolist(), facts.useful.tolist(), strict=True)
+        for app, gpus, gain, is_useful in rows:
+            if is_useful and gain > best[app].get(gpus, 0.0):
+                best[app][gpus] = gain
         self._best = best
 
     @cached_property
@@ -39,8 +41,10 @@ class CountBound:
             tables.append(table)
         return tables
 
-    def welfare(self) -> float:
-        """Return the bound of all apps."""
+    def welfare(self, without: int | None = None) -> float:
+        """Return the bound of all apps, or of all but one where no other one is asked for."""
+        if without is not None:
+            return float(self._tables(self._best[:without] + self._best[without + 1 :])[-1][-1])
         return float(self._heads[-1][-1])
 
     def without(self, app: int) -> float:

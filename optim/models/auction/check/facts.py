@@ -4,9 +4,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.core.verification import Violation
-from optim.models.auction.instance import SERVED_STEP, AuctionInstance, EmptyValue, FloatArray, IntArray
+from optim.models.auction.instance import SERVED_STEP, AuctionInstance, EmptyValue, FloatArray, IntArray, Locality
+
+BoolArray = NDArray[np.bool_]
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one rounded operation on doubles."""
@@ -23,6 +26,9 @@ class Facts:
     ----------
     weight
         Shape (rows,): log welfare above the app's empty row.
+    useful
+        Shape (rows,): whether the row fits on the empty cluster alone, and no row of its app makes it superfluous:
+        one of no more GPUs in a locality at least as wide and no worse rho can always be put in its place.
     first
         Shape (apps + 1,): where each app's rows begin.
     slot_machine, slot_rack, slot_free
@@ -32,6 +38,7 @@ class Facts:
     instance: AuctionInstance
     num_apps: int
     weight: FloatArray
+    useful: BoolArray
     first: IntArray
     slot_machine: IntArray
     slot_rack: IntArray
@@ -63,12 +70,45 @@ def read_facts(instance: AuctionInstance) -> Facts:
         instance=instance,
         num_apps=n,
         weight=np.array(_weights(instance), dtype=np.float64),
+        useful=_useful(instance),
         first=np.cumsum(first),
         slot_machine=slot_machine,
         slot_rack=cluster.machine_rack[slot_machine],
         slot_free=cluster.slot_free,
         num_free=int(cluster.slot_free.sum()),
     )
+
+
+def _useful(instance: AuctionInstance) -> BoolArray:
+    """Mark rows that bounds have to reckon with."""
+    bids = instance.bids
+    useful = _possible(instance)
+    best: dict[int, dict[int, float]] = {}
+    rows = zip(bids.app.tolist(), bids.gpus.tolist(), bids.locality.tolist(), bids.rho.tolist(), strict=True)
+    ordered = sorted((app, gpus, -level, rho, b) for b, (app, gpus, level, rho) in enumerate(rows) if useful[b])
+    for app, _, narrowness, rho, b in ordered:
+        if -narrowness == Locality.NAMED:
+            continue
+        mine = best.setdefault(app, {})
+        if any(other <= rho for level, other in mine.items() if level >= -narrowness):
+            useful[b] = False
+        else:
+            mine[-narrowness] = rho
+    return useful
+
+
+def _possible(instance: AuctionInstance) -> BoolArray:
+    """Mark rows that fit alone: by the largest room in one place of their locality, or on the machines they name."""
+    cluster, bids = instance.cluster, instance.bids
+    machine = np.zeros(len(cluster.machine_rack), dtype=np.int64)
+    np.add.at(machine, cluster.slot_machine, cluster.slot_free)
+    rack = np.zeros(len(machine), dtype=np.int64)
+    np.add.at(rack, cluster.machine_rack, machine)
+    free = int(cluster.slot_free.sum())
+    room = np.array([cluster.slot_free.max(initial=0), machine.max(initial=0), rack.max(initial=0), free, free])
+    fits: BoolArray = bids.gpus <= room[bids.locality]
+    fits[bids.named_row[bids.named_gpus > machine[bids.named_machine]]] = False
+    return fits
 
 
 def _weights(instance: AuctionInstance) -> list[float]:

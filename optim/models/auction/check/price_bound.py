@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from optim.core.verification import Violation
+from optim.models.auction.check.count_bound import CountBound
 from optim.models.auction.check.facts import Facts, violation
 from optim.models.auction.check.supply import Supply
 from optim.models.auction.instance import FloatArray, Locality
@@ -16,7 +17,9 @@ PRICES = "prices"
 
 Kind = tuple[int, int, int]
 Bounds = Mapping[tuple[int, int], tuple[int, float]]
-"""By (locality, size) the least and the largest number of bundles."""
+"""By (locality, size) the least and the largest number of bundles; by (-1, row) whether a row is awarded, 0 or 1."""
+
+ROW = -1
 
 
 class PriceBound:
@@ -36,11 +39,10 @@ class PriceBound:
         """Return the bound that prices prove, rounded up."""
         facts = self._facts
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
-        gain = np.maximum(0.0, self._best_gain(kinds, proof.row_price))
-        if without is not None:
-            gain = gain[self._apps != without]
+        gain = self._gain(kinds, proof.row_price)
+        forced = self._restrict(gain, bounds)
         worth = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
-        terms = [*gain.tolist(), worth]
+        terms = [*self._best_gains(gain, proof, without), worth, *forced.values()]
         for kind, row_price, supply_price in zip(
             kinds, proof.row_price.tolist(), proof.supply_price.tolist(), strict=True
         ):
@@ -52,10 +54,36 @@ class PriceBound:
         spread = math.fsum(map(abs, terms)) if math.isfinite(total) else 0.0
         return total + facts.rounding(spread)
 
-    def _best_gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
-        """Return each bidding app's largest weight less price."""
+    def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
+        """Take rows that a tree forbids out of the gains; return the gain of apps whose row it fixes."""
+        bids = self._facts.instance.bids
+        forced: dict[int, float] = {}
+        for (level, row), (low, high) in bounds.items():
+            if level == ROW and high == 0:
+                gain[row] = 0.0
+            elif level == ROW and low == 1:
+                forced[int(bids.app[row])] = float(gain[row])
+        for app in forced:
+            gain[self._facts.first[app] : self._facts.first[app + 1]] = 0.0
+        return forced
+
+    def _best_gains(self, gain: FloatArray, proof: PriceProof, without: int | None) -> list[float]:
+        """Return what the apps can gain: each by its best row, or together within the GPUs on offer.
+
+        Apps whose row is fixed gain elsewhere, and leave the others all GPUs.
+        """
+        if proof.is_counted:
+            counted = CountBound(self._facts, gain)
+            return [counted.welfare() if without is None else counted.welfare(without)]
+        best = np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
+        best = np.maximum(0.0, best)
+        found: list[float] = (best if without is None else best[self._apps != without]).tolist()
+        return found
+
+    def _gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
+        """Return each row's weight less its price."""
         facts, bids = self._facts, self._facts.instance.bids
-        gain = facts.weight.copy()
+        gain = np.where(facts.useful, facts.weight, 0.0)
         unit = np.zeros(len(facts.instance.cluster.machine_rack))
         for kind, price in zip(kinds, row_price.tolist(), strict=True):
             if kind[0] == Locality.NAMED:
@@ -64,7 +92,7 @@ class PriceBound:
                 gain[self._rows[kind]] -= price
         if len(bids.named_row):
             np.subtract.at(gain, bids.named_row, bids.named_gpus * unit[bids.named_machine])
-        return np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
+        return gain
 
 
 def check_form(facts: Facts, proof: PriceProof) -> Violation | None:
@@ -115,9 +143,11 @@ def evaluate_tree(
             assert node.proof is not None
             largest = max(largest, bound.evaluate(node.proof, without, bounds))
             continue
-        kind = (node.level, node.size)
-        if node.level not in range(4):
+        kind = (node.level, node.size) if node.row < 0 else (ROW, node.row)
+        if node.row < 0 and node.level not in range(4):
             return math.inf, [violation(TREE, f"node {number} splits by {kind}, which is no kind that can be counted")]
+        if node.row >= len(facts.weight) or (node.row >= 0 and node.value != 0):
+            return math.inf, [violation(TREE, f"node {number} splits by row {node.row}, which there isn't")]
         low, high = bounds.get(kind, (0, math.inf))
         stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
         stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))

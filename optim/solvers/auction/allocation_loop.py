@@ -1,0 +1,216 @@
+"""An allocation that grows bundle by bundle on concrete GPUs, compiled: greedy upgrades, ruin and re-creation.
+
+`held[i, s]` are app i's GPUs on slot s, `choice[i]` is its row or -1. Rows that name machines carry their entries
+in `named_offset`, `named_machine`, `named_gpus`, by kept row.
+"""
+
+import numpy as np
+from numba import njit
+
+from optim.solvers.auction.packing_loop import below
+
+SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
+FAR = 1 << 60
+LEAST_GAIN = 1e-12
+"""Upgrades that gain less than this are rounding."""
+
+
+@njit(cache=True)
+def _take_from_machine(held, free, slot_machine, app, machine, count):
+    """Take GPUs of one machine, its fullest slot first."""
+    while count > 0:
+        chosen, least = -1, FAR
+        largest = -1
+        for s in range(len(free)):
+            if slot_machine[s] == machine and free[s] > 0:
+                if free[s] >= count and free[s] < least:
+                    chosen, least = s, free[s]
+                if largest < 0 or free[s] > free[largest]:
+                    largest = s
+        if chosen < 0:
+            chosen = largest
+        taken = min(count, free[chosen])
+        free[chosen] -= taken
+        held[app, chosen] += taken
+        count -= taken
+
+
+@njit(cache=True)
+def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
+    """Take GPUs from several machines of a rack (or of all, rack -1).
+
+    Whole machines first where the bundle should stay together, smallest remainders first where it need not.
+    """
+    while count > 0:
+        chosen = -1
+        for m in range(len(room)):
+            if room[m] <= 0 or (rack >= 0 and machine_rack[m] != rack):
+                continue
+            if chosen < 0:
+                chosen = m
+            elif is_whole:
+                inside, best_inside = room[m] <= count, room[chosen] <= count
+                if (inside and (not best_inside or room[m] > room[chosen])) or (
+                    not inside and not best_inside and room[m] < room[chosen]
+                ):
+                    chosen = m
+            elif room[m] < room[chosen]:
+                chosen = m
+        taken = min(count, room[chosen])
+        _take_from_machine(held, free, slot_machine, app, chosen, taken)
+        room[chosen] -= taken
+        count -= taken
+
+
+@njit(cache=True)
+def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
+    """Place row b for an app by best fit; return whether there was room."""
+    named_offset, named_machine, named_gpus = named
+    room = np.zeros(len(machine_rack), dtype=np.int64)
+    for s in range(len(free)):
+        room[slot_machine[s]] += free[s]
+    need, lv = size[b], level[b]
+    if lv == NAMED:
+        for e in range(named_offset[b], named_offset[b + 1]):
+            if room[named_machine[e]] < named_gpus[e]:
+                return False
+        for e in range(named_offset[b], named_offset[b + 1]):
+            _take_from_machine(held, free, slot_machine, app, named_machine[e], named_gpus[e])
+        return True
+    chosen, least = -1, FAR
+    if lv == SLOT:
+        for s in range(len(free)):
+            key = room[slot_machine[s]] * 1000 + free[s]
+            if free[s] >= need and key < least:
+                chosen, least = s, key
+        if chosen < 0:
+            return False
+        free[chosen] -= need
+        held[app, chosen] += need
+    elif lv == MACHINE:
+        for m in range(len(room)):
+            if need <= room[m] < least:
+                chosen, least = m, room[m]
+        if chosen < 0:
+            return False
+        _take_from_machine(held, free, slot_machine, app, chosen, need)
+    elif lv == RACK:
+        by_rack = np.zeros(machine_rack.max() + 1, dtype=np.int64)
+        for m in range(len(room)):
+            by_rack[machine_rack[m]] += room[m]
+        for r in range(len(by_rack)):
+            if need <= by_rack[r] < least:
+                chosen, least = r, by_rack[r]
+        if chosen < 0:
+            return False
+        _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, True)
+    else:
+        if room.sum() < need:
+            return False
+        _spread(held, free, slot_machine, machine_rack, room, app, -1, need, False)
+    return True
+
+
+@njit(cache=True)
+def take_back(app, held, free):
+    """Free all GPUs of an app."""
+    for s in range(len(free)):
+        free[s] += held[app, s]
+        held[app, s] = 0
+
+
+@njit(cache=True)
+def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent):
+    """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
+    num_rows = len(size)
+    owner = np.empty(num_rows, dtype=np.int64)
+    for i in range(len(offset) - 1):
+        owner[offset[i] : offset[i + 1]] = i
+    is_out = np.zeros(num_rows, dtype=np.bool_)
+    total = free.sum()
+    while True:
+        best, best_rate = -1, 0.0
+        for b in range(num_rows):
+            i = owner[b]
+            if is_out[b] or i == absent:
+                continue
+            now = choice[i]
+            gain = weight[b] - (weight[now] if now >= 0 else 0.0)
+            more = size[b] - (size[now] if now >= 0 else 0)
+            if gain <= LEAST_GAIN or more > total:
+                continue
+            rate = gain / more if more > 0 else 1e9 + gain
+            if rate > best_rate:
+                best, best_rate = b, rate
+        if best < 0:
+            return
+        i = owner[best]
+        before = held[i].copy()
+        take_back(i, held, free)
+        if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
+            total -= size[best] - (size[choice[i]] if choice[i] >= 0 else 0)
+            choice[i] = best
+        else:
+            is_out[best] = True
+            for s in range(len(free)):
+                held[i, s] = before[s]
+                free[s] -= before[s]
+
+
+@njit(cache=True)
+def welfare(choice, weight):
+    """Return the log welfare of a choice."""
+    total = 0.0
+    for i in range(len(choice)):
+        if choice[i] >= 0:
+            total += weight[choice[i]]
+    return total
+
+
+@njit(cache=True)
+def exchange(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent, seed, moves):
+    """Take two to four apps' bundles back, give one of them its best row first, fill up; keep what improves.
+
+    Returns the number of moves that improved.
+    """
+    random = np.array([seed], dtype=np.uint64)
+    num_apps = len(choice)
+    improved = 0
+    best = welfare(choice, weight)
+    if num_apps == 0:
+        return 0
+    for _ in range(moves):
+        trial, trial_held, trial_free = choice.copy(), held.copy(), free.copy()
+        for _ in range(2 + below(random, 3)):
+            j = below(random, num_apps)
+            if trial[j] >= 0:
+                take_back(j, trial_held, trial_free)
+                trial[j] = -1
+        i = below(random, num_apps)
+        if i != absent and offset[i + 1] > offset[i]:
+            b = offset[i] + below(random, offset[i + 1] - offset[i])
+            take_back(i, trial_held, trial_free)
+            trial[i] = -1
+            if put(b, i, level, size, named, trial_held, trial_free, slot_machine, machine_rack):
+                trial[i] = b
+        fill_up(offset, level, size, weight, named, trial, trial_held, trial_free, slot_machine, machine_rack, absent)
+        value = welfare(trial, weight)
+        if value > best + LEAST_GAIN:
+            best = value
+            improved += 1
+            choice[:] = trial
+            held[:] = trial_held
+            free[:] = trial_free
+    return improved
+
+
+@njit(cache=True)
+def insert(order, wanted, offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack):
+    """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
+    placed = 0
+    for i in order:
+        b = wanted[i]
+        if b >= 0 and put(b, i, level, size, named, held, free, slot_machine, machine_rack):
+            choice[i] = b
+            placed += 1
+    return placed

@@ -1,0 +1,224 @@
+"""Branch and bound on the numbers of bundles of each kind, with a tree that the checker walks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.auction.instance import IntArray
+from optim.models.auction.plan import Witness
+from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
+from optim.solvers.auction.counted_prices import count_with_prices
+from optim.solvers.auction.kind_lp import MOST, KindLP, LpPoint
+from optim.solvers.auction.packing import Packer
+
+WHOLE_TOL = 1e-6
+"""Numbers of bundles count as whole within this."""
+
+CLOSING_TOL = 1e-8
+"""A node is closed once its bound exceeds the best value by no more, in log units."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Branched:
+    """What a tree found.
+
+    Parameters
+    ----------
+    value, row, placement
+        The best allocation, instance rows by app; None if none beats the value that was known before.
+    bound
+        The largest bound of the leaves.
+    proof
+        The tree, or the prices of its root alone.
+    nodes
+        Linear programmes solved.
+    unplaced
+        Leaves whose whole numbers found no room: the bound stays open there.
+    """
+
+    value: float
+    witness: Witness | None
+    bound: float
+    proof: TreeProof | PriceProof
+    nodes: int
+    unplaced: int
+
+
+@dataclass(slots=True)
+class _Node:
+    bounds: dict[int, tuple[int, int]]
+    kind: int | None = None
+    split: int = 0
+    low: int = -1
+    high: int = -1
+    bound: float = np.inf
+    proof: PriceProof | None = None
+
+
+class Tree:
+    """Branch and bound for one auction, with all apps or without one.
+
+    Parameters
+    ----------
+    lp
+        The programme; shared by all trees of an auction, so that each starts warm.
+    packer
+        Finds room for whole numbers of bundles.
+    """
+
+    def __init__(self, lp: KindLP, packer: Packer) -> None:
+        self._lp, self._packer = lp, packer
+        self._best, self._solved, self._unplaced = -np.inf, 0, 0
+        self._witness: Witness | None = None
+
+    def run(
+        self,
+        known: float,
+        *,
+        absent: int = -1,
+        node_limit: int = 200,
+        stop: StoppingCriterion | None = None,
+        elapsed_s: Callable[[], float] = lambda: 0.0,
+    ) -> Branched:
+        """Search for an allocation better than one known, and bound all of them.
+
+        Nodes are taken depth first, the child on the side of the fraction first; where a limit ends the search
+        the open ones keep their parents' bounds.
+        """
+        self._best, self._witness, self._solved, self._unplaced = known, None, 0, 0
+        nodes = [_Node({})]
+        stack = [0]
+        while stack:
+            number = stack.pop()
+            is_over = self._solved >= node_limit or (
+                stop is not None and self._solved > 0 and stop(SolveState(elapsed_s=elapsed_s())) is not None
+            )
+            if not is_over:
+                stack += self._treat(nodes, nodes[number], absent)
+        bound = max(node.bound for node in nodes if node.kind is None)
+        return Branched(
+            value=self._best,
+            witness=self._witness,
+            bound=max(bound, self._best),
+            proof=self._proof(nodes),
+            nodes=self._solved,
+            unplaced=self._unplaced,
+        )
+
+    def _treat(self, nodes: list[_Node], node: _Node, absent: int) -> list[int]:
+        """Bound a node and look for an allocation; return the children if it stays open."""
+        point = self._lp.solve(node.bounds, absent)
+        self._solved += 1
+        if point.value <= node.bound:
+            node.bound, node.proof = point.value, point.proof
+        if node.bound <= self._best + CLOSING_TOL:
+            return []
+        fraction = np.abs(point.number - np.round(point.number))
+        if self._lp.tables.has_named and fraction.max(initial=0.0) <= WHOLE_TOL:
+            # No kind counts rows that name machines: they are branched on one by one.
+            by_row = np.abs(point.chosen - np.round(point.chosen)) * (self._lp.tables.kind < 0)
+            if by_row.max(initial=0.0) > WHOLE_TOL:
+                self._count(node, point, absent)
+                row = int(np.argmax(np.round(by_row, 9)))
+                is_open = node.bound > self._best + CLOSING_TOL
+                return self._split(nodes, node, -1 - row, float(point.chosen[row])) if is_open else []
+        is_whole = fraction.max(initial=0.0) <= WHOLE_TOL
+        if is_whole:
+            self._keep(self._whole(point, node.bounds, absent))
+        else:
+            self._count(node, point, absent)
+        if node.bound <= self._best + CLOSING_TOL:
+            return []
+        if is_whole:
+            return self._split_off(nodes, node, point)
+        # The fraction nearest to a half splits best; equal ones: the largest bundles.
+        kind = int(np.lexsort((-self._lp.tables.kinds[:, 1], -np.round(fraction, 9)))[0])
+        return self._split(nodes, node, kind, float(point.number[kind]))
+
+    def _split_off(self, nodes: list[_Node], node: _Node, point: LpPoint) -> list[int]:
+        """Split at whole numbers for which no room was found, so that children leave them out or fix more of them.
+
+        Where all of them are fixed the leaf stays open: that no room was found is no proof.
+        """
+        numbers = {k: int(n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
+        named = np.flatnonzero(self._lp.tables.kind < 0)
+        numbers |= {-1 - int(b): int(point.chosen[b] > 0.5) for b in named}
+        for k in sorted(numbers, key=lambda k: (-numbers[k], -k)):
+            low, high = node.bounds.get(k, (0, MOST) if k >= 0 else (0, 1))
+            if low < numbers[k]:
+                return self._split(nodes, node, k, numbers[k] - 0.5)
+            if numbers[k] < high:
+                return self._split(nodes, node, k, numbers[k] + 0.5)
+        self._unplaced += 1
+        return []
+
+    def _count(self, node: _Node, point: LpPoint, absent: int) -> None:
+        """Tighten a node's bound by counting GPUs, and try what attains it."""
+        counted = count_with_prices(self._lp, point, node.bounds, absent)
+        if counted.bound < node.bound:
+            node.bound, node.proof = counted.bound, counted.proof
+        self._keep(counted.choice)
+
+    def _split(self, nodes: list[_Node], node: _Node, kind: int, number: float) -> list[int]:
+        """Split a node; return its children, the more promising one last."""
+        node.kind, node.split = kind, int(np.floor(number))
+        low, high = node.bounds.get(kind, (0, MOST) if kind >= 0 else (0, 1))
+        # A child that is never solved is bounded by what bounds its parent.
+        ranges = ((low, node.split), (node.split + 1, high))
+        nodes.extend(_Node({**node.bounds, kind: bounds}, bound=node.bound, proof=node.proof) for bounds in ranges)
+        node.low, node.high = len(nodes) - 2, len(nodes) - 1
+        return [node.low, node.high] if number - node.split > 0.5 else [node.high, node.low]
+
+    def _whole(self, point: LpPoint, bounds: dict[int, tuple[int, int]], absent: int) -> IntArray:
+        """Return kept rows for whole numbers of bundles, by app; all -1 where they stay fractional."""
+        tables, chosen = self._lp.tables, point.chosen
+        choice = np.full(tables.num_apps, -1, dtype=np.int64)
+        if np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
+            # With the numbers fixed, vertices are whole.
+            fixed = {k: (n, n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
+            rows = {k: pair for k, pair in bounds.items() if k < 0}
+            chosen = self._lp.solve({**fixed, **rows}, absent).chosen
+            self._solved += 1
+            if not len(chosen) or np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
+                return choice
+        kept = np.flatnonzero(chosen > 0.5)
+        choice[tables.app[kept]] = kept
+        return choice
+
+    def _keep(self, choice: IntArray) -> None:
+        """Remember a choice of kept rows if it is the best one yet and there is room for it."""
+        tables = self._lp.tables
+        value = tables.welfare(choice)
+        if value <= self._best:
+            return
+        row = tables.chosen_rows(choice)
+        if not tables.has_named and self._packer.fits_first(row[row >= 0]):
+            self._best, self._witness = value, Witness(row=row)
+            return
+        placement = self._packer.place(row)
+        if placement is not None:
+            self._best, self._witness = value, Witness(row=row, placement=placement)
+
+    def _proof(self, nodes: list[_Node]) -> TreeProof | PriceProof:
+        if len(nodes) == 1:
+            assert nodes[0].proof is not None
+            return nodes[0].proof
+        kinds: IntArray = self._lp.tables.kinds
+        return TreeProof(
+            nodes=tuple(
+                TreeNode(proof=node.proof)
+                if node.kind is None
+                else TreeNode(row=int(self._lp.tables.row[-1 - node.kind]), low=node.low, high=node.high)
+                if node.kind < 0
+                else TreeNode(
+                    level=int(kinds[node.kind, 0]),
+                    size=int(kinds[node.kind, 1]),
+                    value=node.split,
+                    low=node.low,
+                    high=node.high,
+                )
+                for node in nodes
+            )
+        )

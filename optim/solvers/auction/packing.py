@@ -1,0 +1,103 @@
+"""Find room for a choice of bundles: best fit, then searches by exchange; equal seeds, equal answers."""
+
+import numpy as np
+
+from optim.models.auction.instance import AuctionInstance, IntArray, Locality
+from optim.models.auction.plan import sorted_entries
+from optim.solvers.auction.packing_loop import concretise, rearrange, reserve
+
+SEARCHES = 8
+"""Searches by exchange after best fit has failed."""
+
+FAR = 1 << 20
+"""Larger than any size or machine: packs them into one number."""
+
+MOVES = 20_000
+"""Moves of one search."""
+
+
+class Packer:
+    """Place bundles on one cluster; sets of bundles that found no room once aren't tried again.
+
+    Parameters
+    ----------
+    instance
+        The auction.
+    seed
+        Of the searches.
+    """
+
+    def __init__(self, instance: AuctionInstance, seed: int = 0) -> None:
+        self._bids, self._seed = instance.bids, seed
+        self._named_offset = instance.named_offset
+        cluster = instance.cluster
+        self._tree = (cluster.slot_machine, cluster.machine_rack)
+        self._failed: set[bytes] = set()
+        self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
+
+    def fits_first(self, rows: IntArray) -> bool:
+        """Tell whether the first order, largest first, finds room for instance rows."""
+        owner, level, size, target = self._items(rows)
+        order = _largest_first(level, size)
+        place = np.full(len(owner), -1, dtype=np.int64)
+        return bool(reserve(level[order], size[order], target[order], *self._tree, *self._free, place))
+
+    def place(self, row: IntArray, *, searches: int = SEARCHES) -> IntArray | None:
+        """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found."""
+        apps = np.flatnonzero(row >= 0)
+        owner, level, size, target = self._items(row[apps])
+        key = np.sort((level * FAR + size) * FAR + target + 1).tobytes()
+        if int(size.sum()) > int(self._free[0].sum()) or key in self._failed:
+            return None
+        place = np.full(len(owner), -1, dtype=np.int64)
+        order = _largest_first(level, size)
+        found = reserve(level[order], size[order], target[order], *self._tree, *self._free, place)
+        for turn in range(0 if found else searches):
+            # Named and narrow bundles first, largest first; from the second search on with sizes shaken.
+            rng = np.random.default_rng([self._seed, turn])
+            shake = rng.uniform(0.8, 1.0, len(size)) if turn else 1.0
+            order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
+            items = (level[order], size[order], target[order])
+            found = rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES)
+            if found:
+                break
+        if not found:
+            self._failed.add(key)
+            return None
+        entries = concretise(level[order], size[order], place, *self._tree, self._free[0])
+        entries[:, 0] = apps[owner[order[entries[:, 0]]]]
+        return sorted_entries(_merged(entries))
+
+    def _items(self, rows: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return position, level, size and target machine of each item; a named row is one item a machine."""
+        bids = self._bids
+        level = bids.locality[rows]
+        if not (level == Locality.NAMED).any():
+            return np.arange(len(rows)), level, bids.gpus[rows], np.full(len(rows), -1, dtype=np.int64)
+        pieces = []
+        for k, b in enumerate(rows.tolist()):
+            if level[k] == Locality.NAMED:
+                part = slice(int(self._named_offset[b]), int(self._named_offset[b + 1]))
+                machines = zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True)
+                pieces += [(k, int(Locality.NAMED), count, m) for m, count in machines]
+            else:
+                pieces.append((k, int(level[k]), int(bids.gpus[b]), -1))
+        table = np.array(pieces, dtype=np.int64).reshape(-1, 4)
+        columns = np.ascontiguousarray(table.T)
+        return columns[0], columns[1], columns[2], columns[3]
+
+
+_TURN = np.array([2, 2, 1, 3, 0])
+"""Named bundles first, then those within a rack, those of one slot or machine, those anywhere."""
+
+
+def _largest_first(level: IntArray, size: np.ndarray) -> IntArray:
+    return np.lexsort((np.arange(len(level)), level, -size, _TURN[level]))
+
+
+def _merged(entries: IntArray) -> IntArray:
+    """Add up entries of one app on one slot."""
+    if not len(entries):
+        return entries
+    key, inverse = np.unique(entries[:, :2], axis=0, return_inverse=True)
+    return np.column_stack([key, np.bincount(inverse.ravel(), entries[:, 2]).astype(np.int64)])

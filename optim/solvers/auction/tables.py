@@ -1,0 +1,115 @@
+"""An auction's bids as the solvers use them: positive weights by app, dominated rows left out, kinds numbered."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray, Locality
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tables:
+    """Rows that can be part of a best allocation.
+
+    Parameters
+    ----------
+    row
+        Shape (kept,): number of each kept row in the instance.
+    app, size, level, weight
+        Shape (kept,): its app, GPUs, `Locality`, and log welfare above the empty row.
+    offset
+        Shape (apps + 1,): the kept rows of app i are ``offset[i]:offset[i+1]``.
+    kind
+        Shape (kept,): position of (level, size) in `kinds`, -1 for rows that name their machines.
+    kinds
+        Shape (kinds, 2): level and size, sorted.
+    """
+
+    instance: AuctionInstance
+    row: IntArray
+    app: IntArray
+    size: IntArray
+    level: IntArray
+    weight: FloatArray
+    offset: IntArray
+    kind: IntArray
+    kinds: IntArray
+
+    @property
+    def num_apps(self) -> int:
+        """Number of apps."""
+        return self.instance.num_apps
+
+    @property
+    def has_named(self) -> bool:
+        """Whether any kept row names its machines."""
+        return bool((self.level == Locality.NAMED).any())
+
+    @classmethod
+    def build(cls, instance: AuctionInstance) -> "Tables":
+        """Leave out rows that fit nowhere or are dominated.
+
+        A row is dominated by one of the same app that needs no more GPUs in a locality at least as wide and has
+        no worse rho: whatever holds the first holds the second. Rows that name machines stay.
+        """
+        bids, cluster = instance.bids, instance.cluster
+        room = np.array(
+            [
+                cluster.slot_free.max(initial=0),
+                cluster.machine_free.max(initial=0),
+                cluster.rack_free.max(initial=0),
+                cluster.num_free,
+                cluster.num_free,
+            ]
+        )
+        fits = bids.gpus <= room[bids.locality]
+        over = bids.named_gpus > cluster.machine_free[bids.named_machine]
+        fits[bids.named_row[over]] = False
+        keep = np.flatnonzero(fits)
+        # By app, fewest GPUs first, widest locality first, best first: a row survives if it beats all before it
+        # that are at least as wide.
+        level = bids.locality[keep]
+        order = np.lexsort((keep, bids.rho[keep], -level, bids.gpus[keep], bids.app[keep]))
+        keep = keep[order]
+        keep = np.sort(keep[_beats_earlier(bids.app[keep], bids.locality[keep], bids.rho[keep])])
+        level, size = bids.locality[keep], bids.gpus[keep]
+        is_named = level == Locality.NAMED
+        key = level * (cluster.num_free + 1) + size
+        found = np.unique(key[~is_named])
+        kind = np.where(is_named, -1, np.searchsorted(found, key))
+        kinds = np.stack(np.divmod(found, cluster.num_free + 1), axis=1)
+        return cls(
+            instance=instance,
+            row=keep,
+            app=bids.app[keep],
+            size=size,
+            level=level,
+            weight=instance.weight[keep],
+            offset=np.searchsorted(bids.app[keep], np.arange(instance.num_apps + 1)).astype(np.int64),
+            kind=kind.astype(np.int64),
+            kinds=kinds.astype(np.int64),
+        )
+
+    def chosen_rows(self, choice: IntArray) -> IntArray:
+        """Return instance rows of a choice of kept rows, -1 for none."""
+        return np.where(choice >= 0, self.row[np.maximum(choice, 0)] if len(self.row) else -1, -1).astype(np.int64)
+
+    def welfare(self, choice: IntArray) -> float:
+        """Return the log welfare of a choice of kept rows."""
+        return float(self.weight[choice[choice >= 0]].sum())
+
+
+def _beats_earlier(app: IntArray, level: IntArray, rho: FloatArray) -> np.ndarray:
+    """Mark rows better than every earlier row of the same app whose locality is at least as wide."""
+    marked = np.zeros(len(app), dtype=bool)
+    best: list[float] = []
+    last = -1
+    for k, (i, lv, value) in enumerate(zip(app.tolist(), level.tolist(), rho.tolist(), strict=True)):
+        if i != last:
+            best, last = [np.inf] * (Locality.CLUSTER + 1), i
+        if lv == Locality.NAMED:
+            marked[k] = True
+        elif value < min(best[lv:]):
+            marked[k] = True
+            best[lv] = value
+    return marked

@@ -1,0 +1,145 @@
+"""The exact solver and the count relaxation against enumeration, and against worked examples."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from optim.models.auction.instance import EmptyValue
+from optim.models.files import verify
+from optim.solvers.solve import solve
+from optim.workloads.auction.generator import GeneratorOptions, generate
+from tests.auction_strategies import auctions, named_auctions
+from tests.models.auction.builders import auction, linear
+from tests.models.auction.enumeration import optimum
+
+TOL = 1e-9
+"""Sums of a few logarithms."""
+
+
+def shares(solution):
+    return [
+        (float(low), float(high))
+        for low, high in zip(solution.decision.share_low, solution.decision.share_high, strict=True)
+    ]
+
+
+def check_against_enumeration(instance, solver):
+    solution = solve(instance, solver)
+    assert verify(instance, solution).is_ok
+    best = optimum(instance)
+    assert solution.objective <= best + TOL <= solution.bound + 2 * TOL
+    plan = solution.decision
+    for i in np.flatnonzero(plan.row >= 0).tolist():
+        others = solution.objective - float(instance.weight[plan.row[i]])
+        share = math.exp(others - optimum(instance, absent=i))
+        if share <= 1:  # a better use of what is left may exist beside an allocation that isn't optimal
+            assert plan.share_low[i] - TOL <= share <= plan.share_high[i] + TOL
+    return solution, best
+
+
+@given(auctions())
+def test_exact_finds_the_optimum_and_every_payment(instance):
+    solution, best = check_against_enumeration(instance, "exact")
+    assert solution.objective == pytest.approx(best, abs=TOL)
+    assert np.abs(solution.decision.share_high - solution.decision.share_low).max(initial=0.0) <= 1e-6
+
+
+@given(named_auctions())
+def test_exact_treats_bids_that_name_their_machines(instance):
+    solution, best = check_against_enumeration(instance, "exact")
+    assert solution.objective == pytest.approx(best, abs=TOL)
+
+
+@given(auctions())
+def test_counting_bounds_the_optimum_and_every_payment(instance):
+    check_against_enumeration(instance, "count-dp")
+
+
+@pytest.mark.parametrize("solver", ["exact", "count-dp"])
+@pytest.mark.parametrize("number", [2, 3, 4])
+def test_identical_apps_with_linear_values_keep_the_closed_forms_share(solver, number):
+    """n equal apps, one divisible resource, values proportional: c = (1 - 1/n)^(n-1)."""
+    gpus = number * (number - 1) * 4
+    instance = auction([gpus], *[linear(gpus, 1000.0) for _ in range(number)])
+    solution = solve(instance, solver)
+    expected = (1 - 1 / number) ** (number - 1)
+    assert shares(solution) == [pytest.approx((expected, expected))] * number
+
+
+def test_two_apps_on_four_gpus_get_two_each_keep_one_and_leave_two():
+    solution = solve(auction([4], linear(4, 100.0), linear(4, 100.0)), "exact")
+    plan = solution.decision
+    assert plan.awarded_gpus(2).tolist() == [2, 2]
+    assert plan.granted_gpus(2).tolist() == [1, 1]
+
+
+def test_a_bid_that_keeps_nobody_out_costs_nothing():
+    assert shares(solve(auction([4], [(4, "slot", 3.0)]), "exact")) == [(1.0, 1.0)]
+
+
+def test_removing_a_loser_can_only_raise_the_others_shares():
+    """One GPU, values (.2, 1) and (.2, .5) relative to nothing: c = .4, and 1 without the rival."""
+    with_rival = solve(auction([1], [(1, "slot", 5.0)], [(1, "slot", 2.5)]), "exact")
+    assert shares(with_rival)[0] == pytest.approx((0.4, 0.4))
+    assert shares(solve(auction([1], [(1, "slot", 5.0)]), "exact")) == [(1.0, 1.0)]
+
+
+def test_three_bundles_of_five_do_not_fit_on_two_machines_of_eight():
+    """Total capacity alone would admit them."""
+    instance = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
+    counted, exact = solve(instance, "count-dp"), solve(instance, "exact")
+    assert exact.objective == pytest.approx(2 * math.log(4.0))
+    assert exact.bound == pytest.approx(exact.objective)
+    assert counted.bound == pytest.approx(3 * math.log(4.0))
+
+
+def test_where_nothing_is_worth_nothing_as_many_apps_as_possible_are_served():
+    """Two GPUs: one large value against two small ones."""
+    bids = [[(2, "slot", 50.0)], [(1, "slot", 1.1)], [(1, "slot", 1.1)]]
+    positive = solve(auction([2], *bids), "exact").decision
+    zero = solve(auction([2], *bids, empty_value="zero"), "exact").decision
+    assert positive.row.tolist() == [0, -1, -1]
+    assert zero.row.tolist() == [-1, 1, 2]
+
+
+def test_an_app_whose_presence_keeps_another_out_keeps_nothing_under_the_zero_convention():
+    instance = auction([1], [(1, "slot", 5.0)], [(1, "slot", 4.0)], empty_value="zero")
+    assert instance.empty_value is EmptyValue.ZERO
+    assert shares(solve(instance, "exact"))[0] == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("gangs", ["elastic", "mixed"])
+def test_sizes_that_divide_one_another_always_pack(gangs):
+    for seed in range(8):
+        options = GeneratorOptions(num_apps=24, num_gpus=128, num_machines=16, sizes="dividing", gangs=gangs)
+        solution = solve(generate(options, seed), "count-dp")
+        assert solution.termination == "optimal"
+        assert solution.stats.counts["exact_payments"] == solution.stats.counts["winners"]
+
+
+@pytest.mark.parametrize("held_share", [0.0, 0.3])
+def test_generated_auctions_are_solved_to_optimality_with_all_payments(held_share):
+    options = GeneratorOptions(num_apps=24, num_gpus=96, num_machines=12, held_share=held_share)
+    for seed in range(3):
+        instance = generate(options, seed)
+        solution = solve(instance, "exact")
+        assert solution.termination == "optimal"
+        assert verify(instance, solution).is_ok
+
+
+def test_a_tree_is_needed_and_verified_where_numbers_of_bundles_are_fractional():
+    """Machines of 7 GPUs, bundles of 3, 4 and 5: the programme covers machines by parts of patterns."""
+    bids = [[(size, "machine", 2.0 + 0.1 * k + 0.3 * size)] for k, size in enumerate((3, 3, 3, 4, 5, 5, 4, 3, 5))]
+    instance = auction([7, 7, 7], *bids)
+    solution = solve(instance, "exact")
+    assert verify(instance, solution).is_ok
+    assert solution.termination == "optimal"
+
+
+def test_without_time_the_main_allocation_is_still_there():
+    instance = generate(GeneratorOptions(held_share=0.3), 0)
+    solution = solve(instance, "exact", time_limit_s=0.0)
+    assert solution.decision.num_winners > 0
+    assert verify(instance, solution).is_ok
