@@ -20,6 +20,9 @@ from optim.solvers.admission.price_bound import PricePoint
 from optim.solvers.admission.pricing import unit_costs
 from optim.solvers.admission.rows import CapacityRows
 
+LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
+"""Jobs with at least this much weight in the LP are tried that many times more often."""
+
 
 class Neighbourhood:
     """A present plan and the best one found, over arrays that compiled moves change in place.
@@ -32,11 +35,25 @@ class Neighbourhood:
         Prices that guide insertions, usually the packing LP's.
     seed
         Seed of the moves.
+    weight
+        Shape (jobs,): how much of each job the LP admits. Jobs that it admits at least a little are tried
+        more often than the others; without weights all are tried alike.
     """
 
-    def __init__(self, tables: JobTables, rows: CapacityRows, point: PricePoint, seed: int) -> None:
+    def __init__(
+        self,
+        tables: JobTables,
+        rows: CapacityRows,
+        point: PricePoint,
+        seed: int | np.random.SeedSequence,
+        weight: FloatArray | None = None,
+    ) -> None:
         self.instance = tables.instance
         self.ground = _ground(tables, rows, point)
+        if weight is not None:
+            all_jobs = self.ground.candidates
+            likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
+            self.ground = self.ground._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
         self.state = _empty_state(self.instance, self.ground)
         self.best = _empty_state(self.instance, self.ground)
         self.scratch = _scratch(self.ground, seed)
@@ -229,7 +246,8 @@ def _residuals(servers: ServerClasses) -> FloatArray:
     return np.ascontiguousarray(servers.capacity[servers.class_of_server].transpose(1, 0, 2), dtype=np.float64)
 
 
-def _scratch(ground: Ground, seed: int) -> Scratch:
+def _scratch(ground: Ground, seed: int | np.random.SeedSequence) -> Scratch:
+    sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     live = ground.deadline >= 0
     longest = int((ground.deadline - ground.arrival + 1)[live].max(initial=1))
     widest = int(ground.target[live].max(initial=1))
@@ -247,5 +265,5 @@ def _scratch(ground: Ground, seed: int) -> Scratch:
         room=np.zeros(most_servers, dtype=np.int64),
         server_order=np.zeros(most_servers, dtype=np.int64),
         noise=np.ones((ground.value.shape[1], worker_classes + ps_classes)),
-        random=np.array([np.random.SeedSequence(seed).generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
+        random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
     )

@@ -5,14 +5,18 @@
 2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
    dynamic programme).
 3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
-   noised prices, accepted by annealing; cycles of cooling restart from the best plan.
+   noised prices, accepted by annealing. Cycles of cooling, each twice as long as the one before up to a
+   limit, restart from the best plan. Two chains run side by side, one a thread: the first restarts from
+   the best plan of both, the other from its own.
 
 Source of the neighbourhood: Shaw, "Using constraint programming and local search methods to solve vehicle
 routing problems", 1998, DOI 10.1007/3-540-49481-2_30; Schrimpf et al., "Record breaking optimization
 results using the ruin and recreate principle", 2000, DOI 10.1006/jcph.1999.6413.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +27,7 @@ from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import Solution, relative_gap
 from optim.core.status import Sense, Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.cut_rounds import solve_with_cuts
 from optim.solvers.admission.job_tables import JobTables
@@ -32,8 +36,14 @@ from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_sol
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.warm_up import compile_loops, compile_moves
 
+if TYPE_CHECKING:
+    from optim.solvers.admission.neighbourhood import Neighbourhood
+
 MOVES_A_CHECK = 200
-"""Moves between two looks at the stopping rule."""
+"""Moves of each chain between two looks at the stopping rule."""
+
+DEFAULT_MOVES = 200_000
+"""Moves of each chain where nothing else ends the search."""
 
 CONSTRUCTION_SCALES = (1.0, 0.7, 0.4, 0.1)
 """Price scales at which the first plan is filled up, from choosy to greedy."""
@@ -52,9 +62,12 @@ class SearchOptions:
     cut_rounds
         Most rounds of server cuts on the LP, within its share of the time; 0 for none.
     num_moves
-        Moves after which the search ends by itself.
-    cycle_moves
-        Moves of one cooling cycle; each cycle starts from the best plan.
+        Moves of each chain after which the search ends by itself; by default 200,000, and no limit where the
+        stopping rule has a time limit.
+    chains
+        Chains side by side. Their number changes the plan; how many processors there are doesn't.
+    first_cycle, cycle_moves
+        Moves of the first cooling cycle, and of the longest.
     start_heat, end_heat
         Acceptance temperatures at both ends of a cycle, as shares of the mean value of an admitted job.
     largest_ruin
@@ -64,20 +77,22 @@ class SearchOptions:
     lp_tol: float = 1e-4
     lp_share: float = 0.4
     cut_rounds: int = 4
-    num_moves: int = 200_000
-    cycle_moves: int = 100_000
-    start_heat: float = 0.1
+    num_moves: int | None = None
+    chains: int = 2
+    first_cycle: int = 20_000
+    cycle_moves: int = 320_000
+    start_heat: float = 0.05
     end_heat: float = 0.002
-    largest_ruin: int = 6
+    largest_ruin: int = 10
 
     def __post_init__(self) -> None:
         for name in ("lp_tol", "lp_share"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be in (0, 1), got {getattr(self, name)}")
         for name in ("num_moves", "cut_rounds"):
-            if getattr(self, name) < 0:
+            if (getattr(self, name) or 0) < 0:
                 raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("cycle_moves", "largest_ruin"):
+        for name in ("chains", "first_cycle", "cycle_moves", "largest_ruin"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 < self.end_heat <= self.start_heat:
@@ -142,7 +157,7 @@ class Search:
             rows,
             termination=termination,
             iterations=moves,
-            counts={"moves": float(moves)},
+            counts={"moves": float(moves * options.chains)},
             options=options,
             seed=seed,
             clock=clock,
@@ -160,37 +175,69 @@ def _improve(
     progress: Progress,
 ) -> tuple[AdmissionPlan, Termination, int]:
     """Construct a plan at the LP's prices and improve it move by move."""
+    num_moves = options.num_moves
+    if num_moves is None and not np.isfinite(stop.remaining_s(clock.elapsed_s)):
+        num_moves = DEFAULT_MOVES
+    chains = _chains(tables, rows, relaxed, options.chains, seed)
+    bound = relaxed.point.bound
+    termination, moves, place, cycle = Termination.COMPLETED, 0, 0, options.first_cycle
+    progress.start("search", num_moves)
+    with ThreadPoolExecutor(len(chains)) as threads:
+        while num_moves is None or moves < num_moves:
+            record = max(chain.record for chain in chains)
+            reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=moves, objective=record, bound=bound))
+            if reason is not None:
+                termination = reason
+                break
+            gap = relative_gap(record, bound, Sense.MAXIMISE)
+            if (gap or 0.0) <= OPTIMALITY_TOL:
+                break
+            if place == 0:
+                _restart(chains)
+            heat = _heat(place / cycle, options)
+            list(threads.map(lambda chain, heat=heat: _run(chain, heat, options.largest_ruin), chains))
+            moves, place = moves + MOVES_A_CHECK, place + MOVES_A_CHECK
+            if place >= cycle:
+                place, cycle = 0, min(2 * cycle, options.cycle_moves)
+            progress.update(moves, {"objective": record, "bound": bound, "gap": gap})
+    progress.finish()
+    return max(chains, key=lambda chain: chain.record).best_plan(), termination, moves
+
+
+def _chains(
+    tables: JobTables, rows: CapacityRows, relaxed: PackingResult, number: int, seed: int
+) -> list["Neighbourhood"]:
+    """Return the chains, each with a first plan; they differ by their random numbers alone."""
     from optim.solvers.admission.neighbourhood import Neighbourhood
 
-    search = Neighbourhood(tables, rows, relaxed.point, seed)
     order = np.argsort(-relaxed.point.payoff, kind="stable")
-    for scale in CONSTRUCTION_SCALES:
-        search.construct(order, scale)
-    bound = relaxed.point.bound
-    termination, moves = Termination.COMPLETED, 0
-    progress.start("search", options.num_moves)
-    while moves < options.num_moves:
-        reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=moves, objective=search.record, bound=bound))
-        if reason is not None:
-            termination = reason
-            break
-        if (relative_gap(search.record, bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL:
-            break
-        place = moves % options.cycle_moves
-        if place == 0:
-            search.return_to_best()
-        unit = search.record / max(1, int((search.best.completion >= 0).sum()))
-        cooling = (options.end_heat / options.start_heat) ** (place / options.cycle_moves)
-        heat = max(options.start_heat * cooling * unit, 1e-12)
-        search.run(MOVES_A_CHECK, heat, heat, options.largest_ruin)
-        moves += MOVES_A_CHECK
-        progress.update(
-            moves,
-            {
-                "objective": search.record,
-                "bound": bound,
-                "gap": relative_gap(search.record, bound, Sense.MAXIMISE),
-            },
-        )
-    progress.finish()
-    return search.best_plan(), termination, moves
+    weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs).astype(np.float64, copy=False)
+    chains = []
+    for child in np.random.SeedSequence(seed).spawn(number):
+        chain = Neighbourhood(tables, rows, relaxed.point, child, weight)
+        for scale in CONSTRUCTION_SCALES:
+            chain.construct(order, scale)
+        chains.append(chain)
+    return chains
+
+
+def _restart(chains: list["Neighbourhood"]) -> None:
+    """Return each chain to its own best plan, and the first one to the best of all."""
+    leader = max(chains, key=lambda chain: chain.record)
+    for chain in chains:
+        chain.return_to_best()
+    if leader is not chains[0]:
+        chains[0].adopt(leader.best_plan())
+
+
+def _heat(share: float, options: SearchOptions) -> float:
+    """Return the acceptance temperature after a share of a cycle, as a share of an admitted job's mean value."""
+    cooling: float = (options.end_heat / options.start_heat) ** share
+    return options.start_heat * cooling
+
+
+def _run(chain: "Neighbourhood", heat: float, largest_ruin: int) -> None:
+    """Run one chain's moves at a heat."""
+    unit = chain.record / max(1, int((chain.best.completion >= 0).sum()))
+    temperature = max(heat * unit, 1e-12)
+    chain.run(MOVES_A_CHECK, temperature, temperature, largest_ruin)
