@@ -1,0 +1,153 @@
+"""Eviction tables against replays second by second, against published frequencies, and by their properties."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.eviction import EvictionOptions, evictions_within, fit_evictions, wilson_interval
+from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
+from optim.models.bidding.price_history import Market, PricePath, history_of
+from optim.workloads.bidding.price_files import read_on_demand, read_prices
+from tests.traces import spot_file
+
+DELTAS_USD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.4)
+PUBLISHED = {
+    "c3.xlarge@us-east-1a": (
+        24_948,
+        (0.6138, 0.4859, 0.4047, 0.2328, 0.1895, 0.1350, 0.1239, 0.0912),
+        (11.7, 13.8, 14.3, 14.2, 13.5, 11.6, 11.5, 12.3),
+    ),
+    "g2.2xlarge@us-east-1b": (
+        24_950,
+        (0.4580, 0.3676, 0.3176, 0.1859, 0.1375, 0.0683, 0.0509, 0.0281),
+        (15.1, 16.5, 17.7, 20.5, 20.1, 16.7, 16.1, 19.7),
+    ),
+    "r3.large@us-east-1e": (
+        24_950,
+        (0.4517, 0.3161, 0.2499, 0.1338, 0.1063, 0.0629, 0.0547, 0.0218),
+        (17.9, 20.8, 22.1, 23.2, 23.5, 23.9, 24.5, 23.6),
+    ),
+}
+"""Starts, share evicted within the hour, and minutes to it, of bids on the 2015 prices every ten minutes."""
+
+paths = st.lists(st.tuples(st.integers(1, 2000), st.integers(1, 12)), min_size=1, max_size=30).map(
+    lambda steps: PricePath(
+        time_s=np.cumsum([gap for gap, _ in steps]), price_micro=np.array([1000 * p for _, p in steps], dtype=np.int64)
+    )
+)
+
+
+def history(path, end_s=None, on_demand=8000):
+    market = Market(instance_type="c3.xlarge", zone="z", on_demand_micro=on_demand, rate=1.0)
+    return history_of([market], [path], end_s=end_s)
+
+
+@given(path=paths, at_equal=st.booleans())
+def test_crossings_agree_with_looking_ahead_step_by_step(path, at_equal):
+    deltas = np.array([0, 999, 1000, 3000])
+    found = crossings(path, deltas, at_equal=at_equal)
+    for d, delta in enumerate(deltas.tolist()):
+        for step in range(len(path)):
+            bid = int(path.price_micro[step]) + delta
+            ahead = [
+                t
+                for t, p in zip(path.time_s[step + 1 :].tolist(), path.price_micro[step + 1 :].tolist(), strict=True)
+                if p > bid or (at_equal and p == bid)
+            ]
+            assert found[d, step] == (ahead[0] if ahead else NEVER)
+            assert path.first_above(int(path.time_s[step]), bid, at_equal=at_equal) == (ahead[0] if ahead else None)
+
+
+@given(path=paths, bid=st.integers(0, 13))
+def test_crossings_of_a_fixed_bid_agree_with_looking_ahead(path, bid):
+    found = crossings_of_bid(path, 1000 * bid)
+    for step in range(len(path)):
+        ahead = [
+            t for t, p in zip(path.time_s[step + 1 :], path.price_micro[step + 1 :], strict=True) if p > 1000 * bid
+        ]
+        assert found[step] == (ahead[0] if ahead else NEVER)
+
+
+@given(path=paths)
+def test_evictions_fall_and_usable_time_rises_with_the_delta(path):
+    options = EvictionOptions(deltas_micro=(0, 500, 1000, 4000, 10**9), step_s=60)
+    table = fit_evictions(history(path, end_s=int(path.time_s[-1]) + 3000), options)
+    beta, omega = table.beta[0, :-1], table.omega[0, :-1, -1]
+    assert (np.diff(beta) <= 1e-12).all()
+    assert (np.diff(omega) >= -1e-12).all()
+    assert beta[-1] == 0
+    assert omega[-1] == pytest.approx(1.0)
+    assert (table.low <= table.beta + 1e-12).all()
+    assert (table.beta <= table.high + 1e-12).all()
+
+
+def test_without_censoring_the_table_has_the_plain_frequencies():
+    rng = np.random.default_rng(3)
+    time_s = np.cumsum(rng.integers(30, 900, 4000))
+    path = PricePath(time_s=time_s, price_micro=rng.integers(1, 50, 4000) * 1000)
+    table = fit_evictions(history(path), EvictionOptions(deltas_micro=(0, 2000, 9000), step_s=300))
+    start = np.arange(-(-int(time_s[0]) // 300) * 300, time_s[-1] - 10 * 3600, 300)
+    for d, delta in enumerate((0, 2000, 9000)):
+        assert table.beta[0, d] == pytest.approx(evictions_within(path, start, delta)[0], abs=2e-3)
+
+
+def test_a_gap_censors_and_is_no_eviction():
+    before, after = np.arange(0, 7200, 600), np.arange(7200 + 4 * 3600, 7200 + 6 * 3600, 600)
+    time_s = np.concatenate([before, after])
+    price = np.where(time_s < 7200, 1000, 5000) + np.arange(len(time_s)) % 2
+    table = fit_evictions(history(PricePath(time_s=time_s, price_micro=price)), EvictionOptions(deltas_micro=(100,)))
+    assert table.beta[0, 0] == 0
+
+
+def test_recent_history_weighs_more_with_a_half_life():
+    time_s = np.arange(0, 40 * 86_400, 900)
+    price = np.where((time_s > 20 * 86_400) & (np.arange(len(time_s)) % 2 == 1), 2000, 1000)
+    path = PricePath(time_s=time_s, price_micro=price)
+    plain, recent = (
+        fit_evictions(history(path), EvictionOptions(deltas_micro=(100,), step_s=900, half_life_days=days)).beta[0, 0]
+        for days in (None, 7)
+    )
+    assert plain < recent
+
+
+def test_shrinking_takes_the_frequency_towards_one_half():
+    path = PricePath(time_s=np.arange(0, 40_000, 600), price_micro=np.full(67, 1000))
+    table = fit_evictions(history(path), EvictionOptions(deltas_micro=(0,), shrink=True))
+    assert table.beta[0, 0] == 0  # there is nothing to spread over the minutes where no eviction was ever seen
+    price = np.where(np.arange(67) % 12 == 0, 3000, 1000)
+    raw, shrunk = (
+        fit_evictions(
+            history(PricePath(time_s=path.time_s, price_micro=price)),
+            EvictionOptions(deltas_micro=(100,), shrink=shrink),
+        )
+        for shrink in (False, True)
+    )
+    n = raw.hours[0]
+    assert shrunk.beta[0, 0] == pytest.approx((raw.beta[0, 0] * n + 1) / (n + 2))
+
+
+def test_wilsons_interval_of_a_textbook_case():
+    low, high = wilson_interval(np.array([0.5]), np.array([100.0]))
+    assert (low[0], high[0]) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+
+
+@pytest.mark.parametrize("bad", [{"deltas_micro": ()}, {"deltas_micro": (5, 5)}, {"step_s": 0}, {"half_life_days": 0}])
+def test_refuses_options_out_of_range(bad):
+    with pytest.raises(InvalidOptionError):
+        EvictionOptions(**bad)
+
+
+@pytest.mark.parametrize("market", PUBLISHED)
+def test_reproduces_the_published_frequencies_of_2015(market):
+    prices = spot_file("aws_spot_price_2015_us-east-1.csv.gz")
+    table = read_prices(prices, read_on_demand(spot_file("aws_on_demand_2015_us-east-1.csv.gz")))
+    path = table.paths[table.index[market]]
+    starts, shares, minutes = PUBLISHED[market]
+    start = np.arange(-(-int(path.time_s[0]) // 600) * 600, int(path.time_s[-1]) - 3600 + 1, 600)
+    assert len(start) == starts
+    for usd, share, minute in zip(DELTAS_USD, shares, minutes, strict=True):
+        found_share, found_minute = evictions_within(path, start, round(usd * 1e6))
+        assert found_share == pytest.approx(share, abs=1e-4)
+        assert found_minute == pytest.approx(minute, abs=0.06)

@@ -1,0 +1,140 @@
+"""Price and availability files: what is read, and the one line for whatever is wrong."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.workloads.bidding.availability_files import read_availability, zone_named
+from optim.workloads.bidding.price_files import read_on_demand, read_prices
+from tests.traces import spot_file
+
+HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
+OD = {"c3.xlarge": 210_000, "r3.large": 175_000}
+
+
+def csv(tmp_path, *rows, header=HEADER, name="prices.csv"):
+    path = tmp_path / name
+    path.write_text(header + "".join(f"{row}\n" for row in rows))
+    return path
+
+
+def test_prices_are_whole_micro_dollars_by_market_and_the_last_row_of_a_time_counts(tmp_path):
+    path = csv(
+        tmp_path,
+        "2015-03-11T00:00:00Z,z1,c3.xlarge,0.0324",
+        "2015-03-11T00:00:10Z,z1,c3.xlarge,0.1",
+        "2015-03-11T00:00:10Z,z1,c3.xlarge,0.0321",
+        "2015-03-11T00:00:05Z,z2,r3.large,0.02",
+    )
+    history = read_prices(path, OD)
+    assert [market.name for market in history.markets] == ["c3.xlarge@z1", "r3.large@z2"]
+    assert history.paths[0].price_micro.tolist() == [32_400, 32_100]
+    assert np.diff(history.paths[0].time_s).tolist() == [10]
+    assert history.markets[1].rate == 0.5
+    assert (history.begin_s, history.end_s - history.begin_s) == (1426032000, 10)
+
+
+def test_gaps_are_times_without_a_change_anywhere(tmp_path):
+    path = csv(
+        tmp_path,
+        "2015-03-11T00:00:00Z,z1,c3.xlarge,0.03",
+        "2015-03-11T02:00:00Z,z1,c3.xlarge,0.04",
+        "2015-03-11T01:00:00Z,z2,c3.xlarge,0.05",
+        "2015-03-11T09:00:00Z,z2,c3.xlarge,0.05",
+    )
+    history = read_prices(path, OD)
+    assert (history.gaps - history.begin_s).tolist() == [[2 * 3600, 9 * 3600]]
+
+
+def test_amazons_json_is_read_latest_first(tmp_path):
+    entries = [
+        {"AvailabilityZone": "z1", "InstanceType": "c3.xlarge", "SpotPrice": price, "Timestamp": time, "More": 1}
+        for price, time in (("0.05", "2015-03-11T03:00:00.000Z"), ("0.04", "2015-03-11T01:00:00+00:00"))
+    ]
+    path = tmp_path / "history.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"SpotPriceHistory": entries}).encode()))
+    assert read_prices(path, OD).paths[0].price_micro.tolist() == [40_000, 50_000]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["2015-03-11T01:00:00Z,z,c3.xlarge,0.1", "2015-03-11T00:00:00Z,z,c3.xlarge,0.1"], "row 3: .*back in time"),
+        (["2015-03-11T01:00:00Z,z,c3.xlarge,-0.1"], "row 2.*must be at least"),
+        (["2015-03-11T01:00:00Z,z,c3.xlarge,0"], "row 2.*must be at least"),
+        (["2015-03-11T01:00:00Z,z,c3.xlarge,"], "row 2.*got nothing"),
+        (["yesterday,z,c3.xlarge,0.1"], "row 2, column 'timestamp'.*yesterday"),
+        (["2015-03-11T01:00:00Z,z,c9.huge,0.1"], "'c9.huge' has no on-demand price"),
+        ([], "no rows"),
+    ],
+)
+def test_bad_rows_give_one_clear_line(tmp_path, rows, message):
+    with pytest.raises(InvalidProblemError, match=message) as raised:
+        read_prices(csv(tmp_path, *rows), OD)
+    assert "\n" not in str(raised.value)
+
+
+def test_bad_json_gives_one_clear_line(tmp_path):
+    path = tmp_path / "history.json"
+    path.write_text('{"SpotPriceHistory": []}')
+    with pytest.raises(InvalidProblemError, match="empty"):
+        read_prices(path, OD)
+    path.write_text('{"Else": []}')
+    with pytest.raises(InvalidProblemError, match="SpotPriceHistory"):
+        read_prices(path, OD)
+
+
+TICKS = "tick,timestamp_local,zone,available,price_usd_per_hour\n"
+
+
+def test_availability_counts_1_as_there_to_be_had(tmp_path):
+    rows = ["0,2023-02-15 22:08:16,a,0,1.5", "1,2023-02-15 22:11:31,a,1,1.6", "0,2023-02-15 22:08:16,b,1,1.7"]
+    traces = read_availability(csv(tmp_path, *rows, header=TICKS))
+    assert list(traces) == ["a", "b"]
+    assert traces["a"].is_available.tolist() == [False, True]
+    assert traces["a"].price_micro.tolist() == [1_500_000, 1_600_000]
+    assert traces["a"].end_s - traces["a"].time_s[-1] == 195
+    with pytest.raises(InvalidOptionError, match="unknown zone 'c'; the file has: a, b"):
+        zone_named(traces, "c")
+
+
+def test_availability_without_prices_needs_all_nodes(tmp_path):
+    header = "kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n"
+    rows = [f"availability,4,c,z,k80_1,300,{tick},{value}" for tick, value in enumerate((4, 3, 0))]
+    traces = read_availability(csv(tmp_path, *rows, header=header))
+    assert traces["c/z/k80_1/availability"].is_available.tolist() == [True, False, False]
+    assert traces["c/z/k80_1/availability"].time_s.tolist() == [0, 300, 600]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [("0,2023-02-15 22:08:16,a,2,1.5", "must be 0 or 1"), ("0,2023-02-15 22:08:16,a,1,-1", "must be at least")],
+)
+def test_bad_ticks_give_one_clear_line(tmp_path, row, message):
+    with pytest.raises(InvalidProblemError, match=message):
+        read_availability(csv(tmp_path, row, header=TICKS))
+
+
+def test_ticks_out_of_order_are_refused(tmp_path):
+    rows = ["1,2023-02-15 22:11:31,a,1,1.6", "0,2023-02-15 22:08:16,a,0,1.5"]
+    with pytest.raises(InvalidProblemError, match="row 3: a goes back in time"):
+        read_availability(csv(tmp_path, *rows, header=TICKS))
+
+
+def test_the_2015_file_has_15_markets_and_two_long_gaps():
+    history = read_prices(
+        spot_file("aws_spot_price_2015_us-east-1.csv.gz"),
+        read_on_demand(spot_file("aws_on_demand_2015_us-east-1.csv.gz")),
+    )
+    assert history.num_markets == 15
+    hours = np.diff(history.gaps, axis=1).ravel() / 3600
+    assert sorted(hours.round(1).tolist())[-2:] == [13.1, 56.4]
+
+
+def test_the_2023_file_has_9_zones():
+    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
+    assert len(traces) == 9
+    assert all(len(trace) == 20_158 for trace in traces.values())
