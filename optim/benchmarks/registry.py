@@ -66,7 +66,7 @@ register_suite = SUITES.register
 
 
 def choose_suites(
-    words: Sequence[str], names: Sequence[str] = (), *, takes_instances: bool = False
+    words: Sequence[str], names: Sequence[str] = (), *, instances_of: str | None = None
 ) -> tuple[BenchSpec, ...]:
     """Return the suites that a command line means, each once.
 
@@ -76,8 +76,8 @@ def choose_suites(
         Suites, or problems: a problem's name means its usual suite, or with `names` those of its suites.
     names
         Suites asked for by option.
-    takes_instances
-        Whether all suites stands for those only that take the user's instances.
+    instances_of
+        The problem of the user's instances, if there are any: all suites then stands for those of it that take them.
 
     Raises
     ------
@@ -85,13 +85,13 @@ def choose_suites(
         If a name is unknown, or a suite doesn't belong to the problem named.
     """
     if not words and not names:
-        return tuple(spec for spec in SUITES if spec.takes_instances or not takes_instances)
+        return tuple(
+            spec for spec in SUITES if instances_of is None or (spec.takes_instances and spec.problem == instances_of)
+        )
     if not names:
         return tuple(dict.fromkeys(SUITES.get(word) for word in words))
     chosen = tuple(dict.fromkeys(SUITES.get(name) for name in names))
     for word in words:
         if not any(word in (spec.problem, spec.name) for spec in chosen):
-            raise InvalidOptionError(
-                f"suite {chosen[0].name!r} doesn't belong to {word!r}; leave one of them out"
-            )
+            raise InvalidOptionError(f"suite {chosen[0].name!r} doesn't belong to {word!r}; leave one of them out")
     return chosen

@@ -3,13 +3,21 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.options import build_options
+from optim.models.catalogue import problem_of
 from optim.models.files import load
 from optim.models.reference import reference_instance, reference_names
+
+SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"admission": ("jobs", "slots", "worker_servers", "ps_servers"), "auction": ("apps", "gpus", "machines")}
+)
+"""Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,15 +44,14 @@ class NamedSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSource:
-    """An admission instance drawn by the generator; `options` are its `GeneratorOptions`."""
+    """An instance drawn by its problem's generator; `options` are that generator's `GeneratorOptions`."""
 
     options: Any
+    problem: str = "admission"
 
     def load(self, seed: int) -> Any:
         """Draw the instance of this seed."""
-        from optim.workloads.admission.generator import generate
-
-        return generate(self.options, seed)
+        return _generator(self.problem).generate(self.options, seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +82,11 @@ class InstanceRequest:
     trace, trace_format, slot_minutes
         A public trace, its format, and the length of a slot in minutes.
     jobs, slots, worker_servers, ps_servers
-        Sizes of a generated instance, or of the sample of a trace.
+        Sizes of a generated admission instance, or of the sample of a trace.
+    apps, gpus, machines
+        Sizes of a generated auction.
+    problem
+        Whose generator is meant, where there is neither a file nor a trace.
     options
         Further options of the generator or of the trace's reader, by name.
     """
@@ -88,7 +99,24 @@ class InstanceRequest:
     slots: int | None = None
     worker_servers: int | None = None
     ps_servers: int | None = None
+    apps: int | None = None
+    gpus: int | None = None
+    machines: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = "admission"
+
+    @property
+    def problem_name(self) -> str:
+        """Name of the problem that the instances belong to.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the first file named can't be read.
+        """
+        if self.names:
+            return problem_of(find_instance(self.names[0])).name
+        return "admission" if self.trace is not None else self.problem
 
     def sources(self) -> tuple[InstanceSource, ...] | None:
         """Return where the instances come from, None if nothing was said.
@@ -98,13 +126,7 @@ class InstanceRequest:
         InvalidOptionError
             If what was said doesn't belong together.
         """
-        sizes = {
-            "num_jobs": self.jobs,
-            "num_slots": self.slots,
-            "num_worker_servers": self.worker_servers,
-            "num_ps_servers": self.ps_servers,
-        }
-        given = {**self.options, **{name: value for name, value in sizes.items() if value is not None}}
+        given = {**self.options, **self._sizes()}
         if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
             raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
         if self.names and (given or self.trace is not None):
@@ -113,7 +135,22 @@ class InstanceRequest:
             return tuple(NamedSource(name) for name in self.names)
         if self.trace is not None:
             return (self._trace_source(self.trace, given),)
-        return (generated(given),) if given else None
+        return (generated(given, self.problem),) if given else None
+
+    def _sizes(self) -> dict[str, int]:
+        """Return the sizes that were said, by the generator's names."""
+        sizes = {}
+        for problem, names in SIZES.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is None:
+                    continue
+                if problem != self.problem:
+                    raise InvalidOptionError(
+                        f"--{name.replace('_', '-')} is a size of {problem!r} instances, not of {self.problem!r}; leave it out"
+                    )
+                sizes[f"num_{name}"] = value
+        return sizes
 
     def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
         if self.trace_format is None:
@@ -125,11 +162,23 @@ class InstanceRequest:
         return TraceSource(path=trace, format=self.trace_format, options=options)
 
 
-def generated(sizes: Mapping[str, Any]) -> GeneratedSource:
-    """Return a source of drawn instances; sizes that aren't given are the generator's own."""
-    from optim.workloads.admission.generator import GeneratorOptions
+def generated(sizes: Mapping[str, Any], problem: str = "admission") -> GeneratedSource:
+    """Return a source of drawn instances; sizes that aren't given are the generator's own.
 
-    return GeneratedSource(options=build_options(GeneratorOptions, sizes))
+    Raises
+    ------
+    InvalidOptionError
+        If the problem has no generator, or the generator doesn't know an option.
+    """
+    options = build_options(_generator(problem).GeneratorOptions, sizes)
+    return GeneratedSource(options=options, problem=problem)
+
+
+def _generator(problem: str) -> Any:
+    """Return the module of a problem's generator."""
+    if problem not in SIZES:
+        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(SIZES)}")
+    return import_module(f"optim.workloads.{problem}.generator")
 
 
 def find_instance(name: str) -> Any:

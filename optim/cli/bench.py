@@ -27,9 +27,12 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json
 from optim.cli.parameters import (
+    AppsOption,
     FormatOption,
+    GpusOption,
     InstanceOptionsOption,
     JobsOption,
+    MachinesOption,
     PsServersOption,
     SlotMinutesOption,
     SlotsOption,
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
     from optim.benchmarks.compare import Difference
     from optim.benchmarks.record import Record
 
+DEFAULT_PROBLEM = "admission"
+"""Whose generator sizes are meant for where no suite is named."""
+
 
 def bench(
     words: SuitesArgument = None,
@@ -59,6 +65,9 @@ def bench(
     slots: SlotsOption = None,
     worker_servers: WorkerServersOption = None,
     ps_servers: PsServersOption = None,
+    apps: AppsOption = None,
+    gpus: GpusOption = None,
+    machines: MachinesOption = None,
     trace: TraceOption = None,
     trace_format: TraceFormatOption = None,
     slot_minutes: SlotMinutesOption = None,
@@ -80,14 +89,15 @@ def bench(
     """Run suites: every solver on every instance, each answer verified."""
     from optim.benchmarks.golden import read_golden
     from optim.benchmarks.golden import write_golden as store_golden
-    from optim.benchmarks.registry import choose_suites
+    from optim.benchmarks.registry import SUITES, choose_suites
     from optim.benchmarks.report import write_report
     from optim.benchmarks.runner import plan_work, run_work
     from optim.benchmarks.sources import InstanceRequest
     from optim.benchmarks.spec import BenchRequest
     from optim.core.files import prepare_folder
 
-    sources = InstanceRequest(
+    named = (*split_list(suite), *(words or ()))
+    wanted = InstanceRequest(
         names=split_list(instance),
         trace=trace,
         trace_format=trace_format,
@@ -96,9 +106,15 @@ def bench(
         slots=slots,
         worker_servers=worker_servers,
         ps_servers=ps_servers,
+        apps=apps,
+        gpus=gpus,
+        machines=machines,
         options=split_options(instance_option, "--instance-option"),
-    ).sources()
-    specs = choose_suites(tuple(words or ()), split_list(suite), takes_instances=sources is not None)
+        problem=SUITES.get(named[0]).problem if named else DEFAULT_PROBLEM,
+    )
+    sources = wanted.sources()
+    problem = None if sources is None else wanted.problem_name
+    specs = choose_suites(tuple(words or ()), split_list(suite), instances_of=problem)
     request = BenchRequest(
         size=size,
         sources=sources,

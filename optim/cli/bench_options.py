@@ -15,7 +15,7 @@ SuitesArgument = Annotated[
 ]
 SuiteOption = Annotated[
     list[str] | None,
-    typer.Option("--suite", metavar="NAME", help="A suite of the problem; repeat or commas."),
+    typer.Option("--suite", "--study", metavar="NAME", help="A suite (study) of the problem; repeat or commas."),
 ]
 SizeOption = Annotated[
     str, typer.Option("--size", help="Size of the suite's own instances.", rich_help_panel=INSTANCES)

@@ -8,9 +8,12 @@ from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_line
 from optim.cli.parameters import (
+    AppsOption,
     FormatOption,
+    GpusOption,
     InstanceOptionsOption,
     JobsOption,
+    MachinesOption,
     OutOption,
     PsServersOption,
     SeedOption,
@@ -42,6 +45,9 @@ def generate(
     slots: SlotsOption = None,
     worker_servers: WorkerServersOption = None,
     ps_servers: PsServersOption = None,
+    apps: AppsOption = None,
+    gpus: GpusOption = None,
+    machines: MachinesOption = None,
     instance_option: InstanceOptionsOption = None,
     seed: SeedOption = 0,
     out: OutOption = None,
@@ -57,9 +63,13 @@ def generate(
         slots=slots,
         worker_servers=worker_servers,
         ps_servers=ps_servers,
+        apps=apps,
+        gpus=gpus,
+        machines=machines,
         options=split_options(instance_option, "--instance-option"),
+        problem=problem,
     )
-    (source,) = request.sources() or (generated({}),)
+    (source,) = request.sources() or (generated({}, problem),)
     return _deliver(source.load(seed), out, seed)
 
 

@@ -39,6 +39,15 @@ PsServersOption = Annotated[
     int | None,
     typer.Option("--ps-servers", min=1, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES),
 ]
+AppsOption = Annotated[
+    int | None, typer.Option("--apps", min=1, help="Number of apps (auction).", rich_help_panel=INSTANCES)
+]
+GpusOption = Annotated[
+    int | None, typer.Option("--gpus", min=1, help="Number of GPUs (auction).", rich_help_panel=INSTANCES)
+]
+MachinesOption = Annotated[
+    int | None, typer.Option("--machines", min=1, help="Number of machines (auction).", rich_help_panel=INSTANCES)
+]
 TraceOption = Annotated[
     Path | None,
     typer.Option("--trace", metavar="FILE", help="Sample the jobs of a public trace.", rich_help_panel=INSTANCES),

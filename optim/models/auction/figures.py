@@ -50,7 +50,7 @@ def describe(instance: AuctionInstance) -> Mapping[str, Any]:
 def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]:
     """Return what a plan does: winners, GPUs awarded, paid and left over, shares, placement scores, payments.
 
-    `idle_gpus` are awarded to nobody; `leftover` are those that payments set free.
+    `welfare` is the sum of log values, losers at their empty rows; `idle_gpus` are awarded to nobody; `leftover` are those that payments set free.
     """
     cluster, n = instance.cluster, instance.num_apps
     awarded, granted = int(plan.placement[:, COUNT].sum()), int(plan.grants[:, COUNT].sum())
@@ -59,7 +59,12 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
     levels = placement_levels(cluster, plan.placement, n)
     weight = plan.awarded_gpus(n)[won]
     score = np.array([SCORES[level] for level in levels[won].tolist()])
+    rho = np.where(
+        won, instance.bids.rho[np.where(won, plan.row, 0)] if len(instance.bids) else 1.0, instance.apps.empty_rho
+    )
     return {
+        "welfare": float(-np.log(rho).sum()),
+        "max_rho": float(rho.max(initial=0.0)),
         "winners": plan.num_winners,
         "winner_share": plan.num_winners / n if n else 0.0,
         "awarded_gpus": awarded,

@@ -43,17 +43,18 @@ def count_with_prices(lp: KindLP, point: LpPoint, bounds: Bounds, absent: int) -
     gain = tables.weight - np.where(tables.kind >= 0, row_price[np.maximum(tables.kind, 0)] if count else 0.0, 0.0)
     if tables.has_named:
         gain = gain - _named_cost(tables, proof)
-    forced = 0.0
+    forced, room = 0.0, tables.instance.cluster.num_free
     for k, (low, high) in bounds.items():
         if k < 0 and low == 1:
             forced += float(gain[-1 - k])
+            room -= int(tables.size[-1 - k])
             gain[tables.app == tables.app[-1 - k]] = 0.0
         elif k < 0 and high == 0:
             gain[-1 - k] = 0.0
-    keep = (gain > 0) & (tables.app != absent)
+    keep = (gain > 0) & (tables.app != absent) & (tables.size <= room)
     offset = np.searchsorted(tables.app[keep], np.arange(tables.num_apps + 1)).astype(np.int64)
     rows = (offset, tables.size[keep], gain[keep])
-    head = head_tables(*rows, tables.instance.cluster.num_free)
+    head = head_tables(*rows, max(0, room))
     chosen = best_choice(head, *rows)
     kept = np.flatnonzero(keep)
     choice = np.where(chosen >= 0, kept[np.maximum(chosen, 0)] if len(kept) else -1, -1)

@@ -42,28 +42,39 @@ class Packer:
         place = np.full(len(owner), -1, dtype=np.int64)
         return bool(reserve(level[order], size[order], target[order], *self._tree, *self._free, place))
 
-    def place(self, row: IntArray, *, searches: int = SEARCHES) -> IntArray | None:
+    def place(self, row: IntArray) -> IntArray | None:
         """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found."""
-        apps = np.flatnonzero(row >= 0)
-        owner, level, size, target = self._items(row[apps])
+        owner, level, size, target = self._items(row[row >= 0])
         key = np.sort((level * FAR + size) * FAR + target + 1).tobytes()
         if int(size.sum()) > int(self._free[0].sum()) or key in self._failed:
             return None
         place = np.full(len(owner), -1, dtype=np.int64)
         order = _largest_first(level, size)
-        found = reserve(level[order], size[order], target[order], *self._tree, *self._free, place)
-        for turn in range(0 if found else searches):
+        if reserve(level[order], size[order], target[order], *self._tree, *self._free, place):
+            return self._entries(row, order, place)
+        found = self.search(row)
+        if found is None:
+            self._failed.add(key)
+        return found
+
+    def search(self, row: IntArray) -> IntArray | None:
+        """Return entries by exchange alone, as `place` does where best fit finds no room."""
+        owner, level, size, target = self._items(row[row >= 0])
+        place = np.full(len(owner), -1, dtype=np.int64)
+        for turn in range(SEARCHES):
             # Named and narrow bundles first, largest first; from the second search on with sizes shaken.
             rng = np.random.default_rng([self._seed, turn])
             shake = rng.uniform(0.8, 1.0, len(size)) if turn else 1.0
             order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
             items = (level[order], size[order], target[order])
-            found = rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES)
-            if found:
-                break
-        if not found:
-            self._failed.add(key)
-            return None
+            if rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES):
+                return self._entries(row, order, place)
+        return None
+
+    def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray:
+        """Turn places of items, in an order of theirs, into entries."""
+        apps = np.flatnonzero(row >= 0)
+        owner, level, size, _ = self._items(row[apps])
         entries = concretise(level[order], size[order], place, *self._tree, self._free[0])
         entries[:, 0] = apps[owner[order[entries[:, 0]]]]
         return sorted_entries(_merged(entries))

@@ -2,31 +2,49 @@
 
 import numpy as np
 
-from optim.solvers.auction.allocation_loop import exchange, fill_up, insert, take_back
-from optim.solvers.auction.count_loop import best_choice, best_without, head_tables, tail_tables
-from optim.solvers.auction.packing_loop import concretise, rearrange, reserve
+from optim.models.auction.instance import Apps, AuctionInstance, Bids, Cluster, as_floats, as_ints
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.tables import Tables
 
 
 def compile_loops() -> None:
     """Compile every loop of the auction's solvers, or load it from the cache; quick the second time."""
+    tables = Tables.build(_smallest())
+    relaxed = CountRelaxation(tables)
+    relaxed.without(0)
+    choice = relaxed.choice()
+    packer, allocator = Packer(tables.instance), Allocator(tables)
+    packer.place(tables.chosen_rows(choice))
+    packer.search(tables.chosen_rows(choice))
+    allocation = allocator.repaired(choice)
+    allocator.improved(allocator.without(allocation, 0), seed=0, moves=1)
 
-    def ints(*values: int) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
-        return np.array(values, dtype=np.int64)
 
-    offset, size, level, weight = ints(0, 1, 2), ints(1, 1), ints(0, 2), np.ones(2)
-    head, tail = head_tables(offset, size, weight, 2), tail_tables(offset, size, weight, 2)
-    choice = best_choice(head, offset, size, weight)
-    best_without(head, tail, offset, size, weight, 0, choice)
-    slot_machine, machine_rack, free = ints(0), ints(0), ints(2)
-    place = ints(-1, -1)
-    reserve(level, size, ints(-1, -1), slot_machine, machine_rack, free, free, free, place)
-    rearrange(level, size, ints(-1, -1), slot_machine, machine_rack, free, free, free, place, 0, 1)
-    concretise(level, size, place, slot_machine, machine_rack, free)
-    named = (ints(0, 0, 0), ints(), ints())
-    rows = (offset, level, size, weight, named)
-    state = (ints(-1, -1), np.zeros((2, 1), dtype=np.int64), ints(2))
-    tree = (slot_machine, machine_rack)
-    insert(ints(0, 1), ints(0, 1), *rows, *state, *tree)
-    fill_up(*rows, *state, *tree, -1)
-    exchange(*rows, *state, *tree, -1, 0, 1)
-    take_back(0, state[1], state[2])
+def _smallest() -> AuctionInstance:
+    """Return two apps that bid for one GPU each, one of them within a rack."""
+    none = as_ints(np.zeros(0))
+    return AuctionInstance(
+        name="smallest",
+        cluster=Cluster(
+            machine_rack=as_ints([0]), slot_machine=as_ints([0]), slot_gpus=as_ints([2]), slot_free=as_ints([2])
+        ),
+        apps=Apps(
+            ids=("a", "b"),
+            empty_rho=as_floats([2.0, 2.0]),
+            gang=as_ints([1, 1]),
+            elapsed_min=as_floats([0.0, 0.0]),
+            work_min=as_floats([1.0, 1.0]),
+            ideal_min=as_floats([1.0, 1.0]),
+        ),
+        bids=Bids(
+            app=as_ints([0, 1]),
+            gpus=as_ints([1, 1]),
+            locality=as_ints([0, 2]),
+            rho=as_floats([1.0, 1.0]),
+            named_row=none,
+            named_machine=none,
+            named_gpus=none,
+        ),
+    )

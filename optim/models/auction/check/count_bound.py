@@ -11,14 +11,15 @@ from optim.models.auction.instance import FloatArray
 class CountBound:
     """Multiple-choice knapsacks over the GPUs on offer: tables from both ends meet at each app."""
 
-    def __init__(self, facts: Facts, weight: FloatArray | None = None) -> None:
+    def __init__(self, facts: Facts, weight: FloatArray | None = None, room: int | None = None) -> None:
         self._facts = facts
+        self._room = facts.num_free if room is None else max(0, room)
         weight = facts.weight if weight is None else weight
         best: list[dict[int, float]] = [{} for _ in range(facts.num_apps)]
         bids = facts.instance.bids
         rows = zip(bids.app.tolist(), bids.gpus.tolist(), weight.tolist(), facts.useful.tolist(), strict=True)
         for app, gpus, gain, is_useful in rows:
-            if is_useful and gain > best[app].get(gpus, 0.0):
+            if is_useful and gpus <= self._room and gain > best[app].get(gpus, 0.0):
                 best[app][gpus] = gain
         self._best = best
 
@@ -33,7 +34,7 @@ class CountBound:
         return self._tables(self._best[::-1])
 
     def _tables(self, best: list[dict[int, float]]) -> list[FloatArray]:
-        tables = [np.zeros(self._facts.num_free + 1)]
+        tables = [np.zeros(self._room + 1)]
         for rows in best:
             table = tables[-1].copy()
             for gpus, weight in rows.items():

@@ -41,8 +41,9 @@ class PriceBound:
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
         gain = self._gain(kinds, proof.row_price)
         forced = self._restrict(gain, bounds)
+        taken = sum(int(facts.instance.bids.gpus[row]) for row in forced)
         worth = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
-        terms = [*self._best_gains(gain, proof, without), worth, *forced.values()]
+        terms = [*self._best_gains(gain, proof, without, facts.num_free - taken), worth, *forced.values()]
         for kind, row_price, supply_price in zip(
             kinds, proof.row_price.tolist(), proof.supply_price.tolist(), strict=True
         ):
@@ -55,25 +56,25 @@ class PriceBound:
         return total + facts.rounding(spread)
 
     def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
-        """Take rows that a tree forbids out of the gains; return the gain of apps whose row it fixes."""
+        """Take rows that a tree forbids out of the gains; return the gain of the rows that it fixes."""
         bids = self._facts.instance.bids
-        forced: dict[int, float] = {}
+        forced: dict[int, float] = {}  # by row
         for (level, row), (low, high) in bounds.items():
             if level == ROW and high == 0:
                 gain[row] = 0.0
             elif level == ROW and low == 1:
-                forced[int(bids.app[row])] = float(gain[row])
-        for app in forced:
+                forced[row] = float(gain[row])
+        for app in bids.app[sorted(forced)].tolist():
             gain[self._facts.first[app] : self._facts.first[app + 1]] = 0.0
         return forced
 
-    def _best_gains(self, gain: FloatArray, proof: PriceProof, without: int | None) -> list[float]:
-        """Return what the apps can gain: each by its best row, or together within the GPUs on offer.
+    def _best_gains(self, gain: FloatArray, proof: PriceProof, without: int | None, room: int) -> list[float]:
+        """Return what the apps can gain: each by its best row, or together within the GPUs that are left.
 
-        Apps whose row is fixed gain elsewhere, and leave the others all GPUs.
+        Apps whose row is fixed gain elsewhere.
         """
         if proof.is_counted:
-            counted = CountBound(self._facts, gain)
+            counted = CountBound(self._facts, gain, room)
             return [counted.welfare() if without is None else counted.welfare(without)]
         best = np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
         best = np.maximum(0.0, best)
