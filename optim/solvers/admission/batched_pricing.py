@@ -6,9 +6,23 @@ The CPU loop of `pricing` is faster on a CPU; on an accelerator this one is the 
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.admission.instance import FloatArray, IntArray
+from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.pricing import Prices, unit_costs
+
+
+def check_supported(instance: AdmissionInstance) -> None:
+    """Refuse instances that the batch can't price.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        For demand segments, whole chunks a slot, or shared servers: the batch has one cost table a slot.
+    """
+    if instance.has_segments or instance.chunk_integral or instance.has_shared_servers:
+        raise UnsupportedProblemError(
+            "batched pricing needs one demand a job, worker-slots as progress, and separate servers; use price"
+        )
 
 
 def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) -> tuple[FloatArray, IntArray]:
@@ -29,11 +43,7 @@ def price_batched(tables: JobTables, prices: Prices, *, is_double: bool = True) 
 
     from optim.kernels.min_plus import best_payoffs, slot_tables
 
-    instance = tables.instance
-    if instance.has_segments or instance.chunk_integral or instance.has_shared_servers:
-        raise UnsupportedProblemError(
-            "batched pricing needs one demand a job, worker-slots as progress, and separate servers; use price"
-        )
+    check_supported(tables.instance)
     span = tables.deadline - tables.arrival + 1
     live = np.flatnonzero((tables.deadline >= 0) & (tables.target <= span * tables.most))
     payoff, completion = np.zeros(tables.num_jobs), np.full(tables.num_jobs, -1, dtype=np.int64)

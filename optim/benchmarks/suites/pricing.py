@@ -1,0 +1,169 @@
+"""Pricing: the best schedules of all jobs at once, by the compiled loop and by the batched kernel, side by side.
+
+A row is one way of pricing on one instance at one vector of prices. Its bound is the Lagrangian bound that the
+payoffs prove, checked by the independent checker; its milliseconds a call are the median, compile time apart.
+The loop also returns the schedules; the kernel returns payoffs and completion slots.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from optim.benchmarks.record import Record, outcome, provenance
+from optim.benchmarks.registry import register_suite
+from optim.benchmarks.sources import InstanceSource, NamedSource
+from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.progress import Progress
+from optim.core.solution import Solution, Stats
+from optim.core.status import PointStatus, Sense, Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import FloatArray
+from optim.models.files import verify
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.price_bound import PricePoint, bound_certificate, search_scale
+from optim.solvers.admission.pricing import Prices, price
+from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.solve import package_versions
+
+FULL = "full"
+LOOP, BATCHED = "loop", "batched"
+WAYS = (LOOP, BATCHED)
+
+REPEATS, LEAST_REPEATS, ENOUGH_S = 9, 3, 2.0
+"""Calls of which the median is taken, after a first one that compiles: fewer, but not fewer than the least, once they
+have taken long enough."""
+
+SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {SMALL: ("small-0", "medium-0"), FULL: ("small-0", "medium-0", "heavy-0", "large-0")}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricingWork(AbstractWork):
+    """Price all jobs of an instance again and again; `solver` names the way."""
+
+    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Measure, and verify the bound that the payoffs prove."""
+        try:
+            return self._attempt(stop, progress)
+        except Exception as error:  # one way that fails must not end the others
+            return self.failed(describe_error(error))
+
+    def _attempt(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        begun = time.perf_counter()
+        tables = JobTables.build(self.subject.instance)
+        rows = CapacityRows.of(tables)
+        row_prices = _prices(tables, rows)
+        built = time.perf_counter()
+        call, device = _way(self.solver, tables, rows.prices(row_prices))
+        payoff = call()
+        compiled = time.perf_counter()
+        milliseconds: list[float] = []
+        progress.start(f"pricing by {self.solver}", REPEATS)
+        for repeat in range(REPEATS):
+            start = time.perf_counter()
+            payoff = call()
+            milliseconds.append(1e3 * (time.perf_counter() - start))
+            progress.update(repeat + 1, {"ms": milliseconds[-1]})
+            is_enough = repeat + 1 >= LEAST_REPEATS and sum(milliseconds) >= 1e3 * ENOUGH_S
+            if is_enough or stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=repeat)) is not None:
+                break
+        progress.finish()
+        point = PricePoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
+        median = float(np.median(milliseconds))
+        solution = Solution(
+            problem=self.subject.problem.name,
+            instance=self.subject.name,
+            solver=self.solver,
+            sense=Sense.MAXIMISE,
+            termination=Termination.COMPLETED,
+            primal=PointStatus.NONE,
+            dual=PointStatus.FEASIBLE,
+            bound=point.bound,
+            certificate=bound_certificate(rows, point),
+            seed=self.seed,
+            versions=package_versions(),
+            stats=Stats(
+                seconds={"build": built - begun, "compile": compiled - built, "solve": sum(milliseconds) / 1e3},
+                iterations=len(milliseconds),
+                counts={"ms": median, "us_a_job": 1e3 * median / max(tables.num_jobs, 1)},
+            ),
+        )
+        checked = time.perf_counter()
+        verification = verify(self.subject.instance, solution)
+        done = outcome(solution, verification, time.perf_counter() - checked)
+        identity = self.identity()
+        identity["parameters"] = {**identity["parameters"], "device": device, "ms": round(median, 3)}
+        return Record(**identity, **done, **provenance())
+
+
+def _prices(tables: JobTables, rows: CapacityRows) -> FloatArray:
+    """Return prices at which some jobs pay and others don't: one over capacity, well scaled."""
+    even = np.divide(1.0, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0)
+    return search_scale(tables, rows, even).row_prices
+
+
+def _way(name: str, tables: JobTables, prices: Prices) -> tuple[Callable[[], FloatArray], str]:
+    """Return what prices all jobs and gives their payoffs, and the device that it runs on."""
+    if name == LOOP:
+        return lambda: price(tables, prices).payoff, "cpu"
+    import jax
+
+    from optim.solvers.admission.batched_pricing import price_batched
+
+    return lambda: price_batched(tables, prices)[0], jax.devices()[0].device_kind
+
+
+def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+    """Yield each instance with each way of pricing, for each seed.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such way, or if options are given: it has none.
+    """
+    if request.options:
+        raise InvalidOptionError(f"the pricing suite has no options, got {', '.join(request.options)}")
+    for name in request.solvers or ():
+        if name not in WAYS:
+            raise InvalidOptionError(f"unknown way of pricing {name!r}; there are: {', '.join(WAYS)}")
+    sources: tuple[InstanceSource, ...] = tuple(NamedSource(name) for name in SIZES[request.size])
+    for source in request.sources or sources:
+        for seed in request.seeds:
+            subject = Subject(source.load(seed))
+            for way in request.solvers or WAYS:
+                reason = _refusal(subject) if way == BATCHED else None
+                if reason is not None:
+                    yield Skipped(suite=SPEC.name, instance=subject.name, solver=way, reason=reason)
+                    continue
+                yield PricingWork(
+                    suite=SPEC.name, subject=subject, solver=way, seed=seed, time_limit_s=request.time_limit_s
+                )
+
+
+def _refusal(subject: Subject) -> str | None:
+    from optim.solvers.admission.batched_pricing import check_supported
+
+    try:
+        check_supported(subject.instance)
+    except UnsupportedProblemError as error:
+        return str(error)
+    return None
+
+
+SPEC = register_suite(
+    BenchSpec(
+        name="pricing",
+        problem="admission",
+        summary="best schedules of all jobs at once: the compiled loop beside the batched kernel",
+        build=build,
+        sizes=(SMALL, FULL),
+        takes_instances=True,
+        columns=("device", "ms"),
+    )
+)
