@@ -65,6 +65,7 @@ class NodeDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=Tru
     low: int = -1
     high: int = -1
     proof: PriceDocument | None = None
+    is_full: bool = False
 
 
 class TreeDocument(msgspec.Struct, tag_field="kind", tag="tree", forbid_unknown_fields=True):
@@ -248,6 +249,7 @@ def _bound_document(proof: BoundProof) -> CountDocument | PriceDocument | TreeDo
                 low=node.low,
                 high=node.high,
                 proof=None if node.proof is None else _price_document(node.proof),
+                is_full=node.is_full,
             )
             for node in proof.nodes
         ]
@@ -278,6 +280,7 @@ def _bound(document: CountDocument | PriceDocument | TreeDocument) -> BoundProof
                 low=node.low,
                 high=node.high,
                 proof=None if node.proof is None else _price_proof(node.proof),
+                is_full=node.is_full,
             )
             for node in document.nodes
         )

@@ -59,6 +59,9 @@ class TreeNode:
         Numbers of the children, -1 at a leaf.
     proof
         At a leaf the prices that bound it.
+    is_full
+        Whether a leaf without prices claims that the bundles awarded at least, by all splits above, find no room
+        together: the checker goes through all ways to place them.
     """
 
     level: int = -1
@@ -68,6 +71,7 @@ class TreeNode:
     low: int = -1
     high: int = -1
     proof: PriceProof | None = None
+    is_full: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.stopping import SolveState, StoppingCriterion
-from optim.models.auction.instance import IntArray
+from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.plan import Witness
 from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
 from optim.solvers.auction.counted_prices import count_with_prices
 from optim.solvers.auction.kind_lp import MOST, KindLP, LpPoint
 from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.room import Items, Room
 
 WHOLE_TOL = 1e-6
 """Numbers of bundles count as whole within this."""
@@ -55,6 +56,8 @@ class _Node:
     high: int = -1
     bound: float = np.inf
     proof: PriceProof | None = None
+    is_tight: bool = False
+    is_full: bool = False
 
 
 class Tree:
@@ -69,7 +72,7 @@ class Tree:
     """
 
     def __init__(self, lp: KindLP, packer: Packer) -> None:
-        self._lp, self._packer = lp, packer
+        self._lp, self._packer, self._room = lp, packer, Room(lp.tables.instance)
         self._best, self._solved, self._unplaced = -np.inf, 0, 0
         self._witness: Witness | None = None
 
@@ -109,6 +112,9 @@ class Tree:
 
     def _treat(self, nodes: list[_Node], node: _Node, absent: int) -> list[int]:
         """Bound a node and look for an allocation; return the children if it stays open."""
+        if node.is_tight and self._room.fits(self._awarded_at_least(node.bounds)) is False:
+            node.bound, node.proof, node.is_full = -np.inf, None, True
+            return []
         point = self._lp.solve(node.bounds, absent)
         self._solved += 1
         if point.value <= node.bound:
@@ -138,21 +144,43 @@ class Tree:
         return self._split(nodes, node, kind, float(point.number[kind]))
 
     def _split_off(self, nodes: list[_Node], node: _Node, point: LpPoint) -> list[int]:
-        """Split at whole numbers for which no room was found, so that children leave them out or fix more of them.
+        """Split at whole numbers for which no room was found: fewer bundles of a kind, or at least as many.
 
-        Where all of them are fixed the leaf stays open: that no room was found is no proof.
+        Along the second children ever more bundles are asked for, until a search shows that they leave no room.
+        Where it can't, the last leaf stays open: that no room was found is no proof.
         """
+        tables = self._lp.tables
         numbers = {k: int(n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
-        named = np.flatnonzero(self._lp.tables.kind < 0)
-        numbers |= {-1 - int(b): int(point.chosen[b] > 0.5) for b in named}
-        for k in sorted(numbers, key=lambda k: (-numbers[k], -k)):
-            low, high = node.bounds.get(k, (0, MOST) if k >= 0 else (0, 1))
-            if low < numbers[k]:
-                return self._split(nodes, node, k, numbers[k] - 0.5)
-            if numbers[k] < high:
-                return self._split(nodes, node, k, numbers[k] + 0.5)
+        numbers |= {-1 - int(b): 1 for b in np.flatnonzero((tables.kind < 0) & (point.chosen > 0.5))}
+        # The largest bundles first: they are the hardest to place, and few may be enough to leave no room.
+        for k in sorted(numbers, key=lambda k: (-self._size(k), k)):
+            low, _ = node.bounds.get(k, (0, MOST) if k >= 0 else (0, 1))
+            is_inner = k < 0 or tables.kinds[k, 0] != Locality.CLUSTER
+            if is_inner and low < numbers[k]:
+                children = self._split(nodes, node, k, numbers[k] - 0.5)
+                nodes[node.high].is_tight = True
+                return children
         self._unplaced += 1
         return []
+
+    def _size(self, k: int) -> int:
+        """Return the size of a kind, or of a kept row given as -1 - b."""
+        tables = self._lp.tables
+        return int(tables.kinds[k, 1] if k >= 0 else tables.size[-1 - k])
+
+    def _awarded_at_least(self, bounds: dict[int, tuple[int, int]]) -> Items:
+        """Return the bundles that bounds ask for."""
+        tables, items = self._lp.tables, []
+        bids, first = tables.instance.bids, tables.instance.named_offset
+        for k, (low, _) in bounds.items():
+            if k >= 0:
+                items += [(int(tables.kinds[k, 0]), int(tables.kinds[k, 1]), -1)] * low
+            elif low == 1:
+                b = int(tables.row[-1 - k])
+                part = slice(int(first[b]), int(first[b + 1]))
+                pairs = zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True)
+                items += [(int(Locality.NAMED), count, machine) for machine, count in pairs]
+        return tuple(sorted(items))
 
     def _count(self, node: _Node, point: LpPoint, absent: int) -> None:
         """Tighten a node's bound by counting GPUs, and try what attains it."""
@@ -208,7 +236,7 @@ class Tree:
         kinds: IntArray = self._lp.tables.kinds
         return TreeProof(
             nodes=tuple(
-                TreeNode(proof=node.proof)
+                TreeNode(proof=node.proof, is_full=node.is_full)
                 if node.kind is None
                 else TreeNode(row=int(self._lp.tables.row[-1 - node.kind]), low=node.low, high=node.high)
                 if node.kind < 0

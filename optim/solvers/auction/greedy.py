@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
@@ -12,13 +10,10 @@ from optim.core.solution import Solution
 from optim.core.status import Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.instance import AuctionInstance
-from optim.models.auction.plan import Witness
-from optim.models.auction.proof import BoundProof, CountProof
 from optim.solvers.auction.allocation import Allocation, Allocator
-from optim.solvers.auction.counting import CountRelaxation
-from optim.solvers.auction.kind_lp import KindLP
+from optim.solvers.auction.bounded import bounded_outcome
 from optim.solvers.auction.payment_options import PaymentOptions
-from optim.solvers.auction.settlement import Outcome, Without, make_solution
+from optim.solvers.auction.settlement import make_solution
 from optim.solvers.auction.tables import Tables
 from optim.solvers.auction.warm_up import compile_loops
 
@@ -81,28 +76,14 @@ class Greedy:
             compile_loops()
         with clock.phase("build"):
             tables = Tables.build(instance)
-            allocator, relaxed = Allocator(tables), CountRelaxation(tables)
+            allocator = Allocator(tables)
         with clock.phase("solve"):
             allocation, moves, reason = _exchanged(tables, allocator, options.moves, seed, stop, clock)
-            bound, proof = relaxed.bound, _COUNT
-            point = KindLP(tables).solve({})
-            if point.value < bound:
-                bound, proof = point.value, point.proof
-            row = tables.chosen_rows(allocation.choice)
-            without = {
-                i: _without(tables, allocator, relaxed, allocation, i) for i in np.flatnonzero(row >= 0).tolist()
-            }
+            outcome = bounded_outcome(tables, allocator, allocation)
         return make_solution(
             self,
             instance,
-            Outcome(
-                row=row,
-                placement=allocation.placement,
-                bound=max(bound, tables.welfare(allocation.choice)),
-                proof=proof,
-                without=without,
-                counts_others=True,
-            ),
+            outcome,
             rule=options.payment_rule,
             options=options,
             seed=seed,
@@ -129,16 +110,3 @@ def _exchanged(
         allocation = allocator.improved(allocation, seed=seed * 1_000_003 + done, moves=now)
         done += now
     return allocation, done, None
-
-
-def _without(
-    tables: Tables, allocator: Allocator, relaxed: CountRelaxation, allocation: Allocation, app: int
-) -> Without:
-    others = allocator.without(allocation, app)
-    bound, _ = relaxed.without(app)
-    reached = tables.welfare(others.choice)
-    witness = Witness(row=tables.chosen_rows(others.choice), placement=others.placement)
-    return Without(reached=reached, bound=max(bound, reached), witness=witness)
-
-
-_COUNT: BoundProof = CountProof()

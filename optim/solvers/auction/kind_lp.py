@@ -312,7 +312,14 @@ def _highs(builder: _Builder) -> Any:
     lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
     lp.a_matrix_.value_ = matrix.data
     highs = highspy.Highs()
-    for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
+    for name, value in (
+        ("output_flag", False),
+        ("threads", 1),
+        ("presolve", "off"),
+        ("solver", "simplex"),
+        ("primal_feasibility_tolerance", 1e-9),
+        ("dual_feasibility_tolerance", 1e-9),
+    ):
         highs.setOptionValue(name, value)
     highs.passModel(lp)
     return highs

@@ -8,6 +8,7 @@ import numpy as np
 from optim.core.verification import Violation
 from optim.models.auction.check.count_bound import CountBound
 from optim.models.auction.check.facts import Facts, violation
+from optim.models.auction.check.room import has_no_room
 from optim.models.auction.check.supply import Supply
 from optim.models.auction.instance import FloatArray, Locality
 from optim.models.auction.proof import PriceProof, TreeProof
@@ -135,6 +136,10 @@ def evaluate_tree(
         seen.add(number)
         reached += 1
         node = nodes[number]
+        if node.low < 0 and node.high < 0 and node.is_full:
+            if not has_no_room(facts, _awarded_at_least(facts, bounds)):
+                return math.inf, [violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")]
+            continue
         if node.low < 0 and node.high < 0:
             wrong = (
                 violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
@@ -153,3 +158,14 @@ def evaluate_tree(
         stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
         stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
     return largest, []
+
+
+def _awarded_at_least(facts: Facts, bounds: Bounds) -> list[tuple[int, int, int]]:
+    """Return (locality, size, machine) of the bundles that bounds ask for: by number, or by a row naming machines."""
+    items: list[tuple[int, int, int]] = []
+    for (level, size), (low, _) in bounds.items():
+        if level != ROW:
+            items += [(level, size, -1)] * low
+        elif low == 1 and facts.instance.bids.locality[size] == Locality.NAMED:
+            items += [(int(Locality.NAMED), count, machine) for machine, count in facts.named(size).items()]
+    return items

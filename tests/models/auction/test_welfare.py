@@ -1,0 +1,78 @@
+"""The mixed-integer programmes and the hull relaxation against enumeration and against the solvers."""
+
+import pytest
+from hypothesis import given
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
+from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.solvers.solve import solve
+from optim.workloads.auction.generator import GeneratorOptions, generate
+from tests.auction_strategies import auctions, named_auctions
+from tests.models.auction.builders import auction
+from tests.models.auction.enumeration import optimum
+
+TOL = 1e-6
+"""HiGHS' own gap."""
+
+
+def value(model):
+    return solve_with_highs(CompiledModel(model), options={"mip_rel_gap": 0.0, "mip_abs_gap": 1e-9}).objective or 0.0
+
+
+@given(auctions())
+def test_the_explicit_programme_is_the_problem(instance):
+    if len(instance.bids):
+        assert value(explicit_model(instance)) == pytest.approx(optimum(instance), abs=TOL)
+
+
+@given(named_auctions())
+def test_the_explicit_programme_keeps_to_named_machines(instance):
+    if len(instance.bids):
+        assert value(explicit_model(instance)) == pytest.approx(optimum(instance), abs=TOL)
+
+
+@pytest.mark.parametrize("held_share", [0.0, 0.35])
+@pytest.mark.parametrize("seed", range(1, 5))  # HiGHS takes half a minute on seed 0, free: all GPUs are used
+def test_the_pattern_programme_agrees_with_the_exact_solver(seed, held_share):
+    options = GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, held_share=held_share, gangs="any")
+    instance = generate(options, seed)
+    assert solve(instance, "exact").objective == pytest.approx(value(pattern_model(instance)), abs=TOL)
+
+
+def test_both_programmes_agree_on_racks_partly_held():
+    instance = generate(GeneratorOptions(num_apps=6, num_gpus=24, num_machines=6, held_share=0.3), 2)
+    exact = solve(instance, "exact").objective
+    assert value(explicit_model(instance)) == pytest.approx(exact, abs=TOL)
+    assert value(pattern_model(instance)) == pytest.approx(exact, abs=TOL)
+
+
+@given(auctions())
+def test_the_hull_bounds_the_optimum(instance):
+    assert hull_bound(instance).value >= optimum(instance) - 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_linear_relaxation_bounds_the_optimum_and_lies_below_the_hull(seed):
+    instance = generate(GeneratorOptions(num_apps=10, num_gpus=48, num_machines=6), seed)
+    relaxed = value(pattern_model(instance, is_integer=False))
+    assert solve(instance, "exact").objective <= relaxed + TOL
+    assert relaxed <= hull_bound(instance).value + TOL
+
+
+def test_a_hull_leaves_out_rows_below_the_line_between_their_neighbours():
+    instance = auction([4], [(1, "slot", 1.1), (2, "slot", 4.0), (4, "slot", 5.0)])
+    hull = hull_bound(instance)
+    assert hull.value == pytest.approx(float(instance.weight.max()))
+    assert hull_bound(auction([1], [(1, "slot", 1.1), (2, "slot", 4.0)])).value == pytest.approx(
+        float(instance.weight[1]) / 2
+    )
+
+
+def test_eight_gpus_have_twenty_two_patterns():
+    assert len(maximal_patterns(8, list(range(1, 9)))) == 22
+
+
+def test_patterns_refuse_what_they_can_not_say():
+    with pytest.raises(UnsupportedProblemError, match="use explicit_model"):
+        pattern_model(auction([(0, [2, 2])], [(1, "slot", 2.0)]))
