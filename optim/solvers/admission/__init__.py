@@ -1,5 +1,6 @@
 """Solvers of the admission problem. Importing this package registers them all."""
 
+from optim.solvers.admission import branch_and_price as branch_and_price
 from optim.solvers.admission import column_generation as column_generation
 from optim.solvers.admission import compact_milp as compact_milp
 from optim.solvers.admission import dorm as dorm

@@ -59,9 +59,7 @@ class PriceBounds:
     def scaled(self, *, upper: float = 1.0, lower: float = 1.0) -> "PriceBounds":
         """Return bounds that are wrong by these factors: how mis-estimation is studied."""
         worker = _scale(self.worker, upper, lower)
-        return PriceBounds(
-            worker=worker, ps=worker if self.ps is self.worker else _scale(self.ps, upper, lower)
-        )
+        return PriceBounds(worker=worker, ps=worker if self.ps is self.worker else _scale(self.ps, upper, lower))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -231,9 +229,7 @@ def _side(
         log_lower = np.log(_lower(instance, servers, lower, worth, largest))
     is_used = (largest > 0).any(axis=0) & (servers.capacity > 0)
     log_lower = np.where(is_used, log_lower, -np.inf)
-    log_upper = np.where(
-        is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + LEAST_RATIO), -np.inf
-    )
+    log_upper = np.where(is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + LEAST_RATIO), -np.inf)
     return SideBounds(log_lower=log_lower, log_upper=log_upper)
 
 
@@ -271,9 +267,5 @@ def _lower(
 
 def num_rows(instance: AdmissionInstance) -> int:
     """Return the number of capacity rows of single servers that have any capacity."""
-    sides = (
-        [instance.worker_servers]
-        if instance.has_shared_servers
-        else [instance.worker_servers, instance.ps_servers]
-    )
+    sides = [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
     return int(sum(np.einsum("ctr,c->", side.capacity > 0, side.count) for side in sides))

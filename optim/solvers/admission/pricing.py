@@ -4,6 +4,7 @@ This is the pricing problem of column generation and the subroutine of every any
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,8 @@ class PricedSchedules:
     jobs: IntArray
     payoff: FloatArray
     completion: IntArray
-    workers: NDArray[np.int32]
-    ps: NDArray[np.int32]
+    workers: NDArray[np.signedinteger[Any]]
+    ps: NDArray[np.signedinteger[Any]]
 
 
 def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:

@@ -34,7 +34,7 @@ from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.packing_lp import PackingResult
 from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
 from optim.solvers.admission.rows import CapacityRows
-from optim.solvers.admission.warm_up import compile_loops, compile_moves
+from optim.solvers.admission.warm_up import compile_cuts, compile_loops, compile_moves
 
 if TYPE_CHECKING:
     from optim.solvers.admission.neighbourhood import Neighbourhood
@@ -133,6 +133,8 @@ class Search:
         with clock.phase("compile"):
             compile_loops()
             compile_moves()
+            if options.cut_rounds:
+                compile_cuts()
         with clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)

@@ -121,9 +121,7 @@ class CutSeparator:
                     found.append(cut)
         return found
 
-    def _separate_one(
-        self, side: Side, c: int, t: int, loads: tuple[FloatArray, FloatArray]
-    ) -> ServerCut | None:
+    def _separate_one(self, side: Side, c: int, t: int, loads: tuple[FloatArray, FloatArray]) -> ServerCut | None:
         """Find the most violated facet of one server's packings, if the load is outside, and lift it."""
         from optim.solvers.admission.server_packings import best_packing, covering_gains, whole_gains
 
@@ -186,9 +184,7 @@ class CutSeparator:
                 support = np.append(support, k)
 
 
-def _cut(
-    side: Side, c: int, t: int, kinds: _Kinds, gains: IntArray, right_hand_side: int
-) -> ServerCut:
+def _cut(side: Side, c: int, t: int, kinds: _Kinds, gains: IntArray, right_hand_side: int) -> ServerCut:
     jobs = np.unique(kinds.job[gains > 0])
     coefficients = []
     for number in (0, 1):

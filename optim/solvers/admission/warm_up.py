@@ -80,3 +80,25 @@ def compile_moves() -> None:
     pool = ColumnPool(tables, rows)
     pool.add(price(tables, rows.prices(point.row_prices)))
     search.try_schedule(pool.schedule(0))
+
+
+def compile_nodes() -> None:
+    """Run the restricted pricing of branch and price on the smallest instance, and compile the cuts' loops."""
+    from optim.solvers.admission.job_tables import JobTables
+    from optim.solvers.admission.node_bound import NodeBounder
+    from optim.solvers.admission.rows import CapacityRows
+
+    compile_cuts()
+    tables = JobTables.build(smallest_instance())
+    NodeBounder(tables, CapacityRows.of(tables)).free_point()
+
+
+def compile_cuts() -> None:
+    """Separate two jobs of which a server holds one from half of each."""
+    from optim.solvers.admission.server_packings import best_packing, covering_gains, whole_gains
+
+    unit, most, room = np.full((2, 1), 2, dtype=np.int64), as_int_array([1, 1]), as_int_array([3])
+    fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
+    covering_gains(np.array([0.75, 0.75]), unit, room, most, 10, 10, fractional)
+    whole_gains(fractional, 10, 10, gain)
+    best_packing(gain, unit, room, most, 10, packing)

@@ -1,0 +1,222 @@
+"""Branch and price: plans on real servers, proven optimal by a tree that the checker walks.
+
+Each node is a packing LP over server classes with cuts of single servers, solved by column generation; a
+split restricts single jobs (refused or admitted, completed by a slot or later, counts in a class and slot),
+which pricing carries exactly. Leaves keep their dual points: together they are the proof.
+
+References
+----------
+Barnhart et al., "Branch-and-price: column generation for solving huge integer programs", 1998,
+DOI 10.1287/opre.46.3.316. Achterberg, Koch, Martin, "Branching rules revisited", 2005,
+DOI 10.1016/j.orl.2004.04.002.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.certificate import Certificate
+from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.errors import InvalidOptionError
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.registry import SUPPORTED, Support, register
+from optim.core.solution import Solution, Stats, relative_gap
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.job_tables import JobTables
+from optim.solvers.admission.neighbourhood import Neighbourhood
+from optim.solvers.admission.node_bound import NodePoint
+from optim.solvers.admission.price_bound import PricePoint, search_scale
+from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.tree_search import TreeSearch, TreeState
+from optim.solvers.admission.warm_up import compile_loops, compile_moves, compile_nodes
+
+FIRST_SCALES = (1.0, 0.5, 0.2)
+"""Price scales at which the first plan is filled up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchAndPriceOptions:
+    """Options of `branch-and-price`.
+
+    Parameters
+    ----------
+    tol
+        Relative gap at which the plan counts as proven optimal.
+    first_moves
+        Moves of the neighbourhood search that gives the first plan.
+    max_nodes
+        Nodes after which the search ends with `node_limit`; no limit by default.
+    """
+
+    tol: float = 1e-6
+    first_moves: int = 20_000
+    max_nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tol < 1:
+            raise InvalidOptionError(f"tol must be in (0, 1), got {self.tol}")
+        if self.first_moves < 0:
+            raise InvalidOptionError(f"first_moves must be at least 0, got {self.first_moves}")
+        if self.max_nodes is not None and self.max_nodes < 0:
+            raise InvalidOptionError(f"max_nodes must be at least 0, got {self.max_nodes}")
+
+
+@register("branch-and-price", problem="admission")
+class BranchAndPrice:
+    """Search a tree of packing LPs until the plan is proven optimal."""
+
+    name: str
+    problem: str
+    summary = "proven optimal plans on real servers, by a tree of packing LPs with server cuts"
+    options_type = BranchAndPriceOptions
+
+    def supports(self, instance: AdmissionInstance) -> Support:
+        """Instances whose workers and PSs live on different servers are supported."""
+        if instance.has_shared_servers:
+            return Support(
+                False, "its pricing needs workers and PSs on different servers; use compact-milp or column-generation"
+            )
+        return SUPPORTED
+
+    def solve(
+        self,
+        instance: AdmissionInstance,
+        *,
+        options: BranchAndPriceOptions,
+        stop: StoppingCriterion,
+        seed: int,
+        progress: Progress,
+    ) -> Solution:
+        """Return the best plan and the bound of the tree's leaves; any stop leaves both."""
+        clock = PhaseClock()
+        with clock.phase("compile"):
+            compile_loops()
+            compile_moves()
+            compile_nodes()
+        with clock.phase("build"):
+            tables = JobTables.build(instance)
+            rows = CapacityRows.of(tables)
+        watch = _Watch(clock, options, stop, progress)
+        progress.start(self.name, None)
+        with clock.phase("solve"):
+            guide = _Guide(tables, rows, options.first_moves, seed)
+            is_over = stop(SolveState(elapsed_s=0.0)) is not None
+            plan = AdmissionPlan.from_rows([], []) if is_over else guide.at_even_prices()
+            search = TreeSearch(tables, rows, plan, improve=guide.at_prices_of, tol=options.tol, should_stop=watch)
+            search.run()
+        progress.finish()
+        return _solution(self, instance, search, rows, watch.reason, options, seed, clock)
+
+
+class _Watch:
+    """The stopping rule and the progress of one search."""
+
+    def __init__(
+        self, clock: PhaseClock, options: BranchAndPriceOptions, stop: StoppingCriterion, progress: Progress
+    ) -> None:
+        self._clock, self._options, self._stop, self._progress = clock, options, stop, progress
+        self.reason: Termination | None = None
+
+    def __call__(self, state: TreeState) -> bool:
+        figures = {"objective": state.record, "bound": state.bound, "open": float(state.num_open)}
+        gap = relative_gap(state.record, state.bound, Sense.MAXIMISE)
+        self._progress.update(state.num_nodes, {**figures, "gap": gap})
+        if self.reason is None and state.num_nodes == self._options.max_nodes:
+            self.reason = Termination.NODE_LIMIT
+        if self.reason is None:
+            self.reason = self._stop(
+                SolveState(
+                    elapsed_s=self._clock.elapsed_s,
+                    iterations=state.num_nodes,
+                    objective=state.record,
+                    bound=state.bound,
+                )
+            )
+        return self.reason is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Guide:
+    """Short neighbourhood searches that give the tree its first plans."""
+
+    tables: JobTables
+    rows: CapacityRows
+    moves: int
+    seed: int
+
+    def at_even_prices(self) -> AdmissionPlan:
+        """Return a plan found at prices of one over capacity, well scaled."""
+        capacity = self.rows.capacity
+        even = np.divide(1.0, capacity, out=np.zeros(self.rows.num_rows), where=capacity > 0)
+        return self._plan(search_scale(self.tables, self.rows, even))
+
+    def at_prices_of(self, point: NodePoint) -> AdmissionPlan:
+        """Return a plan found at a node's prices."""
+        return self._plan(PricePoint(row_prices=point.row_prices, payoff=point.payoff, bound=point.bound))
+
+    def _plan(self, point: PricePoint) -> AdmissionPlan:
+        if self.tables.num_jobs == 0:
+            return AdmissionPlan.from_rows([], [])
+        search = Neighbourhood(self.tables, self.rows, point, self.seed)
+        order = np.argsort(-point.payoff, kind="stable")
+        for scale in FIRST_SCALES:
+            search.construct(order, scale)
+        unit = search.record / max(1, int((search.best.completion >= 0).sum()))
+        search.run(self.moves, max(0.05 * unit, 1e-12), max(0.002 * unit, 1e-12), 6)
+        return search.best_plan()
+
+
+def _solution(
+    solver: BranchAndPrice,
+    instance: AdmissionInstance,
+    search: TreeSearch,
+    rows: CapacityRows,
+    reason: Termination | None,
+    options: BranchAndPriceOptions,
+    seed: int,
+    clock: PhaseClock,
+) -> Solution:
+    gap = relative_gap(search.record, search.bound, Sense.MAXIMISE)
+    is_optimal = gap is not None and gap <= options.tol
+    statement = (
+        f"the plan attains the bound {search.bound:.9g} of a tree of {len(search.tree)} nodes to {options.tol:g}"
+        if is_optimal
+        else f"no plan is worth more than {search.bound:.9g}: the leaves of a tree of {len(search.tree)} nodes"
+    )
+    return Solution(
+        problem=solver.problem,
+        instance=instance.name,
+        solver=solver.name,
+        sense=Sense.MAXIMISE,
+        termination=Termination.OPTIMAL if is_optimal else Termination.COMPLETED if reason is None else reason,
+        primal=PointStatus.FEASIBLE,
+        dual=PointStatus.FEASIBLE,
+        decision=search.plan,
+        objective=search.record,
+        bound=search.bound,
+        certificate=Certificate(
+            kind=CertificateKind.OPTIMALITY if is_optimal else CertificateKind.BOUND,
+            statement=statement,
+            proof=search.tree.proof(rows),
+        ),
+        seed=seed,
+        options=options_as_dict(options),
+        stats=Stats(
+            seconds=clock.seconds,
+            iterations=search.num_bounded,
+            memory_mb=peak_memory_mb(),
+            counts={
+                "nodes": float(len(search.tree)),
+                "open": float(search.tree.num_open),
+                "rounds": float(search.bounder.num_rounds),
+                "schedules": float(len(search.bounder.master.schedules)),
+                "cuts": float(len(search.bounder.master.cuts)),
+                "unsplittable": float(search.num_unsplittable),
+                "admitted": float(len(search.plan.admitted)),
+            },
+        ),
+    )
