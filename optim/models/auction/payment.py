@@ -59,31 +59,33 @@ def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticke
 def keep_best(cluster: Cluster, entries: Sequence[tuple[int, int]], number: int) -> list[tuple[int, int]]:
     """Return the part of a bundle, (slot, count) entries, of a given size with the best locality.
 
-    Fewest racks, then machines, then slots: the fullest rack gives first, from it the fullest machine, from that
-    the fullest slot. If one machine, or one slot, holds enough, the smallest such one is kept.
+    If one slot holds enough, the one with the fewest GPUs that does is kept; else one machine, else one rack.
+    Within it the machine with most GPUs gives first, its slots with most GPUs first: few machines, few slots.
     """
-    left, kept = number, []
     pool = list(entries)
-    for group_of in (cluster.slot_rack, cluster.slot_machine, np.arange(len(cluster.slot_machine))):
-        held: dict[int, int] = {}
-        for slot, count in pool:
-            held[int(group_of[slot])] = held.get(int(group_of[slot]), 0) + count
-        if left <= 0:
-            break
-        enough = [(count, group) for group, count in held.items() if count >= left]
-        while not enough:  # no group holds what is left: the fullest one gives all it has
-            group = max(held, key=lambda g: (held[g], -g))
-            taken = [(slot, count) for slot, count in pool if group_of[slot] == group]
-            kept += taken
-            left -= held.pop(group)
-            pool = [(slot, count) for slot, count in pool if group_of[slot] != group]
-            enough = [(count, g) for g, count in held.items() if count >= left] if left > 0 else [(0, -1)]
-        if left > 0:
+    for group_of in (np.arange(len(cluster.slot_machine)), cluster.slot_machine, cluster.slot_rack):
+        held = _totals(entries, group_of)
+        enough = [(count, group) for group, count in held.items() if count >= number]
+        if enough:
             chosen = min(enough)[1]
-            pool = [(slot, count) for slot, count in pool if group_of[slot] == chosen]
-    if left > 0:
-        kept.append((pool[0][0], left))
+            pool = [(slot, count) for slot, count in entries if group_of[slot] == chosen]
+            break
+    by_machine = _totals(pool, cluster.slot_machine)
+    pool.sort(key=lambda entry: (-by_machine[int(cluster.slot_machine[entry[0]])], -entry[1], entry[0]))
+    kept, left = [], number
+    for slot, count in pool:
+        if left > 0:
+            kept.append((slot, min(count, left)))
+            left -= count
     return sorted(kept)
+
+
+def _totals(entries: Sequence[tuple[int, int]], group_of: IntArray) -> dict[int, int]:
+    """Return the GPUs by group of slots."""
+    held: dict[int, int] = {}
+    for slot, count in entries:
+        held[int(group_of[slot])] = held.get(int(group_of[slot]), 0) + count
+    return held
 
 
 def settle(

@@ -1,0 +1,122 @@
+"""Agents and arbiter: who may bid, that grants can't overlap, where the leftover goes, what bidding costs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.models.auction.document import MachineDocument
+from optim.models.auction.fairness import Trial
+from optim.models.auction.payment import share_leftover
+from optim.models.auction.reading import cluster_from_documents
+from optim.models.files import verify
+from optim.solvers.auction.agent import Ledger, Offer, ProfileAgent
+from optim.solvers.auction.arbiter import Arbiter, ArbiterOptions, bidders_of
+from optim.solvers.solve import solve
+from optim.workloads.auction.generator import GeneratorOptions, draw_profiles
+
+
+def cluster(machines=4, gpus=8):
+    return cluster_from_documents([MachineDocument(rack=0, slots=[gpus], count=machines)])
+
+
+def agents(number, where, seed=0):
+    options = GeneratorOptions(num_apps=number, num_gpus=where.num_gpus, num_machines=where.num_machines)
+    profiles = draw_profiles(options, where, np.random.default_rng(seed))
+    return [ProfileAgent(f"a{i}", profile) for i, profile in enumerate(profiles)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=12))
+def test_no_sequence_of_grants_overlaps(requests):
+    ledger, taken = Ledger(np.array([4, 2, 0, 3])), [0, 0, 0, 0]
+    for slot, count in requests:
+        try:
+            grant = ledger.grant("a", ((slot, count),), 20.0)
+        except NotAllowedError:
+            assert taken[slot] + count > [4, 2, 0, 3][slot]
+        else:
+            for s, k in grant.entries:
+                taken[s] += k
+    assert [t + left for t, left in zip(taken, ledger.left, strict=True)] == [4, 2, 0, 3]
+
+
+def test_a_grant_that_doesnt_fit_takes_nothing():
+    ledger = Ledger(np.array([4, 1]))
+    with pytest.raises(NotAllowedError, match="2 GPUs of slot 1 can't be granted to 'a': 1 are left"):
+        ledger.grant("a", ((0, 4), (1, 2)), 20.0)
+    assert ledger.left == (4, 1)
+
+
+@pytest.mark.parametrize(("fairness", "number"), [(0.0, 10), (0.8, 2), (0.95, 1), (1.0, 1)])
+def test_the_worst_apps_may_bid(fairness, number):
+    rho = {f"a{i}": float(i) for i in range(10)}
+    bidders = bidders_of(rho, fairness)
+    assert bidders == tuple(f"a{i}" for i in range(9, 9 - number, -1))
+
+
+def test_a_fairness_of_zero_is_the_auction_of_all():
+    where = cluster()
+    held = Arbiter(ArbiterOptions(fairness=0.0)).hold(where, agents(6, where))
+    assert set(held.bidders) == {f"a{i}" for i in range(6)}
+    assert held.solution.objective == solve(held.instance, "exact").objective
+    assert verify(held.instance, held.solution).is_ok
+
+
+@pytest.mark.parametrize("fairness", [0.0, 0.5, 0.8, 1.0])
+def test_grants_lie_within_the_offer_and_every_agent_hears_of_its_own(fairness):
+    where = cluster()
+    crew = agents(8, where)
+    held = Arbiter(ArbiterOptions(fairness=fairness)).hold(where, crew, seed=1)
+    used = np.zeros(4, dtype=int)
+    for grant in held.grants:
+        for slot, count in grant.entries:
+            used[slot] += count
+    assert (used + np.array(held.idle) == where.slot_free).all()
+    for agent in crew:
+        assert tuple(agent.grants) == tuple(grant for grant in held.grants if grant.app == agent.name)
+
+
+def test_what_payments_leave_goes_to_apps_outside_first():
+    where = cluster()
+    held = Arbiter(ArbiterOptions(fairness=0.5)).hold(where, agents(8, where), seed=1)
+    paid = held.solution.decision.granted_gpus(len(held.bidders)).sum()
+    outside = sum(grant.num_gpus for grant in held.grants if grant.app not in held.bidders)
+    assert outside > 0
+    assert paid + outside <= where.num_free
+
+
+def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():
+    where = cluster(machines=3, gpus=4)
+    given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]], np.random.default_rng(0))
+    by_app = {i: [(s, k) for a, s, k in given.tolist() if a == i] for i in (0, 1)}
+    assert by_app[0] == [(1, 2)]
+    assert sum(k for _, k in by_app[1]) in (0, 4)
+
+
+def test_bidding_is_recorded_and_negligible_beside_a_lease():
+    where = cluster(machines=32)
+    held = Arbiter(ArbiterOptions(fairness=0.0)).hold(where, agents(32, where))
+    assert set(held.prepare_s) == set(held.rows) == set(held.bidders)
+    assert all(rows > 0 for rows in held.rows.values())
+    assert max(held.prepare_s.values()) < 20 * 60 / 100
+
+
+def test_a_scheduler_may_kill_trials_between_auctions():
+    class Halving:
+        def jobs(self):
+            return (Trial(work_min=10.0, total_work_min=50.0, max_gpus=8),)
+
+    where = cluster()
+    (agent,) = agents(1, where)
+    short = ProfileAgent("b", agent.profile, Halving())
+    offer = Offer(cluster=where, lease_min=20.0)
+    assert max(k for k, _, _ in short.bid(offer).table.rows) <= 8
+    assert short.rho(where) < agent.rho(where)
+
+
+def test_refuses_options_out_of_range():
+    with pytest.raises(InvalidOptionError, match="fairness must be in"):
+        ArbiterOptions(fairness=1.5)
+    with pytest.raises(InvalidOptionError, match="lease_min must be positive"):
+        ArbiterOptions(lease_min=0.0)
