@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step, slot_table
 
+FORCED_SHARE = 0.3
+"""Share of the moves that make room for a refused job and insert it first."""
+
 
 class Ground(NamedTuple):
     """What never changes: jobs, servers and LP prices.
@@ -311,18 +314,31 @@ def shift(i, sign, ground, state):
 
 
 @njit(cache=True, nogil=True)
-def _choose_ruined(ground, state, largest_ruin, random, ruined):
-    """Choose jobs to take out: one at random, then jobs that run at the same time, now and then any jobs."""
+def _choose_forced(ground, state, random):
+    """Choose a refused job that is to be inserted before all others, or -1 for none."""
+    if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
+        return -1
+    j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+    return j if state.completion[j] < 0 else -1
+
+
+@njit(cache=True, nogil=True)
+def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
+    """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
+
+    Now and then any jobs.
+    """
     admitted = np.flatnonzero(state.completion >= 0)
     if len(admitted) == 0:
         return 0
     # Small ruins are cheap and often good; the square favours them.
     size = 1 + int(uniform(random) ** 2 * min(largest_ruin, len(admitted)))
-    seed = admitted[int(uniform(random) * len(admitted))]
-    ruined[0] = seed
-    count = 1
+    if forced >= 0:
+        count, low, high = 0, ground.arrival[forced], ground.deadline[forced]
+    else:
+        ruined[0] = admitted[int(uniform(random) * len(admitted))]
+        count, low, high = 1, ground.arrival[ruined[0]], state.completion[ruined[0]]
     anywhere = uniform(random) < 0.1
-    low, high = ground.arrival[seed], state.completion[seed]
     for _ in range(8 * size):
         if count >= size:
             break
@@ -341,14 +357,17 @@ def _choose_ruined(ground, state, largest_ruin, random, ruined):
 
 
 @njit(cache=True, nogil=True)
-def _choose_waiting(ground, state, ruined, num_ruined, most, random, waiting):
-    """Copy the ruined jobs, then add refused jobs whose time overlaps theirs; return how many."""
+def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
+    """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
     low, high = ground.value.shape[1], 0
     for k in range(num_ruined):
         waiting[k] = ruined[k]
         low = min(low, ground.arrival[ruined[k]])
         high = max(high, state.completion[ruined[k]])
+    if forced >= 0:
+        waiting[count] = forced
+        count += 1
     for _ in range(6 * most):
         if count - num_ruined >= most:
             break
@@ -367,8 +386,11 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, random, waiting):
 
 
 @njit(cache=True, nogil=True)
-def _arrange(ground, waiting, count, random):
-    """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise."""
+def _arrange(ground, waiting, count, forced, random):
+    """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
+
+    A forced job comes first.
+    """
     rule = int(uniform(random) * 4)
     key = np.empty(count)
     for k in range(count):
@@ -382,6 +404,8 @@ def _arrange(ground, waiting, count, random):
             key[k] = -best / ground.target[i] * (0.7 + 0.6 * uniform(random))
         else:
             key[k] = -(ground.payoff[i] + 0.05 * best) * (0.7 + 0.6 * uniform(random))
+        if i == forced:
+            key[k] = -INFINITE
     order, copied = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     sort_by_key(key, count, order)
     for k in range(count):
@@ -427,11 +451,14 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
     random = scratch.random
     for move in range(num_moves):
         heat = start_heat * (end_heat / start_heat) ** (move / max(1, num_moves))
-        num_ruined = _choose_ruined(ground, state, largest_ruin, random, ruined)
+        forced = _choose_forced(ground, state, random)
+        num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, ruined)
         if num_ruined == 0:
+            if forced >= 0:
+                continue
             break
         extra = 1 + int(uniform(random) * (num_ruined + 3))
-        count = _choose_waiting(ground, state, ruined, num_ruined, min(extra, num_jobs - num_ruined), random, waiting)
+        count = _choose_waiting(ground, state, ruined, num_ruined, min(extra, num_jobs - num_ruined - 1), forced, random, waiting)
         lost = 0.0
         for k in range(count):
             i = waiting[k]
@@ -448,7 +475,7 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
             counts[i], ps_counts[i] = state.worker_count[i], state.ps_count[i]
             shift(i, 1.0, ground, state)
             state.completion[i] = -1
-        _arrange(ground, waiting, count, random)
+        _arrange(ground, waiting, count, forced, random)
         scale = 1.2 * uniform(random)
         _draw_noise(scratch.noise, random)
         gained = insert_all(ground, state, waiting, count, scale, uniform(random) < 0.8, scratch)
