@@ -12,7 +12,7 @@ from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
 from optim.solvers.auction.counted_prices import count_with_prices
 from optim.solvers.auction.kind_lp import MOST, KindLP, LpPoint
 from optim.solvers.auction.packing import Packer
-from optim.solvers.auction.room import Items, Room
+from optim.solvers.auction.room import Items
 
 WHOLE_TOL = 1e-6
 """Numbers of bundles count as whole within this."""
@@ -72,7 +72,7 @@ class Tree:
     """
 
     def __init__(self, lp: KindLP, packer: Packer) -> None:
-        self._lp, self._packer, self._room = lp, packer, Room(lp.tables.instance)
+        self._lp, self._packer, self._room = lp, packer, packer.room
         self._best, self._solved, self._unplaced = -np.inf, 0, 0
         self._witness: Witness | None = None
 
@@ -132,7 +132,7 @@ class Tree:
                 return self._split(nodes, node, -1 - row, float(point.chosen[row])) if is_open else []
         is_whole = fraction.max(initial=0.0) <= WHOLE_TOL
         if is_whole:
-            self._keep(self._whole(point, node.bounds, absent))
+            self._keep(self._whole(point, node.bounds, absent), is_thorough=True)
         else:
             self._count(node, point, absent)
         if node.bound <= self._best + CLOSING_TOL:
@@ -215,7 +215,7 @@ class Tree:
         choice[tables.app[kept]] = kept
         return choice
 
-    def _keep(self, choice: IntArray) -> None:
+    def _keep(self, choice: IntArray, *, is_thorough: bool = False) -> None:
         """Remember a choice of kept rows if it is the best one yet and there is room for it."""
         tables = self._lp.tables
         value = tables.welfare(choice)
@@ -225,7 +225,7 @@ class Tree:
         if not tables.has_named and self._packer.fits_first(row[row >= 0]):
             self._best, self._witness = value, Witness(row=row)
             return
-        placement = self._packer.place(row)
+        placement = self._packer.place(row, is_thorough=is_thorough)
         if placement is not None:
             self._best, self._witness = value, Witness(row=row, placement=placement)
 

@@ -150,7 +150,7 @@ class _Search:
         """Find the allocation of all apps."""
         choice = self._relaxed.choice()
         row = self.tables.chosen_rows(choice)
-        placement = self._packer.place(row)
+        placement = self._packer.place(row, is_thorough=True)
         if placement is not None:
             self.row, self.placement = row, placement
             return
@@ -161,7 +161,7 @@ class _Search:
         else:
             placement = found.witness.placement
             self.row = found.witness.row
-            placed = self._packer.place(self.row) if placement is None else placement
+            placed = self._packer.place(self.row, is_thorough=True) if placement is None else placement
             assert placed is not None, "the packer found room for this choice before"
             self.placement = placed
         if found.bound < self.bound:

@@ -5,12 +5,16 @@ import numpy as np
 from optim.models.auction.instance import AuctionInstance, IntArray, Locality
 from optim.models.auction.plan import sorted_entries
 from optim.solvers.auction.packing_loop import concretise, rearrange, reserve
+from optim.solvers.auction.room import Room, placing_order
 
 SEARCHES = 8
 """Searches by exchange after best fit has failed."""
 
 FAR = 1 << 20
 """Larger than any size or machine: packs them into one number."""
+
+MOST_SEARCHED = 40
+"""More bundles than this aren't placed by a search through all placements."""
 
 MOVES = 20_000
 """Moves of one search."""
@@ -32,7 +36,8 @@ class Packer:
         self._named_offset = instance.named_offset
         cluster = instance.cluster
         self._tree = (cluster.slot_machine, cluster.machine_rack)
-        self._failed: set[bytes] = set()
+        self._failed: set[tuple[bytes, bool]] = set()
+        self.room = Room(instance)
         self._free = (cluster.slot_free, cluster.machine_free, cluster.rack_free)
 
     def fits_first(self, rows: IntArray) -> bool:
@@ -42,19 +47,24 @@ class Packer:
         place = np.full(len(owner), -1, dtype=np.int64)
         return bool(reserve(level[order], size[order], target[order], *self._tree, *self._free, place))
 
-    def place(self, row: IntArray) -> IntArray | None:
-        """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found."""
+    def place(self, row: IntArray, *, is_thorough: bool = False) -> IntArray | None:
+        """Return (app, slot, count) entries of a choice of instance rows by app, None if no room is found.
+
+        If asked to be thorough, few bundles are placed by a search through all placements where all else fails.
+        """
         owner, level, size, target = self._items(row[row >= 0])
         key = np.sort((level * FAR + size) * FAR + target + 1).tobytes()
-        if int(size.sum()) > int(self._free[0].sum()) or key in self._failed:
+        if int(size.sum()) > int(self._free[0].sum()) or (key, is_thorough) in self._failed:
             return None
         place = np.full(len(owner), -1, dtype=np.int64)
         order = _largest_first(level, size)
         if reserve(level[order], size[order], target[order], *self._tree, *self._free, place):
             return self._entries(row, order, place)
         found = self.search(row)
+        if found is None and is_thorough:
+            found = self._by_room(row)
         if found is None:
-            self._failed.add(key)
+            self._failed.add((key, is_thorough))
         return found
 
     def search(self, row: IntArray) -> IntArray | None:
@@ -70,6 +80,23 @@ class Packer:
             if rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES):
                 return self._entries(row, order, place)
         return None
+
+    def _by_room(self, row: IntArray) -> IntArray | None:
+        """Return entries by a search through all placements, where the bundles are few."""
+        _, level, size, target = self._items(row[row >= 0])
+        if len(level) > MOST_SEARCHED:
+            return None
+        items = tuple(sorted(zip(level.tolist(), size.tolist(), target.tolist(), strict=True)))
+        places = self.room.places(items)
+        if places is None:
+            return None
+        waiting: dict[tuple[int, int, int], list[int]] = {}
+        for k, item in enumerate(zip(level.tolist(), size.tolist(), target.tolist(), strict=True)):
+            waiting.setdefault(item, []).append(k)
+        place = np.full(len(level), -1, dtype=np.int64)
+        for item, where in zip(placing_order(items), places, strict=True):
+            place[waiting[item].pop()] = where
+        return self._entries(row, np.arange(len(level)), place)
 
     def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray:
         """Turn places of items, in an order of theirs, into entries."""

@@ -11,6 +11,11 @@ Items = tuple[tuple[int, int, int], ...]
 """(locality, size, machine or -1), sorted."""
 
 
+def placing_order(items: Items) -> list[tuple[int, int, int]]:
+    """Return the items in the order in which they are placed: the largest first, without those that may spread."""
+    return sorted((item for item in items if item[0] != Locality.CLUSTER), key=lambda item: (-item[1], item))
+
+
 class Room:
     """Answers for one cluster, each set of bundles once.
 
@@ -23,23 +28,33 @@ class Room:
     def __init__(self, instance: AuctionInstance) -> None:
         cluster = instance.cluster
         self._slots = [cluster.slot_free[cluster.slot_machine == m].tolist() for m in range(cluster.num_machines)]
+        self._first_slot = np.searchsorted(cluster.slot_machine, np.arange(cluster.num_machines)).tolist()
         self._rack = cluster.machine_rack.tolist()
         self._rack_free = cluster.rack_free.tolist()
-        self._known: dict[Items, bool | None] = {}
+        self._known: dict[Items, tuple[bool | None, tuple[int, ...]]] = {}
 
     def fits(self, items: Items) -> bool | None:
         """Return whether items can be placed, None if that isn't found out within the budget."""
+        return self._answer(items)[0]
+
+    def places(self, items: Items) -> tuple[int, ...] | None:
+        """Return the slot, machine or rack of each item in `placing_order`, None if none are found."""
+        is_possible, places = self._answer(items)
+        return places if is_possible else None
+
+    def _answer(self, items: Items) -> tuple[bool | None, tuple[int, ...]]:
         if items not in self._known:
             self._known[items] = self._search(items)
         return self._known[items]
 
-    def _search(self, items: Items) -> bool | None:
-        order = sorted((item for item in items if item[0] != Locality.CLUSTER), key=lambda item: (-item[1], item))
+    def _search(self, items: Items) -> tuple[bool | None, tuple[int, ...]]:
+        order = placing_order(items)
         slots = [list(free) for free in self._slots]
         room, rack = [sum(free) for free in slots], list(self._rack_free)
         named = {machine for _, _, machine in items if machine >= 0}
         failed: set[bytes] = set()
         looked = 0
+        places = [-1] * len(order)
 
         def key(position: int) -> bytes:
             """Name a state up to the order of equal places."""
@@ -79,6 +94,7 @@ class Room:
                 if not enough or (alike, inside) in tried:
                     continue
                 tried.add((alike, inside))
+                places[position] = r if level == Locality.RACK else m if s < 0 else self._first_slot[m] + s
                 rack[r] -= size
                 if level != Locality.RACK:
                     room[m] -= size
@@ -95,7 +111,7 @@ class Room:
             failed.add(here)
             return False
 
-        return place(0)
+        return place(0), tuple(places)
 
     def _targets(self, level: int, machine: int) -> list[int] | list[tuple[int, int]]:
         """Return racks, machines or (machine, slot) that an item may go to."""
