@@ -4,8 +4,11 @@ import numpy as np
 
 from optim.models.auction.instance import AuctionInstance, Locality
 
-BUDGET = 3_000
-"""Partial placements that are looked at before the question is left open."""
+MOST_LOOKED = 3_000
+"""Partial placements that are looked at before the question is left open, on small clusters."""
+
+WORK = 200_000
+"""Placements times slots to the power 1.5: what naming a state and telling places apart costs on large ones."""
 
 Items = tuple[tuple[int, int, int], ...]
 """(locality, size, machine or -1), sorted."""
@@ -31,6 +34,7 @@ class Room:
         self._first_slot = np.searchsorted(cluster.slot_machine, np.arange(cluster.num_machines)).tolist()
         self._rack = cluster.machine_rack.tolist()
         self._rack_free = cluster.rack_free.tolist()
+        self._most_looked = min(MOST_LOOKED, int(WORK / len(cluster.slot_free) ** 1.5))
         self._known: dict[Items, tuple[bool | None, tuple[int, ...]]] = {}
 
     def fits(self, items: Items) -> bool | None:
@@ -72,7 +76,7 @@ class Room:
             if position == len(order):
                 return True
             looked += 1
-            if looked > BUDGET:
+            if looked > self._most_looked:
                 return None
             here = key(position)
             if here in failed:
