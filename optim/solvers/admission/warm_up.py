@@ -94,11 +94,13 @@ def compile_nodes() -> None:
 
 
 def compile_cuts() -> None:
-    """Separate two jobs of which a server holds one from half of each."""
-    from optim.solvers.admission.server_packings import best_packing, covering_gains, whole_gains
+    """Separate two jobs, of which a server holds one, from three quarters of each, and lift the cut."""
+    from optim.solvers.admission.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
 
-    unit, most, room = np.full((2, 1), 2, dtype=np.int64), as_int_array([1, 1]), as_int_array([3])
+    # Arrays that may be written to: others would be compiled for once more.
+    unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)
     fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
     covering_gains(np.array([0.75, 0.75]), unit, room, most, 10, 10, fractional)
     whole_gains(fractional, 10, 10, gain)
     best_packing(gain, unit, room, most, 10, packing)
+    lifted_gain(gain, unit, room, most, 1, unit[0], 1, 10, packing, room.copy())
