@@ -12,7 +12,6 @@ from optim.models.auction.instance import as_floats, as_ints
 from optim.models.auction.plan import PaymentRule, Witness, sorted_entries
 from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
 from optim.models.files import verify
-from optim.models.reference import reference_instance
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.models.auction.builders import auction
@@ -20,7 +19,10 @@ from tests.models.auction.builders import auction
 
 @cache
 def instance():
-    return reference_instance("auction-held-0")
+    """An auction whose bound is a tree and some of whose payments are large."""
+    return generate(
+        GeneratorOptions(num_apps=8, num_gpus=32, num_machines=4, gangs="any", widest="machine", network_share=1.0), 7
+    )
 
 
 @cache
@@ -114,6 +116,7 @@ TAMPERINGS = {
 
 def test_the_honest_solution_is_accepted():
     assert honest().termination is Termination.OPTIMAL
+    assert isinstance(honest().certificate.proof.welfare, TreeProof)
     assert verify(instance(), honest()).is_ok
 
 
