@@ -225,6 +225,9 @@ class KindLP:
 
     def solve(self, bounds: Bounds, absent: int = -1) -> LpPoint:
         """Solve with bounds on numbers of bundles, and without one app; warm from the last solve."""
+        if not self._num_rows:  # HiGHS gives an empty programme no value
+            nothing = np.zeros(len(self.tables.kinds))
+            return LpPoint(value=0.0, chosen=np.zeros(0), number=nothing, proof=self._prices(self._no_duals()))
         self._restrict(bounds)
         self._remove(absent)
         self._highs.run()
@@ -274,8 +277,11 @@ class KindLP:
         self._highs.run()
         status, has_ray, ray = self._highs.getDualRay()
         del status
-        dual = -np.array(ray) * FAR if has_ray else np.zeros(len(self._choice))
-        return self._prices(dual if has_ray else np.zeros(self._highs.getNumRow()))
+        return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
+
+    def _no_duals(self) -> FloatArray:
+        """Return prices of nothing."""
+        return np.zeros(self._highs.getNumRow())
 
     def _restrict(self, bounds: Bounds) -> None:
         changed = {k for k in {*bounds, *self._restricted} if bounds.get(k) != self._restricted.get(k)}

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from optim.models.auction.instance import IntArray, Locality
+from optim.models.auction.instance import Locality
 from optim.solvers.auction.tables import Tables
 
 Pattern = tuple[int, ...]
@@ -120,9 +120,3 @@ def kind_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:
     """Return the sizes of a locality's kinds up to a limit, ascending."""
     mine = tables.kinds[tables.kinds[:, 0] == level, 1]
     return tuple(int(size) for size in mine if size <= most)
-
-
-def kind_positions(tables: Tables, level: Locality, sizes: tuple[int, ...]) -> IntArray:
-    """Return where kinds stand among the tables' kinds."""
-    where = {(int(lv), int(size)): k for k, (lv, size) in enumerate(tables.kinds.tolist())}
-    return np.array([where[int(level), size] for size in sizes], dtype=np.int64)

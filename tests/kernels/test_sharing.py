@@ -1,0 +1,83 @@
+"""The interior-point kernel: the derivative behind it, its bounds, and warm starts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.kernels.sharing import (
+    Market,
+    cold_start,
+    dual_bound,
+    primal_value,
+    solve_all_present,
+    solve_each_absent,
+    values,
+    warm_start,
+)
+
+USERS, GOODS = 5, 3
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return Market(
+        speed=jnp.asarray(rng.uniform(0.1, 1.0, (USERS, GOODS))),
+        supply=jnp.asarray(rng.uniform(1.0, 5.0, GOODS)),
+        cap=jnp.asarray(rng.uniform(0.5, 4.0, USERS)),
+        elapsed=jnp.asarray(rng.uniform(0.0, 2.0, USERS)),
+        work=jnp.ones(USERS),
+    )
+
+
+@pytest.fixture(autouse=True)
+def double():
+    """Compute in 64 bits."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_prices_bound_any_shares(seed):
+    market, rng = drawn(seed), np.random.default_rng(seed + 100)
+    present = jnp.ones(USERS, dtype=bool)
+    point = cold_start(market, present)
+    for _ in range(20):
+        price = jnp.asarray(rng.uniform(0.01, 3.0, GOODS))
+        assert float(dual_bound(market, present, price)) >= float(primal_value(market, present, point.share))
+
+
+def test_starts_lie_strictly_inside():
+    market = drawn(0)
+    present = jnp.arange(USERS) != 2
+    first = cold_start(market, jnp.ones(USERS, dtype=bool))
+    for point in (first, warm_start(market, present, first, 1e-3)):
+        share = np.asarray(point.share)[[0, 1, 3, 4]]
+        assert (share > 0).all()
+        assert (share.sum(axis=0) < np.asarray(market.supply)).all()
+        assert (
+            (np.asarray(market.speed)[[0, 1, 3, 4]] * share).sum(axis=1) < np.asarray(market.cap)[[0, 1, 3, 4]]
+        ).all()
+        assert (np.asarray(point.price) > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_problem_closes_its_gap(seed):
+    market, tol = drawn(seed), 1e-7
+    main = solve_all_present(market, jnp.asarray(tol))
+    assert 0 <= float(main.bound - main.value) <= tol
+    others = solve_each_absent(market, main.point, jnp.arange(USERS), jnp.asarray(1e-3), jnp.asarray(tol))
+    assert (np.asarray(others.bound - others.value) <= tol).all()
+    own = np.asarray(values(market, (market.speed * main.point.share).sum(axis=1)))
+    assert (np.asarray(others.value) >= float(main.value) - own - 1e-6).all()
+
+
+def test_a_batch_says_the_same_as_one_at_a_time():
+    market = drawn(7)
+    main = solve_all_present(market, jnp.asarray(1e-6))
+    together = solve_each_absent(market, main.point, jnp.arange(USERS), jnp.asarray(1e-3), jnp.asarray(1e-6))
+    alone = [
+        solve_each_absent(market, main.point, jnp.array([i]), jnp.asarray(1e-3), jnp.asarray(1e-6)) for i in (0, 3)
+    ]
+    for i, one in zip((0, 3), alone, strict=True):
+        assert float(one.value[0]) == pytest.approx(float(together.value[i]), abs=1e-6)

@@ -1,0 +1,120 @@
+"""Placing bundles: every placement is sound, and both searches through all placements agree with enumeration."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.auction.check.allocation import check_bundles, check_entries
+from optim.models.auction.check.facts import read_facts
+from optim.models.auction.check.packing import fits
+from optim.models.auction.check.room import has_no_room
+from optim.models.auction.instance import Locality
+from optim.solvers.auction.allocation import Allocator
+from optim.solvers.auction.counting import CountRelaxation
+from optim.solvers.auction.kind_lp import KindLP
+from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.supply import patterns, rack_classes
+from optim.solvers.auction.tables import Tables
+from optim.workloads.auction.generator import GeneratorOptions, generate
+from tests.auction_strategies import auctions, named_auctions
+from tests.models.auction.builders import auction
+from tests.models.auction.enumeration import can_place, optimum
+
+
+def some_choice(instance, numbers):
+    """Return a row for each app, by numbers drawn."""
+    row = np.full(instance.num_apps, -1, dtype=np.int64)
+    for i in range(instance.num_apps):
+        rows = np.flatnonzero(instance.bids.app == i)
+        if len(rows):
+            row[i] = rows[numbers[i] % len(rows)]
+    return row
+
+
+def items_of(instance, row):
+    chosen = row[row >= 0]
+    levels, sizes = instance.bids.locality[chosen].tolist(), instance.bids.gpus[chosen].tolist()
+    return tuple(sorted((lv, size, -1) for lv, size in zip(levels, sizes, strict=True)))
+
+
+draws = st.lists(st.integers(0, 9), min_size=4, max_size=4)
+
+
+@given(st.one_of(auctions(most_apps=4), named_auctions()), draws)
+def test_what_is_placed_fits_and_what_can_be_placed_is_found(instance, numbers):
+    row = some_choice(instance, numbers)
+    placement = Packer(instance).place(row, is_thorough=True)
+    facts = read_facts(instance)
+    if placement is not None:
+        assert not check_entries(facts, placement, "placement")
+        assert not check_bundles(facts, row, placement)
+    if not (instance.bids.locality == Locality.NAMED).any():
+        free = instance.cluster.slot_free.tolist()
+        assert (placement is not None) == can_place(instance, row[row >= 0].tolist(), free)
+
+
+@given(auctions(most_apps=4), draws)
+def test_what_is_said_to_have_no_room_has_none(instance, numbers):
+    row = some_choice(instance, numbers)
+    items = items_of(instance, row)
+    if has_no_room(read_facts(instance), items):
+        assert not can_place(instance, row[row >= 0].tolist(), instance.cluster.slot_free.tolist())
+    inner = [item for item in items if item[0] != Locality.CLUSTER]
+    room = Packer(instance).room.fits(tuple(inner))
+    assert room is None or room != has_no_room(read_facts(instance), inner)
+
+
+@given(auctions(most_apps=4), draws)
+def test_the_checkers_best_fit_finds_room_only_where_there_is_some(instance, numbers):
+    row = some_choice(instance, numbers)
+    if fits(read_facts(instance), row):
+        assert can_place(instance, row[row >= 0].tolist(), instance.cluster.slot_free.tolist())
+    assert Packer(instance).fits_first(row[row >= 0]) == fits(read_facts(instance), row)
+
+
+@given(auctions())
+def test_both_relaxations_bound_the_optimum(instance):
+    tables = Tables.build(instance)
+    best = optimum(instance)
+    assert CountRelaxation(tables).bound >= best - 1e-9
+    assert KindLP(tables).solve({}).value >= best - 1e-7
+
+
+def test_racks_filled_to_the_last_gpu_are_found():
+    """Four racks of 64: 40+16+8, 32+32, 32+20+12 and 17+16+13+10+8, which best fit doesn't find."""
+    sizes = [40, 32, 32, 32, 20, 17, 16, 16, 13, 12, 10, 8, 8]
+    places = [(rack, [8]) for rack in range(4) for _ in range(8)]
+    instance = auction(places, *[[(size, "rack" if size > 8 else "slot", 2.0)] for size in sizes])
+    row = np.arange(len(sizes))
+    placement = Packer(instance).place(row)
+    assert placement is not None
+    assert not check_bundles(read_facts(instance), row, placement)
+
+
+def test_equal_racks_are_one_class():
+    tables = Tables.build(generate(GeneratorOptions(num_apps=4, num_gpus=256, num_machines=32), 0))
+    (rack,) = rack_classes(tables)
+    assert (rack.count, rack.free, len(rack.machines)) == (4, 64, 1)
+
+
+def test_patterns_of_slots_leave_out_those_that_others_contain():
+    assert patterns((2, 2), (2,), (4,)) == ((2, 0), (0, 1))
+    assert patterns((3,), (2,), ()) == ((1,),)
+    assert len(patterns((8,), tuple(range(1, 9)), ())) == 22
+
+
+def test_dominated_rows_are_left_out():
+    instance = auction([4], [(2, "slot", 3.0), (3, "slot", 3.0), (2, "rack", 2.0), (4, "slot", 4.0), (5, "slot", 9.0)])
+    assert Tables.build(instance).row.tolist() == [0, 2, 3]
+
+
+@given(auctions())
+def test_repaired_allocations_are_sound(instance):
+    tables = Tables.build(instance)
+    allocator = Allocator(tables)
+    allocation = allocator.repaired(CountRelaxation(tables).choice())
+    row = tables.chosen_rows(allocation.choice)
+    facts = read_facts(instance)
+    assert not check_entries(facts, allocation.placement, "placement")
+    assert not check_bundles(facts, row, allocation.placement)
+    assert (allocation.free + allocation.held.sum(axis=0) == instance.cluster.slot_free).all()
