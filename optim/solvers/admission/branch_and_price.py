@@ -37,6 +37,10 @@ from optim.solvers.admission.warm_up import compile_loops, compile_moves, compil
 FIRST_SCALES = (1.0, 0.5, 0.2)
 """Price scales at which the first plan is filled up."""
 
+HOTTEST, COLDEST, STEPS, LARGEST_RUIN = 0.2, 0.002, 20, 8
+"""Acceptance temperatures of the search beside the tree, as shares of an admitted job's mean value, in so many steps;
+and the most jobs that it takes out at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAndPriceOptions:
@@ -46,21 +50,21 @@ class BranchAndPriceOptions:
     ----------
     tol
         Relative gap at which the plan counts as proven optimal.
-    first_moves
-        Moves of the neighbourhood search that gives the first plan.
+    search_moves
+        Moves of the neighbourhood search at the root, and whenever the tree dives for a plan.
     max_nodes
         Nodes after which the search ends with `node_limit`; no limit by default.
     """
 
     tol: float = 1e-6
-    first_moves: int = 20_000
+    search_moves: int = 20_000
     max_nodes: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.tol < 1:
             raise InvalidOptionError(f"tol must be in (0, 1), got {self.tol}")
-        if self.first_moves < 0:
-            raise InvalidOptionError(f"first_moves must be at least 0, got {self.first_moves}")
+        if self.search_moves < 0:
+            raise InvalidOptionError(f"search_moves must be at least 0, got {self.search_moves}")
         if self.max_nodes is not None and self.max_nodes < 0:
             raise InvalidOptionError(f"max_nodes must be at least 0, got {self.max_nodes}")
 
@@ -103,10 +107,10 @@ class BranchAndPrice:
         watch = _Watch(clock, options, stop, progress)
         progress.start(self.name, None)
         with clock.phase("solve"):
-            guide = _Guide(tables, rows, options.first_moves, seed)
+            guide = _Guide(tables, rows, options.search_moves, seed)
             is_over = stop(SolveState(elapsed_s=0.0)) is not None
-            plan = AdmissionPlan.from_rows([], []) if is_over else guide.at_even_prices()
-            search = TreeSearch(tables, rows, plan, improve=guide.at_prices_of, tol=options.tol, should_stop=watch)
+            plan = AdmissionPlan.from_rows([], []) if is_over else guide.first_plan()
+            search = TreeSearch(tables, rows, plan, improve=guide.improve, tol=options.tol, should_stop=watch)
             search.run()
         progress.finish()
         return _solution(self, instance, search, rows, watch.reason, options, seed, clock)
@@ -139,35 +143,43 @@ class _Watch:
         return self.reason is not None
 
 
-@dataclass(frozen=True, slots=True)
 class _Guide:
-    """Short neighbourhood searches that give the tree its first plans."""
+    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives."""
 
-    tables: JobTables
-    rows: CapacityRows
-    moves: int
-    seed: int
+    def __init__(self, tables: JobTables, rows: CapacityRows, moves: int, seed: int) -> None:
+        self._tables, self._rows, self._moves, self._seed = tables, rows, moves, seed
+        self._search: Neighbourhood | None = None
 
-    def at_even_prices(self) -> AdmissionPlan:
-        """Return a plan found at prices of one over capacity, well scaled."""
-        capacity = self.rows.capacity
-        even = np.divide(1.0, capacity, out=np.zeros(self.rows.num_rows), where=capacity > 0)
-        return self._plan(search_scale(self.tables, self.rows, even))
-
-    def at_prices_of(self, point: NodePoint) -> AdmissionPlan:
-        """Return a plan found at a node's prices."""
-        return self._plan(PricePoint(row_prices=point.row_prices, payoff=point.payoff, bound=point.bound))
-
-    def _plan(self, point: PricePoint) -> AdmissionPlan:
-        if self.tables.num_jobs == 0:
+    def first_plan(self) -> AdmissionPlan:
+        """Return a plan filled up at prices of one over capacity, well scaled."""
+        if self._tables.num_jobs == 0:
             return AdmissionPlan.from_rows([], [])
-        search = Neighbourhood(self.tables, self.rows, point, self.seed)
+        capacity = self._rows.capacity
+        even = np.divide(1.0, capacity, out=np.zeros(self._rows.num_rows), where=capacity > 0)
+        return self._filled(search_scale(self._tables, self._rows, even)).best_plan()
+
+    def improve(self, point: NodePoint, plan: AdmissionPlan) -> AdmissionPlan:
+        """Return a plan found by going on from the best known one, at the prices of the first point given."""
+        if self._tables.num_jobs == 0:
+            return plan
+        if self._search is None:
+            prices = PricePoint(row_prices=point.row_prices, payoff=point.payoff, bound=point.bound)
+            self._search = self._filled(prices)
+        search = self._search
+        search.return_to_best()
+        if plan.objective(self._tables.instance) > search.record:
+            search.adopt(plan)
+        unit = search.record / max(1, int((search.best.completion >= 0).sum()))
+        for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
+            search.run(self._moves // STEPS, max(share * unit, 1e-12), max(share * unit, 1e-12), LARGEST_RUIN)
+        return search.best_plan()
+
+    def _filled(self, point: PricePoint) -> Neighbourhood:
+        search = Neighbourhood(self._tables, self._rows, point, self._seed)
         order = np.argsort(-point.payoff, kind="stable")
         for scale in FIRST_SCALES:
             search.construct(order, scale)
-        unit = search.record / max(1, int((search.best.completion >= 0).sum()))
-        search.run(self.moves, max(0.05 * unit, 1e-12), max(0.002 * unit, 1e-12), 6)
-        return search.best_plan()
+        return search
 
 
 def _solution(

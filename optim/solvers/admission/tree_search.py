@@ -16,6 +16,7 @@ from optim.solvers.admission.branching import (
 from optim.solvers.admission.diving import chosen, dive, is_whole
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.node_bound import Effort, NodeBounder, NodePoint, NodeResult
+from optim.solvers.admission.node_master import MasterBasis
 from optim.solvers.admission.node_pricing import NodeLimits
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.splitting import ClassSchedule, Crowded, split
@@ -34,7 +35,7 @@ RELIABLE = 4
 
 COUNT_CANDIDATES = 12
 DIVE_EVERY = 25
-"""Nodes between two dives."""
+"""Nodes between two dives for plans."""
 
 MOST_SCHEDULES, MOST_CUTS = 6_000, 3_000
 """What the master may hold before it forgets what was not used lately."""
@@ -60,7 +61,7 @@ class TreeSearch:
     plan
         A feasible plan to start from.
     improve
-        Return a feasible plan guided by the root's dual point.
+        Return a feasible plan found from the best known one, guided by a dual point.
     tol
         Relative gap at which the plan counts as optimal.
     should_stop
@@ -73,7 +74,7 @@ class TreeSearch:
         rows: CapacityRows,
         plan: AdmissionPlan,
         *,
-        improve: Callable[[NodePoint], AdmissionPlan],
+        improve: Callable[[NodePoint, AdmissionPlan], AdmissionPlan],
         tol: float,
         should_stop: Callable[[TreeState], bool],
     ) -> None:
@@ -122,10 +123,11 @@ class TreeSearch:
         """Bound a node, then close or split it; False if told to stop in between."""
         is_root = self.num_bounded == 0
         self.bounder.master.shrink(MOST_SCHEDULES, MOST_CUTS)
-        result = self._bounded(node.limits, node.point, ROOT_EFFORT if is_root else NODE_EFFORT)
+        result = self._bounded(node.limits, node.point, ROOT_EFFORT if is_root else NODE_EFFORT, node.basis)
         self.num_bounded += 1
-        if is_root and not self._is_over():
-            self._adopt(self._improve(result.point))
+        is_time_for_plans = is_root or self.num_bounded % DIVE_EVERY == 0
+        if is_time_for_plans and not self._is_over():
+            self._adopt(self._improve(result.point, self.plan))
         if result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
             return True
@@ -136,15 +138,17 @@ class TreeSearch:
         if is_whole(weight):
             return self._settle(node, result, chosen(self.bounder.master.schedules, weight))
         candidates = self._candidates(node, result)
-        if is_root or self.num_bounded % DIVE_EVERY == 0:
+        if is_time_for_plans:
             self._dive(node, result)
         if not candidates or result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
             return True
         return self._split(node, result, candidates)
 
-    def _bounded(self, limits: NodeLimits, start: NodePoint, effort: Effort) -> NodeResult:
-        return self.bounder.bound(limits, start, cutoff=self.cutoff, effort=effort, should_stop=self._is_over)
+    def _bounded(self, limits: NodeLimits, start: NodePoint, effort: Effort, basis: MasterBasis | None) -> NodeResult:
+        return self.bounder.bound(
+            limits, start, cutoff=self.cutoff, effort=effort, should_stop=self._is_over, basis=basis
+        )
 
     def _settle(self, node: OpenNode, result: NodeResult, schedules: list[ClassSchedule]) -> bool:
         """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
@@ -161,7 +165,7 @@ class TreeSearch:
             self.num_unsplittable += 1
             self.tree.close(node, result.point)
             return True
-        self._make_children(node, result.point, branch, None)
+        self._make_children(node, result, branch, None)
         return True
 
     def _adopt(self, plan: AdmissionPlan | None) -> None:
@@ -194,7 +198,7 @@ class TreeSearch:
             if self._pseudo_costs.number(candidate) >= RELIABLE:
                 worth, children = self._pseudo_costs.score(candidate, default), None
             else:
-                children = self._tried(node, result.point, candidate)
+                children = self._tried(node, result, candidate)
                 losses = [
                     default if child.point is None else result.point.bound - child.point.bound for child in children
                 ]
@@ -204,10 +208,10 @@ class TreeSearch:
         if best is None:
             self.tree.put_back(node, result.point)
             return False
-        self._make_children(node, result.point, best[1], best[2])
+        self._make_children(node, result, best[1], best[2])
         return True
 
-    def _tried(self, node: OpenNode, point: NodePoint, candidate: Candidate) -> tuple[Child, Child]:
+    def _tried(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
         """Bound both children of a split a little, and learn from it."""
         children = []
         for is_high in (False, True):
@@ -215,23 +219,24 @@ class TreeSearch:
             if self._is_empty(limits, candidate.branch.job):
                 children.append(Child(limits=limits, point=None))
                 continue
-            found = self._bounded(limits, point, TRIAL_EFFORT).point
-            self._pseudo_costs.record(candidate, point.bound - found.bound, is_high=is_high)
-            children.append(Child(limits=limits, point=found))
+            found = self._bounded(limits, result.point, TRIAL_EFFORT, result.basis)
+            self._pseudo_costs.record(candidate, result.point.bound - found.point.bound, is_high=is_high)
+            children.append(Child(limits=limits, point=found.point, basis=found.basis))
         return children[0], children[1]
 
     def _is_empty(self, limits: NodeLimits, job: int) -> bool:
         return bool(limits.is_admitted[job]) and not self.bounder.pricer.has_schedule(job, limits)
 
     def _make_children(
-        self, node: OpenNode, point: NodePoint, branch: Branch, children: tuple[Child, Child] | None
+        self, node: OpenNode, result: NodeResult, branch: Branch, children: tuple[Child, Child] | None
     ) -> None:
         """Split a node; both children are open, at their own points or at their parent's."""
         if children is None:
             made = []
             for is_high in (False, True):
                 limits = node.limits.narrowed(self._tables, branch, is_high=is_high)
-                made.append(Child(limits=limits, point=None if self._is_empty(limits, branch.job) else point))
+                point = None if self._is_empty(limits, branch.job) else result.point
+                made.append(Child(limits=limits, point=point, basis=result.basis))
             children = (made[0], made[1])
         for opened in self.tree.split(node, branch, *children):
             if opened is not None:

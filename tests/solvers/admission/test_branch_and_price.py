@@ -14,7 +14,7 @@ from tests.oracle import ilp_optimum, packing
 from tests.strategies import tiny_instances
 
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
-FEW_MOVES = {"first_moves": 20}
+FEW_MOVES = {"search_moves": 20}
 
 
 @pytest.mark.parametrize(("name", "optimum"), OPTIMA.items())
