@@ -15,7 +15,11 @@ from optim.models.files import load
 from optim.models.reference import reference_instance, reference_names
 
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"admission": ("jobs", "slots", "worker_servers", "ps_servers"), "auction": ("apps", "gpus", "machines")}
+    {
+        "admission": ("jobs", "slots", "worker_servers", "ps_servers"),
+        "auction": ("apps", "gpus", "machines"),
+        "bidding": (),
+    }
 )
 """Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
 

@@ -9,11 +9,13 @@ from optim.core.problem import AbstractProblem
 _MODULES = {
     "admission": "optim.models.admission.problem",
     "auction": "optim.models.auction.problem",
+    "bidding": "optim.models.bidding.problem",
 }
 
 _SCHEMAS = {
     "optim/admission/1": "admission",
     "optim/auction/1": "auction",
+    "optim/bidding/1": "bidding",
 }
 
 

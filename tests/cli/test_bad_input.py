@@ -136,7 +136,7 @@ def test_a_damaged_file_is_one_line(dummies, folder, document, damage):
         ("solve nowhere.json --solver idle", "nowhere.json: no such file"),
         ("solve tiny-0 --solver nonsense", "unknown solver 'nonsense'"),
         ("solve tiny-0", "Missing option '--solver'"),
-        ("solve bidding tiny-0 --solver idle", "unknown problem 'bidding'"),
+        ("solve lottery tiny-0 --solver idle", "unknown problem 'lottery'"),
         ("solve tiny-0 --solver idle --option wait_s=-1", "wait_s must be at least 0, got -1.0"),
         ("solve tiny-0 --solver idle --option wait_s", "--option must be NAME=VALUE, got 'wait_s'"),
         ("solve tiny-0 --solver idle --option number=1 --option number=2", "given twice"),

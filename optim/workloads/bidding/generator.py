@@ -1,175 +1,54 @@
-"""Draw spot price histories of the bidding era: a mean-reverting base, spikes to ten times on-demand, weak correlation."""
+"""Draw bidding instances from generated price history."""
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.price_history import HOUR_S, FloatArray, IntArray, Market, PriceHistory, PricePath, history_of
-from optim.workloads.bidding.instance_types import work_rate
+from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.instance import BiddingInstance
+from optim.workloads.bidding.instances import BiddingOptions, draw_instance
+from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
-TYPES = (
-    ("c3.xlarge", 210_000),
-    ("d2.8xlarge", 5_520_000),
-    ("g2.2xlarge", 650_000),
-    ("m3.medium", 70_000),
-    ("r3.large", 175_000),
-)
-"""Instance types and their on-demand micro-dollars an hour in us-east-1 in 2015 (list prices)."""
-
-ZONES = ("a", "b", "e")
-
-DAY_S = 24 * HOUR_S
-CAP = 10
-"""Prices end at ten times on-demand, Amazon's limit on bids."""
-
-TICK_MICRO = 100
-"""Prices are whole multiples of $0.0001."""
-
-EPOCH_S = 1_420_070_400
-"""Generated histories begin on 2015-01-01."""
+__all__ = ["GeneratorOptions", "generate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceOptions:
-    """Sizes and distributions of a generated price history.
-
-    The defaults follow what the bidding era looked like: prices of 15 to 30 % of on-demand that change every quarter
-    of an hour, and a few spikes a day, of a third of an hour or so; some markets have many more than others.
+class GeneratorOptions(BiddingOptions):
+    """Sizes of the history behind an instance, and what is decided (`BiddingOptions`).
 
     Parameters
     ----------
     num_types, num_zones
         Every type in every zone is a market; at most 5 types and 3 zones.
     days
-        Length.
-    changes_per_hour
-        Rate at which the base price moves.
-    discount
-        Long-run base price as a share of on-demand.
-    volatility
-        Standard deviation of the logarithm of the base about its mean.
-    reversion_h
-        Hours in which the base returns by a factor e.
-    spikes_per_day
-        Rate of spikes of a market.
-    spike_min
-        Mean length of a spike in minutes.
-    correlation
-        Share of the base's noise, and of the spikes, that comes from events common to all markets.
+        Length of the history.
     """
 
     num_types: int = 5
     num_zones: int = 3
     days: float = 60.0
-    changes_per_hour: float = 4.0
-    discount: float = 0.18
-    volatility: float = 0.12
-    reversion_h: float = 24.0
-    spikes_per_day: float = 4.0
-    spike_min: float = 20.0
-    correlation: float = 0.15
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("num_types", 1, len(TYPES)),
-            ("num_zones", 1, len(ZONES)),
-            ("days", 0.1, 3650),
-            ("changes_per_hour", 0.01, 60),
-            ("discount", 0.01, 1),
-            ("volatility", 0, 2),
-            ("reversion_h", 0.1, 10_000),
-            ("spikes_per_day", 0, 100),
-            ("spike_min", 1, 10_000),
-            ("correlation", 0, 1),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidOptionError(f"{name} must be between {least} and {most}, got {value}")
+        BiddingOptions.__post_init__(self)
+        if self.days < 1:
+            raise InvalidOptionError(f"days must be at least 1, got {self.days}")
+        PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
 
-def generate_prices(options: PriceOptions, seed: int) -> PriceHistory:
-    """Draw a price history.
-
-    The logarithm of a market's base price is an Ornstein-Uhlenbeck process, seen at Poisson times. Spikes come at
-    Poisson times; each multiplies the base by a Pareto factor of tail 1, up to `CAP` times on-demand, for an
-    exponential time.
+def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
+    """Draw a history, and from it a decision.
 
     Parameters
     ----------
     options
         Sizes and distributions.
     seed
-        Same options and seed, same history.
+        Same options and seed, same instance.
 
     Examples
     --------
-    >>> history = generate_prices(PriceOptions(num_types=1, num_zones=2, days=1), seed=0)
-    >>> [market.name for market in history.markets]
-    ['c3.xlarge@us-east-1a', 'c3.xlarge@us-east-1b']
+    >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="own"), seed=1).name
+    'spot-2x12-own-1'
     """
-    span_s = round(options.days * DAY_S)
-    common_rng, *rngs = map(
-        np.random.default_rng, np.random.SeedSequence(seed).spawn(1 + options.num_types * options.num_zones)
-    )
-    grid = np.arange(0, span_s + HOUR_S, HOUR_S // 4)
-    common = _reverting(grid, options, common_rng)
-    shared = _spikes(options.spikes_per_day * options.correlation, span_s, options, common_rng)
-    markets, paths = [], []
-    pairs = [(kind, zone) for kind in TYPES[: options.num_types] for zone in ZONES[: options.num_zones]]
-    for ((kind, on_demand), zone), rng in zip(pairs, rngs, strict=True):
-        own = _reverting(grid, options, rng)
-        share = options.correlation
-        level = options.volatility * (np.sqrt(share) * common + np.sqrt(1 - share) * own)
-        base = on_demand * options.discount * rng.uniform(0.7, 1.4) * np.exp(level)
-        calm = rng.lognormal(0.0, 0.7)
-        spikes = _spikes(options.spikes_per_day * (1 - share) * calm, span_s, options, rng)
-        all_spikes = np.concatenate([shared, spikes])
-        markets.append(
-            Market(instance_type=kind, zone=f"us-east-1{zone}", on_demand_micro=on_demand, rate=work_rate(kind))
-        )
-        paths.append(_path(grid, base, all_spikes, on_demand, span_s, options, rng))
-    return history_of(markets, paths, end_s=EPOCH_S + span_s)
-
-
-def _reverting(grid: IntArray, options: PriceOptions, rng: np.random.Generator) -> FloatArray:
-    """Return a stationary Ornstein-Uhlenbeck process of variance 1 on the grid."""
-    from scipy.signal import lfilter
-
-    keep = np.exp(-(grid[1] - grid[0]) / (options.reversion_h * HOUR_S))
-    noise = rng.normal(size=len(grid)) * np.sqrt(1 - keep**2)
-    noise[0] = rng.normal()
-    result: FloatArray = lfilter([1.0], [1.0, -keep], noise)
-    return result
-
-
-def _spikes(rate_per_day: float, span_s: int, options: PriceOptions, rng: np.random.Generator) -> FloatArray:
-    """Return spikes as rows (begin, end, factor)."""
-    number = rng.poisson(rate_per_day * span_s / DAY_S)
-    begin = np.sort(rng.uniform(0, span_s, number))
-    length = 60 + rng.exponential(options.spike_min * 60, number)
-    factor = 1.0 / np.maximum(rng.uniform(size=number), 1e-3)
-    return np.column_stack([begin, begin + length, factor])
-
-
-def _path(
-    grid: IntArray,
-    base: FloatArray,
-    spikes: FloatArray,
-    on_demand: int,
-    span_s: int,
-    options: PriceOptions,
-    rng: np.random.Generator,
-) -> PricePath:
-    """Return the price path: the base at Poisson times, and the spikes' begins and ends."""
-    number = rng.poisson(options.changes_per_hour * span_s / HOUR_S)
-    times = np.concatenate([[0.0], rng.uniform(0, span_s, number), spikes[:, 0], spikes[:, 1]])
-    time_s = np.unique(times[times < span_s].astype(np.int64))
-    jitter = np.exp(0.01 * np.clip(rng.standard_t(2, size=len(time_s)), -20, 20))
-    price = base[time_s // (grid[1] - grid[0])] * jitter
-    for begin, end, factor in spikes.tolist():
-        first, last = np.searchsorted(time_s, [int(begin), int(end)])
-        price[first:last] *= factor
-    ticks = np.clip(np.rint(price / TICK_MICRO), 1, CAP * on_demand // TICK_MICRO).astype(np.int64)
-    changes = np.append(True, np.diff(ticks) != 0)
-    return PricePath(time_s=EPOCH_S + time_s[changes], price_micro=ticks[changes] * TICK_MICRO)
+    prices = PriceOptions(num_types=options.num_types, num_zones=options.num_zones, days=options.days)
+    history = generate_prices(prices, seed)
+    return draw_instance(history, fit_evictions(history), options, seed)

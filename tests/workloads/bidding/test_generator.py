@@ -1,37 +1,34 @@
-"""The generated price histories: the same by seed, within the cap, with spikes."""
+"""Generated instances: of the form asked for, the same by seed."""
 
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.eviction import fit_evictions
-from optim.workloads.bidding.generator import CAP, PriceOptions, generate_prices
+from optim.models.bidding.instance import HourOutlook, ScenarioOutlook
+from optim.models.bidding.problem import PROBLEM
+from optim.workloads.bidding.generator import GeneratorOptions, generate
 
 
-def test_same_seed_same_history():
-    options = PriceOptions(num_types=2, num_zones=1, days=3)
-    one, other = generate_prices(options, 5), generate_prices(options, 5)
-    for first, second in zip(one.paths, other.paths, strict=True):
-        assert np.array_equal(first.time_s, second.time_s)
-        assert np.array_equal(first.price_micro, second.price_micro)
-    assert not np.array_equal(one.paths[0].time_s, generate_prices(options, 6).paths[0].time_s)
+def test_same_seed_same_instance():
+    options = GeneratorOptions(num_types=2, num_zones=1, days=5)
+    one, other = (PROBLEM.write_instance(generate(options, 3)) for _ in range(2))
+    assert one == other
+    assert one != PROBLEM.write_instance(generate(options, 4))
 
 
-def test_prices_look_like_the_bidding_era():
-    history = generate_prices(PriceOptions(days=40), 0)
-    assert history.num_markets == 15
-    ratios = [
-        path.price_micro / market.on_demand_micro for market, path in zip(history.markets, history.paths, strict=True)
-    ]
-    assert max(ratio.max() for ratio in ratios) > 2
-    assert max(ratio.max() for ratio in ratios) <= CAP
-    assert 0.1 < np.median(np.concatenate(ratios)) < 0.3
-    beta = fit_evictions(history).beta
-    assert 0.4 < np.median(beta[:, 1]) < 0.8
-    assert 0.01 < np.median(beta[:, -1]) < 0.2
+def test_one_hour_and_windows_have_the_forms_asked_for():
+    hour = generate(GeneratorOptions(num_types=2, num_zones=2, days=5), 0)
+    assert isinstance(hour.outlook, HourOutlook)
+    assert (len(hour.markets), hour.num_bids) == (4, 48)
+    windows = generate(GeneratorOptions(num_types=1, num_zones=2, days=5, windows=5, slots=4), 0)
+    assert isinstance(windows.outlook, ScenarioOutlook)
+    assert windows.outlook.alive.shape == (24, 5, 4)
+    assert np.isclose(windows.outlook.weight.sum(), 1.0)
+    # A window without an eviction is worked from the third minute to its end.
+    assert windows.outlook.alive[-1].sum(axis=1).max() == pytest.approx(4 * (57 / 60))
 
 
-@pytest.mark.parametrize(("name", "value"), [("days", 0), ("num_types", 9), ("correlation", 1.5)])
-def test_refuses_options_out_of_range(name, value):
-    with pytest.raises(InvalidOptionError, match=name):
-        PriceOptions(**{name: value})
+@pytest.mark.parametrize("bad", [{"slots": 7}, {"term": "else"}, {"days": 0}, {"num_zones": 4}, {"total": -1}])
+def test_refuses_options_out_of_range(bad):
+    with pytest.raises(InvalidOptionError):
+        GeneratorOptions(**bad)

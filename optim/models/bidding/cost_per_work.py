@@ -1,0 +1,100 @@
+"""Cost and work of a footprint, and their ratio: equations (1) to (5) of the cost-per-work programme."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.bidding.instance import (
+    HOUR_S,
+    BiddingInstance,
+    EvictionTerm,
+    FloatArray,
+    HourOutlook,
+    IntArray,
+    ScenarioOutlook,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostWork:
+    """Expected dollars and expected work of an hour."""
+
+    cost: float
+    work: float
+
+    @property
+    def ratio(self) -> float:
+        """Cost per work, infinity where no work is done."""
+        return self.cost / self.work if self.work > 0 else float("inf")
+
+
+def evaluate(instance: BiddingInstance, counts: IntArray) -> CostWork:
+    """Return cost and work of a footprint.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    counts
+        Shape (bids,): instances taken at each bid.
+
+    References
+    ----------
+    Harlap, Tumanov, Chung, Ganger, Gibbons, "Proteus: agile ML elasticity through tiered reliability in dynamic
+    resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182.
+    """
+    cost, work = evaluate_many(instance, np.asarray(counts)[None, :])
+    return CostWork(cost=float(cost[0]), work=float(work[0]))
+
+
+def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return cost and work of many footprints, shape (footprints, bids), at once."""
+    cost = instance.fixed_usd + counts @ instance.unit_cost
+    has_new = (counts[:, instance.bids.is_new] > 0).any(axis=1)
+    change = np.where(has_new, instance.change_loss_h, 0.0)
+    outlook = instance.outlook
+    if isinstance(outlook, HourOutlook):
+        return cost, _hour_work(instance, outlook, counts, change)
+    return cost, _scenario_work(instance, outlook, counts, change)
+
+
+def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray) -> FloatArray:
+    """Return the probability that no bid of a footprint is outbid, shape (footprints,).
+
+    Under ``market`` the evictions of one market are nested, so that its riskiest bid stands for all; under ``any``
+    all bids are taken as independent.
+    """
+    risk = np.where(counts > 0, outlook.evicted, 0.0)
+    if outlook.term is EvictionTerm.ANY:
+        return np.asarray(np.prod(1.0 - risk, axis=1))
+    if not len(instance.bids):
+        return np.ones(len(counts))
+    first = np.flatnonzero(np.diff(instance.bids.market, prepend=-1))
+    return np.asarray(np.prod(1.0 - np.maximum.reduceat(risk, first, axis=1), axis=1))
+
+
+def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray, change: FloatArray) -> FloatArray:
+    """Return ``G(sum k nu max(0, omega - Lambda - sigma))``."""
+    lost = instance.eviction_loss_h
+    rates = counts * instance.bids.rate
+    if outlook.term is EvictionTerm.OWN:
+        own, common = lost * outlook.evicted, np.zeros(len(counts))
+    else:
+        own, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
+    useful = np.maximum(0.0, outlook.usable_h - own - (common + change)[:, None])
+    fixed = instance.fixed_rate * np.maximum(0.0, 1.0 - common - change)
+    return instance.scalability.value(fixed + (rates * useful).sum(axis=1))
+
+
+def _scenario_work(
+    instance: BiddingInstance, outlook: ScenarioOutlook, counts: IntArray, change: FloatArray
+) -> FloatArray:
+    """Return the expected sum over slots of ``G(V) (h - lambda [evicted] - sigma [first slot of a change])``."""
+    size, cells = len(instance.bids), (outlook.num_scenarios, outlook.num_slots)
+    slot_h = outlook.slot_s / HOUR_S
+    rate = instance.fixed_rate + (counts * instance.bids.rate) @ outlook.alive.reshape(size, -1)
+    useful = instance.scalability.value(rate).reshape(-1, *cells)
+    hit = ((counts > 0).astype(np.float64) @ outlook.marks.reshape(size, -1) > 0).reshape(-1, *cells)
+    hours = slot_h - instance.eviction_loss_h * hit
+    hours[:, :, 0] -= change[:, None]
+    return np.asarray(np.einsum("fst,fst,s->f", useful, hours, outlook.weight))

@@ -1,0 +1,283 @@
+"""The data of a bidding decision: bids that may be placed, what is known of the next hour, and how work scales.
+
+Notation (Harlap et al., EuroSys 2017): candidate ``j`` = (market, bid delta) with ``k_j`` instances; beta the
+probability of an eviction within the hour, omega the expected usable hours, nu the work rate, phi the scalability,
+lambda and sigma the hours that everybody loses by an eviction and by a change of the footprint.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+HOUR_S = 3600
+MICRO = 1_000_000
+
+
+class EvictionTerm(StrEnum):
+    """Who loses lambda when bids are outbid: their own instances, or everybody; and how evictions go together."""
+
+    OWN = "own"
+    ANY = "any"
+    MARKET = "market"
+
+
+class CurveKind(StrEnum):
+    """Form of a scalability curve."""
+
+    LINEAR = "linear"
+    SATURATING = "saturating"
+    USL = "usl"
+    POINTS = "points"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scalability:
+    """Useful rate `G` of machines whose rates add up to `V`: concave, rising, 0 at 0.
+
+    ``linear``: ``G = V``; ``saturating``: ``G = V / (base + serial V)``; ``usl``: ``G = V / (1 + serial (V - 1) +
+    crosstalk V (V - 1))`` up to its peak and constant beyond; ``points``: linear between points (0, 0), (V, G), ...,
+    constant beyond the last.
+
+    Parameters
+    ----------
+    kind
+        Form.
+    serial, base, crosstalk
+        Coefficients. Amdahl's law with serial share a is ``saturating`` with serial a and base 1 - a.
+    points
+        Points in order of V, without the origin.
+    """
+
+    kind: CurveKind = CurveKind.LINEAR
+    serial: float = 0.0
+    base: float = 1.0
+    crosstalk: float = 0.0
+    points: tuple[tuple[float, float], ...] = ()
+
+    @classmethod
+    def amdahl(cls, serial: float) -> "Scalability":
+        """Return Amdahl's law: ``phi(V) = 1 / (1 + serial (V - 1))``."""
+        return cls(kind=CurveKind.SATURATING, serial=serial, base=1.0 - serial)
+
+    @property
+    def peak(self) -> float:
+        """V from which on more machines are of no use, infinity where they always are."""
+        if self.kind is CurveKind.USL and self.crosstalk > 0:
+            return float(np.sqrt((1.0 - self.serial) / self.crosstalk))
+        if self.kind is CurveKind.POINTS:
+            return self.points[-1][0]
+        return float("inf")
+
+    def value(self, rate: FloatArray) -> FloatArray:
+        """Return G at each rate of at least 0."""
+        if self.kind is CurveKind.LINEAR:
+            return np.asarray(rate, dtype=np.float64)
+        if self.kind is CurveKind.POINTS:
+            return np.interp(rate, [0.0, *(v for v, _ in self.points)], [0.0, *(g for _, g in self.points)])
+        v = np.minimum(rate, self.peak)
+        if self.kind is CurveKind.SATURATING:
+            return np.asarray(v / (self.base + self.serial * v))
+        return np.asarray(v / (1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)))
+
+    def slope(self, rate: FloatArray) -> FloatArray:
+        """Return a supergradient of G at each rate: the slope to the right."""
+        v = np.asarray(rate, dtype=np.float64)
+        if self.kind is CurveKind.LINEAR:
+            return np.ones_like(v)
+        if self.kind is CurveKind.POINTS:
+            knots = np.array([0.0, *(x for x, _ in self.points)])
+            heights = np.array([0.0, *(y for _, y in self.points)])
+            steps = np.append(np.diff(heights) / np.diff(knots), 0.0)
+            return np.asarray(steps[np.searchsorted(knots, v, side="right") - 1])
+        if self.kind is CurveKind.SATURATING:
+            return np.asarray(self.base / (self.base + self.serial * v) ** 2)
+        below = 1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)
+        return np.where(v < self.peak, (1.0 - self.serial - self.crosstalk * v * v) / below**2, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Bids:
+    """Candidate bids, one array a field, by market and within it by delta.
+
+    Parameters
+    ----------
+    market
+        Shape (bids,): index of the market, ascending.
+    delta_micro
+        Shape (bids,): bid minus present price in micro-dollars.
+    rate
+        Shape (bids,): nu, work of one instance in an hour.
+    max_count
+        Shape (bids,): most instances.
+    is_new
+        Shape (bids,): whether taking any of them changes the footprint.
+    """
+
+    market: IntArray
+    delta_micro: IntArray
+    rate: FloatArray
+    max_count: IntArray
+    is_new: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.market)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HourOutlook:
+    """The next hour in expectation: cost and usable time of each bid.
+
+    Parameters
+    ----------
+    price_usd
+        Shape (bids,): charge for an instance that survives its hour.
+    evicted
+        Shape (bids,): beta.
+    usable_h
+        Shape (bids,): omega.
+    hours
+        Shape (bids,): time to the end of the billing hour; the charge is prorated by it.
+    term
+        Who loses lambda.
+    """
+
+    price_usd: FloatArray
+    evicted: FloatArray
+    usable_h: FloatArray
+    hours: FloatArray
+    term: EvictionTerm = EvictionTerm.MARKET
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScenarioOutlook:
+    """The next hour as windows of history, in slots: what each bid would have cost, and when it was outbid.
+
+    Parameters
+    ----------
+    weight
+        Shape (scenarios,): probabilities; they add up to 1.
+    slot_s, num_slots
+        Length and number of the slots.
+    ready_s
+        Seconds until instances work.
+    charge_micro
+        Shape (bids, scenarios): micro-dollars an instance, 0 where the hour is free.
+    evicted_s
+        Shape (bids, scenarios): seconds until the bid is outbid, -1 where it lasts.
+    """
+
+    weight: FloatArray
+    slot_s: int
+    num_slots: int
+    ready_s: int
+    charge_micro: IntArray
+    evicted_s: IntArray
+
+    @property
+    def num_scenarios(self) -> int:
+        """Number of windows."""
+        return len(self.weight)
+
+    @cached_property
+    def alive(self) -> FloatArray:
+        """Share of each slot in which an instance works, shape (bids, scenarios, slots)."""
+        begin = self.slot_s * np.arange(self.num_slots, dtype=np.float64)
+        last = np.where(self.evicted_s < 0, self.slot_s * self.num_slots, self.evicted_s)[:, :, None]
+        work = np.minimum(last, begin + self.slot_s) - np.maximum(self.ready_s, begin)
+        return np.asarray(np.clip(work, 0, self.slot_s) / self.slot_s)
+
+    @cached_property
+    def marks(self) -> BoolArray:
+        """Whether a bid is outbid in a slot, shape (bids, scenarios, slots)."""
+        slot = np.where(self.evicted_s < 0, -1, self.evicted_s // self.slot_s)
+        return np.asarray(slot[:, :, None] == np.arange(self.num_slots))
+
+
+Outlook = HourOutlook | ScenarioOutlook
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Caps:
+    """Joint limits: ``sum_j weight[r, j] k_j <= limit[r]``.
+
+    Parameters
+    ----------
+    names
+        One a limit.
+    weight
+        Shape (caps, bids), at least 0.
+    limit
+        Shape (caps,).
+    """
+
+    names: tuple[str, ...]
+    weight: FloatArray
+    limit: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BiddingInstance:
+    """Choose how many instances to take at each bid, so that expected cost over expected work is lowest.
+
+    Parameters
+    ----------
+    name
+        Name.
+    markets
+        Names of the markets.
+    bids, outlook, caps
+        What may be bid, what is known of the hour, and joint limits.
+    one_bid_a_market
+        Whether each market may be bid on with one delta only.
+    fixed_usd, fixed_rate
+        Cost of the hour, and rate, of the machines that are there anyway.
+    scalability
+        Curve G.
+    eviction_loss_h, change_loss_h
+        lambda and sigma in hours.
+    min_work
+        Least work that counts as an answer.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field contradicts the definition; the text names it.
+    """
+
+    name: str
+    markets: tuple[str, ...]
+    bids: Bids
+    outlook: Outlook
+    caps: Caps
+    one_bid_a_market: bool = False
+    fixed_usd: float = 0.0
+    fixed_rate: float = 0.0
+    scalability: Scalability = Scalability()
+    eviction_loss_h: float = 0.0
+    change_loss_h: float = 0.0
+    min_work: float = 0.0
+
+    def __post_init__(self) -> None:
+        from optim.models.bidding.validation import validate
+
+        validate(self)
+
+    @property
+    def num_bids(self) -> int:
+        """Number of candidates."""
+        return len(self.bids)
+
+    @cached_property
+    def unit_cost(self) -> FloatArray:
+        """Expected dollars an instance costs in the hour, shape (bids,)."""
+        outlook = self.outlook
+        if isinstance(outlook, HourOutlook):
+            return (1.0 - outlook.evicted) * outlook.price_usd * outlook.hours
+        return np.asarray(outlook.charge_micro @ outlook.weight / MICRO)

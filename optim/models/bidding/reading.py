@@ -1,0 +1,226 @@
+"""From a document of format ``optim/bidding/1`` to an instance and back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, UnsetType
+
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.document import (
+    SCHEMA,
+    BiddingDocument,
+    BidDocument,
+    CapDocument,
+    ScalabilityDocument,
+    ScenariosDocument,
+)
+from optim.models.bidding.instance import (
+    MICRO,
+    BiddingInstance,
+    Bids,
+    Caps,
+    CurveKind,
+    EvictionTerm,
+    FloatArray,
+    HourOutlook,
+    IntArray,
+    Outlook,
+    Scalability,
+    ScenarioOutlook,
+)
+
+HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
+SCENARIO_FIELDS = ("charges_usd", "evicted_s")
+
+WHOLE_TOL = 1e-3
+"""Dollars must be whole micro-dollars to this part of one."""
+
+
+def instance_from_document(document: BiddingDocument) -> BiddingInstance:
+    """Build a validated instance.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field contradicts the format; the text names its path, value and remedy.
+    """
+    if document.schema != SCHEMA:
+        raise InvalidProblemError(f"schema must be {SCHEMA!r}, got {document.schema!r}")
+    number = {name: m for m, name in enumerate(document.markets)}
+    if len(number) < len(document.markets):
+        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+    for j, bid in enumerate(document.bids):
+        if bid.market not in number:
+            raise InvalidProblemError(f"bids[{j}].market must be one of markets, got {bid.market!r}")
+        _require_fields(bid, j, is_scenario=not isinstance(document.scenarios, UnsetType))
+    bids = Bids(
+        market=np.array([number[bid.market] for bid in document.bids], dtype=np.int64),
+        delta_micro=np.array(
+            [_micro(bid.delta_usd, f"bids[{j}].delta_usd") for j, bid in enumerate(document.bids)], dtype=np.int64
+        ),
+        rate=np.array([bid.rate for bid in document.bids], dtype=np.float64),
+        max_count=np.array([bid.max_count for bid in document.bids], dtype=np.int64),
+        is_new=np.array([bid.new for bid in document.bids], dtype=bool),
+    )
+    curve = document.scalability
+    return BiddingInstance(
+        name=document.name,
+        markets=tuple(document.markets),
+        bids=bids,
+        outlook=_outlook(document),
+        caps=_caps(document.caps, len(bids)),
+        one_bid_a_market=document.one_bid_a_market,
+        fixed_usd=document.fixed_usd,
+        fixed_rate=document.fixed_rate,
+        scalability=Scalability(
+            kind=CurveKind(curve.kind),
+            serial=curve.serial,
+            base=curve.base,
+            crosstalk=curve.crosstalk,
+            points=tuple((float(v), float(g)) for v, g in curve.points),
+        ),
+        eviction_loss_h=document.eviction_loss_h,
+        change_loss_h=document.change_loss_h,
+        min_work=document.min_work,
+    )
+
+
+def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
+    """Return the document of an instance; reading it back gives equal data."""
+    outlook, curve = instance.outlook, instance.scalability
+    documents = []
+    for j in range(instance.num_bids):
+        bids = instance.bids
+        hour: dict[str, Any]
+        if isinstance(outlook, HourOutlook):
+            hour = {name: float(getattr(outlook, name)[j]) for name in (*HOUR_FIELDS, "hours")}
+        else:
+            hour = {
+                "charges_usd": (outlook.charge_micro[j] / MICRO).tolist(),
+                "evicted_s": outlook.evicted_s[j].tolist(),
+            }
+        documents.append(
+            BidDocument(
+                market=instance.markets[int(bids.market[j])],
+                delta_usd=int(bids.delta_micro[j]) / MICRO,
+                rate=float(bids.rate[j]),
+                max_count=int(bids.max_count[j]),
+                new=bool(bids.is_new[j]),
+                **hour,
+            )
+        )
+    caps = instance.caps
+    return BiddingDocument(
+        schema=SCHEMA,
+        name=instance.name,
+        markets=list(instance.markets),
+        bids=documents,
+        caps=[
+            CapDocument(name=name, limit=float(limit), weights=UNSET if (weight == 1).all() else weight.tolist())
+            for name, limit, weight in zip(caps.names, caps.limit, caps.weight, strict=True)
+        ],
+        scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
+        eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
+        one_bid_a_market=instance.one_bid_a_market,
+        fixed_usd=instance.fixed_usd,
+        fixed_rate=instance.fixed_rate,
+        scalability=ScalabilityDocument(
+            kind=curve.kind.value,
+            serial=curve.serial,
+            base=curve.base,
+            crosstalk=curve.crosstalk,
+            points=list(curve.points),
+        ),
+        eviction_loss_h=instance.eviction_loss_h,
+        change_loss_h=instance.change_loss_h,
+        min_work=instance.min_work,
+    )
+
+
+def _scenarios_document(outlook: ScenarioOutlook) -> ScenariosDocument:
+    return ScenariosDocument(
+        weights=outlook.weight.tolist(),
+        slot_s=outlook.slot_s,
+        num_slots=outlook.num_slots,
+        ready_s=outlook.ready_s,
+    )
+
+
+def _require_fields(bid: BidDocument, j: int, *, is_scenario: bool) -> None:
+    wanted, others = (SCENARIO_FIELDS, HOUR_FIELDS) if is_scenario else (HOUR_FIELDS, SCENARIO_FIELDS)
+    for name in wanted:
+        if isinstance(getattr(bid, name), UnsetType):
+            raise InvalidProblemError(f"bids[{j}].{name} is missing; add it ({_form(is_scenario=is_scenario)})")
+    for name in others:
+        if not isinstance(getattr(bid, name), UnsetType):
+            raise InvalidProblemError(
+                f"bids[{j}].{name} has no place here; remove it ({_form(is_scenario=is_scenario)})"
+            )
+
+
+def _form(*, is_scenario: bool) -> str:
+    return "the instance has scenarios" if is_scenario else "the instance has no scenarios"
+
+
+def _outlook(document: BiddingDocument) -> Outlook:
+    bids, scenarios = document.bids, document.scenarios
+    if isinstance(scenarios, UnsetType):
+        return HourOutlook(
+            price_usd=_floats([bid.price_usd for bid in bids]),
+            evicted=_floats([bid.evicted for bid in bids]),
+            usable_h=_floats([bid.usable_h for bid in bids]),
+            hours=_floats([bid.hours for bid in bids]),
+            term=EvictionTerm(document.eviction_term),
+        )
+    size = len(scenarios.weights)
+    for j, bid in enumerate(bids):
+        for name in SCENARIO_FIELDS:
+            entries = getattr(bid, name)
+            if len(entries) != size:
+                raise InvalidProblemError(
+                    f"bids[{j}].{name} must have one entry a scenario, {size}, got {len(entries)}"
+                )
+    charges = [[_micro(usd, f"bids[{j}].charges_usd") for usd in _list(bid.charges_usd)] for j, bid in enumerate(bids)]
+    return ScenarioOutlook(
+        weight=np.array(scenarios.weights, dtype=np.float64),
+        slot_s=scenarios.slot_s,
+        num_slots=scenarios.num_slots,
+        ready_s=scenarios.ready_s,
+        charge_micro=_table(charges, size),
+        evicted_s=_table([_list(bid.evicted_s) for bid in bids], size),
+    )
+
+
+def _caps(documents: Sequence[CapDocument], size: int) -> Caps:
+    weights = []
+    for r, cap in enumerate(documents):
+        weight = [1.0] * size if isinstance(cap.weights, UnsetType) else cap.weights
+        if len(weight) != size:
+            raise InvalidProblemError(f"caps[{r}].weights must have one entry a bid, {size}, got {len(weight)}")
+        weights.append(weight)
+    return Caps(
+        names=tuple(cap.name for cap in documents),
+        weight=np.array(weights, dtype=np.float64).reshape(len(documents), size),
+        limit=_floats([cap.limit for cap in documents]),
+    )
+
+
+def _micro(usd: float, path: str) -> int:
+    """Return dollars as whole micro-dollars."""
+    micro = round(usd * MICRO)
+    if abs(usd * MICRO - micro) > WHOLE_TOL:
+        raise InvalidProblemError(f"{path} must be whole micro-dollars, got {usd}; round it to six digits")
+    return micro
+
+
+def _list(entries: Any) -> list[Any]:
+    return list(entries)
+
+
+def _floats(values: Sequence[Any]) -> FloatArray:
+    return np.array(values, dtype=np.float64).reshape(len(values))
+
+
+def _table(rows: Sequence[Sequence[int]], size: int) -> IntArray:
+    return np.array(rows, dtype=np.int64).reshape(len(rows), size)

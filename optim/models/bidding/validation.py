@@ -1,0 +1,132 @@
+"""What makes a bidding instance valid; each failure names the field, the value and the remedy."""
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.instance import BiddingInstance, CurveKind, HourOutlook, Outlook, Scalability, ScenarioOutlook
+
+MOST_COUNT = 10**6
+"""Largest number of instances of a bid."""
+
+WEIGHT_TOL = 1e-9
+"""Probabilities add up to 1 to this."""
+
+
+def validate(instance: BiddingInstance) -> None:
+    """Raise if the instance contradicts its own definition.
+
+    Raises
+    ------
+    InvalidProblemError
+        With the path of the first bad field, its value, and what to do.
+    """
+    for name in ("fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work"):
+        value = getattr(instance, name)
+        if not 0 <= value < np.inf:
+            raise InvalidProblemError(f"{name} must be at least 0 and finite, got {value}")
+    if len(set(instance.markets)) != len(instance.markets):
+        raise InvalidProblemError("markets must have different names; rename one of those that come twice")
+    _validate_bids(instance)
+    _validate_curve(instance.scalability)
+    _validate_caps(instance)
+    _validate_outlook(instance.outlook, instance)
+
+
+def _validate_bids(instance: BiddingInstance) -> None:
+    bids, size = instance.bids, len(instance.bids)
+    for name in ("delta_micro", "rate", "max_count", "is_new"):
+        if getattr(bids, name).shape != (size,):
+            raise InvalidProblemError(f"bids.{name} must hold one value a bid, got shape {getattr(bids, name).shape}")
+    if size and (bids.market.min() < 0 or bids.market.max() >= len(instance.markets)):
+        raise InvalidProblemError(
+            f"bids[].market must be between 0 and {len(instance.markets) - 1}, got {bids.market.tolist()}"
+        )
+    order = np.lexsort((bids.delta_micro, bids.market))
+    if not np.array_equal(order, np.arange(size)):
+        raise InvalidProblemError("bids must be listed by market, and within a market by delta; sort them")
+    for j in np.flatnonzero(~((bids.rate >= 0) & np.isfinite(bids.rate)))[:1]:
+        raise InvalidProblemError(f"bids[{j}].rate must be at least 0 and finite, got {bids.rate[j]}")
+    for j in np.flatnonzero((bids.max_count < 0) | (bids.max_count > MOST_COUNT))[:1]:
+        raise InvalidProblemError(f"bids[{j}].max_count must be between 0 and {MOST_COUNT}, got {bids.max_count[j]}")
+
+
+def _validate_curve(curve: Scalability) -> None:
+    if not 0 <= curve.serial < 1:
+        raise InvalidProblemError(f"scalability.serial must be in [0, 1), got {curve.serial}")
+    if not 0 < curve.base < np.inf:
+        raise InvalidProblemError(f"scalability.base must be positive, got {curve.base}")
+    if not 0 <= curve.crosstalk <= 1 - curve.serial:
+        raise InvalidProblemError(
+            f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"
+        )
+    if curve.kind is CurveKind.USL and curve.crosstalk > 0:
+        # Between 0 and the peak the law is concave if it is at 0, as its second derivative rises from there.
+        bend = -2.0 * (curve.serial - curve.crosstalk) * (1.0 - curve.serial)
+        if bend > 0:
+            raise InvalidProblemError(
+                f"scalability.crosstalk must be at most serial {curve.serial} for a concave curve, got {curve.crosstalk}"
+            )
+    if curve.kind is CurveKind.POINTS:
+        points = np.array([(0.0, 0.0), *curve.points])
+        if len(points) < 2 or (np.diff(points[:, 0]) <= 0).any():
+            raise InvalidProblemError("scalability.points must be ascending in V and start beyond 0")
+        slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
+        if (slopes < 0).any() or (np.diff(slopes) > 1e-12 * abs(slopes).max()).any():
+            raise InvalidProblemError("scalability.points must rise ever more slowly; take their concave envelope")
+
+
+def _validate_caps(instance: BiddingInstance) -> None:
+    caps = instance.caps
+    if caps.weight.shape != (len(caps.names), len(instance.bids)) or caps.limit.shape != (len(caps.names),):
+        raise InvalidProblemError(f"caps must hold one weight a bid and one limit a cap, got shape {caps.weight.shape}")
+    for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
+        raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
+    if not ((caps.weight >= 0) & np.isfinite(caps.weight)).all():
+        raise InvalidProblemError("caps[].weights must be at least 0 and finite; correct those that aren't")
+
+
+def _validate_outlook(outlook: Outlook, instance: BiddingInstance) -> None:
+    size = len(instance.bids)
+    if isinstance(outlook, HourOutlook):
+        for name, most in (("price_usd", np.inf), ("evicted", 1.0), ("usable_h", 1.0), ("hours", 1.0)):
+            values = getattr(outlook, name)
+            if values.shape != (size,):
+                raise InvalidProblemError(f"bids[].{name} must be given for every bid, got shape {values.shape}")
+            for j in np.flatnonzero(~((values >= 0) & (values <= most) & np.isfinite(values)))[:1]:
+                raise InvalidProblemError(f"bids[{j}].{name} must be between 0 and {most:g}, got {values[j]}")
+        same = np.diff(instance.bids.market) == 0
+        for j in np.flatnonzero(same & (np.diff(outlook.evicted) > 0))[:1]:
+            raise InvalidProblemError(
+                f"bids[{j + 1}].evicted must not rise with the delta, got {outlook.evicted[j + 1]} after "
+                f"{outlook.evicted[j]}: a higher bid of a market lasts longer"
+            )
+        return
+    _validate_scenarios(outlook, instance)
+
+
+def _validate_scenarios(outlook: ScenarioOutlook, instance: BiddingInstance) -> None:
+    shape = (len(instance.bids), outlook.num_scenarios)
+    if outlook.num_scenarios == 0 or (outlook.weight < 0).any() or abs(outlook.weight.sum() - 1) > WEIGHT_TOL:
+        raise InvalidProblemError("scenarios.weights must be at least 0 and add up to 1; divide them by their sum")
+    if outlook.slot_s < 1 or outlook.num_slots < 1 or outlook.ready_s < 0:
+        raise InvalidProblemError(
+            f"scenarios need slots of at least 1 second and ready_s of at least 0, got {outlook.num_slots} slots of "
+            f"{outlook.slot_s} s, ready after {outlook.ready_s} s"
+        )
+    if outlook.charge_micro.shape != shape or outlook.evicted_s.shape != shape:
+        raise InvalidProblemError(f"bids[].charges and bids[].evicted_s must have one entry a scenario, {shape[1]}")
+    length = outlook.slot_s * outlook.num_slots
+    if (outlook.charge_micro < 0).any() or (outlook.evicted_s < -1).any() or (outlook.evicted_s >= length).any():
+        raise InvalidProblemError(
+            f"bids[].charges must be at least 0, and evicted_s between 0 and {length - 1}, or -1 for a bid that lasts"
+        )
+    later = np.where(outlook.evicted_s < 0, length, outlook.evicted_s)
+    same = np.diff(instance.bids.market) == 0
+    if (np.diff(later, axis=0)[same] < 0).any():
+        raise InvalidProblemError(
+            "bids[].evicted_s must not fall with the delta: a higher bid of a market lasts longer"
+        )
+    if instance.eviction_loss_h + instance.change_loss_h > outlook.slot_s / 3600:
+        raise InvalidProblemError(
+            f"eviction_loss_h + change_loss_h must be at most a slot of {outlook.slot_s} s; take longer slots"
+        )

@@ -1,0 +1,117 @@
+"""The bound that multipliers prove on ``cost - q work`` over a box: one small minimum a market."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from optim.models.bidding.instance import BiddingInstance, BoolArray, CurveKind, FloatArray, IntArray, Scalability
+from optim.solvers.bidding.relaxation import Relaxation
+
+BISECTIONS = 60
+"""Halvings that find a tangent's point: the width falls below a double's resolution."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CellMultipliers:
+    """Multipliers over the cells of a relaxation; `blame` has shape (cells, active)."""
+
+    point: FloatArray
+    eviction: FloatArray
+    blame: FloatArray
+    cap: FloatArray
+
+
+class LagrangianBound:
+    """Evaluate ``cost - q work`` over a box, by market, and over boxes that differ from it in one bid.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    relaxation
+        The box.
+    multipliers
+        Any multipliers.
+    ratio
+        q.
+    """
+
+    def __init__(
+        self, instance: BiddingInstance, relaxation: Relaxation, multipliers: CellMultipliers, ratio: float
+    ) -> None:
+        r, x = relaxation, multipliers
+        curve = instance.scalability
+        slope = curve.slope(x.point)
+        height = curve.value(x.point)
+        eviction = np.where(r.is_open, x.eviction, 0.0)
+        worth = ratio * r.weight * (r.hours - r.loss_h * eviction)
+        loss = ratio * r.weight * r.loss_h * eviction * r.most
+        caps = instance.caps
+        self.relaxation = r
+        self.is_single = instance.one_bid_a_market
+        self.reduced = r.cost - (worth * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
+        self.charge = float((worth * slope).sum()) * r.mark_rate
+        self.charge = self.charge + loss @ np.where(r.hit, x.blame, 0.0)
+        self.constant = (
+            instance.fixed_usd
+            - float(x.cap @ caps.limit)
+            - float((worth * (height + slope * (r.base - x.point))).sum())
+            - float(loss.sum())
+        )
+        ends = np.append(np.flatnonzero(np.diff(r.market, prepend=-1)), len(r.market))
+        self._parts = {int(r.market[a]): slice(int(a), int(b)) for a, b in pairwise(ends)}
+        self.by_market = {m: self._least(part, r.low[part], r.high[part]) for m, part in self._parts.items()}
+        self.value = self.constant + sum(self.by_market.values())
+
+    def with_bounds(self, position: int, low: int, high: int) -> float:
+        """Return the bound over the box with other bounds on the count of one active bid."""
+        r = self.relaxation
+        market = int(r.market[position])
+        part = self._parts[market]
+        lows, highs = r.low[part].copy(), r.high[part].copy()
+        lows[position - part.start], highs[position - part.start] = low, high
+        return self.value - self.by_market[market] + self._least(part, lows, highs)
+
+    def _least(self, part: slice, low: IntArray, high: IntArray) -> float:
+        """Return the least value of a market's bids, infinity where the bounds leave none."""
+        reduced, charge = self.reduced[part], self.charge[part]
+        taken = np.where(reduced < 0, high, np.maximum(low, 1)) * reduced
+        taken = np.where(high > 0, taken, np.inf)
+        must = low > 0
+        if not self.relaxation.is_nested:
+            return self._independent(taken + charge, must)
+        total = np.cumsum(charge[::-1])[::-1]
+        if self.is_single:
+            if must.sum() > 1:
+                return float("inf")
+            options = total + taken
+            return float(options[must][0]) if must.any() else min(0.0, float(options.min()))
+        free = np.where(must, taken, np.minimum(0.0, taken))
+        later = np.append(np.cumsum(free[::-1])[::-1][1:], 0.0)
+        options = total + taken + later
+        if must.any():
+            return float(options[: int(must.argmax()) + 1].min())
+        return min(0.0, float(options.min()))
+
+    def _independent(self, value: FloatArray, must: BoolArray) -> float:
+        if self.is_single:
+            if must.sum() > 1:
+                return float("inf")
+            return float(value[must][0]) if must.any() else min(0.0, float(value.min()))
+        return float(np.where(must, value, np.minimum(0.0, value)).sum())
+
+
+def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatArray:
+    """Return rates in [0, most] at which the curve has given slopes."""
+    if curve.kind is CurveKind.LINEAR:
+        return np.zeros_like(slope)
+    if curve.kind is CurveKind.SATURATING and curve.serial > 0:
+        root = (np.sqrt(curve.base / np.maximum(slope, 1e-300)) - curve.base) / curve.serial
+        return np.asarray(np.clip(root, 0.0, most))
+    low, high = np.zeros_like(slope), np.full_like(slope, most)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        is_steep = curve.slope(middle) > slope
+        low, high = np.where(is_steep, middle, low), np.where(is_steep, high, middle)
+    return high

@@ -1,0 +1,221 @@
+"""The linear relaxation of a box by HiGHS: tangents are added until the curve is met, and the rows' duals returned."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
+from optim.solvers.bidding.lagrangian import CellMultipliers, point_of_slope
+from optim.solvers.bidding.relaxation import Relaxation
+
+MOST_ROUNDS = 12
+"""Rounds of tangents; each squares the distance to the curve."""
+
+CURVE_TOL = 1e-9
+"""Relative distance to the curve at which no more tangents are added."""
+
+FEASIBILITY_TOL = 1e-9
+"""HiGHS' tolerances: bounds are to be right to a millionth."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LpPoint:
+    """What the relaxation says: counts of the active bids, its value, multipliers, and rates of the cells."""
+
+    counts: FloatArray
+    value: float
+    multipliers: CellMultipliers
+    rates: FloatArray
+
+
+LARGEST_RATE = 1e9
+"""Tangents are laid at most here."""
+
+
+class _Rows:
+    """Rows of a programme, collected before HiGHS receives them at once."""
+
+    def __init__(self) -> None:
+        self.lower: list[float] = []
+        self.upper: list[float] = []
+        self.start: list[int] = [0]
+        self.index: list[int] = []
+        self.value: list[float] = []
+
+    def add(self, lower: float, upper: float, index: Any, value: Any) -> int:
+        """Add a row and return its number."""
+        self.lower.append(lower)
+        self.upper.append(upper)
+        self.index.extend(index)
+        self.value.extend(value)
+        self.start.append(len(self.index))
+        return len(self.lower) - 1
+
+    def pass_to(self, highs: Any) -> None:
+        """Add the rows to a programme."""
+        highs.addRows(
+            len(self.lower),
+            np.array(self.lower),
+            np.array(self.upper),
+            len(self.index),
+            np.array(self.start[:-1], dtype=np.int32),
+            np.array(self.index, dtype=np.int32),
+            np.array(self.value, dtype=np.float64),
+        )
+
+
+def solve_node(
+    instance: BiddingInstance, relaxation: Relaxation, ratio: float, tangents: tuple[FloatArray, ...]
+) -> LpPoint | None:
+    """Solve the linear relaxation; None if the box is empty.
+
+    Parameters
+    ----------
+    instance, relaxation
+        What is solved.
+    ratio
+        q.
+    tangents
+        Rates at which tangents are laid from the start, one array over the relaxation's cells each.
+    """
+    return _NodeLp(instance, relaxation, ratio).solve(tangents)
+
+
+class _NodeLp:
+    """Columns: counts, indicators Z, rates V, useful rates y, and in open cells losses p and evictions e."""
+
+    def __init__(self, instance: BiddingInstance, relaxation: Relaxation, ratio: float) -> None:
+        self.instance, self.r, self.ratio = instance, relaxation, ratio
+        size, cells = len(relaxation.active), len(relaxation.weight)
+        self.open = np.flatnonzero(relaxation.is_open)
+        self.has_z = relaxation.has_indicators or instance.one_bid_a_market
+        self.z = size
+        self.v = 2 * size if self.has_z else size
+        self.y = self.v + cells
+        self.p = self.y + cells
+        self.e = self.p + len(self.open)
+        self.num_columns = self.e + len(self.open)
+
+    def solve(self, tangents: tuple[FloatArray, ...]) -> LpPoint | None:
+        """Solve with ever more tangents."""
+        import highspy
+
+        highs = highspy.Highs()
+        highs.silent()
+        for name, value in (
+            ("threads", 1),
+            ("presolve", "off"),
+            ("primal_feasibility_tolerance", FEASIBILITY_TOL),
+            ("dual_feasibility_tolerance", FEASIBILITY_TOL),
+        ):
+            highs.setOptionValue(name, value)
+        self._add_columns(highs, highspy.kHighsInf)
+        rows = _Rows()
+        self._add_rows(rows, highspy.kHighsInf)
+        self.tangents: list[tuple[int, int, float]] = []
+        for point in tangents:
+            self._add_tangents(rows, np.arange(len(point)), point)
+        rows.pass_to(highs)
+        for _ in range(MOST_ROUNDS):
+            highs.run()
+            if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+                return None
+            x = np.array(highs.getSolution().col_value)
+            rate, useful = x[self.v : self.y], x[self.y : self.p]
+            height = self.instance.scalability.value(np.maximum(rate, 0.0))
+            above = np.flatnonzero(useful - height > CURVE_TOL * np.maximum(1.0, height))
+            if not len(above):
+                break
+            more = _Rows()
+            self._add_tangents(more, above, np.maximum(rate[above], 0.0), offset=highs.getNumRow())
+            more.pass_to(highs)
+        value = highs.getInfo().objective_function_value + self.instance.fixed_usd
+        duals = np.abs(np.array(highs.getSolution().row_dual))
+        return LpPoint(
+            counts=x[: len(self.r.active)], value=value, multipliers=self._multipliers(duals, rate), rates=rate
+        )
+
+    def _add_columns(self, highs: Any, inf: float) -> None:
+        r, n = self.r, self.num_columns
+        lower, upper, cost = np.zeros(n), np.full(n, inf), np.zeros(n)
+        size = len(r.active)
+        lower[:size], upper[:size], cost[:size] = r.low, r.high, r.cost
+        if self.has_z:
+            lower[self.z : self.v] = r.low > 0
+            upper[self.z : self.v] = 1.0
+        lower[self.v : self.y] = -inf
+        lower[self.y : self.p] = -inf
+        upper[self.y : self.p] = r.most * (1 + 1e-9) + 1e-9
+        cost[self.y : self.p] = -self.ratio * r.weight * r.hours
+        cost[self.p : self.e] = self.ratio * r.weight[self.open] * r.loss_h
+        upper[self.e :] = 1.0
+        highs.addVars(n, lower, upper)
+        highs.changeColsCost(n, np.arange(n, dtype=np.int32), cost)
+
+    def _add_rows(self, rows: _Rows, inf: float) -> None:
+        r, caps = self.r, self.instance.caps
+        size = len(r.active)
+        self.cap_rows = [
+            rows.add(-inf, float(limit), range(size), weight)
+            for weight, limit in zip(caps.weight[:, r.active], caps.limit, strict=True)
+        ]
+        if self.has_z:
+            self._add_indicators(rows, inf)
+        for c in range(len(r.weight)):
+            worked = np.flatnonzero(r.rate[c])
+            lost = np.flatnonzero(r.mark_rate)
+            index = [*worked, self.v + c, *(self.z + lost)]
+            rows.add(r.base[c], r.base[c], index, [*(-r.rate[c, worked]), 1.0, *r.mark_rate[lost]])
+        self.loss_rows, self.blame_rows = [], []
+        for i, c in enumerate(self.open.tolist()):
+            most = float(r.most[c])
+            self.loss_rows.append(rows.add(-most, inf, [self.p + i, self.y + c, self.e + i], [1.0, -1.0, -most]))
+            for j in np.flatnonzero(r.hit[c]).tolist():
+                row = rows.add(0.0, inf, [self.e + i, self.z + j], [1.0, -1.0])
+                self.blame_rows.append((row, c, j))
+
+    def _add_indicators(self, rows: _Rows, inf: float) -> None:
+        """Tie Z to the counts."""
+        r = self.r
+        is_single = self.instance.one_bid_a_market
+        for j, high in enumerate(r.high.tolist()):
+            is_first = j == 0 or r.market[j] != r.market[j - 1]
+            if r.is_nested and not is_first:
+                rows.add(0.0, inf, [self.z + j, self.z + j - 1], [1.0, -1.0])
+                if is_single:
+                    rows.add(0.0, inf, [self.z + j, self.z + j - 1, j], [1.0, -1.0, -1.0 / high])
+                    continue
+            rows.add(0.0, inf, [self.z + j, j], [1.0, -1.0 / high])
+        if is_single and not r.is_nested:
+            for m in np.unique(r.market):
+                mine = np.flatnonzero(r.market == m)
+                rows.add(-inf, 1.0, self.z + mine, np.ones(len(mine)))
+
+    def _add_tangents(self, rows: _Rows, cells: IntArray, points: FloatArray, offset: int = 0) -> None:
+        curve = self.instance.scalability
+        slopes, heights = curve.slope(points), curve.value(points)
+        for c, point, slope, height in zip(
+            cells.tolist(), points.tolist(), slopes.tolist(), heights.tolist(), strict=True
+        ):
+            row = rows.add(-np.inf, height - slope * point, [self.y + c, self.v + c], [1.0, -slope])
+            self.tangents.append((offset + row, c, slope))
+
+    def _multipliers(self, duals: FloatArray, rate: FloatArray) -> CellMultipliers:
+        """Return the multipliers that the rows' duals stand for, made valid."""
+        r, cells = self.r, len(self.r.weight)
+        row, cell, slope = (np.array(column) for column in zip(*self.tangents, strict=True))
+        weight = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)], cells)
+        mixed = np.bincount(cell.astype(np.int64), duals[row.astype(np.int64)] * slope, cells)
+        own = self.instance.scalability.slope(np.maximum(rate, 0.0))
+        slopes = np.where(weight > 0, mixed / np.where(weight > 0, weight, 1.0), own)
+        point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, LARGEST_RATE))
+        full = self.ratio * r.weight * r.loss_h
+        eviction, blame = np.zeros(cells), np.zeros(r.hit.shape)
+        if len(self.open):
+            eviction[self.open] = np.clip(duals[self.loss_rows] / np.maximum(full[self.open], 1e-300), 0.0, 1.0)
+        scale = np.maximum(full * eviction * r.most, 1e-300)
+        for number, c, j in self.blame_rows:
+            blame[c, j] = duals[number] / scale[c] if eviction[c] > 0 else 0.0
+        blame /= np.maximum(blame.sum(axis=1, keepdims=True), 1.0)
+        return CellMultipliers(point=point, eviction=eviction, blame=blame, cap=duals[self.cap_rows])

@@ -1,0 +1,337 @@
+"""Branch and bound for ``min cost - q work``: linear relaxations, reduced-cost fixing, and a tree that proves the bound."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
+from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
+from optim.solvers.bidding.box import Box
+from optim.solvers.bidding.lagrangian import CellMultipliers, LagrangianBound
+from optim.solvers.bidding.node_lp import LpPoint, solve_node
+from optim.solvers.bidding.relaxation import Relaxation, relax
+
+FIXING_ROUNDS = 8
+"""Most solves of one box between which bids are fixed."""
+
+WORTHWHILE = 0.15
+"""Share of the active bids that fixing must remove for the box to be solved again."""
+
+INTEGRAL_TOL = 1e-6
+
+STAKE = 0.02
+"""A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
+
+Ask = Callable[[int, float], bool]
+"""Asked with the number of nodes and the present bound whether to stop."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TreeResult:
+    """What the search found.
+
+    Parameters
+    ----------
+    counts, value
+        The best footprint with its ``cost - q work``; None and the cutoff where none is better than the cutoff.
+    bound
+        Lower bound of ``cost - q work`` over all footprints of interest.
+    nodes, multipliers
+        The tree that proves it.
+    num_solved
+        Boxes solved.
+    is_complete
+        Whether nothing better than `value` (less the tolerance) can exist.
+    """
+
+    counts: IntArray | None
+    value: float
+    bound: float
+    nodes: tuple[TreeNode, ...]
+    multipliers: tuple[Multipliers, ...]
+    num_solved: int
+    is_complete: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Open:
+    """A box that may hold something better, its relaxation's answer, and its place in the tree."""
+
+    box: Box
+    node: int
+    multipliers: int
+    bound: float
+    relaxation: Relaxation
+    point: LpPoint
+    charge: FloatArray
+
+
+class RatioTree:
+    """One search at one ratio.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    ratio
+        q.
+    cutoff
+        Only footprints with ``cost - q work`` below it are looked for.
+    gap
+        Absolute distance to the best value at which boxes are closed; 0 to reach the cutoff exactly.
+    least_rate
+        Footprints whose rates add up to less are of no interest.
+    start
+        A footprint whose rates are where the first tangents are laid.
+    """
+
+    def __init__(
+        self,
+        instance: BiddingInstance,
+        ratio: float,
+        *,
+        cutoff: float = 0.0,
+        gap: float = 0.0,
+        least_rate: float = 0.0,
+        start: IntArray | None = None,
+    ) -> None:
+        self.instance, self.ratio, self.gap, self.least_rate = instance, ratio, gap, least_rate
+        self.value, self.counts = cutoff, None
+        self._start = start
+        self._nodes: list[TreeNode] = []
+        self._multipliers: list[Multipliers] = []
+        self._leaf_bounds: dict[int, float] = {}
+        self._heap: list[tuple[float, int, _Open]] = []
+        self._order = 0
+        self.num_solved = 0
+
+    def run(self, ask: Ask) -> TreeResult:
+        """Search until the tree is closed or `ask` says stop."""
+        root = self._add(TreeNode())
+        box = Box.root(self.instance)
+        boxes: tuple[tuple[int, Box], ...]
+        if self.instance.bids.is_new.any():
+            low, high = self._split(root, CHANGE, 0)
+            boxes = ((low, box.without_change(self.instance)), (high, box.with_change()))
+        else:
+            boxes = ((root, Box(low=box.low, high=box.high, has_change=False)),)
+        for node, part in boxes:
+            self._open(part, node, is_root=True)
+        is_stopped = False
+        while self._heap and not is_stopped:
+            bound, _, entry = heapq.heappop(self._heap)
+            if bound >= self.value - self.gap:
+                self._close(entry)
+                continue
+            is_stopped = ask(self.num_solved, bound)
+            if is_stopped:
+                self._close(entry)
+            else:
+                self._branch(entry)
+        for _, _, entry in self._heap:
+            self._close(entry)
+        bound = min(self._leaf_bounds.values())
+        return TreeResult(
+            counts=self.counts,
+            value=self.value,
+            bound=bound,
+            nodes=tuple(self._nodes),
+            multipliers=tuple(self._multipliers),
+            num_solved=self.num_solved,
+            is_complete=not is_stopped,
+        )
+
+    def _open(self, box: Box, node: int, *, is_root: bool = False) -> None:
+        """Solve a box, fix what can be fixed, and keep it if it may hold something better."""
+        tangents = self._tangents(box)
+        for _ in range(FIXING_ROUNDS):
+            relaxation = relax(self.instance, box, self.least_rate)
+            solved = solve_node(self.instance, relaxation, self.ratio, self._onto(relaxation, tangents))
+            point = _nowhere(self.instance, relaxation) if solved is None else solved
+            self.num_solved += 1
+            bound = LagrangianBound(self.instance, relaxation, point.multipliers, self.ratio)
+            number = self._store(relaxation, point.multipliers)
+            self._try(relaxation, point)
+            if bound.value >= self.value - self.gap:
+                self._leaf(node, number, bound.value)
+                return
+            before = int((box.high > 0).sum())
+            box, node = self._fix(box, node, number, bound)
+            is_fixed = bool((box.low == box.high).all()) and not bool((relaxation.low == relaxation.high).all())
+            if not is_fixed and int((box.high > 0).sum()) >= (1 - WORTHWHILE) * before:
+                break
+            tangents = (*tangents, point.rates[relaxation.cell_of]) if is_root else tangents
+        self._order += 1
+        entry = _Open(
+            box=box,
+            node=node,
+            multipliers=number,
+            bound=bound.value,
+            relaxation=relaxation,
+            point=point,
+            charge=bound.charge,
+        )
+        heapq.heappush(self._heap, (bound.value, self._order, entry))
+
+    def _fix(self, box: Box, node: int, number: int, bound: LagrangianBound) -> tuple[Box, int]:
+        """Cut off counts that the multipliers prove too costly; each cut is a split with a leaf."""
+        relaxation, cutoff = bound.relaxation, self.value - self.gap
+        missing = cutoff - bound.value
+        for position, bid in enumerate(relaxation.active.tolist()):
+            low, high, reduced = int(box.low[bid]), int(box.high[bid]), float(bound.reduced[position])
+            most = low + int(missing / reduced) if reduced > 0 else high
+            if most < high and bound.with_bounds(position, most + 1, high) < cutoff:
+                most = high
+            if most >= high and low == 0 and bound.with_bounds(position, 1, high) >= cutoff:
+                most = 0
+            if most < high:
+                node, leaf = self._split(node, bid, most)
+                self._leaf(leaf, number, bound.with_bounds(position, most + 1, high))
+                box = box.at_most(bid, most)
+                high = most
+            if reduced < 0 and low < high:
+                least = high - int(missing / -reduced)
+                if least > low and bound.with_bounds(position, low, least - 1) >= cutoff:
+                    leaf, node = self._split(node, bid, least - 1)
+                    self._leaf(leaf, number, bound.with_bounds(position, low, least - 1))
+                    box = box.at_least(bid, least)
+        return box, node
+
+    def _branch(self, entry: _Open) -> None:
+        bid, value = self._choose(entry)
+        if bid is None:  # the box is one footprint, and its bound its value: nothing is left to split
+            self._close(entry)
+            return
+        low, high = self._split(entry.node, bid, value)
+        self._open(entry.box.at_most(bid, value), low)
+        self._open(entry.box.at_least(bid, value + 1), high)
+
+    def _choose(self, entry: _Open) -> tuple[int | None, int]:
+        """Return the bid to split by and where: a broken count first, then an undecided bid, then any."""
+        relaxation, counts = entry.relaxation, entry.point.counts
+        low, high = entry.box.low[relaxation.active], entry.box.high[relaxation.active]
+        counts = np.clip(counts, low, high)
+        share = counts / np.maximum(high, 1)
+        undecided = (low == 0) & (counts > INTEGRAL_TOL) & (share < 1.0 - INTEGRAL_TOL)
+        stake = np.where(undecided, entry.charge * (1.0 - share), 0.0)
+        if relaxation.is_open.any() and stake.max(initial=0.0) > STAKE * (self.value - entry.bound):
+            return int(relaxation.active[int(stake.argmax())]), 0
+        broken = np.abs(counts - np.rint(counts))
+        if broken.max(initial=0.0) > INTEGRAL_TOL:
+            j = int((broken * (1.0 + np.abs(relaxation.cost))).argmax())
+            return int(relaxation.active[j]), int(np.floor(counts[j]))
+        if undecided.any():
+            j = int(np.where(undecided, 1.0 - share, 0.0).argmax())
+            return int(relaxation.active[j]), 0
+        free = np.flatnonzero(low < high)
+        if not len(free):
+            return None, 0
+        j = int(free[int((high - low)[free].argmax())])
+        whole = int(np.rint(counts[j]))
+        return int(relaxation.active[j]), whole if whole < high[j] else whole - 1
+
+    def _try(self, relaxation: Relaxation, point: LpPoint) -> None:
+        """Round the relaxation's counts in three ways, and keep the best footprint."""
+        caps, active = self.instance.caps, relaxation.active
+        rounded = []
+        for counts in (np.floor(point.counts + INTEGRAL_TOL), np.rint(point.counts), np.ceil(point.counts - 1e-3)):
+            full = np.zeros(self.instance.num_bids, dtype=np.int64)
+            full[active] = np.clip(counts, relaxation.low, relaxation.high)
+            for j in active[np.argsort(point.counts, kind="stable")]:
+                over = caps.weight @ full - caps.limit
+                if (over <= 1e-9).all():
+                    break
+                weight = caps.weight[:, j]
+                drop = np.where((over > 1e-9) & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
+                full[j] -= min(int(full[j]), int(drop.max()))
+            rounded.append(full)
+        table = np.array(rounded)
+        fits = (table @ caps.weight.T <= caps.limit + 1e-9).all(axis=1)
+        if self.instance.one_bid_a_market:
+            fits &= np.array([_is_single(self.instance, row) for row in table])
+        cost, work = evaluate_many(self.instance, table)
+        value = np.where(fits & (work >= self.instance.min_work), cost - self.ratio * work, np.inf)
+        best = int(value.argmin())
+        if value[best] < self.value:
+            self.value, self.counts = float(value[best]), table[best]
+
+    def _tangents(self, box: Box) -> tuple[FloatArray, ...]:
+        """Return rates of the original cells at which the curve's first tangents are laid."""
+        outlook = self.instance.outlook
+        cells = 1 if isinstance(outlook, HourOutlook) else outlook.num_scenarios * outlook.num_slots
+        rates = [np.zeros(cells)]
+        if self._start is not None:
+            rate = self.instance.bids.rate * self._start
+            if isinstance(outlook, HourOutlook):
+                full = np.array([float((rate * outlook.usable_h).sum())])
+            else:
+                full = rate @ outlook.alive.reshape(self.instance.num_bids, -1)
+            rates += [self.instance.fixed_rate + share * full for share in (0.5, 0.9, 1.1)]
+        return tuple(rates)
+
+    def _onto(self, relaxation: Relaxation, tangents: tuple[FloatArray, ...]) -> tuple[FloatArray, ...]:
+        """Return tangents' rates over the merged cells."""
+        result = []
+        for rates in tangents:
+            merged = np.zeros(len(relaxation.weight))
+            merged[relaxation.cell_of] = rates
+            result.append(np.minimum(merged, self.instance.scalability.peak))
+        return tuple(result)
+
+    def _add(self, node: TreeNode) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
+
+    def _split(self, node: int, bid: int, value: int) -> tuple[int, int]:
+        low, high = self._add(TreeNode()), self._add(TreeNode())
+        self._nodes[node] = TreeNode(bid=bid, value=value, low=low, high=high)
+        return low, high
+
+    def _leaf(self, node: int, multipliers: int, bound: float) -> None:
+        self._nodes[node] = TreeNode(multipliers=multipliers)
+        self._leaf_bounds[node] = bound
+
+    def _close(self, entry: _Open) -> None:
+        self._leaf(entry.node, entry.multipliers, entry.bound)
+
+    def _store(self, relaxation: Relaxation, multipliers: CellMultipliers) -> int:
+        self._multipliers.append(expand(relaxation, multipliers))
+        return len(self._multipliers) - 1
+
+
+def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
+    """Return multipliers over the instance's own cells."""
+    blame = multipliers.blame[relaxation.cell_of]
+    cell, position = np.nonzero(blame)
+    return Multipliers(
+        point=multipliers.point[relaxation.cell_of],
+        eviction=np.where(relaxation.is_open, multipliers.eviction, 0.0)[relaxation.cell_of],
+        blame_cell=cell,
+        blame_bid=relaxation.active[position],
+        blame=blame[cell, position],
+        cap=multipliers.cap,
+    )
+
+
+def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
+    """Return a point for a box that HiGHS finds empty: prices of the caps so high that the bound shows it."""
+    cells = len(relaxation.weight)
+    return LpPoint(
+        counts=relaxation.low.astype(np.float64),
+        value=float("inf"),
+        multipliers=CellMultipliers(
+            point=np.zeros(cells),
+            eviction=np.zeros(cells),
+            blame=np.zeros(relaxation.hit.shape),
+            cap=np.full(len(instance.caps.limit), 1e9),
+        ),
+        rates=np.zeros(cells),
+    )
+
+
+def _is_single(instance: BiddingInstance, counts: IntArray) -> bool:
+    """Tell whether each market has one bid at most."""
+    return bool((np.bincount(instance.bids.market[counts > 0], minlength=len(instance.markets)) <= 1).all())

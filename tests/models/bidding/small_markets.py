@@ -1,0 +1,153 @@
+"""Small bidding instances, drawn by hypothesis or by a seed, and the footprint that is best of all by trying all."""
+
+from itertools import product
+
+import numpy as np
+from hypothesis import strategies as st
+
+from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.instance import (
+    BiddingInstance,
+    Bids,
+    Caps,
+    CurveKind,
+    EvictionTerm,
+    HourOutlook,
+    Scalability,
+    ScenarioOutlook,
+)
+
+CURVES = (
+    Scalability(),
+    Scalability.amdahl(0.05),
+    Scalability(kind=CurveKind.USL, serial=0.05, crosstalk=0.01),
+    Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (5.0, 4.0), (9.0, 5.0))),
+)
+
+
+def published_vector() -> BiddingInstance:
+    """Four bids under a cap of 12 and G(V) = V / (1 + 0.05 V): the best footprint is (6, 0, 0, 5)."""
+    return hour_instance(
+        market=[0, 1, 2, 3],
+        cost=[0.045, 0.0945, 0.06, 0.12],
+        work=[0.679167, 0.9725, 0.70, 1.5],
+        max_count=6,
+        cap=12,
+        fixed_usd=0.63,
+        scalability=Scalability(kind=CurveKind.SATURATING, serial=0.05, base=1.0),
+    )
+
+
+def hour_instance(
+    market,
+    cost,
+    work,
+    *,
+    evicted=None,
+    max_count=6,
+    cap=None,
+    term=EvictionTerm.OWN,
+    name="small",
+    delta=None,
+    **fields,
+) -> BiddingInstance:
+    """Return a one-hour instance; `work` is the rate, and usable time is an hour, unless evictions are given."""
+    market = np.array(market, dtype=np.int64)
+    size = len(market)
+    evicted = np.zeros(size) if evicted is None else np.array(evicted, dtype=np.float64)
+    delta = [int((market[:j] == market[j]).sum()) * 1000 for j in range(size)] if delta is None else delta
+    is_new = fields.pop("is_new", np.zeros(size, dtype=bool))
+    return BiddingInstance(
+        name=name,
+        markets=tuple(f"m{m}" for m in range(int(market.max(initial=-1)) + 1)),
+        bids=Bids(
+            market=market,
+            delta_micro=np.array(delta, dtype=np.int64),
+            rate=np.array(work, dtype=np.float64),
+            max_count=np.full(size, max_count, dtype=np.int64) if np.isscalar(max_count) else np.array(max_count),
+            is_new=is_new,
+        ),
+        outlook=HourOutlook(
+            price_usd=np.array(cost, dtype=np.float64),
+            evicted=evicted,
+            usable_h=np.array(fields.pop("usable_h", np.ones(size)), dtype=np.float64),
+            hours=np.ones(size),
+            term=term,
+        ),
+        caps=Caps(names=(), weight=np.zeros((0, size)), limit=np.zeros(0))
+        if cap is None
+        else Caps(names=("instances",), weight=np.ones((1, size)), limit=np.array([float(cap)])),
+        **fields,
+    )
+
+
+def drawn(seed: int) -> BiddingInstance:
+    """Return a small instance of any form by a seed."""
+    rng = np.random.default_rng(seed)
+    per_market = rng.integers(1, 3, size=int(rng.integers(1, 4)))
+    market = np.repeat(np.arange(len(per_market)), per_market)
+    size = len(market)
+    is_new = rng.random(size) < 0.7
+    fields = {
+        "fixed_usd": float(rng.choice([0.0, 0.3, 0.63])),
+        "fixed_rate": float(rng.choice([0.0, 0.5])),
+        "scalability": CURVES[rng.integers(len(CURVES))],
+        "eviction_loss_h": float(rng.choice([0.0, 0.1, 0.2])),
+        "change_loss_h": float(rng.choice([0.0, 0.05])),
+        "one_bid_a_market": bool(rng.random() < 0.3),
+    }
+    max_count = rng.integers(0, 4, size=size)
+    cap = int(rng.integers(1, 8)) if rng.random() < 0.7 else None
+    rate = rng.choice([0.25, 0.5, 1.0, 2.0], size=size)
+    price = rng.uniform(0.02, 0.2, size=size)
+    if rng.random() < 0.5:
+        evicted = -np.sort(-rng.uniform(0, 0.8, size=size))
+        usable = np.clip(1 - evicted * rng.uniform(0.3, 0.9), 0, 1)
+        term = EvictionTerm(rng.choice([term.value for term in EvictionTerm]))
+        return hour_instance(
+            market, price, rate, evicted=evicted, usable_h=usable, max_count=max_count, cap=cap, term=term,
+            is_new=is_new, name=f"hour-{seed}", **fields,
+        )  # fmt: skip
+    base = hour_instance(
+        market, price, rate, max_count=max_count, cap=cap, is_new=is_new, name=f"windows-{seed}", **fields
+    )
+    windows, slots = int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    length = slots * (3600 // slots)
+    end = np.where(rng.random((size, windows)) < 0.5, rng.integers(0, length, size=(size, windows)), length)
+    for j in range(1, size):
+        if market[j] == market[j - 1]:
+            end[j] = np.maximum(end[j], end[j - 1])
+    is_out = end < length
+    charge = np.where(is_out, 0, rng.integers(20_000, 200_000, size=(size, windows)))
+    weight = rng.random(windows) + 0.1
+    outlook = ScenarioOutlook(
+        weight=weight / weight.sum(),
+        slot_s=3600 // slots,
+        num_slots=slots,
+        ready_s=int(rng.choice([0, 180])),
+        charge_micro=charge,
+        evicted_s=np.where(is_out, end, -1),
+    )
+    return BiddingInstance(
+        name=base.name, markets=base.markets, bids=base.bids, outlook=outlook, caps=base.caps, **fields
+    )
+
+
+small_instances = st.integers(0, 10**6).map(drawn)
+
+
+def all_footprints(instance: BiddingInstance) -> np.ndarray:
+    """Return every footprint that keeps the caps and the rule of one bid a market."""
+    ranges = [range(int(most) + 1) for most in instance.bids.max_count]
+    table = np.array(list(product(*ranges)), dtype=np.int64).reshape(-1, instance.num_bids)
+    fits = (table @ instance.caps.weight.T <= instance.caps.limit + 1e-9).all(axis=1)
+    if instance.one_bid_a_market:
+        for m in range(len(instance.markets)):
+            fits &= (table[:, instance.bids.market == m] > 0).sum(axis=1) <= 1
+    return table[fits]
+
+
+def best_of_all(instance: BiddingInstance) -> float:
+    """Return the lowest cost per work of any footprint, infinity where none does any work."""
+    cost, work = evaluate_many(instance, all_footprints(instance))
+    return float(np.where(work > 0, cost / np.where(work > 0, work, 1.0), np.inf).min())

@@ -1,0 +1,107 @@
+"""The checker accepts honest solutions and refuses every tampering, proof by proof."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.models.bidding.check.facts import Facts
+from optim.models.bidding.check.leaf import CheckedBox, leaf_bound
+from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.plan import FootprintPlan
+from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
+from optim.models.files import verify
+from optim.solvers.solve import solve
+from tests.models.bidding.small_markets import all_footprints, published_vector, small_instances
+
+
+def solved():
+    instance = published_vector()
+    return instance, solve(instance, "dinkelbach")
+
+
+def with_proof(solution, **changes):
+    """Return a solution with its proof changed."""
+    return replace(
+        solution, certificate=replace(solution.certificate, proof=replace(solution.certificate.proof, **changes))
+    )
+
+
+TAMPERINGS = {
+    "a lower objective": lambda s: replace(s, objective=s.objective * 0.999),
+    "a higher bound": lambda s: replace(s, bound=s.objective * 1.001),
+    "another footprint": lambda s: replace(s, decision=FootprintPlan.of(np.array([0, 6, 0, 6]))),
+    "too many instances": lambda s: replace(s, decision=FootprintPlan.of(np.array([7, 0, 0, 5]))),
+    "a cap broken": lambda s: replace(s, decision=FootprintPlan.of(np.array([6, 6, 0, 6]))),
+    "a negative count": lambda s: replace(s, decision=FootprintPlan.of(np.array([6, 0, -1, 6]))),
+    "a higher ratio": lambda s: with_proof(replace(s, bound=s.objective), ratio=s.objective * 1.0001),
+    "no tree": lambda s: with_proof(s, nodes=()),
+    "a leaf lost": lambda s: with_proof(s, nodes=(TreeNode(bid=0, value=5, low=1, high=1), TreeNode())),
+    "a circle": lambda s: with_proof(s, nodes=(TreeNode(bid=0, value=2, low=0, high=0),)),
+    "negative prices": lambda s: with_proof(
+        s, multipliers=tuple(replace(x, cap=-1 - x.cap) for x in s.certificate.proof.multipliers)
+    ),
+    "no proof": lambda s: replace(s, certificate=replace(s.certificate, proof=None)),
+    "a foreign instance": lambda s: replace(s, instance="else"),
+    "no dual point": lambda s: replace(s, dual=PointStatus.NONE),
+    "infeasible": lambda s: replace(s, termination=Termination.INFEASIBLE),
+}
+
+
+def test_accepts_an_honest_solution():
+    instance, solution = solved()
+    assert solution.termination is Termination.OPTIMAL
+    assert verify(instance, solution).is_ok
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_refuses(name):
+    instance, solution = solved()
+    assert not verify(instance, TAMPERINGS[name](solution)).is_ok
+
+
+@given(instance=small_instances, data=st.data())
+def test_any_multipliers_bound_every_footprint_of_a_box(instance, data):
+    """The heart of every proof: whatever the numbers are, what they prove is true."""
+    facts = Facts(instance=instance)
+    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
+    cells, size = len(facts.cell_weight), instance.num_bids
+    entries = int(rng.integers(0, 6)) if size else 0
+    x = Multipliers(
+        point=rng.uniform(0, 12, cells),
+        eviction=rng.uniform(0, 1, cells) * rng.integers(0, 2),
+        blame_cell=rng.integers(0, cells, entries),
+        blame_bid=rng.integers(0, size, entries),
+        blame=rng.uniform(0, 1, entries),
+        cap=rng.uniform(0, 0.2, len(instance.caps.limit)),
+    )
+    low = np.minimum(rng.integers(0, 2, size), instance.bids.max_count)
+    high = np.minimum(instance.bids.max_count, low + rng.integers(0, 4, size))
+    change = None if rng.random() < 0.3 else bool(rng.random() < 0.7)
+    if not instance.bids.is_new.any():
+        change = False
+    if change is False:
+        low, high = np.where(instance.bids.is_new, 0, low), np.where(instance.bids.is_new, 0, high)
+    table = all_footprints(instance)
+    inside = ((table >= low) & (table <= high)).all(axis=1)
+    if change is True:
+        inside &= (table[:, instance.bids.is_new] > 0).any(axis=1)
+    cost, work = evaluate_many(instance, table[inside])
+    ratio = float(rng.uniform(0, 0.5))
+    bound = leaf_bound(facts, CheckedBox(low=low, high=high, has_change=change), x, ratio, 0.0)
+    assert (cost - ratio * work >= bound - 1e-9).all()
+
+
+def test_a_proof_of_zero_needs_no_tree():
+    instance, solution = solved()
+    proof = RatioProof(ratio=0.0, nodes=(), multipliers=())
+    weak = replace(
+        solution,
+        bound=0.0,
+        termination=Termination.COMPLETED,
+        certificate=replace(solution.certificate, kind=CertificateKind.BOUND, proof=proof),
+    )
+    assert verify(instance, weak).is_ok

@@ -1,0 +1,187 @@
+"""The exact solver against trying all footprints, the plain programme by HiGHS, and published figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.status import Termination
+from optim.models.bidding.cost_per_work import evaluate
+from optim.models.bidding.instance import CurveKind, HourOutlook, Scalability
+from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
+from optim.models.files import verify
+from optim.solvers.bidding.dinkelbach import dinkelbach_steps
+from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
+from optim.solvers.solve import solve, solvers_of
+from tests.models.bidding.small_markets import (
+    best_of_all,
+    drawn,
+    hour_instance,
+    published_vector,
+    small_instances,
+)
+
+REL_TOL = 1e-6
+"""What is proven of the optimum, relative."""
+
+
+def test_the_method_takes_the_published_steps():
+    steps = list(dinkelbach_steps(published_vector(), 1.0))
+    assert [step.counts.tolist() for step in steps] == [[0, 6, 0, 6], [6, 0, 0, 6], [6, 0, 0, 5], [6, 0, 0, 5]]
+    ratios = [step.ratio for step in steps]
+    assert ratios == pytest.approx([1.0, 0.22507144, 0.20490055, 0.20458961], abs=5e-9)
+    assert steps[-1].value == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_cap_of_the_published_vector_is_not_filled():
+    solution = solve(published_vector(), "dinkelbach")
+    assert solution.decision.counts.tolist() == [6, 0, 0, 5]
+    assert solution.objective == pytest.approx(0.2045896104, abs=1e-10)
+
+
+def test_greedy_stops_where_only_a_removal_helps_and_exchange_finds_it():
+    greedy, exchange = (solve(published_vector(), name) for name in ("greedy", "exchange"))
+    assert greedy.decision.counts.tolist() == [6, 0, 0, 6]
+    assert exchange.decision.counts.tolist() == [6, 0, 0, 5]
+    assert greedy.bound <= exchange.objective < greedy.objective
+
+
+@given(instance=small_instances)
+def test_finds_what_trying_all_footprints_finds(instance):
+    best = best_of_all(instance)
+    solution = solve(instance, "dinkelbach")
+    assert verify(instance, solution).is_ok
+    if not np.isfinite(best):
+        assert solution.decision is None
+        assert solution.termination is Termination.INFEASIBLE
+        return
+    assert solution.objective == pytest.approx(best, rel=REL_TOL, abs=1e-12)
+    assert solution.bound <= best * (1 + 1e-12)
+    assert solution.termination is Termination.OPTIMAL
+
+
+@given(instance=small_instances)
+def test_every_solver_lies_between_the_optimum_and_its_own_claims(instance):
+    best = best_of_all(instance)
+    for solver in solvers_of("bidding"):
+        if solver.name in ("dinkelbach", "plain-milp", "frontier", "risk-averse"):
+            continue
+        solution = solve(instance, solver.name)
+        assert verify(instance, solution).is_ok
+        if np.isfinite(best):
+            assert solution.objective >= best * (1 - 1e-12)
+            assert solution.bound <= best * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_agrees_with_the_plain_programme_by_highs(seed):
+    instance = drawn(seed)
+    if supports_programme(instance) is not None or not np.isfinite(best_of_all(instance)):
+        pytest.skip("without a linear form, or without work")
+    exact, plain = (solve(instance, name) for name in ("dinkelbach", "plain-milp"))
+    assert verify(instance, plain).is_ok
+    assert plain.objective >= exact.bound * (1 - 1e-9)
+    outcome = solve_with_highs(CompiledModel(parametric_model(instance, exact.objective, pieces=200)))
+    assert outcome.bound <= 1e-9
+    assert outcome.objective >= -2e-3 * max(instance.fixed_usd, 0.1)  # tangents overrate the work a little
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_charnes_cooper_form_bounds_the_optimum(seed):
+    instance = drawn(seed)
+    best = best_of_all(instance)
+    if supports_programme(instance) is not None or not np.isfinite(best):
+        pytest.skip("without a linear form, or without work")
+    model = charnes_cooper_model(instance)
+    outcome = solve_with_highs(CompiledModel(model))
+    assert outcome.objective <= best * (1 + 1e-7)
+    relaxed = parametric_model(instance, outcome.objective)
+    for variable in (*relaxed.count.values(), *relaxed.taken.values()):
+        variable.domain = pyo.NonNegativeReals
+    for variable in relaxed.taken.values():
+        variable.setub(1.0)
+    assert solve_with_highs(CompiledModel(relaxed)).objective == pytest.approx(0.0, abs=1e-7)
+
+
+additive = st.lists(st.tuples(st.floats(0.01, 0.3), st.floats(0.1, 2.0), st.integers(0, 4)), min_size=1, max_size=6)
+
+
+@given(bids=additive, fixed=st.floats(0.05, 1.0))
+def test_where_all_adds_up_greedy_is_exact_and_holds_what_is_cheaper_than_the_optimum(bids, fixed):
+    cost, work, most = zip(*bids, strict=True)
+    if sum(most) == 0:
+        return
+    instance = hour_instance([0] * len(bids), cost, work, max_count=list(most), fixed_usd=fixed)
+    greedy, exact = (solve(instance, name) for name in ("greedy", "dinkelbach"))
+    assert greedy.objective == pytest.approx(exact.objective, rel=REL_TOL)
+    for j, (c, w, m) in enumerate(bids):
+        if c / w < exact.objective * (1 - 1e-9):
+            assert greedy.decision.counts[j] == m
+        if c / w > exact.objective * (1 + 1e-9):
+            assert greedy.decision.counts[j] == 0
+
+
+@given(instance=small_instances, factor=st.sampled_from([0.5, 2.0, 4.0]))
+def test_prices_scale_the_optimum_and_leave_the_footprint(instance, factor):
+    if not isinstance(instance.outlook, HourOutlook) or not np.isfinite(best_of_all(instance)):
+        return
+    dearer = replace(
+        instance,
+        fixed_usd=factor * instance.fixed_usd,
+        outlook=replace(instance.outlook, price_usd=factor * instance.outlook.price_usd),
+    )
+    one, other = solve(instance, "dinkelbach"), solve(dearer, "dinkelbach")
+    assert other.objective == pytest.approx(factor * one.objective, rel=REL_TOL)
+    assert evaluate(instance, other.decision.counts).ratio == pytest.approx(one.objective, rel=REL_TOL)
+
+
+@given(
+    evicted=st.lists(st.floats(0.0, 0.95), min_size=2, max_size=5),
+    usable=st.lists(st.floats(0.2, 1.0), min_size=5, max_size=5),
+)
+def test_without_losses_the_best_delta_has_most_usable_time_for_each_paid_hour(evicted, usable):
+    evicted = sorted(evicted, reverse=True)
+    usable = sorted(usable[: len(evicted)])
+    instance = hour_instance(
+        [0] * len(evicted), [0.1] * len(evicted), [1.0] * len(evicted), evicted=evicted, usable_h=usable, max_count=1,
+        one_bid_a_market=True,
+    )  # fmt: skip
+    solution = solve(instance, "dinkelbach")
+    merit = [u / (1 - b) for u, b in zip(usable, evicted, strict=True)]
+    chosen = int(solution.decision.counts.argmax())
+    assert merit[chosen] == pytest.approx(max(merit), rel=1e-6)
+
+
+@given(instance=small_instances)
+def test_markets_with_swapped_labels_swap_the_answer(instance):
+    if not np.isfinite(best_of_all(instance)):
+        return
+    order = np.argsort(-instance.bids.market, kind="stable")
+    bids, outlook = instance.bids, instance.outlook
+    names = ("price_usd", "evicted", "usable_h", "hours")
+    if not isinstance(outlook, HourOutlook):
+        names = ("charge_micro", "evicted_s")
+    swapped = replace(
+        instance,
+        bids=replace(
+            bids,
+            market=(len(instance.markets) - 1 - bids.market)[order],
+            delta_micro=bids.delta_micro[order],
+            rate=bids.rate[order],
+            max_count=bids.max_count[order],
+            is_new=bids.is_new[order],
+        ),
+        outlook=replace(outlook, **{name: getattr(outlook, name)[order] for name in names}),
+        caps=replace(instance.caps, weight=instance.caps.weight[:, order]),
+    )
+    one, other = solve(instance, "dinkelbach"), solve(swapped, "dinkelbach")
+    assert other.objective == pytest.approx(one.objective, rel=2 * REL_TOL)
+
+
+def test_a_peak_of_the_curve_stops_the_buying():
+    curve = Scalability(kind=CurveKind.POINTS, points=((3.0, 3.0),))
+    instance = hour_instance([0], [0.01], [1.0], max_count=50, fixed_usd=1.0, scalability=curve)
+    assert solve(instance, "dinkelbach").decision.counts.tolist() == [3]
