@@ -150,7 +150,7 @@ class _Search:
         """Find the allocation of all apps."""
         choice = self._relaxed.choice()
         row = self.tables.chosen_rows(choice)
-        placement = self._packer.place(row, is_thorough=True)
+        placement = self._packer.place(row)
         if placement is not None:
             self.row, self.placement = row, placement
             return

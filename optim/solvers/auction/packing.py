@@ -7,7 +7,7 @@ from optim.models.auction.plan import sorted_entries
 from optim.solvers.auction.packing_loop import concretise, rearrange, reserve
 from optim.solvers.auction.room import Room, placing_order
 
-SEARCHES = 8
+SEARCHES = 4
 """Searches by exchange after best fit has failed."""
 
 FAR = 1 << 20
