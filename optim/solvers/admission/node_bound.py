@@ -185,7 +185,7 @@ class NodeBounder:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
             num_cut_rounds += 1
             master.add_cuts(cuts)
-        return NodeResult(point=best, master=point, is_converged=False)
+        return NodeResult(point=best, master=point, is_converged=False, basis=master.basis())
 
     def _improve(self, point: MasterPoint, priced: PricedSchedules, bound: float) -> bool:
         """Add the schedules that are worth more than their job's price; return whether that helps."""

@@ -58,11 +58,14 @@ class MasterPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MasterBasis:
-    """A basis of the programme as it was: later columns and rows are nonbasic and basic, as added ones are."""
+    """A basis of the programme as it was: later columns and rows are nonbasic and basic, as added ones are.
+
+    HiGHS' statuses by number, a byte each: every open node keeps its parent's basis.
+    """
 
     epoch: int
-    columns: list[Any]
-    rows: list[Any]
+    columns: NDArray[np.int8]
+    rows: NDArray[np.int8]
 
 
 class NodeMaster:
@@ -102,7 +105,11 @@ class NodeMaster:
     def basis(self) -> MasterBasis:
         """Return the present basis."""
         basis = self._highs.getBasis()
-        return MasterBasis(epoch=self._epoch, columns=basis.col_status, rows=basis.row_status)
+        columns, rows = (
+            np.array([int(status) for status in statuses], dtype=np.int8)
+            for statuses in (basis.col_status, basis.row_status)
+        )
+        return MasterBasis(epoch=self._epoch, columns=columns, rows=rows)
 
     def enter(self, limits: NodeLimits, basis: MasterBasis | None = None) -> None:
         """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
@@ -215,8 +222,10 @@ class NodeMaster:
         status, restored = highspy.HighsBasisStatus, highspy.HighsBasis()
         num_columns = self._tables.num_jobs + len(self.schedules)
         num_rows = self.num_base_rows + len(self.cuts)
-        restored.col_status = basis.columns + [status.kLower] * (num_columns - len(basis.columns))
-        restored.row_status = basis.rows + [status.kBasic] * (num_rows - len(basis.rows))
+        by_number = {int(known): known for known in status.__members__.values()}
+        columns, rows = ([by_number[k] for k in statuses.tolist()] for statuses in (basis.columns, basis.rows))
+        restored.col_status = columns + [status.kLower] * (num_columns - len(columns))
+        restored.row_status = rows + [status.kBasic] * (num_rows - len(rows))
         restored.valid = True
         self._highs.setBasis(restored)
 

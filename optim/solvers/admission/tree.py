@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from optim.models.admission.proof import Branch, TreeNode, TreeProof
 from optim.solvers.admission.node_bound import NodePoint
+from optim.solvers.admission.node_master import MasterBasis
 from optim.solvers.admission.node_pricing import NodeLimits
 from optim.solvers.admission.rows import CapacityRows
 
@@ -26,14 +27,16 @@ class OpenNode:
     number: int
     limits: NodeLimits
     point: NodePoint
+    basis: MasterBasis | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Child:
-    """One side of a split: what it leaves, and a valid point; no point where it leaves no plan."""
+    """One side of a split: what it leaves, a valid point (None where it leaves no plan), and a basis to start from."""
 
     limits: NodeLimits
     point: NodePoint | None
+    basis: MasterBasis | None = None
 
 
 class SearchTree:
@@ -47,7 +50,7 @@ class SearchTree:
 
     def __init__(self, limits: NodeLimits, point: NodePoint) -> None:
         self._nodes = [_Node(point=point)]
-        self._open: list[tuple[float, int, NodeLimits]] = [(-point.bound, 0, limits)]
+        self._open: list[tuple[float, int, NodeLimits, MasterBasis | None]] = [(-point.bound, 0, limits, None)]
         self._closed_bound = -float("inf")
 
     def __len__(self) -> int:
@@ -65,15 +68,15 @@ class SearchTree:
 
     def take(self) -> OpenNode:
         """Take the open node of the largest bound; close, split or return it."""
-        _, number, limits = heapq.heappop(self._open)
+        _, number, limits, basis = heapq.heappop(self._open)
         point = self._nodes[number].point
         assert point is not None
-        return OpenNode(number=number, limits=limits, point=point)
+        return OpenNode(number=number, limits=limits, point=point, basis=basis)
 
     def put_back(self, node: OpenNode, point: NodePoint) -> None:
         """Return a node that was taken, with the better of its points."""
         self._nodes[node.number].point = point
-        heapq.heappush(self._open, (-point.bound, node.number, node.limits))
+        heapq.heappush(self._open, (-point.bound, node.number, node.limits, node.basis))
 
     def close(self, node: OpenNode, point: NodePoint) -> None:
         """Leave a node as a leaf for good."""
@@ -93,7 +96,9 @@ class SearchTree:
             number = len(self._nodes)
             self._nodes.append(_Node(point=child.point))
             children.append(
-                None if child.point is None else OpenNode(number=number, limits=child.limits, point=child.point)
+                None
+                if child.point is None
+                else OpenNode(number=number, limits=child.limits, point=child.point, basis=child.basis)
             )
         return tuple(children)
 
