@@ -34,7 +34,7 @@ def solve_plain(
     pool = ColumnPool(tables, rows)
     prices = np.zeros(rows.num_rows)
     best: PricePoint | None = None
-    master, x, rounds, reason = 0.0, np.zeros(0), 0, None
+    master, rounds, reason = 0.0, 0, None
     history: list[tuple[float, float, float]] = []
     simplex = _SimplexMaster(tables, rows)
     progress.start("column generation", None)
@@ -52,17 +52,19 @@ def solve_plain(
         if reason is not None or len(pool) == before or (rounds and gap <= tol):
             break
         with clock.phase("master"):
-            master, x, prices = simplex.solve(pool, stop.remaining_s(clock.elapsed_s))
-        rounds += 1
-        history.append((clock.elapsed_s, master, best.bound))
-        if x.size == 0:
+            solved = simplex.solve(pool, stop.remaining_s(clock.elapsed_s))
+        if solved is None:
             reason = Termination.TIME_LIMIT
             break
+        master, x, prices = solved
+        pool.set_weight(x)
+        rounds += 1
+        history.append((clock.elapsed_s, master, best.bound))
     progress.finish()
     return PackingResult(
         point=best,
         master=master,
-        x=np.concatenate([x, np.zeros(len(pool) - len(x))]),
+        x=np.nan_to_num(pool.weight),
         pool=pool,
         termination=Termination.COMPLETED if reason is None else reason,
         rounds=rounds,
@@ -91,8 +93,11 @@ class _SimplexMaster:
             size, np.full(size, -highspy.kHighsInf), np.ones(size), 0, empty, np.zeros(0, np.int32), np.zeros(0)
         )
 
-    def solve(self, pool: ColumnPool, time_left_s: float) -> tuple[float, FloatArray, FloatArray]:
-        """Add the pool's new columns, solve, and return (value, x by pool column, row prices)."""
+    def solve(self, pool: ColumnPool, time_left_s: float) -> tuple[float, FloatArray, FloatArray] | None:
+        """Add the pool's new columns and solve.
+
+        Returns (value, x by pool column, row prices), or None if the time was too short.
+        """
         known = set(self._columns)
         fresh = [k for k in range(len(pool)) if pool.key(k) not in known]
         share = pool.share
@@ -115,7 +120,7 @@ class _SimplexMaster:
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(0.0, time_left_s))
         self.solver.run()
         if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return 0.0, np.zeros(0), np.zeros(self._num_rows)
+            return None
         solution = self.solver.getSolution()
         duals = np.maximum(0.0, np.array(solution.row_dual))
         prices = np.zeros(self._num_rows)

@@ -5,7 +5,9 @@ import pytest
 
 import optim
 from optim.core.clock import PhaseClock
+from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never
+from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.packing_lp import PackingLP
 from optim.solvers.admission.price_search import Walk
@@ -33,6 +35,21 @@ def test_any_stop_leaves_a_bound_that_verifies(rounds):
     best = optim.solve(instance, "column-generation")
     assert stopped.bound >= best.bound * (1 - 1e-6)
     assert optim.verify(instance, stopped).is_ok
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+@pytest.mark.parametrize("method", ["central", "plain"])
+def test_the_point_of_any_stop_is_worth_the_masters_value_and_fits(method, rounds):
+    instance = optim.reference_instance("small-2")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    options = ColumnGenerationOptions(method=method)
+    stop = IterationLimit(rounds)
+    result = solve_packing_lp(tables, rows, PhaseClock(), options, stop, SilentProgress())
+    assert (result.pool.share @ result.x <= 1 + 1e-9).all()
+    assert result.pool.value @ result.x <= result.master * (1 + 1e-9)
+    if method == "plain":
+        assert result.pool.value @ result.x == pytest.approx(result.master)
 
 
 def test_the_masters_point_satisfies_every_row():
