@@ -122,7 +122,7 @@ class PaperWork(SolveWork):
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
         """Solve and verify; the record's load tells the lateness, too."""
         solution, record = super().attempt(stop, progress)
-        if record.load is None:
+        if record.load is None or solution.decision is None:
             return solution, record
         late = lateness(self.subject.instance, solution.decision)
         return solution, replace(record, load={**record.load, "lateness": late})
