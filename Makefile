@@ -21,7 +21,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $(STAMP)
 
 bench: $(STAMP)  ## run every suite at small size: table and report
-	$(BIN)/optim bench
+	$(BIN)/optim bench --processes $(PROCESSES)
 
 test: $(STAMP)  ## prove it: all tests, the notebooks included
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES)

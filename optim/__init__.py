@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from optim.models.files import verify as verify
     from optim.models.reference import reference_instance as reference_instance
     from optim.models.reference import reference_names as reference_names
+    from optim.models.reference import reference_solution as reference_solution
     from optim.solvers.solve import solve as solve
 
 _HOME = {
@@ -36,6 +37,7 @@ _HOME = {
     "load_solution": "optim.models.files",
     "reference_instance": "optim.models.reference",
     "reference_names": "optim.models.reference",
+    "reference_solution": "optim.models.reference",
     "save": "optim.models.files",
     "save_solution": "optim.models.files",
     "solve": "optim.solvers.solve",

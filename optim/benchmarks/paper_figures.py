@@ -157,8 +157,8 @@ def _constants(records: Sequence[Record]) -> Figure | None:
 
 
 def _largest(records: Sequence[Record]) -> list[Record]:
-    """Return the records of the sweeps with the most jobs."""
-    mine = [record for record in _of(records, "sweep") if record.load is not None]
+    """Return the records of plans in the sweeps with the most jobs."""
+    mine = [record for record in _of(records, "sweep") if record.load is not None and record.objective is not None]
     most = max((record.labels["jobs"] for record in mine), default=0)
     return [record for record in mine if record.labels["jobs"] == most]
 

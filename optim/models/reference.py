@@ -1,4 +1,4 @@
-"""Named reference instances that ship with the library."""
+"""Named reference instances that ship with the library, and the best solutions known of some."""
 
 from importlib.resources import files
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 from optim.core.documents import peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
+from optim.core.solution import Solution
 from optim.models.catalogue import problem_names, problem_of_schema
+from optim.models.files import read_solution
 
 SUFFIX = ".json.gz"
 
@@ -35,3 +37,29 @@ def reference_instance(name: str) -> Any:
             data = read_bytes(str(entry))
             return problem_of_schema(peek_schema(data)).read_instance(data)
     raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")
+
+
+def reference_solution(name: str) -> Solution:
+    """Return the best solution known of a shipped instance: its decision, and a bound with its proof.
+
+    Raises
+    ------
+    InvalidProblemError
+        If none ships for that instance; the text lists those that do.
+    """
+    for owner in problem_names():
+        entry = files("optim.models") / owner / "solutions" / f"{name}{SUFFIX}"
+        if entry.is_file():
+            return read_solution(read_bytes(str(entry)), reference_instance(name))
+    known = ", ".join(solved_reference_names())
+    raise InvalidProblemError(f"no solution ships for {name!r}; there are: {known}")
+
+
+def solved_reference_names() -> tuple[str, ...]:
+    """Return the names of the shipped instances of which a solution ships, sorted."""
+    names = []
+    for owner in problem_names():
+        folder = files("optim.models") / owner / "solutions"
+        if folder.is_dir():
+            names += [entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)]
+    return tuple(sorted(names))

@@ -24,18 +24,21 @@ from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import Solution, Stats, relative_gap
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.neighbourhood import Neighbourhood
-from optim.solvers.admission.node_bound import NodePoint
-from optim.solvers.admission.price_bound import PricePoint, search_scale
+from optim.solvers.admission.packing_lp import PackingLP
+from optim.solvers.admission.price_search import Walk
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.tree_search import TreeSearch, TreeState
 from optim.solvers.admission.warm_up import compile_loops, compile_moves, compile_nodes
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
 """Price scales at which the first plan is filled up."""
+
+GUIDE_TOL = 1e-4
+"""Relative gap to which the packing LP is solved for the search's prices."""
 
 HOTTEST, COLDEST, STEPS, LARGEST_RUIN = 0.2, 0.002, 20, 8
 """Acceptance temperatures of the search beside the tree, as shares of an admitted job's mean value, in so many steps;
@@ -107,10 +110,10 @@ class BranchAndPrice:
         watch = _Watch(clock, options, stop, progress)
         progress.start(self.name, None)
         with clock.phase("solve"):
-            guide = _Guide(tables, rows, options.search_moves, seed)
-            is_over = stop(SolveState(elapsed_s=0.0)) is not None
-            plan = AdmissionPlan.from_rows([], []) if is_over else guide.first_plan()
-            search = TreeSearch(tables, rows, plan, improve=guide.improve, tol=options.tol, should_stop=watch)
+            guide = _Guide(tables, rows, options, stop, clock, seed)
+            search = TreeSearch(
+                tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, should_stop=watch
+            )
             search.run()
         progress.finish()
         return _solution(self, instance, search, rows, watch.reason, options, seed, clock)
@@ -144,28 +147,47 @@ class _Watch:
 
 
 class _Guide:
-    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives."""
+    """A neighbourhood search beside the tree: it gives the first plan, and goes on whenever the tree dives.
 
-    def __init__(self, tables: JobTables, rows: CapacityRows, moves: int, seed: int) -> None:
-        self._tables, self._rows, self._moves, self._seed = tables, rows, moves, seed
+    It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
+    """
+
+    def __init__(
+        self,
+        tables: JobTables,
+        rows: CapacityRows,
+        options: "BranchAndPriceOptions",
+        stop: StoppingCriterion,
+        clock: PhaseClock,
+        seed: int,
+    ) -> None:
+        self._tables, self._rows, self._seed = tables, rows, seed
+        self._moves, self._stop, self._clock = options.search_moves, stop, clock
         self._search: Neighbourhood | None = None
 
     def first_plan(self) -> AdmissionPlan:
-        """Return a plan filled up at prices of one over capacity, well scaled."""
-        if self._tables.num_jobs == 0:
+        """Return a plan filled up at the LP's prices."""
+        is_over = self._stop(SolveState(elapsed_s=self._clock.elapsed_s)) is not None
+        if self._tables.num_jobs == 0 or is_over:
             return AdmissionPlan.from_rows([], [])
-        capacity = self._rows.capacity
-        even = np.divide(1.0, capacity, out=np.zeros(self._rows.num_rows), where=capacity > 0)
-        return self._filled(search_scale(self._tables, self._rows, even)).best_plan()
+        walk = Walk(num_steps=10)
+        relaxed = PackingLP(self._tables, self._rows, self._clock).run(
+            tol=GUIDE_TOL, first=Walk(num_steps=60, add_every=4), between=walk, stop=self._stop
+        )
+        weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, self._tables.num_jobs).astype(
+            np.float64, copy=False
+        )
+        self._search = Neighbourhood(self._tables, self._rows, relaxed.point, self._seed, weight)
+        order = np.argsort(-relaxed.point.payoff, kind="stable")
+        for scale in FIRST_SCALES:
+            self._search.construct(order, scale)
+        return self._search.best_plan()
 
-    def improve(self, point: NodePoint, plan: AdmissionPlan) -> AdmissionPlan:
-        """Return a plan found by going on from the best known one, at the prices of the first point given."""
-        if self._tables.num_jobs == 0:
-            return plan
-        if self._search is None:
-            prices = PricePoint(row_prices=point.row_prices, payoff=point.payoff, bound=point.bound)
-            self._search = self._filled(prices)
+    def improve(self, plan: AdmissionPlan) -> AdmissionPlan:
+        """Return a plan found by going on from the best known one."""
         search = self._search
+        if search is None:
+            return plan
         search.return_to_best()
         if plan.objective(self._tables.instance) > search.record:
             search.adopt(plan)
@@ -173,13 +195,6 @@ class _Guide:
         for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
             search.run(self._moves // STEPS, max(share * unit, 1e-12), max(share * unit, 1e-12), LARGEST_RUIN)
         return search.best_plan()
-
-    def _filled(self, point: PricePoint) -> Neighbourhood:
-        search = Neighbourhood(self._tables, self._rows, point, self._seed)
-        order = np.argsort(-point.payoff, kind="stable")
-        for scale in FIRST_SCALES:
-            search.construct(order, scale)
-        return search
 
 
 def _solution(

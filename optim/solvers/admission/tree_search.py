@@ -61,7 +61,7 @@ class TreeSearch:
     plan
         A feasible plan to start from.
     improve
-        Return a feasible plan found from the best known one, guided by a dual point.
+        Return a feasible plan found from the best known one.
     tol
         Relative gap at which the plan counts as optimal.
     should_stop
@@ -74,7 +74,7 @@ class TreeSearch:
         rows: CapacityRows,
         plan: AdmissionPlan,
         *,
-        improve: Callable[[NodePoint, AdmissionPlan], AdmissionPlan],
+        improve: Callable[[AdmissionPlan], AdmissionPlan],
         tol: float,
         should_stop: Callable[[TreeState], bool],
     ) -> None:
@@ -127,7 +127,7 @@ class TreeSearch:
         self.num_bounded += 1
         is_time_for_plans = is_root or self.num_bounded % DIVE_EVERY == 0
         if is_time_for_plans and not self._is_over():
-            self._adopt(self._improve(result.point, self.plan))
+            self._adopt(self._improve(self.plan))
         if result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
             return True

@@ -1,0 +1,26 @@
+"""The best solutions known that ship: each verifies, and small ones are optimal."""
+
+import pytest
+
+import optim
+from optim.core.errors import InvalidProblemError
+from optim.models.reference import solved_reference_names
+
+
+@pytest.mark.parametrize("name", solved_reference_names())
+def test_verifies(name):
+    instance, solution = optim.reference_instance(name), optim.reference_solution(name)
+    assert solution.instance == name
+    assert solution.objective is not None
+    assert solution.bound is not None
+    assert optim.verify(instance, solution).is_ok
+
+
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-2"])
+def test_is_proven_optimal_where_instances_are_small(name):
+    assert optim.reference_solution(name).gap <= 1e-6
+
+
+def test_says_which_there_are_when_there_is_none():
+    with pytest.raises(InvalidProblemError, match="no solution ships for 'large-0'; there are: .*tiny-0"):
+        optim.reference_solution("large-0")
