@@ -66,6 +66,11 @@ class Neighbourhood:
         self.value += insert_all(self.ground, self.state, waiting, len(waiting), scale, True, self.scratch)
         self._remember()
 
+    def price_anew(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
+        """Guide insertions by other prices from now on."""
+        worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
+        self.ground = self.ground._replace(worker_cost=worker_cost, ps_cost=ps_cost)
+
     def try_schedule(self, schedule: Schedule) -> bool:
         """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
         i = schedule.job

@@ -3,7 +3,7 @@
 1. The packing LP is solved by column generation and tightened by cuts of single servers: its dual point is
    the bound's proof, its prices guide every insertion.
 2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
-   dynamic programme).
+   dynamic programme); and, for a second plan, in stages with re-pricing in between (`price_dive`).
 3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
    noised prices, accepted by annealing. Cycles of cooling, each twice as long as the one before up to a
    limit, restart from the best plan. Two chains run side by side, one a thread: the first restarts from
@@ -32,6 +32,7 @@ from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.cut_rounds import solve_with_cuts
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.packing_lp import PackingResult
+from optim.solvers.admission.price_dive import dive
 from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
 from optim.solvers.admission.rows import CapacityRows
 from optim.solvers.admission.warm_up import compile_cuts, compile_loops, compile_moves
@@ -64,6 +65,8 @@ class SearchOptions:
     num_moves
         Moves of each chain after which the search ends by itself; by default 200,000, and no limit where the
         stopping rule has a time limit.
+    dives
+        Whether the last chain starts from a dive with re-pricing.
     chains
         Chains side by side. Their number changes the plan; how many processors there are doesn't.
     first_cycle, cycle_moves
@@ -78,6 +81,7 @@ class SearchOptions:
     lp_share: float = 0.4
     cut_rounds: int = 4
     num_moves: int | None = None
+    dives: bool = True
     chains: int = 2
     first_cycle: int = 20_000
     cycle_moves: int = 320_000
@@ -180,7 +184,7 @@ def _improve(
     num_moves = options.num_moves
     if num_moves is None and not np.isfinite(stop.remaining_s(clock.elapsed_s)):
         num_moves = DEFAULT_MOVES
-    chains = _chains(tables, rows, relaxed, options.chains, seed)
+    chains = _chains(tables, rows, relaxed, options, stop, seed, clock)
     bound = relaxed.point.bound
     termination, moves, place, cycle = Termination.COMPLETED, 0, 0, options.first_cycle
     progress.start("search", num_moves)
@@ -207,19 +211,29 @@ def _improve(
 
 
 def _chains(
-    tables: JobTables, rows: CapacityRows, relaxed: PackingResult, number: int, seed: int
+    tables: JobTables,
+    rows: CapacityRows,
+    relaxed: PackingResult,
+    options: SearchOptions,
+    stop: StoppingCriterion,
+    seed: int,
+    clock: PhaseClock,
 ) -> list["Neighbourhood"]:
-    """Return the chains, each with a first plan; they differ by their random numbers alone."""
+    """Return the chains, each with a first plan."""
     from optim.solvers.admission.neighbourhood import Neighbourhood
 
     order = np.argsort(-relaxed.point.payoff, kind="stable")
     weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs).astype(np.float64, copy=False)
     chains = []
-    for child in np.random.SeedSequence(seed).spawn(number):
+    for child in np.random.SeedSequence(seed).spawn(options.chains):
         chain = Neighbourhood(tables, rows, relaxed.point, child, weight)
         for scale in CONSTRUCTION_SCALES:
             chain.construct(order, scale)
         chains.append(chain)
+    if options.dives:
+        plan = dive(tables, rows, relaxed.point, weight, stop=stop, clock=clock)
+        if plan.objective(tables.instance) > chains[-1].record:
+            chains[-1].adopt(plan)
     return chains
 
 
