@@ -18,9 +18,7 @@ def machine_facts() -> Mapping[str, str | int]:
     return {
         "cpu": _cpu_name(),
         "cpu_count": os.cpu_count() or 1,
-        "cpus_usable": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1,
+        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
     }

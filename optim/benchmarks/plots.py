@@ -56,9 +56,7 @@ _STYLE: dict[str, Any] = {
 
 
 @contextmanager
-def canvas(
-    width: float, height: float, rows: int = 1, columns: int = 1
-) -> Iterator[tuple["Canvas", list["Axes"]]]:
+def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple["Canvas", list["Axes"]]]:
     """Give a canvas of so many inches with its panels; the report's style holds inside the block only."""
     import matplotlib as mpl
     from matplotlib.figure import Figure as NewCanvas
@@ -133,9 +131,7 @@ def _values(records: Sequence[Record]) -> Figure | None:
     most = max(len(group) for group in cases.values())
     with canvas(11, rows * (0.75 + 0.2 * most), rows, columns) as (drawing, panels):
         for panel, (title, group) in zip(panels, cases.items(), strict=False):
-            best = max(
-                [r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group]
-            )
+            best = max([r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group])
             unit = 100.0 / best if best else 1.0
             for y, record in enumerate(reversed(group)):
                 if record.objective is not None:
@@ -252,9 +248,7 @@ def _decisions(records: Sequence[Record]) -> Figure | None:
             times = np.maximum(record.decision_ms["quantiles"], 1e-4)
             label = None if record.solver in labelled else record.solver
             labelled.add(record.solver)
-            panel.plot(
-                times, 100.0 * np.array(QUANTILES), color=colours[record.solver], label=label, alpha=0.7
-            )
+            panel.plot(times, 100.0 * np.array(QUANTILES), color=colours[record.solver], label=label, alpha=0.7)
         panel.set_xscale("log")
         panel.set_ylim(0, 104)
         panel.set_xlabel("milliseconds a decision, at most")

@@ -57,9 +57,7 @@ class ResultsFile:
 
 
 @contextmanager
-def open_results(
-    path: Path, is_wanted: Callable[[Record], bool] = lambda record: True
-) -> Iterator[ResultsFile]:
+def open_results(path: Path, is_wanted: Callable[[Record], bool] = lambda record: True) -> Iterator[ResultsFile]:
     """Open a results file for appending, making it and its folder if there is none.
 
     Parameters
@@ -136,9 +134,7 @@ def _parse(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidProblemError(
-            f"{path}: can't be read: {error.strerror or error}; check the path"
-        ) from error
+        raise InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path") from error
     whole_size = data.rfind(b"\n") + 1
     records = []
     for number, line in enumerate(data[:whole_size].split(b"\n"), start=1):

@@ -23,9 +23,7 @@ def options_for(problem: str, solvers: Sequence[str], given: Mapping[str, Any]) 
     for text, value in given.items():
         owner, dot, option = text.rpartition(".")
         if dot and owner not in known:
-            raise InvalidOptionError(
-                f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}"
-            )
+            raise InvalidOptionError(f"option {text!r} is for solver {owner!r}, which isn't run; add --solver {owner}")
         takers = [owner] if dot else [name for name in solvers if option in known[name]]
         if not takers or option not in known[takers[0]]:
             names = ", ".join(sorted(frozenset().union(*known.values()))) or "none"

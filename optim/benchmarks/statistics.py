@@ -58,17 +58,13 @@ def performance_profile(
     >>> factors.tolist(), shares.tolist()
     ([1.0, 2.0], [0.5, 1.0])
     """
-    table = np.array(
-        [[np.inf if cost is None else cost for cost in row] for row in costs.values()], dtype=np.float64
-    )
+    table = np.array([[np.inf if cost is None else cost for cost in row] for row in costs.values()], dtype=np.float64)
     best = table.min(axis=0)
     is_solved = np.isfinite(best)
     factors = table[:, is_solved] / best[is_solved]
     profile = {}
     for name, row in zip(costs, factors, strict=True):
         reached = np.unique(np.concatenate([[1.0], row[np.isfinite(row)]]))
-        shares = (
-            np.array([(row <= factor).mean() for factor in reached]) if row.size else np.zeros(len(reached))
-        )
+        shares = np.array([(row <= factor).mean() for factor in reached]) if row.size else np.zeros(len(reached))
         profile[name] = (reached, shares)
     return profile

@@ -176,9 +176,7 @@ class SolveWork(AbstractWork):
         verification = verify(instance, solution)
         verify_s = time.perf_counter() - begun
         load = _load(problem, instance, solution)
-        record = Record(
-            **self.identity(), **outcome(solution, verification, verify_s), **provenance(), load=load
-        )
+        record = Record(**self.identity(), **outcome(solution, verification, verify_s), **provenance(), load=load)
         return solution, record
 
 

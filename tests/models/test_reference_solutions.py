@@ -22,5 +22,5 @@ def test_is_proven_optimal_where_instances_are_small(name):
 
 
 def test_says_which_there_are_when_there_is_none():
-    with pytest.raises(InvalidProblemError, match="no solution ships for 'large-0'; there are: .*tiny-0"):
+    with pytest.raises(InvalidProblemError, match=r"no solution ships for 'large-0'; there are: .*tiny-0"):
         optim.reference_solution("large-0")

@@ -50,7 +50,7 @@ class AdmissionPlan:
 
 
 def _sorted_rows(rows: Iterable[Iterable[int]]) -> IntArray:
-    array = np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 4)
+    array: IntArray = np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 4)
     array = array[array[:, COUNT] != 0]
     array = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
     array.setflags(write=False)

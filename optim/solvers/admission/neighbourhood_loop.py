@@ -458,7 +458,9 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
                 continue
             break
         extra = 1 + int(uniform(random) * (num_ruined + 3))
-        count = _choose_waiting(ground, state, ruined, num_ruined, min(extra, num_jobs - num_ruined - 1), forced, random, waiting)
+        count = _choose_waiting(
+            ground, state, ruined, num_ruined, min(extra, num_jobs - num_ruined - 1), forced, random, waiting
+        )
         lost = 0.0
         for k in range(count):
             i = waiting[k]
