@@ -8,7 +8,8 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from multiprocessing import connection
 from multiprocessing.connection import Connection
@@ -23,6 +24,9 @@ from optim.core.stopping import Interruption, SolveState
 
 POLL_S = 0.2
 """How often the parent looks whether it was interrupted."""
+
+GRACE_S = 5.0
+"""How long an idle process may take to end by itself, seconds."""
 
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -42,6 +46,31 @@ class EventStop:
         return 0.0 if self._event.is_set() else float("inf")
 
 
+class _Queue:
+    """Work not yet given out. A process stays with a problem, so that no two compile the same loops at once."""
+
+    def __init__(self, todo: Sequence[AbstractWork]) -> None:
+        self._waiting: dict[str, deque[AbstractWork]] = {}
+        for work in todo:
+            self._waiting.setdefault(work.subject.problem.name, deque()).append(work)
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self, own: str | None, others: Set[str]) -> AbstractWork:
+        """Return the next work of problem `own`; else of one no other process is at; else of the first."""
+        free = [problem for problem in self._waiting if problem not in others]
+        problem = own if own in self._waiting else next(iter(free or self._waiting))
+        work = self._waiting[problem].popleft()
+        if not self._waiting[problem]:
+            del self._waiting[problem]
+        return work
+
+    def clear(self) -> None:
+        """Give nothing out any more."""
+        self._waiting.clear()
+
+
 class _Worker:
     """A child process and the work it has in hand."""
 
@@ -51,10 +80,12 @@ class _Worker:
         self.process.start()
         child_pipe.close()
         self.work: AbstractWork | None = None
+        self.problem: str | None = None
 
     def give(self, work: AbstractWork) -> None:
         """Hand over a piece of work; that the process is dead already shows when its record is fetched."""
         self.work = work
+        self.problem = work.subject.problem.name
         with suppress(OSError):
             self.pipe.send(work)
 
@@ -70,10 +101,13 @@ class _Worker:
         return record
 
     def end(self) -> None:
-        """End the process at once."""
-        self.process.terminate()
-        self.process.join()
+        """End the process: by itself where it waits for work, which frees what libraries share; else at once."""
         self.pipe.close()
+        if self.work is None:
+            self.process.join(timeout=GRACE_S)
+        if self.process.is_alive():
+            self.process.terminate()
+        self.process.join()
 
 
 def run_in_processes(
@@ -84,14 +118,14 @@ def run_in_processes(
     Once `stop` is requested, no work is begun any more, and what runs is asked to stop.
     """
     event = _CONTEXT.Event()
-    queue = list(reversed(todo))
+    queue = _Queue(todo)
     workers: list[_Worker] = []
     num_done = 0
     progress.start(f"benchmark, {num_processes} processes", len(todo))
     try:
         workers += [_Worker(event) for _ in range(num_processes)]
         for worker in workers:
-            worker.give(queue.pop())
+            worker.give(queue.take(None, _problems_of(workers)))
         while any(worker.work is not None for worker in workers):
             if stop.is_requested:
                 event.set()
@@ -106,11 +140,15 @@ def run_in_processes(
                     worker.end()
                     workers[workers.index(worker)] = worker = _Worker(event)
                 if queue:
-                    worker.give(queue.pop())
+                    worker.give(queue.take(worker.problem, _problems_of(workers)))
     finally:
         for worker in workers:
             worker.end()
         progress.finish()
+
+
+def _problems_of(workers: Sequence[_Worker]) -> Set[str]:
+    return {worker.problem for worker in workers if worker.problem is not None}
 
 
 def _serve(pipe: Connection, event: Event) -> None:

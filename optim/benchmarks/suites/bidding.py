@@ -56,7 +56,11 @@ def _small() -> tuple[Case, ...]:
         Case(source=NamedSource("spot-vector"), label="tiny"),
         *tiny,
         *hour,
-        Case(source=NamedSource("spot-market-0"), label="nested evictions", left_out=frozenset(slow)),
+        Case(
+            source=NamedSource("spot-market-0"),
+            label="nested evictions",
+            left_out=frozenset((*slow, "dinkelbach")),
+        ),
         *windows,
     )
 
