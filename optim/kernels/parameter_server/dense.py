@@ -1,0 +1,223 @@
+"""Dense push, aggregate and apply.
+
+Pushes are separate arguments that are summed in the order given: over stacked pushes XLA's reduction is tens of times
+slower on a CPU, and a fixed order is what makes two runs equal bit for bit. An update is reproduced by the same compiled
+function; plain NumPy rounds once more, because the compiler contracts products and sums.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server.blocks import update_in_blocks
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+
+Updated = tuple[jax.Array, Slots]
+
+LARGEST_FOLD = 16
+"""Most pushes that one compiled function adds; more are folded through it, in order."""
+
+
+class ShardState(NamedTuple):
+    """A shard of a server that adds pushes as they arrive.
+
+    Attributes
+    ----------
+    parameters
+        Shape (n,), float32.
+    slots
+        The optimiser's arrays, each of shape (n,).
+    accumulator
+        Shape (n,): weighted sum of the pushes not yet applied.
+    weight_sum
+        Scalar: sum of their weights.
+    count
+        Scalar int32: how many they are.
+    version
+        Scalar int32: updates applied so far.
+    """
+
+    parameters: jax.Array
+    slots: Slots
+    accumulator: jax.Array
+    weight_sum: jax.Array
+    count: jax.Array
+    version: jax.Array
+
+
+def initial_state(parameters: jax.Array, optimiser: AbstractOptimiser) -> ShardState:
+    """Return the state of a shard before any push; it shares no memory with `parameters`."""
+    own = jnp.array(parameters, dtype=jnp.float32, copy=True)
+    return ShardState(
+        parameters=own,
+        slots=optimiser.initial_slots(own),
+        accumulator=jnp.zeros_like(own),
+        weight_sum=jnp.zeros((), jnp.float32),
+        count=jnp.zeros((), jnp.int32),
+        version=jnp.zeros((), jnp.int32),
+    )
+
+
+@partial(jax.jit, donate_argnums=0)
+def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> ShardState:
+    """Add one push to the accumulator; `state` is donated.
+
+    ``accumulator += weight float32(gradient)``, ``weight_sum += weight``, ``count += 1``.
+
+    Parameters
+    ----------
+    state
+        The shard.
+    gradient
+        Shape (n,), float32 or bfloat16.
+    weight
+        Scalar: how much data stands behind the gradient.
+    """
+    share = weight.astype(jnp.float32)
+    return state._replace(
+        accumulator=state.accumulator + share * gradient.astype(jnp.float32),
+        weight_sum=state.weight_sum + share,
+        count=state.count + 1,
+    )
+
+
+@partial(jax.jit, donate_argnums=0, static_argnames="optimiser")
+def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
+    """Apply the mean of what was pushed, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
+
+    A state without pushes comes back as it was.
+    """
+    is_due = state.count > 0
+    mean = state.accumulator / jnp.where(is_due, state.weight_sum, 1.0)
+    step = state.version + 1
+    parameters, slots = optimiser.update(state.parameters, state.slots, mean, step)
+    return ShardState(
+        parameters=jnp.where(is_due, parameters, state.parameters),
+        slots=tuple(jnp.where(is_due, new, old) for new, old in zip(slots, state.slots, strict=True)),
+        accumulator=jnp.zeros_like(state.accumulator),
+        weight_sum=jnp.zeros_like(state.weight_sum),
+        count=jnp.zeros_like(state.count),
+        version=jnp.where(is_due, step, state.version),
+    )
+
+
+def apply_pushes(
+    parameters: jax.Array,
+    slots: Slots,
+    pushes: Sequence[jax.Array],
+    weights: jax.Array,
+    version: jax.Array,
+    *,
+    optimiser: AbstractOptimiser,
+    keep: bool = False,
+) -> tuple[jax.Array, Slots]:
+    """Apply the weighted mean of a clock's pushes, summed in the order given.
+
+    ``g = (sum over i of weights[i] float32(pushes[i])) / sum(weights)``, then the optimiser's update.
+
+    Parameters
+    ----------
+    parameters, slots
+        Shape (n,) each, float32; donated unless `keep`.
+    pushes
+        One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `LARGEST_FOLD` they are
+        added in groups, which costs two more passes over the sum a group and leaves the order as it is.
+    weights
+        Shape (pushes,): data behind each push; not all zero.
+    version
+        Scalar int32: updates applied before this one.
+    optimiser
+        The rule.
+    keep
+        Leave the old arrays alive: once at a snapshot, the copy on the first write.
+
+    Returns
+    -------
+    tuple
+        New parameters and slots.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no push, or not one weight for each.
+    """
+    if len(pushes) == 0 or weights.shape != (len(pushes),):
+        raise InvalidOptionError(
+            f"weights must have shape ({len(pushes)},), one for each push and at least one, got {weights.shape}"
+        )
+    total = jnp.sum(weights)
+    if len(pushes) <= LARGEST_FOLD:
+        run = _apply_kept if keep else _apply
+        done: Updated = run(parameters, slots, tuple(pushes), weights, total, version, optimiser=optimiser)
+        return done
+    partial_sum = _first_sum(tuple(pushes[:LARGEST_FOLD]), weights[:LARGEST_FOLD])
+    for start in range(LARGEST_FOLD, len(pushes), LARGEST_FOLD):
+        group = slice(start, start + LARGEST_FOLD)
+        partial_sum = _next_sum(partial_sum, tuple(pushes[group]), weights[group])
+    finish = _finish_kept if keep else _finish
+    finished: Updated = finish(parameters, slots, partial_sum, total, version, optimiser=optimiser)
+    return finished
+
+
+def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array) -> jax.Array:
+    """Return the weighted sum as a chain of additions in the order given, in float32."""
+    result = weights[0] * pushes[0].astype(jnp.float32)
+    for index in range(1, len(pushes)):
+        result = result + weights[index] * pushes[index].astype(jnp.float32)
+    return result
+
+
+def _updated(
+    parameters: jax.Array,
+    slots: Slots,
+    pushes: tuple[jax.Array, ...],
+    weights: jax.Array,
+    total: jax.Array,
+    version: jax.Array,
+    *,
+    optimiser: AbstractOptimiser,
+) -> tuple[jax.Array, Slots]:
+    """Aggregate and apply in one pass."""
+    step = version + 1
+    inverse = 1.0 / total
+
+    def update(carried: Slots, read: Slots) -> Slots:
+        mean = weighted_chain(read, weights) * inverse
+        new, new_slots = optimiser.update(carried[0], carried[1:], mean, step)
+        return (new, *new_slots)
+
+    done = update_in_blocks(update, (parameters, *slots), pushes)
+    return done[0], tuple(done[1:])
+
+
+def _finished(
+    parameters: jax.Array,
+    slots: Slots,
+    partial_sum: jax.Array,
+    total: jax.Array,
+    version: jax.Array,
+    *,
+    optimiser: AbstractOptimiser,
+) -> tuple[jax.Array, Slots]:
+    """Apply a sum that is complete."""
+    one = jnp.ones((1,), jnp.float32)
+    return _updated(parameters, slots, (partial_sum,), one, total, version, optimiser=optimiser)
+
+
+_apply = jax.jit(_updated, donate_argnums=(0, 1), static_argnames="optimiser")
+_apply_kept = jax.jit(_updated, static_argnames="optimiser")
+_finish = jax.jit(_finished, donate_argnums=(0, 1), static_argnames="optimiser")
+_finish_kept = jax.jit(_finished, static_argnames="optimiser")
+_first_sum = jax.jit(weighted_chain)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _next_sum(partial_sum: jax.Array, pushes: tuple[jax.Array, ...], weights: jax.Array) -> jax.Array:
+    """Go on with the chain from the sum so far."""
+    for index, push in enumerate(pushes):
+        partial_sum = partial_sum + weights[index] * push.astype(jnp.float32)
+    return partial_sum

@@ -1,0 +1,166 @@
+"""Elementwise optimisers: how a mean gradient changes parameters and their slots.
+
+All are elementwise, so cutting a vector into shards or rows changes no bit of the result.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from optim.core.errors import InvalidOptionError
+
+Slots = tuple[jax.Array, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AbstractOptimiser(ABC):
+    """A rule of update; hashable, so that it can be a static argument of a compiled function.
+
+    Attributes
+    ----------
+    num_slots
+        Arrays of the parameters' shape that the rule keeps beside them.
+    zero_is_identity
+        Whether a gradient of zero changes neither parameters nor slots.
+    """
+
+    num_slots: ClassVar[int]
+    zero_is_identity: ClassVar[bool]
+
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise InvalidOptionError(f"learning_rate must be above 0, got {self.learning_rate}")
+
+    def initial_slots(self, parameters: jax.Array) -> Slots:
+        """Return the slots before the first update: zeros."""
+        return tuple(jnp.zeros_like(parameters) for _ in range(self.num_slots))
+
+    @abstractmethod
+    def update(
+        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        """Return parameters and slots after one update.
+
+        Parameters
+        ----------
+        parameters, gradient
+            Arrays of equal shape, float32.
+        slots
+            `num_slots` arrays of that shape.
+        step
+            Number of this update, 1 for the first; a scalar.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sgd(AbstractOptimiser):
+    """Stochastic gradient descent: w -= rate g."""
+
+    num_slots: ClassVar[int] = 0
+    zero_is_identity: ClassVar[bool] = True
+
+    def update(
+        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        """Return ``(w - rate g, ())``."""
+        del slots, step
+        return parameters - self.learning_rate * gradient, ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(AbstractOptimiser):
+    """Heavy ball: u = decay u + g; w -= rate u."""
+
+    num_slots: ClassVar[int] = 1
+    zero_is_identity: ClassVar[bool] = False
+
+    decay: float = 0.9
+
+    def __post_init__(self) -> None:
+        AbstractOptimiser.__post_init__(self)
+        _check_decay("decay", self.decay)
+
+    def update(
+        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        """Return ``(w - rate u, (u,))``."""
+        del step
+        velocity = self.decay * slots[0] + gradient
+        return parameters - self.learning_rate * velocity, (velocity,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adagrad(AbstractOptimiser):
+    """Adagrad: h += g^2; w -= rate g / (sqrt(h) + epsilon).
+
+    References
+    ----------
+    Duchi, Hazan, Singer (2011), Adaptive subgradient methods, JMLR 12.
+    """
+
+    num_slots: ClassVar[int] = 1
+    zero_is_identity: ClassVar[bool] = True
+
+    epsilon: float = 1e-10
+
+    def __post_init__(self) -> None:
+        AbstractOptimiser.__post_init__(self)
+        _check_epsilon(self.epsilon)
+
+    def update(
+        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        """Return ``(w - rate g / (sqrt(h) + epsilon), (h,))``."""
+        del step
+        squares = slots[0] + gradient * gradient
+        return parameters - self.learning_rate * gradient / (jnp.sqrt(squares) + self.epsilon), (squares,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adam(AbstractOptimiser):
+    """Adam with bias correction; on rows it is *lazy*: a row that isn't pushed keeps its moments.
+
+    References
+    ----------
+    Kingma, Ba (2015), Adam: a method for stochastic optimization, arXiv 1412.6980, algorithm 1.
+    """
+
+    num_slots: ClassVar[int] = 2
+    zero_is_identity: ClassVar[bool] = False
+
+    first_decay: float = 0.9
+    second_decay: float = 0.999
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        AbstractOptimiser.__post_init__(self)
+        _check_decay("first_decay", self.first_decay)
+        _check_decay("second_decay", self.second_decay)
+        _check_epsilon(self.epsilon)
+
+    def update(
+        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        """Return ``(w - rate mhat / (sqrt(vhat) + epsilon), (m, v))``."""
+        count = step.astype(jnp.float32)
+        first = self.first_decay * slots[0] + (1.0 - self.first_decay) * gradient
+        second = self.second_decay * slots[1] + (1.0 - self.second_decay) * (gradient * gradient)
+        # The corrections are scalars: they are worked out once, not for every element.
+        rate = self.learning_rate / (1.0 - self.first_decay**count)
+        scale = 1.0 / (1.0 - self.second_decay**count)
+        return parameters - rate * first / (jnp.sqrt(second * scale) + self.epsilon), (first, second)
+
+
+def _check_decay(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise InvalidOptionError(f"{name} must be in [0, 1), got {value}")
+
+
+def _check_epsilon(value: float) -> None:
+    if not value > 0:
+        raise InvalidOptionError(f"epsilon must be above 0, got {value}; it keeps the quotient finite")

@@ -1,0 +1,118 @@
+"""One vector over several devices: ranges, the sharded update, and the pull of all of it."""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server.dense import weighted_chain
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+
+AXIS = "shard"
+
+ShardedUpdate = Callable[[jax.Array, Slots, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Slots]]
+
+
+class Range(NamedTuple):
+    """Elements `start` to `stop` of the flat vector, the latter left out."""
+
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.stop - self.start
+
+
+def shard_ranges(size: int, num_shards: int) -> tuple[Range, ...]:
+    """Return contiguous ranges that cover ``0..size`` once each; their sizes differ by at most one.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no shard, or a negative size.
+    """
+    if num_shards < 1 or size < 0:
+        raise InvalidOptionError(f"need at least one shard and size >= 0, got {num_shards} shards of size {size}")
+    cuts = [index * size // num_shards for index in range(num_shards + 1)]
+    return tuple(Range(start, stop) for start, stop in itertools.pairwise(cuts))
+
+
+def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = True) -> ShardedUpdate:
+    """Return the compiled update of a vector that is sharded over the axis `AXIS` of a mesh.
+
+    The function takes parameters and slots of shape (n,), sharded by ranges and donated; pushes of shape (partitions,
+    n), whose partitions lie on the devices that computed them; weights of shape (partitions,); and the version. Both n
+    and the number of partitions are multiples of the number of devices.
+
+    Parameters
+    ----------
+    mesh
+        Devices along one axis.
+    optimiser
+        Elementwise, so shards don't meet; a clipping by the global norm would need one more reduction.
+    is_exact
+        Exchange ranges all to all and add them in partition order: the same bits on any number of devices. Otherwise
+        each device adds its own partitions first and the sums are reduce-scattered, which moves fewer bytes and rounds
+        differently with each number of devices.
+
+    Raises
+    ------
+    InvalidOptionError
+        When called, if the devices don't divide n and the number of partitions.
+    """
+    shards = PartitionSpec(AXIS)
+
+    def update(
+        parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        total = jnp.sum(weights)
+        if is_exact:
+            ranges = lax.all_to_all(pushes, AXIS, split_axis=1, concat_axis=0, tiled=True)
+            summed = weighted_chain([ranges[index] for index in range(ranges.shape[0])], weights)
+        else:
+            first = lax.axis_index(AXIS) * pushes.shape[0]
+            own = lax.dynamic_slice(weights, (first,), (pushes.shape[0],))
+            local = weighted_chain([pushes[index] for index in range(pushes.shape[0])], own)
+            summed = lax.psum_scatter(local, AXIS, tiled=True)
+        return optimiser.update(parameters, slots, summed * (1.0 / total), version + 1)
+
+    mapped = jax.shard_map(
+        update,
+        mesh=mesh,
+        in_specs=(shards, shards, PartitionSpec(AXIS, None), PartitionSpec(), PartitionSpec()),
+        out_specs=(shards, shards),
+    )
+    compiled = jax.jit(mapped, donate_argnums=(0, 1))
+
+    def checked(
+        parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
+    ) -> tuple[jax.Array, Slots]:
+        _check_divisible(mesh.devices.size, parameters, pushes)
+        done: tuple[jax.Array, Slots] = compiled(parameters, slots, pushes, weights, version)
+        return done
+
+    return checked
+
+
+@partial(jax.jit, static_argnames="mesh")
+def gather_parameters(parameters: jax.Array, *, mesh: Mesh) -> jax.Array:
+    """Return the whole vector on every device."""
+    gathered: jax.Array = lax.with_sharding_constraint(parameters, NamedSharding(mesh, PartitionSpec()))
+    return gathered
+
+
+def _check_divisible(devices: int, parameters: jax.Array, pushes: jax.Array) -> None:
+    if pushes.ndim != 2 or pushes.shape[1:] != parameters.shape:
+        raise InvalidOptionError(f"pushes must have shape (partitions, {parameters.size}), got {pushes.shape}")
+    if any(length % devices for length in pushes.shape):
+        raise InvalidOptionError(
+            f"partitions and parameters must be multiples of the {devices} devices, got {pushes.shape}; pad with zeros"
+        )

@@ -1,0 +1,116 @@
+"""Asynchronous updates, damped by how old the parameters were that a gradient was computed from."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damping:
+    """Weight of a gradient by its lag: ``(1 + lag) ** -power``; 1 at lag 0, never rising.
+
+    Parameters
+    ----------
+    power
+        0 damps nothing, 1 is the inverse of the lag plus one.
+    """
+
+    power: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.power >= 0:
+            raise InvalidOptionError(f"power must be at least 0, got {self.power}: older gradients may not weigh more")
+
+    def weight(self, lag: jax.Array) -> jax.Array:
+        """Return the weight, float32, for lags counted in versions; exactly 1 at lag 0."""
+        age = jnp.maximum(lag, 0).astype(jnp.float32) + 1.0
+        return 1.0 / age if self.power == 1.0 else age**-self.power
+
+
+@partial(jax.jit, donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
+def apply_damped(
+    parameters: jax.Array,
+    slots: Slots,
+    gradient: jax.Array,
+    version: jax.Array,
+    version_read: jax.Array,
+    *,
+    optimiser: AbstractOptimiser,
+    damping: Damping,
+) -> tuple[jax.Array, Slots]:
+    """Apply one gradient at once, scaled by the damping of ``version - version_read``; arrays are donated.
+
+    Parameters
+    ----------
+    parameters, slots, gradient
+        Shape (n,) each.
+    version, version_read
+        Scalars int32: updates applied by now, and when the worker pulled.
+    """
+    scaled = damping.weight(version - version_read) * gradient.astype(jnp.float32)
+    return optimiser.update(parameters, slots, scaled, version + 1)
+
+
+@partial(jax.jit, donate_argnums=(0, 1), static_argnames=("optimiser", "damping"))
+def apply_damped_batch(
+    parameters: jax.Array,
+    slots: Slots,
+    gradients: jax.Array,
+    version: jax.Array,
+    versions_read: jax.Array,
+    *,
+    optimiser: AbstractOptimiser,
+    damping: Damping,
+) -> tuple[jax.Array, Slots, jax.Array]:
+    """Apply several gradients one after the other in their order of arrival; arrays are donated.
+
+    Parameters
+    ----------
+    parameters, slots
+        Shape (n,) each.
+    gradients
+        Shape (K, n).
+    version
+        Scalar int32: updates applied before the first of them.
+    versions_read
+        Shape (K,).
+
+    Returns
+    -------
+    tuple
+        Parameters, slots, and the sum of the weights used.
+    """
+
+    def step(
+        state: tuple[jax.Array, Slots, jax.Array], message: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, Slots, jax.Array], jax.Array]:
+        weights, old_slots, now = state
+        gradient, read = message
+        weight = damping.weight(now - read)
+        new, new_slots = optimiser.update(weights, old_slots, weight * gradient.astype(jnp.float32), now + 1)
+        return (new, new_slots, now + 1), weight
+
+    start = (parameters, slots, jnp.asarray(version, jnp.int32))
+    (new, new_slots, _), used = lax.scan(step, start, (gradients, versions_read))
+    return new, new_slots, jnp.sum(used)
+
+
+@partial(jax.jit)
+def compensate_delay(
+    gradient: jax.Array, parameters: jax.Array, parameters_read: jax.Array, strength: jax.Array
+) -> jax.Array:
+    """Return a gradient corrected to first order for the drift since it was computed.
+
+    ``g + strength g^2 (w_now - w_read)``, the square standing for the diagonal of the Hessian.
+
+    References
+    ----------
+    Zheng et al. (2017), Asynchronous stochastic gradient descent with delay compensation, ICML, eq. (10).
+    """
+    return gradient + strength * gradient * gradient * (parameters - parameters_read)

@@ -1,0 +1,54 @@
+"""A machine with an accelerator may have nothing but NumPy and JAX."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+BARE = """
+import importlib.metadata, sys
+
+needs = {"numpy", "jax", "jaxlib", "ml_dtypes", "opt_einsum", "scipy"}
+installed = {name for name, _ in importlib.metadata.packages_distributions().items()}
+tried = []
+
+class OnlyNumPyAndJax:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top in installed - needs - {"optim"} and top not in sys.stdlib_module_names:
+            tried.append(name)
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, OnlyNumPyAndJax())
+assert "numba" in installed and "msgspec" in installed
+try:
+    import msgspec
+except ModuleNotFoundError:
+    tried.clear()
+else:
+    raise SystemExit("the block does not hold")
+
+import jax.numpy as jnp
+import optim.kernels.parameter_server as server
+
+mine = [name for name, module in sys.modules.items() if name.startswith("optim.") and module is not None]
+state = server.initial_state(jnp.zeros(4), server.Sgd(learning_rate=0.5))
+state = server.push_dense(state, jnp.ones(4), jnp.float32(2.0))
+state = server.apply_accumulated(state, optimiser=server.Sgd(learning_rate=0.5))
+assert float(state.parameters[0]) == -0.5
+assert not {"optim.models", "optim.solvers"} & set(mine), mine
+print("works")
+"""
+
+
+def test_kernels_work_where_only_numpy_and_jax_are_installed():
+    done = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.returncode) == ("works", 0), done.stderr
+
+
+def test_every_public_name_says_what_it_does():
+    import optim.kernels.parameter_server as server
+
+    names = [name for name in vars(server) if not name.startswith("_")]
+    assert all(getattr(server, name).__doc__ for name in names)
