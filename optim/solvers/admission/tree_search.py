@@ -24,8 +24,9 @@ from optim.solvers.admission.tree import Child, OpenNode, SearchTree
 
 ROOT_EFFORT = Effort(most_rounds=2_000, most_cut_rounds=100, least_gain=1e-3)
 NODE_EFFORT = Effort(most_rounds=400, most_cut_rounds=6, least_gain=0.02)
+LEAF_EFFORT = Effort(most_rounds=5_000, most_cut_rounds=6, least_gain=0.02)
 TRIAL_EFFORT = Effort(most_rounds=12, most_cut_rounds=0, least_gain=1.0)
-"""Rounds of pricing and of cuts at the root, at other nodes, and on trial for a split."""
+"""Rounds of pricing and of cuts at the root, at other nodes, where nothing is left to split, and on trial."""
 
 MOST_TRIALS = 8
 """Splits of a node that are tried before one is chosen."""
@@ -131,6 +132,12 @@ class TreeSearch:
         if result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
             return True
+        if not is_root and self._is_lagging_leaf(node, result):
+            # Nothing is left to split, so what the rounds of pricing didn't prove would never be proven.
+            result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis)
+            if result.point.bound <= self.cutoff:
+                self.tree.close(node, result.point)
+                return True
         if result.master is None or self._is_over():
             self.tree.put_back(node, result.point)
             return False
@@ -144,6 +151,12 @@ class TreeSearch:
             self.tree.close(node, result.point)
             return True
         return self._split(node, result, candidates)
+
+    def _is_lagging_leaf(self, node: OpenNode, result: NodeResult) -> bool:
+        """Return whether a node can't be split although its bound isn't down to the master's value yet."""
+        if result.master is None or result.is_converged or self._is_over():
+            return False
+        return is_whole(result.master.weight) or not self._candidates(node, result)
 
     def _bounded(self, limits: NodeLimits, start: NodePoint, effort: Effort, basis: MasterBasis | None) -> NodeResult:
         return self.bounder.bound(
