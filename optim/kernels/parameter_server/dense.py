@@ -79,7 +79,7 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
     """
     share = weight.astype(jnp.float32)
     return state._replace(
-        accumulator=state.accumulator + share * gradient.astype(jnp.float32),
+        accumulator=share * gradient.astype(jnp.float32) + state.accumulator,
         weight_sum=state.weight_sum + share,
         count=state.count + 1,
     )
@@ -92,7 +92,7 @@ def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> Sha
     A state without pushes comes back as it was.
     """
     is_due = state.count > 0
-    mean = state.accumulator / jnp.where(is_due, state.weight_sum, 1.0)
+    mean = state.accumulator * (1.0 / jnp.where(is_due, state.weight_sum, 1.0))
     step = state.version + 1
     parameters, slots = optimiser.update(state.parameters, state.slots, mean, step)
     return ShardState(
@@ -167,7 +167,9 @@ def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array) -> jax.Array
     """Return the weighted sum as a chain of additions in the order given, in float32."""
     result = weights[0] * pushes[0].astype(jnp.float32)
     for index in range(1, len(pushes)):
-        result = result + weights[index] * pushes[index].astype(jnp.float32)
+        # The product comes first: compilers contract the first product of a sum, and so the sum so far, not the new
+        # product, is what has been rounded, as it is where pushes are added one by one.
+        result = weights[index] * pushes[index].astype(jnp.float32) + result
     return result
 
 
@@ -219,5 +221,5 @@ _first_sum = jax.jit(weighted_chain)
 def _next_sum(partial_sum: jax.Array, pushes: tuple[jax.Array, ...], weights: jax.Array) -> jax.Array:
     """Go on with the chain from the sum so far."""
     for index, push in enumerate(pushes):
-        partial_sum = partial_sum + weights[index] * push.astype(jnp.float32)
+        partial_sum = weights[index] * push.astype(jnp.float32) + partial_sum
     return partial_sum
