@@ -1,0 +1,135 @@
+"""Contrastive divergence on one batch, with all parameters in one matrix.
+
+With columns ``z = (u, v, 1)`` and the matrix
+
+    P = [ A^T  0    a ]      (V rows)
+        [ B^T  W^T  b ]      (H rows)
+
+``P z`` is the visibles' dynamic bias above the hiddens' input. The statistics are nearly one product as well: with the
+residuals ``e = v - v_k`` and ``r = p_0 - p_k`` the product ``(e, r) z^T`` holds those of A, B and both biases, and of W the
+part ``r v^T``; what is missing is ``p_k e^T``, since ``v p_0 - v_k p_k = v r + e p_k``.
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from optim.kernels.counter_random import bernoulli
+from optim.kernels.crbm.energy import FULL
+from optim.kernels.crbm.parameters import CrbmParameters
+
+
+class Sampling(StrEnum):
+    """How hiddens pass from the data to the reconstruction."""
+
+    BERNOULLI = "bernoulli"
+    """As ones and zeros drawn with their probabilities."""
+    MEAN_FIELD = "mean-field"
+    """As the probabilities themselves; what the public code of AI4DL does."""
+
+
+class Divergence(NamedTuple):
+    """Statistics of a batch.
+
+    Attributes
+    ----------
+    gradient
+        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); zero in the block of zeros.
+    squared_error
+        Shape (V,): squared error of the reconstruction, summed over the windows that count.
+    activity
+        Shape (H,): mean of p_0 over the windows that count.
+    """
+
+    gradient: jax.Array
+    squared_error: jax.Array
+    activity: jax.Array
+
+
+def pack(parameters: CrbmParameters) -> jax.Array:
+    """Return the matrix P of the parameters, shape (V + H, D + V + 1)."""
+    num_visible = parameters.num_visible
+    block = jnp.zeros((num_visible, num_visible), parameters.weights.dtype)
+    visible = jnp.concatenate([parameters.autoregression.T, block, parameters.visible_bias[:, None]], axis=1)
+    hidden = jnp.concatenate([parameters.conditioning.T, parameters.weights.T, parameters.hidden_bias[:, None]], axis=1)
+    return jnp.concatenate([visible, hidden])
+
+
+def unpack(packed: jax.Array, num_visible: int) -> CrbmParameters:
+    """Return the parameters of a packed matrix."""
+    length = packed.shape[1] - num_visible - 1
+    return CrbmParameters(
+        weights=packed[num_visible:, length:-1].T,
+        autoregression=packed[:num_visible, :length].T,
+        conditioning=packed[num_visible:, :length].T,
+        visible_bias=packed[:num_visible, -1],
+        hidden_bias=packed[num_visible:, -1],
+    )
+
+
+def contrastive_divergence(
+    packed: jax.Array,
+    windows: jax.Array,
+    mask: jax.Array,
+    seed: jax.Array,
+    draw: jax.Array,
+    *,
+    num_visible: int,
+    num_gibbs_steps: int,
+    sampling: Sampling,
+) -> Divergence:
+    """Return the statistics of CD-k on a batch of windows.
+
+    Parameters
+    ----------
+    packed
+        The parameters' matrix P, shape (V + H, D + V + 1).
+    windows
+        Shape (D + V, n): histories above samples.
+    mask
+        Shape (n,): one for each window that counts, zero otherwise.
+    seed
+        Shape (2,), uint32, of all draws.
+    draw
+        Scalar uint32: number of the batch; it takes draws ``draw * k, ..., draw * k + k - 1``.
+    num_visible
+        V.
+    num_gibbs_steps
+        k. The last step's hiddens enter as probabilities, as do those of the data.
+    sampling
+        How hiddens are passed on.
+
+    References
+    ----------
+    Taylor, Hinton and Roweis (2007). Modeling human motion using binary latent variables. NIPS 19.
+    Hinton (2002). Training products of experts by minimizing contrastive divergence. doi:10.1162/089976602760128018.
+    """
+    length = packed.shape[1] - 1 - num_visible
+    weights = packed[num_visible:, length:-1]
+    sample = windows[length:]
+    extended = jnp.concatenate([windows, jnp.ones_like(windows[:1])])
+    inputs = jnp.matmul(packed, extended, precision=FULL)
+    bias, first_input = inputs[:num_visible], inputs[num_visible:]
+    first = probability = jax.nn.sigmoid(first_input)
+    first_draw = draw * jnp.uint32(num_gibbs_steps)
+    error = jnp.zeros_like(sample)
+    for step in range(num_gibbs_steps):
+        hidden = probability
+        if sampling == Sampling.BERNOULLI:
+            hidden = bernoulli(seed, first_draw + jnp.uint32(step), probability)
+        error = sample - bias - jnp.matmul(weights.T, hidden, precision=FULL)
+        # The input changes only by what the visibles change: v_k W = v W - e W.
+        probability = jax.nn.sigmoid(first_input - jnp.matmul(weights, error, precision=FULL))
+    error = error * mask[None, :]
+    change = (first - probability) * mask[None, :]
+    scale = 1.0 / jnp.maximum(jnp.sum(mask), 1.0)
+    gradient = jnp.matmul(jnp.concatenate([error, change]), extended.T, precision=FULL)
+    lower = gradient[num_visible:].at[:, length:-1].add(jnp.matmul(probability, error.T, precision=FULL))
+    upper = gradient[:num_visible].at[:, length:-1].set(0.0)
+    return Divergence(
+        gradient=scale * jnp.concatenate([upper, lower]),
+        squared_error=jnp.sum(error * error, axis=1),
+        activity=scale * jnp.sum(first * mask[None, :], axis=1),
+    )

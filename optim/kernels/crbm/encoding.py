@@ -1,0 +1,43 @@
+"""Codes of windows: the hiddens' probabilities at the sample itself, without lag."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from optim.kernels.crbm.energy import hidden_input, split_windows
+from optim.kernels.crbm.parameters import CrbmParameters
+from optim.kernels.crbm.windows import gather_windows
+
+
+@partial(jax.jit)
+def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return the hiddens' log-odds for each window, before the sigmoid.
+
+    Parameters
+    ----------
+    parameters
+        The machine.
+    series
+        Shape (T, V), concatenated series.
+    ends
+        Shape (n,): windows, see `window_ends`.
+
+    Returns
+    -------
+    jax.Array
+        Shape (n, H); NaN where `ends` is negative, so that padding can't be taken for a code.
+    """
+    windows = gather_windows(series, ends, parameters.num_delays)
+    logits = hidden_input(parameters, *split_windows(parameters, windows)).T
+    return jnp.where(ends[:, None] < 0, jnp.nan, logits)
+
+
+@partial(jax.jit)
+def encode(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return each window's code, ``sigmoid(vW + uB + b)`` at the window's last sample, shape (n, H).
+
+    Samples without enough history have no window and hence no code: there are no rows of zeros in their place. See
+    `hidden_logits` for the parameters.
+    """
+    return jax.nn.sigmoid(hidden_logits(parameters, series, ends))

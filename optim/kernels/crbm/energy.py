@@ -1,0 +1,63 @@
+"""Free energy and the quantities that it is made of, for windows given as columns."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from optim.kernels.crbm.parameters import CrbmParameters
+from optim.kernels.crbm.windows import gather_windows
+
+FULL = lax.Precision.HIGHEST
+"""No product is rounded to fewer bits than float32, on any device."""
+
+
+def split_windows(parameters: CrbmParameters, windows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return histories (D, n) and samples (V, n) of windows ((d + 1) V, n)."""
+    length = parameters.autoregression.shape[0]
+    return windows[:length], windows[length:]
+
+
+def visible_mean(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
+    """Return the visibles' dynamic bias ``A^T u + a``, shape (V, n)."""
+    return jnp.matmul(parameters.autoregression.T, history, precision=FULL) + parameters.visible_bias[:, None]
+
+
+def hidden_input(parameters: CrbmParameters, history: jax.Array, sample: jax.Array) -> jax.Array:
+    """Return what the hiddens receive, ``W^T v + B^T u + b``, shape (H, n)."""
+    dynamic = jnp.matmul(parameters.conditioning.T, history, precision=FULL) + parameters.hidden_bias[:, None]
+    return jnp.matmul(parameters.weights.T, sample, precision=FULL) + dynamic
+
+
+def window_free_energy(parameters: CrbmParameters, windows: jax.Array) -> jax.Array:
+    """Return each window's free energy, shape (n,), for windows as columns."""
+    history, sample = split_windows(parameters, windows)
+    distance = sample - visible_mean(parameters, history)
+    gain = jax.nn.softplus(hidden_input(parameters, history, sample))
+    return 0.5 * jnp.sum(distance * distance, axis=0) - jnp.sum(gain, axis=0)
+
+
+@partial(jax.jit)
+def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return how unlikely each sample is given its history, up to a constant that depends on the history.
+
+    ``F(v | u) = |v - uA - a|^2 / 2 - sum over j of softplus((vW + uB + b)_j)``, so that exp(-F) is the sum over all
+    hidden states of exp(-energy).
+
+    Parameters
+    ----------
+    parameters
+        The machine. Padded hiddens each take log 2 off: trim the machine first.
+    series
+        Shape (T, V), concatenated series.
+    ends
+        Shape (n,): windows, see `window_ends`.
+
+    Returns
+    -------
+    jax.Array
+        Shape (n,); NaN where `ends` is negative.
+    """
+    windows = gather_windows(series, ends, parameters.num_delays)
+    return jnp.where(ends < 0, jnp.nan, window_free_energy(parameters, windows))

@@ -1,0 +1,105 @@
+"""What comes next: the mean-field forecast of one sample, its error, and sampled continuations."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from optim.kernels.counter_random import bernoulli, seed_words
+from optim.kernels.crbm.energy import FULL, hidden_input, split_windows, visible_mean
+from optim.kernels.crbm.parameters import CrbmParameters
+from optim.kernels.crbm.windows import gather_windows
+
+FIELD_STEPS = 5
+
+
+def _forecast(parameters: CrbmParameters, history: jax.Array) -> jax.Array:
+    """Return forecasts (V, n) from histories (D, n)."""
+    bias = visible_mean(parameters, history)
+    sample = history[-parameters.num_visible :]
+    for _ in range(FIELD_STEPS):
+        probability = jax.nn.sigmoid(hidden_input(parameters, history, sample))
+        sample = jnp.matmul(parameters.weights, probability, precision=FULL) + bias
+    return sample
+
+
+@partial(jax.jit)
+def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return the sample expected at each window's end from its history alone.
+
+    `FIELD_STEPS` mean-field steps, ``v = uA + a + W sigmoid(vW + uB + b)``, from the last sample of the history.
+
+    Returns
+    -------
+    jax.Array
+        Shape (n, V), in the order of `ends`. The samples at `ends` themselves aren't used.
+    """
+    history, _ = split_windows(parameters, gather_windows(series, ends, parameters.num_delays))
+    return _forecast(parameters, history).T
+
+
+@partial(jax.jit)
+def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return the mean squared error of `forecast` by feature, shape (V,); windows with negative ends don't count."""
+    history, sample = split_windows(parameters, gather_windows(series, ends, parameters.num_delays))
+    error = sample - _forecast(parameters, history)
+    counts = (ends >= 0).astype(error.dtype)
+    return jnp.sum(error * error * counts[None, :], axis=1) / jnp.maximum(jnp.sum(counts), 1.0)
+
+
+@partial(jax.jit, static_argnames=("num_steps", "num_chains", "num_gibbs_steps", "is_noisy"))
+def roll_out(
+    parameters: CrbmParameters,
+    history: jax.Array,
+    key: jax.Array,
+    *,
+    num_steps: int,
+    num_chains: int = 100,
+    num_gibbs_steps: int = 5,
+    is_noisy: bool = True,
+) -> jax.Array:
+    """Return sampled continuations of a series.
+
+    Each step starts from the last sample and runs Gibbs sampling with the history fixed; the new sample then becomes
+    part of the history.
+
+    Parameters
+    ----------
+    parameters
+        The machine.
+    history
+        Shape (d, V): the last samples, oldest first.
+    key
+        Key of all draws.
+    num_steps, num_chains
+        How far, and how many times over.
+    num_gibbs_steps
+        Alternations between hiddens and visibles a step.
+    is_noisy
+        Draw the sample with its unit variance; otherwise take its mean given the hiddens, which are drawn either way.
+
+    Returns
+    -------
+    jax.Array
+        Shape (num_chains, num_steps, V).
+    """
+    num_visible = parameters.num_visible
+    start = jnp.broadcast_to(history.reshape(-1)[:, None], (history.size, num_chains)).astype(jnp.float32)
+    seed = seed_words(jax.random.fold_in(key, 0), 2)
+    noise_key = jax.random.fold_in(key, 1)
+
+    def step(past: jax.Array, index: jax.Array) -> tuple[jax.Array, jax.Array]:
+        bias = visible_mean(parameters, past)
+        sample = past[-num_visible:]
+        for gibbs in range(num_gibbs_steps):
+            probability = jax.nn.sigmoid(hidden_input(parameters, past, sample))
+            hidden = bernoulli(seed, index * jnp.uint32(num_gibbs_steps) + jnp.uint32(gibbs), probability)
+            sample = jnp.matmul(parameters.weights, hidden, precision=FULL) + bias
+            if is_noisy:
+                draw = jax.random.fold_in(jax.random.fold_in(noise_key, index), gibbs)
+                sample = sample + jax.random.normal(draw, sample.shape, sample.dtype)
+        return jnp.concatenate([past[num_visible:], sample]), sample
+
+    _, samples = lax.scan(step, start, jnp.arange(num_steps, dtype=jnp.uint32))
+    return samples.transpose(2, 0, 1)

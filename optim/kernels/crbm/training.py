@@ -1,0 +1,287 @@
+"""Training by contrastive divergence: many epochs in one compiled call, one machine or a sweep of them."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words, shuffled
+from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
+from optim.kernels.crbm.parameters import CrbmParameters
+from optim.kernels.crbm.windows import gather_windows
+
+
+class Rates(NamedTuple):
+    """Rates of training: numbers, or arrays of shape () that a sweep stacks; changing them compiles nothing anew.
+
+    Attributes
+    ----------
+    learning_rate
+        Step along a batch's mean gradient. What one window a batch needs times min(batch size, 32) is a start.
+    autoregression_factor
+        The learning rate of A over that of the rest; 0 keeps A as it is.
+    momentum, early_momentum, early_epochs
+        Share of the last step that is repeated; `early_momentum` during the first `early_epochs`.
+    decay, autoregression_decay
+        Pull of W and B, and of A, towards zero. Biases don't decay.
+    sparsity_target, sparsity_cost
+        The hiddens' biases are pushed, with this cost, to where hiddens are on with the target's probability.
+    gradient_limit
+        Largest norm of a batch's gradient; larger ones are scaled down to it.
+    """
+
+    learning_rate: jax.Array | float = 1e-3
+    autoregression_factor: jax.Array | float = 1.0
+    momentum: jax.Array | float = 0.9
+    early_momentum: jax.Array | float = 0.5
+    early_epochs: jax.Array | int = 5
+    decay: jax.Array | float = 2e-4
+    autoregression_decay: jax.Array | float = 2e-4
+    sparsity_target: jax.Array | float = 0.2
+    sparsity_cost: jax.Array | float = 0.0
+    gradient_limit: jax.Array | float = 10.0
+
+
+class TrainingState(NamedTuple):
+    """What training carries from one call to the next.
+
+    Attributes
+    ----------
+    parameters
+        The machine.
+    velocity
+        The last step, shaped as the parameters.
+    epoch
+        Scalar int32: epochs done. Shuffles and draws depend on it and on the key, so that two calls of five epochs are
+        one call of ten.
+    """
+
+    parameters: CrbmParameters
+    velocity: CrbmParameters
+    epoch: jax.Array
+
+
+def initial_state(parameters: CrbmParameters) -> TrainingState:
+    """Return the state before the first epoch; it shares no memory with `parameters`."""
+    own = jax.tree.map(lambda array: jnp.array(array, dtype=jnp.float32, copy=True), parameters)
+    leading = parameters.weights.shape[:-2]
+    return TrainingState(
+        parameters=own, velocity=jax.tree.map(jnp.zeros_like, own), epoch=jnp.zeros(leading, jnp.int32)
+    )
+
+
+class _Plan(NamedTuple):
+    """What of the rates and the mask a step needs, each packed as the parameters are."""
+
+    support: jax.Array
+    step: jax.Array
+    decay: jax.Array
+    sparsity: jax.Array
+
+
+def _plan(rates: Rates, mask: CrbmParameters) -> _Plan:
+    """Pack rates and mask; all are zero in padding and in the block of zeros."""
+    zero = jax.tree.map(jnp.zeros_like, mask)
+    rate = jnp.asarray(rates.learning_rate, jnp.float32)
+    scaled = jax.tree.map(lambda ones: rate * ones, mask)
+    own = jnp.asarray(rates.autoregression_factor, jnp.float32) * scaled.autoregression
+    decays = zero._replace(
+        weights=rates.decay * mask.weights,
+        conditioning=rates.decay * mask.conditioning,
+        autoregression=rates.autoregression_decay * mask.autoregression,
+    )
+    return _Plan(
+        support=pack(mask),
+        step=pack(scaled._replace(autoregression=own)),
+        decay=pack(decays),
+        sparsity=jnp.asarray(rates.sparsity_cost, jnp.float32) * mask.hidden_bias,
+    )
+
+
+def _train(
+    state: TrainingState,
+    series: jax.Array,
+    ends: jax.Array,
+    rates: Rates,
+    key: jax.Array,
+    mask: CrbmParameters | None,
+    *,
+    num_epochs: int,
+    batch_size: int,
+    num_gibbs_steps: int,
+    sampling: Sampling,
+) -> tuple[TrainingState, jax.Array]:
+    """Train for some epochs; see `train`."""
+    num_visible, num_delays = state.parameters.num_visible, state.parameters.num_delays
+    num_batches = -(-ends.shape[0] // batch_size)
+    plan = _plan(rates, jax.tree.map(jnp.ones_like, state.parameters) if mask is None else mask)
+    num_windows = jnp.maximum(jnp.sum(ends >= 0), 1)
+    rows = jnp.arange(batch_size, dtype=jnp.int32)
+
+    def epoch(carry: tuple[jax.Array, jax.Array, jax.Array], _: None):  # type: ignore[no-untyped-def]
+        packed, velocity, number = carry
+        words = seed_words(jax.random.fold_in(key, number), 2 + SHUFFLE_ROUNDS)
+        momentum = jnp.where(number < rates.early_epochs, rates.early_momentum, rates.momentum)
+
+        def batch(carry, index):  # type: ignore[no-untyped-def]
+            packed, velocity = carry
+            place = shuffled(words[2:], index * batch_size + rows, num_batches, batch_size)
+            end = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
+            found = contrastive_divergence(
+                packed,
+                gather_windows(series, end, num_delays),
+                (end >= 0).astype(packed.dtype),
+                words[:2],
+                index.astype(jnp.uint32),
+                num_visible=num_visible,
+                num_gibbs_steps=num_gibbs_steps,
+                sampling=sampling,
+            )
+            gradient = found.gradient * plan.support
+            norm = jnp.sqrt(jnp.sum(gradient * gradient))
+            gradient = gradient * jnp.minimum(1.0, rates.gradient_limit / jnp.maximum(norm, 1e-30))
+            push = plan.sparsity * (rates.sparsity_target - found.activity)
+            gradient = gradient.at[num_visible:, -1].add(push)
+            velocity = momentum * velocity + plan.step * (gradient - plan.decay * packed)
+            return (packed + velocity, velocity), found.squared_error
+
+        (packed, velocity), errors = lax.scan(batch, (packed, velocity), jnp.arange(num_batches, dtype=jnp.int32))
+        return (packed, velocity, number + 1), jnp.sum(errors, axis=0) / num_windows
+
+    start = (pack(state.parameters), pack(state.velocity), state.epoch)
+    (packed, velocity, number), errors = lax.scan(epoch, start, None, length=num_epochs)
+    return TrainingState(unpack(packed, num_visible), unpack(velocity, num_visible), number), errors
+
+
+_STATIC = ("num_epochs", "batch_size", "num_gibbs_steps", "sampling")
+
+
+@partial(jax.jit, static_argnames=_STATIC, donate_argnums=0)
+def _train_one(state, series, ends, rates, key, mask, **static):  # type: ignore[no-untyped-def]
+    return _train(state, series, ends, rates, key, mask, **static)
+
+
+@partial(jax.jit, static_argnames=_STATIC, donate_argnums=0)
+def _train_many(state, series, ends, rates, keys, masks, **static):  # type: ignore[no-untyped-def]
+    one = partial(_train, **static)
+    return jax.vmap(one, in_axes=(0, None, None, 0, 0, 0))(state, series, ends, rates, keys, masks)
+
+
+def train(
+    state: TrainingState,
+    series: jax.Array,
+    ends: jax.Array,
+    rates: Rates,
+    key: jax.Array,
+    *,
+    num_epochs: int,
+    batch_size: int = 1024,
+    num_gibbs_steps: int = 1,
+    sampling: Sampling | str = Sampling.BERNOULLI,
+    mask: CrbmParameters | None = None,
+) -> tuple[TrainingState, jax.Array]:
+    """Train a machine for some epochs in one compiled call; `state` is donated.
+
+    Each epoch visits every window once, in batches of a fresh shuffle, and each batch makes the step
+    ``m <- momentum m + rate (g - decay theta)``, ``theta <- theta + m`` along its mean statistics g of CD-k. Histories
+    are gathered from the series batch by batch and never stored.
+
+    Parameters
+    ----------
+    state
+        From `initial_state`, or from the last call.
+    series
+        Shape (T, V), float32: concatenated series, standardised.
+    ends
+        Shape (n,), int32: windows, see `window_ends`. Negative ones don't count, so that arrays may be padded to a size.
+    rates
+        Rates of training.
+    key
+        Key of shuffles and draws; the same for all calls of a training.
+    num_epochs, batch_size
+        How many times over, and windows a step.
+    num_gibbs_steps
+        k.
+    sampling
+        How hiddens pass from the data to the reconstruction.
+    mask
+        Ones where parameters may change, shaped as the machine; None for all.
+
+    Returns
+    -------
+    tuple
+        New state, and the mean squared error of the reconstruction by epoch and feature, shape (num_epochs, V). It is
+        taken while the parameters change, and is no error of a forecast: the reconstruction has seen the sample.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a count is below 1, a shape doesn't fit, or no such sampling exists.
+    """
+    static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
+    return _train_one(state, series, ends, rates, key, mask, **static)  # type: ignore[no-any-return]
+
+
+def sweep(
+    state: TrainingState,
+    series: jax.Array,
+    ends: jax.Array,
+    rates: Rates,
+    keys: jax.Array,
+    masks: CrbmParameters,
+    *,
+    num_epochs: int,
+    batch_size: int = 1024,
+    num_gibbs_steps: int = 1,
+    sampling: Sampling | str = Sampling.BERNOULLI,
+) -> tuple[TrainingState, jax.Array]:
+    """Train many machines on the same windows at once; `state` is donated.
+
+    Parameters
+    ----------
+    state, rates, keys, masks
+        As for `train`, each array with a leading axis of machines. Machines of different sizes are padded by
+        `pad_parameters`, and their masks are `parameter_mask`; a padded machine is trained as it would be alone.
+    series, ends
+        Shared by all; `ends` must suit the longest history.
+    num_epochs, batch_size, num_gibbs_steps, sampling
+        As for `train`.
+
+    Returns
+    -------
+    tuple
+        New state, and errors of shape (machines, num_epochs, V).
+
+    Raises
+    ------
+    InvalidOptionError
+        As `train`.
+    """
+    static = _checked(state, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling)
+    size = masks.weights.shape[0]
+    spread = Rates(*(jnp.broadcast_to(jnp.asarray(rate, jnp.float32), (size,)) for rate in rates))
+    return _train_many(state, series, ends, spread, keys, masks, **static)  # type: ignore[no-any-return]
+
+
+def _checked(  # type: ignore[no-untyped-def]
+    state: TrainingState, series, ends, num_epochs, batch_size, num_gibbs_steps, sampling
+):
+    """Return the options that a compiled function is made for."""
+    counts = {"num_epochs": num_epochs, "batch_size": batch_size, "num_gibbs_steps": num_gibbs_steps}
+    for name, count in counts.items():
+        if count < 1:
+            raise InvalidOptionError(f"{name} must be at least 1, got {count}")
+    if sampling not in list(Sampling):
+        raise InvalidOptionError(f"sampling must be one of {', '.join(Sampling)}, got {sampling!r}")
+    if series.ndim != 2 or series.shape[1] != state.parameters.num_visible:
+        raise InvalidOptionError(
+            f"series must have shape (samples, {state.parameters.num_visible}) to fit the machine, got {series.shape}"
+        )
+    if ends.ndim != 1 or ends.shape[0] == 0:
+        raise InvalidOptionError(
+            f"ends must list at least one window, got shape {ends.shape}; are all series too short?"
+        )
+    return {**counts, "sampling": Sampling(sampling)}
