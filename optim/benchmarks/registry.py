@@ -66,7 +66,7 @@ register_suite = SUITES.register
 
 
 def choose_suites(
-    words: Sequence[str], names: Sequence[str] = (), *, instances_of: str | None = None
+    words: Sequence[str], names: Sequence[str] = (), *, instances_of: str | None = None, is_profiled: bool = False
 ) -> tuple[BenchSpec, ...]:
     """Return the suites that a command line means, each once.
 
@@ -78,12 +78,16 @@ def choose_suites(
         Suites asked for by option.
     instances_of
         The problem of the user's instances, if there are any: all suites then stands for those of it that take them.
+    is_profiled
+        Whether instances are drawn from job profiles: all suites then stands for each problem's usual one.
 
     Raises
     ------
     InvalidOptionError
         If a name is unknown, or a suite doesn't belong to the problem named.
     """
+    if not words and not names and is_profiled:
+        return tuple(spec for spec in SUITES if spec.takes_instances and spec.name == spec.problem)
     if not words and not names:
         return tuple(
             spec for spec in SUITES if instances_of is None or (spec.takes_instances and spec.problem == instances_of)

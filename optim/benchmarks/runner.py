@@ -37,7 +37,7 @@ class WorkList:
             suites=tuple(spec.name for spec in self.specs),
             seeds=self.request.seeds,
             solvers=self.request.solvers,
-            instances=None if self.request.sources is None else tuple(own),
+            instances=None if self.request.sources is None and self.request.profile is None else tuple(own),
         )
         return compare(records, golden, selection)
 
@@ -56,11 +56,12 @@ def plan_work(specs: Sequence[BenchSpec], request: BenchRequest) -> WorkList:
             raise InvalidOptionError(
                 f"suite {spec.name!r} has no size {request.size!r}; it has: {', '.join(spec.sizes)}"
             )
-        if request.sources is not None and not spec.takes_instances:
+        own = request.for_problem(spec.problem)
+        if own.sources is not None and not spec.takes_instances:
             raise InvalidOptionError(
                 f"suite {spec.name!r} has its own instances; leave out those you name, or the suite"
             )
-        entries += spec.build(request)
+        entries += spec.build(own)
     unique = {entry.key: entry for entry in entries if isinstance(entry, AbstractWork)}
     return WorkList(
         specs=tuple(specs),

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.options import build_options
 from optim.models.catalogue import problem_of
 from optim.models.files import load
 from optim.models.reference import reference_instance, reference_names
+
+if TYPE_CHECKING:
+    from optim.workloads.profiles.document import ProfileDocument
 
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -22,6 +25,17 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Sizes by problem, as users name them; a generator's option is that name after ``num_``."""
+
+PUBLISHED = "published"
+"""Name of the built-in job profiles."""
+
+PROFILED_SIZES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "admission": {"num_jobs": 40, "num_slots": 30, "num_worker_servers": 6, "num_ps_servers": 6},
+        "auction": {"num_apps": 16, "num_gpus": 64, "num_machines": 16},
+    }
+)
+"""Sizes of instances with measured jobs, unless given: what all solvers do in a minute or two."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -76,6 +90,21 @@ class TraceSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledSource:
+    """An instance drawn with jobs as measured; `profiles` are a file or the built-in set, `options` the generator's."""
+
+    profiles: str
+    options: Any
+    problem: str = "admission"
+
+    def load(self, seed: int) -> Any:
+        """Draw the instance of this seed."""
+        from optim.workloads.profiles.instances import profiled_instance
+
+        return profiled_instance(self.problem, find_profiles(self.profiles), self.options, seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRequest:
     """Instances as a user describes them; None and () stand for what wasn't said.
 
@@ -89,6 +118,8 @@ class InstanceRequest:
         Sizes of a generated admission instance, or of the sample of a trace.
     apps, gpus, machines
         Sizes of a generated auction.
+    profile
+        A file of job profiles, or ``published``: generated jobs are of its kinds.
     problem
         Whose generator is meant, where there is neither a file nor a trace.
     options
@@ -106,8 +137,15 @@ class InstanceRequest:
     apps: int | None = None
     gpus: int | None = None
     machines: int | None = None
+    profile: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     problem: str = "admission"
+
+    @property
+    def is_profile_only(self) -> bool:
+        """Whether nothing was said but which jobs there are: any problem can have such instances."""
+        is_sized = any(getattr(self, name) is not None for names in SIZES.values() for name in names)
+        return self.profile is not None and not (self.names or self.trace or self.options or is_sized)
 
     @property
     def problem_name(self) -> str:
@@ -133,12 +171,18 @@ class InstanceRequest:
         given = {**self.options, **self._sizes()}
         if self.trace is None and (self.trace_format is not None or self.slot_minutes is not None):
             raise InvalidOptionError("--trace-format and --slot-minutes describe a trace; add --trace FILE")
-        if self.names and (given or self.trace is not None):
-            raise InvalidOptionError("--instance names whole instances; leave out sizes (such as --jobs) and --trace")
+        if self.names and (given or self.trace is not None or self.profile is not None):
+            raise InvalidOptionError(
+                "--instance names whole instances; leave out sizes (such as --jobs), --trace and --profile"
+            )
         if self.names:
             return tuple(NamedSource(name) for name in self.names)
+        if self.trace is not None and self.profile is not None:
+            raise InvalidOptionError("a trace has jobs of its own; leave out --trace or --profile")
         if self.trace is not None:
             return (self._trace_source(self.trace, given),)
+        if self.profile is not None:
+            return (profiled(self.profile, self.problem, given),)
         return (generated(given, self.problem),) if given else None
 
     def _sizes(self) -> dict[str, int]:
@@ -176,6 +220,35 @@ def generated(sizes: Mapping[str, Any], problem: str = "admission") -> Generated
     """
     options = build_options(_generator(problem).GeneratorOptions, sizes)
     return GeneratedSource(options=options, problem=problem)
+
+
+def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProxyType({})) -> ProfiledSource:
+    """Return a source of instances with measured jobs; sizes that aren't given are those of small runs.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read.
+    InvalidOptionError
+        If the problem has no generator, or the generator doesn't know an option.
+    """
+    find_profiles(profiles)
+    options = build_options(_generator(problem).GeneratorOptions, {**PROFILED_SIZES.get(problem, {}), **sizes})
+    return ProfiledSource(profiles=profiles, options=options, problem=problem)
+
+
+def find_profiles(name: str) -> "ProfileDocument":
+    """Read a file of job profiles, or return the built-in set by its name.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or isn't a file of profiles.
+    """
+    from optim.workloads.profiles.document import read_profiles
+    from optim.workloads.profiles.published import published_profiles
+
+    return published_profiles() if name == PUBLISHED and not Path(name).exists() else read_profiles(Path(name))
 
 
 def _generator(problem: str) -> Any:

@@ -1,11 +1,11 @@
 """What a suite is: a frozen specification that turns a request into a list of work."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from optim.benchmarks.record import Record
-from optim.benchmarks.sources import InstanceSource
+from optim.benchmarks.sources import InstanceSource, profiled
 from optim.benchmarks.work import AbstractWork
 
 SMALL = "small"
@@ -22,6 +22,8 @@ class BenchRequest:
         One of the suite's sizes.
     sources
         Instances to use in place of the suite's own.
+    profile
+        Job profiles, a file or ``published``, from which suites draw instances where `sources` says nothing.
     solvers
         Names of solvers, in order.
     seeds
@@ -34,10 +36,17 @@ class BenchRequest:
 
     size: str = SMALL
     sources: tuple[InstanceSource, ...] | None = None
+    profile: str | None = None
     solvers: tuple[str, ...] | None = None
     seeds: tuple[int, ...] = (0,)
     time_limit_s: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    def for_problem(self, problem: str) -> "BenchRequest":
+        """Return the request with the instances that a suite of this problem draws from the profiles, if any."""
+        if self.profile is None or self.sources is not None:
+            return self
+        return replace(self, sources=(profiled(self.profile, problem),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from optim.cli.bench_options import (
     NoReportOption,
     OutFolderOption,
     ProcessesOption,
+    ProfileOption,
     ReportOption,
     ResultsOption,
     ResumeOption,
@@ -71,6 +72,7 @@ def bench(
     trace: TraceOption = None,
     trace_format: TraceFormatOption = None,
     slot_minutes: SlotMinutesOption = None,
+    profile: ProfileOption = None,
     instance_option: InstanceOptionsOption = None,
     solver: SolversOption = None,
     option: BenchSolverOptionsOption = None,
@@ -109,15 +111,18 @@ def bench(
         apps=apps,
         gpus=gpus,
         machines=machines,
+        profile=profile,
         options=split_options(instance_option, "--instance-option"),
         problem=SUITES.get(named[0]).problem if named else DEFAULT_PROBLEM,
     )
-    sources = wanted.sources()
+    is_profiled = not named and wanted.is_profile_only
+    sources = None if is_profiled else wanted.sources()
     problem = None if sources is None else wanted.problem_name
-    specs = choose_suites(tuple(words or ()), split_list(suite), instances_of=problem)
+    specs = choose_suites(tuple(words or ()), split_list(suite), instances_of=problem, is_profiled=is_profiled)
     request = BenchRequest(
         size=size,
         sources=sources,
+        profile=profile,
         solvers=split_list(solver) or None,
         seeds=split_seeds(seed),
         time_limit_s=check_time_limit(time_limit),

@@ -29,6 +29,15 @@ InstanceOption = Annotated[
         rich_help_panel=INSTANCES,
     ),
 ]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="FILE",
+        help="Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds.",
+        rich_help_panel=INSTANCES,
+    ),
+]
 SeedsOption = Annotated[
     list[str] | None,
     typer.Option(

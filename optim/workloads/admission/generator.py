@@ -1,11 +1,12 @@
 """Draw admission instances: the paper's ranges, bursty arrivals, heavy tails that can end in time."""
 
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.models.admission.instance import MICRO, AdmissionInstance, ServerClasses
+from optim.models.admission.instance import MICRO, AdmissionInstance, IntArray, ServerClasses
 from optim.models.admission.reach import earliest_completion
 from optim.workloads.admission.arrivals import draw_arrivals
 from optim.workloads.admission.generator_options import GeneratorOptions
@@ -14,11 +15,13 @@ from optim.workloads.admission.server_types import RESOURCES, draw_servers, is_d
 
 __all__ = ["GeneratorOptions", "generate"]
 
+DrawJobs = Callable[[GeneratorOptions, IntArray, np.random.Generator], JobColumns]
+
 MOST_ROUNDS = 50
 """Rounds of redrawing jobs that can't finish: where one job in five can, 50 rounds leave one in 70,000."""
 
 
-def generate(options: GeneratorOptions, seed: int) -> AdmissionInstance:
+def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobColumns.draw) -> AdmissionInstance:
     """Draw an admission instance.
 
     Parameters
@@ -27,6 +30,8 @@ def generate(options: GeneratorOptions, seed: int) -> AdmissionInstance:
         Sizes and distributions.
     seed
         Same options and seed, same instance.
+    draw_jobs
+        Draws a job for each arrival, where jobs are to be of another kind than the paper's.
 
     Returns
     -------
@@ -54,13 +59,13 @@ def generate(options: GeneratorOptions, seed: int) -> AdmissionInstance:
         burstiness=options.arrival_burstiness,
         rng=arrival_rng,
     )
-    columns = JobColumns.draw(options, arrival, job_rng)
+    columns = draw_jobs(options, arrival, job_rng)
     for _ in range(MOST_ROUNDS):
         instance = _assemble(options, seed, columns, sides)
         stuck = np.flatnonzero(earliest_completion(instance) < 0)
         if len(stuck) <= (1 - options.min_schedulable) * options.num_jobs:
             return instance
-        columns = columns.with_rows(stuck, JobColumns.draw(options, arrival[stuck], job_rng))
+        columns = columns.with_rows(stuck, draw_jobs(options, arrival[stuck], job_rng))
     raise InvalidOptionError(
         f"min_schedulable must be at most {1 - len(stuck) / options.num_jobs:.2f} on these servers, got "
         f"{options.min_schedulable}: {len(stuck)} of {options.num_jobs} jobs can't finish even alone; "

@@ -1,6 +1,7 @@
 """Draw auctions: a cluster, partly held under leases, and apps of tuning trials that bid for the rest."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from optim.models.auction.instance import (
     as_ints,
 )
 from optim.models.auction.reading import NAMES, cluster_from_documents, join_bids
-from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND
+from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
 """Gang sizes by the name of the mix; each app's is drawn uniformly."""
@@ -131,7 +132,7 @@ class GeneratorOptions:
                 raise InvalidOptionError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
 
 
-def generate(options: GeneratorOptions, seed: int) -> AuctionInstance:
+def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdown] | None = None) -> AuctionInstance:
     """Draw an auction.
 
     Parameters
@@ -140,6 +141,8 @@ def generate(options: GeneratorOptions, seed: int) -> AuctionInstance:
         Sizes and distributions.
     seed
         Same options and seed, same instance.
+    slowdowns
+        Kinds of apps by how placements slow them down, each as likely; the two kinds of the options unless given.
 
     Examples
     --------
@@ -149,6 +152,9 @@ def generate(options: GeneratorOptions, seed: int) -> AuctionInstance:
     cluster_rng, app_rng, speed_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     cluster = draw_cluster(options, cluster_rng)
     profiles = draw_profiles(options, cluster, app_rng)
+    if slowdowns is not None:
+        kinds = app_rng.integers(len(slowdowns), size=len(profiles)).tolist()
+        profiles = [replace(app, slowdown=slowdowns[kind]) for app, kind in zip(profiles, kinds, strict=True)]
     horizon = Horizon(options.horizon)
     largest = cluster.num_free.bit_length()
     sizes = tuple(2**power for power in range(largest)) if options.sizes == DIVIDING_SIZES else None

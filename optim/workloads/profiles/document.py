@@ -1,0 +1,168 @@
+"""The file format ``optim/profile/1``: measured training jobs, as the builders of all three problems read them."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes, write_bytes
+
+SCHEMA = "optim/profile/1"
+
+Name = Annotated[str, Meta(min_length=1)]
+Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
+AtLeastOne = Annotated[float, Meta(ge=1)]
+
+
+class Interval(Struct, forbid_unknown_fields=True):
+    """A figure with the 95 % interval it was measured to."""
+
+    value: NonNegative
+    low: NonNegative
+    high: NonNegative
+
+
+class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Seconds a step as a sum of terms with coefficients of at least 0 (Optimus: Peng et al., EuroSys 2018).
+
+    ``synchronous``: ``t0 M/w + t1 + t2 w/p + t3 w + t4 p`` for a step of `global_batch` M items by w workers and p
+    parameter servers; ``asynchronous``: ``(t0 + t1 w/p + t2 w + t3 p) / w``.
+    """
+
+    kind: Literal["synchronous", "asynchronous"]
+    coefficients: list[Interval]
+    largest_workers: Annotated[int, Meta(ge=1, description="most workers measured")]
+    error: NonNegative | UnsetType = UNSET
+    """Median relative error of a point predicted from all others."""
+    global_batch: Positive | UnsetType = UNSET
+
+
+class UpdateCost(Struct, forbid_unknown_fields=True):
+    """Seconds in which a server adds W pushes of so many bytes and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
+
+    One set of coefficients while pushes and parameters fit in the cache, one beyond.
+    """
+
+    in_cache: list[Interval]
+    beyond: list[Interval]
+    cache_bytes: Positive
+    error: NonNegative
+
+
+class ScalingPoint(Struct, forbid_unknown_fields=True):
+    """Measured speed-up of so many workers over one."""
+
+    workers: Annotated[int, Meta(ge=1)]
+    speedup: Positive
+
+
+class Placement(Struct, forbid_unknown_fields=True):
+    """Time of a step over that in the best placement, by the smallest subtree that holds the job."""
+
+    slot: AtLeastOne = 1.0
+    machine: AtLeastOne = 1.0
+    rack: AtLeastOne = 1.0
+    cluster: AtLeastOne = 1.0
+
+
+class Demand(Struct, forbid_unknown_fields=True):
+    """What a worker or a parameter server takes of a machine."""
+
+    gpu: NonNegative = 0.0
+    vcpu: NonNegative = 1.0
+    memory_gb: NonNegative = 1.0
+    storage_gb: NonNegative = 0.0
+
+
+class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """One kind of training job.
+
+    `minibatch_s` is OASiS' tau (seconds a worker computes on a mini-batch), `gradient_mb` its e (sent once each way),
+    `worker_mbps` and `ps_mbps` its b and B. The minutes are BidBrain's start-up, sigma and lambda.
+    """
+
+    name: Name
+    source: Name
+    minibatch_s: Interval
+    gradient_mb: Positive
+    worker_mbps: Interval
+    ps_mbps: Interval
+    scaling: Annotated[list[ScalingPoint], Meta(min_length=1)]
+    startup_min: NonNegative
+    change_min: NonNegative
+    eviction_min: NonNegative
+    placement: Placement
+    worker: Demand
+    ps: Demand
+    speed: SpeedFunction | UnsetType = UNSET
+    update: UpdateCost | UnsetType = UNSET
+
+
+class Machine(Struct, forbid_unknown_fields=True):
+    """Where the jobs were measured."""
+
+    cpu: str
+    cores: int
+    device: str
+    jax: str
+    numpy: str
+    load: float
+    noise: NonNegative
+    copy_gb_s: Interval
+    cache_gb_s: Interval
+    dispatch_us: Interval
+
+
+class CrbmCost(Struct, forbid_unknown_fields=True):
+    """Seconds of one mini-batch of the phase encoder: ``a0 + a1 B n nv (nv + nh)``."""
+
+    coefficients: list[Interval]
+    error: NonNegative
+
+
+class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A set of job profiles."""
+
+    schema: str
+    jobs: Annotated[list[JobProfile], Meta(min_length=1)]
+    machine: Machine | UnsetType = UNSET
+    crbm: CrbmCost | UnsetType = UNSET
+
+
+def read_profiles(path: Path) -> ProfileDocument:
+    """Read a profile file, plain or gzip.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file isn't a profile; the text names the field and the remedy.
+    """
+    try:
+        document = msgspec.json.decode(read_bytes(path), type=ProfileDocument)
+    except msgspec.DecodeError as error:
+        raise InvalidProblemError(f"{path}: {error}; `optim profile --out FILE` writes such files") from error
+    if document.schema != SCHEMA:
+        raise InvalidProblemError(f"{path}: schema is {document.schema!r}, must be {SCHEMA!r}")
+    for job in document.jobs:
+        _check(job, f"{path}: {job.name}")
+    return document
+
+
+def write_profiles(document: ProfileDocument, path: Path) -> None:
+    """Write a profile file whole or not at all."""
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(document), indent=1))
+
+
+def _check(job: JobProfile, where: str) -> None:
+    """Raise unless what belongs together is together."""
+    workers = [point.workers for point in job.scaling]
+    if workers[0] != 1 or sorted(set(workers)) != workers:
+        raise InvalidProblemError(f"{where}: scaling must begin at 1 worker and rise, got workers {workers}")
+    if job.worker_mbps.value <= 0 or job.ps_mbps.value < job.worker_mbps.value:
+        raise InvalidProblemError(
+            f"{where}: worker_mbps must be positive and at most ps_mbps, got {job.worker_mbps.value} and "
+            f"{job.ps_mbps.value}: a parameter server must serve at least one worker"
+        )

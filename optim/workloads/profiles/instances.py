@@ -1,0 +1,134 @@
+"""Instances of all three problems whose jobs are as measured: sizes and chance are the generators', speeds the profiles'."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, IntArray
+from optim.models.auction.instance import AuctionInstance
+from optim.models.auction.slowdown import Slowdown
+from optim.models.bidding.instance import BiddingInstance, CurveKind, Scalability
+from optim.workloads.admission import generator as admission
+from optim.workloads.admission.job_columns import JobColumns
+from optim.workloads.auction import generator as auction
+from optim.workloads.bidding import generator as bidding
+from optim.workloads.profiles.document import Demand, JobProfile, ProfileDocument
+from optim.workloads.profiles.fitting import concave_envelope
+
+TRUSTED_REACH = 2.0
+"""Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""
+
+
+def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
+    """Draw jobs of the profiles' kinds: tau, e, b, B and demands are the profile's.
+
+    Arrivals, utilities, the most workers and the shortest durations are drawn by the generator; a job has as many
+    mini-batches as its kind does in that time.
+
+    Raises
+    ------
+    InvalidOptionError
+        If too few of the jobs can finish (`GeneratorOptions.min_schedulable`).
+    """
+
+    def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> JobColumns:
+        columns = JobColumns.draw(options, arrival, rng)
+        kind = rng.integers(len(profiles.jobs), size=len(arrival))
+        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()])
+
+    instance = admission.generate(options, seed, draw_jobs=draw)
+    return replace(instance, name=instance.name.replace("generated", "profiled", 1))
+
+
+def _with_profiles(columns: JobColumns, jobs: list[JobProfile]) -> JobColumns:
+    """Return the columns with another profile for each job, and as much to do as fits its duration."""
+    gradient = np.array([round(job.gradient_mb * MICRO) for job in jobs], dtype=np.int64)
+    rate = np.array([round(job.worker_mbps.value * MICRO) for job in jobs], dtype=np.int64)
+    compute = np.array([round(job.minibatch_s.value * MICRO) for job in jobs], dtype=np.int64)
+    drawn_s = columns.minibatch_micro_s / MICRO + (
+        MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
+    )
+    own_s = compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate
+    number = drawn_s * columns.epochs * columns.minibatches / own_s
+    minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
+    segments = columns.worker_demand.shape[1]
+    return replace(
+        columns,
+        epochs=np.maximum(1, np.round(number / minibatches)).astype(np.int64),
+        minibatches=minibatches,
+        minibatch_micro_s=compute,
+        gradient_micro_mb=gradient,
+        worker_micro_mbps=rate,
+        ps_micro_mbps=np.array([round(job.ps_mbps.value * MICRO) for job in jobs], dtype=np.int64),
+        worker_demand=_demands([job.worker for job in jobs], segments),
+        ps_demand=_demands([job.ps for job in jobs], segments),
+    )
+
+
+def _demands(demands: list[Demand], segments: int) -> IntArray:
+    rows = [(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands]
+    units = np.round(np.array(rows, dtype=np.float64).reshape(-1, 4) * MICRO).astype(np.int64)
+    return np.repeat(units[:, None, :], segments, axis=1)
+
+
+def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
+    """Draw a decision for one of the profiles' kinds: its scalability, start-up, and losses by change and eviction."""
+    job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
+    own = replace(options, startup_min=job.startup_min, scale_min=job.change_min, eviction_min=job.eviction_min)
+    instance = bidding.generate(own, seed)
+    return replace(instance, name=f"{instance.name}-{job.name}", scalability=scalability_of(job))
+
+
+def scalability_of(job: JobProfile) -> Scalability:
+    """Return a kind's speed-up by workers, each of work rate 1, as the concave envelope of what was measured.
+
+    Beyond the most workers measured it goes on at its last slope up to twice as many, and is constant from there.
+    """
+    workers, speedup = concave_envelope(
+        np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
+    )
+    corners = list(zip(workers.tolist(), speedup.tolist(), strict=True))
+    before = corners[-2] if len(corners) > 1 else (0.0, 0.0)
+    last = corners[-1]
+    slope = (last[1] - before[1]) / (last[0] - before[0])
+    reach = TRUSTED_REACH * max(point.workers for point in job.scaling)
+    if slope > 0:
+        corners.append((reach, last[1] + slope * (reach - last[0])))
+    return Scalability(kind=CurveKind.POINTS, points=tuple(corners))
+
+
+def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:
+    """Draw apps of the profiles' kinds: how much a placement slows them down is the profile's."""
+    slowdowns = [
+        Slowdown(
+            slot=job.placement.slot,
+            machine=job.placement.machine,
+            rack=job.placement.rack,
+            cluster=job.placement.cluster,
+        )
+        for job in profiles.jobs
+    ]
+    instance = auction.generate(options, seed, slowdowns=slowdowns)
+    return replace(instance, name=instance.name.replace("generated", "profiled", 1))
+
+
+_BUILDERS: Mapping[str, Callable[[ProfileDocument, Any, int], Any]] = MappingProxyType(
+    {"admission": admission_instance, "auction": auction_instance, "bidding": bidding_instance}
+)
+
+
+def profiled_instance(problem: str, profiles: ProfileDocument, options: Any, seed: int) -> Any:
+    """Draw an instance of a problem; `options` are those of the problem's generator.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no instance of the problem can be built from profiles.
+    """
+    if problem not in _BUILDERS:
+        raise InvalidOptionError(f"{problem!r} takes no job profiles; {', '.join(_BUILDERS)} do")
+    return _BUILDERS[problem](profiles, options, seed)

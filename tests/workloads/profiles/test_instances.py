@@ -1,0 +1,125 @@
+"""Instances built from profiles: the figures are the profile's, the sizes the generator's."""
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.instance import CurveKind
+from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
+from optim.workloads.admission.generator import generate
+from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
+from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
+from optim.workloads.profiles.document import ScalingPoint, read_profiles, write_profiles
+from optim.workloads.profiles.instances import (
+    admission_instance,
+    auction_instance,
+    bidding_instance,
+    scalability_of,
+)
+from optim.workloads.profiles.published import published_profiles
+
+SMALL = AdmissionOptions(num_jobs=30, num_slots=24, num_worker_servers=6, num_ps_servers=6)
+
+
+def test_jobs_have_the_profiles_seconds_sizes_and_rates():
+    profiles = published_profiles()
+    instance = admission_instance(profiles, SMALL, 0)
+    known = {
+        (
+            round(job.minibatch_s.value * 1e6),
+            round(job.gradient_mb * 1e6),
+            round(job.worker_mbps.value * 1e6),
+            round(job.ps_mbps.value * 1e6),
+        )
+        for job in profiles.jobs
+    }
+    jobs = instance.jobs
+    drawn = set(
+        zip(
+            jobs.minibatch_micro_s.tolist(),
+            jobs.gradient_micro_mb.tolist(),
+            jobs.worker_micro_mbps.tolist(),
+            jobs.ps_micro_mbps.tolist(),
+            strict=True,
+        )
+    )
+    assert drawn <= known
+    assert len(drawn) > 1
+
+
+def test_jobs_last_about_as_long_as_those_of_the_generator():
+    own, plain = admission_instance(published_profiles(), SMALL, 3), generate(SMALL, 3)
+    # Both are rounded up to worker-slots, and the profile's mini-batches can't be divided.
+    ratio = np.median(own.target / own.jobs.chunks) / np.median(plain.target / plain.jobs.chunks)
+    assert 0.5 < ratio < 2
+
+
+def test_the_same_seed_gives_the_same_instance_and_another_another():
+    profiles = published_profiles()
+    first, again, other = (admission_instance(profiles, SMALL, seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first.jobs.gradient_micro_mb, again.jobs.gradient_micro_mb)
+    assert not np.array_equal(first.jobs.gradient_micro_mb, other.jobs.gradient_micro_mb)
+
+
+def test_apps_are_slowed_down_as_their_kind_is():
+    profiles = published_profiles()
+    instance = auction_instance(profiles, AuctionOptions(num_apps=12, num_gpus=32, num_machines=8), 0)
+    known = {(job.placement.rack, job.placement.cluster) for job in profiles.jobs}
+    assert instance.profiles is not None
+    drawn = {(app.slowdown.rack, app.slowdown.cluster) for app in instance.profiles}
+    assert drawn <= known
+    assert len(drawn) > 1
+
+
+def test_a_bidding_decision_has_the_scalability_and_losses_of_its_kind():
+    profiles = published_profiles()
+    instance = bidding_instance(profiles, BiddingOptions(num_types=2, num_zones=2, days=3), 0)
+    job = next(job for job in profiles.jobs if instance.name.endswith(job.name))
+    assert instance.scalability == scalability_of(job)
+    assert instance.change_loss_h == pytest.approx(job.change_min / 60)
+    assert instance.eviction_loss_h == pytest.approx(job.eviction_min / 60)
+
+
+@given(st.lists(st.floats(0.1, 50), min_size=0, max_size=8), st.floats(0, 500))
+def test_speed_ups_are_concave_reach_what_was_measured_and_stay_from_twice_as_many_on(speedups, rate):
+    job = published_profiles().jobs[0]
+    points = [ScalingPoint(workers=1, speedup=1.0)]
+    points += [ScalingPoint(workers=2 * n + 2, speedup=value) for n, value in enumerate(speedups)]
+    curve = scalability_of(msgspec.structs.replace(job, scaling=points))
+    assert curve.kind is CurveKind.POINTS
+    for point in points:
+        assert curve.value(np.array([float(point.workers)]))[0] >= point.speedup - 1e-9
+    most = 2.0 * points[-1].workers
+    assert curve.value(np.array([most + rate]))[0] == pytest.approx(curve.value(np.array([most]))[0])
+    grid = np.linspace(0, most, 50)
+    assert (np.diff(curve.value(grid), 2) <= 1e-9).all()
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    path = tmp_path / "profile.json"
+    write_profiles(published_profiles(), path)
+    assert read_profiles(path) == published_profiles()
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        (lambda d: d.update(schema="optim/profile/9"), "schema"),
+        (lambda d: d.update(jobs=[]), "jobs"),
+        (lambda d: d["jobs"][0].update(colour="red"), "colour"),
+        (lambda d: d["jobs"][0].update(gradient_mb=-1), "gradient_mb"),
+        (lambda d: d["jobs"][0].update(scaling=[{"workers": 2, "speedup": 1.0}]), "scaling"),
+        (lambda d: d["jobs"][0]["ps_mbps"].update(value=1.0), "ps_mbps"),
+    ],
+)
+def test_refuses_a_bad_file_and_names_what_is_wrong(tmp_path, change, cause):
+    document = msgspec.to_builtins(published_profiles())
+    change(document)
+    path = tmp_path / "bad.json"
+    path.write_bytes(msgspec.json.encode(document))
+    with pytest.raises(InvalidProblemError, match=cause) as caught:
+        read_profiles(path)
+    assert "\n" not in str(caught.value)
