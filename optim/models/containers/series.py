@@ -1,0 +1,191 @@
+"""Series of many containers in one array: ragged, and never padded to the longest."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+UNKNOWN_PHASE = -1
+"""Label of a sample without a phase: no history yet, or no truth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A resource that is measured.
+
+    Attributes
+    ----------
+    name
+        What commands and tables call it: ``cpu``, ``memory``, ``network``.
+    unit
+        Its unit: ``cores``, ``GiB``, ``MB/s``.
+    is_level
+        Whether it is a level that is held (memory) and not a rate that is averaged (CPU, network).
+    """
+
+    name: str
+    unit: str = ""
+    is_level: bool = False
+
+
+CPU = Resource(name="cpu", unit="cores")
+MEMORY = Resource(name="memory", unit="GiB", is_level=True)
+NETWORK = Resource(name="network", unit="MB/s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSeries:
+    """Consumption of many containers over time, their segments one after the other.
+
+    A container is one segment, or several where its series has gaps.
+
+    Attributes
+    ----------
+    resources
+        The R columns of `values`.
+    containers
+        Name of each segment's container, S names; segments of one container are neighbours.
+    lengths
+        Shape (S,): samples of each segment, at least one.
+    values
+        Shape (T, R): consumption, T the sum of all lengths; finite and not negative.
+    time_s
+        Shape (T,): time stamps in seconds, increasing within a segment. A sample's value holds for the interval that
+        begins at its time stamp.
+    interval_s
+        Seconds between samples where series lie on a grid, None where time stamps are irregular.
+    phase
+        Shape (T,): true phase of each sample, -1 where unknown; None where there is no truth.
+    phase_names
+        Names of the true phases 0, 1, ...; empty where there is no truth.
+    limit
+        Shape (S, R): what each container may use at most, NaN where unknown; None where nothing is known.
+
+    Raises
+    ------
+    InvalidProblemError
+        If shapes don't fit each other, or a value is negative or not finite.
+    """
+
+    resources: tuple[Resource, ...]
+    containers: tuple[str, ...]
+    lengths: IntArray
+    values: FloatArray
+    time_s: FloatArray
+    interval_s: float | None = None
+    phase: IntArray | None = None
+    phase_names: tuple[str, ...] = ()
+    limit: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        """Check what the arrays must fulfil."""
+        total, width = int(self.lengths.sum()), len(self.resources)
+        shapes = {"values": (self.values.shape, (total, width)), "time_s": (self.time_s.shape, (total,))}
+        if self.phase is not None:
+            shapes["phase"] = (self.phase.shape, (total,))
+        if self.limit is not None:
+            shapes["limit"] = (self.limit.shape, (len(self.containers), width))
+        shapes["lengths"] = (self.lengths.shape, (len(self.containers),))
+        for name, (found, expected) in shapes.items():
+            if found != expected:
+                raise InvalidProblemError(f"{name} must have shape {expected}, got {found}")
+        if len({resource.name for resource in self.resources}) != width or width == 0:
+            raise InvalidProblemError("series need at least one resource, and each resource its own name")
+        if (self.lengths < 1).any():
+            raise InvalidProblemError("a segment must have at least one sample; leave empty containers out")
+        self._check_samples()
+
+    def _check_samples(self) -> None:
+        bad = ~np.isfinite(self.values) | (self.values < 0)
+        for row, column in np.argwhere(bad)[:1]:
+            name, value = self.resources[column].name, self.values[row, column]
+            raise InvalidProblemError(
+                f"{name} of container {self.containers[self.segment[row]]!r} must be finite and not negative, got {value:g}"
+            )
+        step = np.diff(self.time_s) <= 0
+        step[self.starts[1:] - 1] = False
+        for row in np.flatnonzero(step)[:1]:
+            raise InvalidProblemError(
+                f"time stamps of container {self.containers[self.segment[row]]!r} must increase, got "
+                f"{self.time_s[row]:.17g} before {self.time_s[row + 1]:.17g}; sort the samples and drop doubles"
+            )
+
+    @property
+    def num_segments(self) -> int:
+        """S."""
+        return len(self.containers)
+
+    @property
+    def num_samples(self) -> int:
+        """T."""
+        return int(self.values.shape[0])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the resources."""
+        return tuple(resource.name for resource in self.resources)
+
+    @property
+    def starts(self) -> IntArray:
+        """First row of each segment, shape (S,)."""
+        return np.asarray(np.cumsum(self.lengths) - self.lengths, dtype=np.int64)
+
+    @property
+    def segment(self) -> IntArray:
+        """Segment of each row, shape (T,)."""
+        return np.repeat(np.arange(self.num_segments), self.lengths)
+
+    @property
+    def container_index(self) -> IntArray:
+        """Number of each segment's container in order of appearance, shape (S,)."""
+        number = {name: place for place, name in enumerate(dict.fromkeys(self.containers))}
+        return np.array([number[name] for name in self.containers], dtype=np.int64)
+
+    def rows(self, segment: int) -> slice:
+        """Return the rows of a segment."""
+        start = int(self.starts[segment])
+        return slice(start, start + int(self.lengths[segment]))
+
+    def segments(self) -> Iterator[slice]:
+        """Yield the rows of each segment in turn."""
+        for start, length in zip(self.starts.tolist(), self.lengths.tolist(), strict=True):
+            yield slice(start, start + length)
+
+    def select(self, chosen: Sequence[int] | IntArray) -> "ContainerSeries":
+        """Return some segments, in the order given."""
+        wanted = np.asarray(chosen, dtype=np.int64)
+        rows = np.concatenate([np.arange(self.rows(k).start, self.rows(k).stop) for k in wanted.tolist()])
+        return replace(
+            self,
+            containers=tuple(self.containers[k] for k in wanted.tolist()),
+            lengths=self.lengths[wanted],
+            values=self.values[rows],
+            time_s=self.time_s[rows],
+            phase=None if self.phase is None else self.phase[rows],
+            limit=None if self.limit is None else self.limit[wanted],
+        )
+
+    def select_resources(self, names: Sequence[str]) -> "ContainerSeries":
+        """Return the named resources only, in the order given.
+
+        Raises
+        ------
+        InvalidProblemError
+            If one isn't there.
+        """
+        for name in names:
+            if name not in self.names:
+                raise InvalidProblemError(f"the series have no resource {name!r}; they have: {', '.join(self.names)}")
+        columns = [self.names.index(name) for name in names]
+        return replace(
+            self,
+            resources=tuple(self.resources[column] for column in columns),
+            values=self.values[:, columns],
+            limit=None if self.limit is None else self.limit[:, columns],
+        )

@@ -1,0 +1,110 @@
+"""Series from CSV files: three public forms, and one of one's own."""
+
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import CPU, MEMORY, ContainerSeries, FloatArray, Resource
+from optim.workloads.admission.trace_table import header_of, read_columns, require
+from optim.workloads.containers.rows import series_of_rows
+
+GIB = 2.0**30
+KIB_PER_GIB = 2.0**20
+
+_KNOWN = {resource.name: resource for resource in (CPU, MEMORY)}
+
+
+def read_containers(path: str | Path) -> ContainerSeries:
+    """Read series from a CSV file, plain or gzip; its form is known by its header.
+
+    - AI4DL's: `timestamp`, `service`, `pod.id`, `cpu.usage.cores`, `mem.working.set`, `mem.limit`.
+    - MIT Supercloud's, one job: `EpochTime`, `CPUUtilization` (per cent of a core), `RSS` (KiB).
+    - Bitbrains' joined: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes cores.
+    - One's own: `container`, `time_s`, and a column a resource; a column ``NAME_limit`` holds limits, `phase` (a text)
+      the truth.
+
+    Returns
+    -------
+    ContainerSeries
+        With irregular time stamps, as they are in the file; CPU in cores and memory in GiB in the public forms.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the form is unknown, or the file is bad.
+    """
+    header = set(header_of(path))
+    if {"pod.id", "cpu.usage.cores"} <= header:
+        return _ai4dl(path)
+    if {"EpochTime", "CPUUtilization", "RSS"} <= header:
+        return _supercloud(path)
+    if {"vm", "t_s", "cpu_mhz"} <= header:
+        return _bitbrains(path)
+    if {"container", "time_s"} <= header:
+        return _own(path, header_of(path))
+    raise InvalidProblemError(
+        f"{path}: the header is of no known form; name the columns container, time_s, and one a resource"
+    )
+
+
+def _ai4dl(path: str | Path) -> ContainerSeries:
+    columns = read_columns(
+        path, ("timestamp", "cpu.usage.cores", "mem.working.set", "mem.limit"), ("service", "pod.id")
+    )
+    _require_samples(path, columns, "cpu.usage.cores", "mem.working.set")
+    # One pod name is used by several services.
+    keys = np.array([f"{a}/{b}" for a, b in zip(columns["service"], columns["pod.id"], strict=True)], dtype=object)
+    values = np.stack([columns["cpu.usage.cores"], columns["mem.working.set"] / GIB], axis=1)
+    limit = np.stack([np.full(len(values), np.nan), columns["mem.limit"] / GIB], axis=1)
+    return series_of_rows(path, keys, columns["timestamp"], values, (CPU, MEMORY), limit)
+
+
+def _supercloud(path: str | Path) -> ContainerSeries:
+    columns = read_columns(path, ("EpochTime", "CPUUtilization", "RSS"))
+    _require_samples(path, columns, "CPUUtilization", "RSS")
+    values = np.stack([columns["CPUUtilization"] / 100.0, columns["RSS"] / KIB_PER_GIB], axis=1)
+    keys = np.full(len(values), "job", dtype=object)
+    return series_of_rows(path, keys, columns["EpochTime"], values, (CPU, MEMORY))
+
+
+def _bitbrains(path: str | Path) -> ContainerSeries:
+    numbers = ("t_s", "cores", "cpu_mhz", "cpu_cap_mhz", "mem_kb", "mem_cap_kb")
+    columns = read_columns(path, numbers, ("vm",))
+    _require_samples(path, columns, *numbers[1:])
+    cores, capacity = columns["cores"], columns["cpu_cap_mhz"]
+    used = np.where(capacity > 0, columns["cpu_mhz"] / np.where(capacity > 0, capacity, 1.0) * cores, 0.0)
+    values = np.stack([used, columns["mem_kb"] / KIB_PER_GIB], axis=1)
+    limit = np.stack([cores, columns["mem_cap_kb"] / KIB_PER_GIB], axis=1)
+    return series_of_rows(path, columns["vm"], columns["t_s"], values, (CPU, MEMORY), limit)
+
+
+def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
+    names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith("_limit")]
+    if not names:
+        raise InvalidProblemError(f"{path}: no column of a resource beside container and time_s; add one, say 'cpu'")
+    limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
+    has_phase = "phase" in header
+    columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))
+    _require_samples(path, columns, *names)
+    size = len(columns["time_s"])
+    limit = np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)
+    phase_names = tuple(sorted({str(text) for text in columns["phase"] if text})) if has_phase else ()
+    number = {text: place for place, text in enumerate(phase_names)}
+    phase = np.array([number.get(str(text), -1) for text in columns["phase"]]) if has_phase else None
+    return series_of_rows(
+        path,
+        columns["container"],
+        columns["time_s"],
+        np.stack([columns[name] for name in names], axis=1),
+        tuple(_KNOWN.get(name, Resource(name=name)) for name in names),
+        limit if limits else None,
+        phase,
+        phase_names,
+    )
+
+
+def _require_samples(path: str | Path, columns: dict[str, FloatArray], *names: str) -> None:
+    """Raise at the first negative number."""
+    for name in names:
+        require(path, name, columns[name], least=0.0, may_lack=True)

@@ -1,0 +1,171 @@
+"""Draw containers of training jobs whose phases are known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.containers.series import CPU, MEMORY, NETWORK, ContainerSeries, FloatArray, IntArray
+from optim.workloads.containers.phase_shapes import GROWTH_MOST, Sizes, draw_phase
+
+PHASE_NAMES = ("warmup", "load", "burst", "stable", "growth")
+WARMUP, LOAD, BURST, STABLE, GROWTH = range(5)
+
+SEQUENCES: tuple[tuple[float, tuple[int, ...]], ...] = (
+    (0.35, (WARMUP, LOAD, BURST, STABLE, BURST, STABLE)),
+    (0.20, (WARMUP, LOAD, GROWTH, STABLE)),
+    (0.15, (WARMUP, LOAD, GROWTH, BURST, STABLE)),
+    (0.10, (WARMUP, LOAD, BURST, STABLE, GROWTH, STABLE)),
+    (0.20, (WARMUP, LOAD, BURST, STABLE)),
+)
+"""Share of containers by the phases they go through."""
+
+UNLOAD_SHARE = 0.6
+"""Share of containers that give their memory back at the end; it is labelled as a load."""
+
+MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
+LEAST_SAMPLES = (3, 5, 5, 5, 5)
+DURATION_SHAPE = 4.0
+
+LIMIT_ROOM = 1.1
+"""Memory limits leave this much room above the largest growth, and are then rounded up to a power of two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerOptions:
+    """How containers are drawn; the defaults are the plain case.
+
+    Attributes
+    ----------
+    num_containers
+        How many. Container k is the same in a larger draw.
+    interval_s
+        Seconds between samples.
+    noise
+        Factor on all noise within phases.
+    size_spread
+        Factor on the spread of sizes between containers (deviations of the logarithms).
+    phase_length
+        Factor on mean lengths of phases.
+    missing
+        Share of samples that are lost; then time stamps are irregular.
+    jitter
+        Largest shift of a time stamp as a share of the interval, below 0.5; then time stamps are irregular.
+    drift
+        CPU and memory levels are scaled by exp(drift): for data that has moved away from what a model was fitted on.
+    has_network
+        Whether network is a third resource: downloads in load phases, exchanges of gradients in bursts.
+    """
+
+    num_containers: int = 400
+    interval_s: float = 15.0
+    noise: float = 1.0
+    size_spread: float = 1.0
+    phase_length: float = 1.0
+    missing: float = 0.0
+    jitter: float = 0.0
+    drift: float = 0.0
+    has_network: bool = False
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.num_containers < 1:
+            raise InvalidOptionError(f"num_containers must be at least 1, got {self.num_containers}")
+        for name in ("interval_s", "phase_length"):
+            if not getattr(self, name) > 0:
+                raise InvalidOptionError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("noise", "size_spread"):
+            if not getattr(self, name) >= 0:
+                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
+        for name, most in (("missing", 1.0), ("jitter", 0.5)):
+            if not 0 <= getattr(self, name) < most:
+                raise InvalidOptionError(f"{name} must be in [0, {most}), got {getattr(self, name)}")
+        if not abs(self.drift) <= 3:
+            raise InvalidOptionError(f"drift must be in [-3, 3], got {self.drift}")
+
+
+def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries:
+    """Draw containers with the true phase of each sample.
+
+    Containers pass through warm-up, load, bursts, stable running and growth; CPU is in cores, memory in GiB.
+
+    Parameters
+    ----------
+    options
+        Number and difficulty.
+    seed
+        Same options and seed, same series.
+
+    Returns
+    -------
+    ContainerSeries
+        `phase` indexes `PHASE_NAMES`; `limit` holds the cores and a memory limit of each container. On a grid of
+        `interval_s`, unless samples are missing or jittered.
+
+    Examples
+    --------
+    >>> series = generate_containers(ContainerOptions(num_containers=3), seed=0)
+    >>> series.num_segments, series.values.shape[1], series.interval_s
+    (3, 2, 15.0)
+    """
+    streams = np.random.SeedSequence(seed).spawn(options.num_containers)
+    drawn = [_container(options, np.random.default_rng(stream)) for stream in streams]
+    is_regular = options.missing == 0 and options.jitter == 0
+    return ContainerSeries(
+        resources=(CPU, MEMORY, NETWORK) if options.has_network else (CPU, MEMORY),
+        containers=tuple(f"container-{k}" for k in range(options.num_containers)),
+        lengths=np.array([len(times) for times, *_ in drawn], dtype=np.int64),
+        values=np.concatenate([values for _, values, *_ in drawn]),
+        time_s=np.concatenate([times for times, *_ in drawn]),
+        interval_s=options.interval_s if is_regular else None,
+        phase=np.concatenate([phase for _, _, phase, _ in drawn]),
+        phase_names=PHASE_NAMES,
+        limit=np.stack([limit for *_, limit in drawn]),
+    )
+
+
+def _container(
+    options: ContainerOptions, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
+    """Return time stamps, values, phases and limits of one container."""
+    sizes = _sizes(options, rng)
+    sequence = list(SEQUENCES[rng.choice(len(SEQUENCES), p=[share for share, _ in SEQUENCES])][1])
+    is_unloaded = bool(rng.random() < UNLOAD_SHARE)
+    memory, parts, labels = sizes.start_gib, [], []
+    for place, phase in enumerate([*sequence, LOAD] if is_unloaded else sequence):
+        mean = MEAN_SAMPLES[phase] * options.phase_length
+        length = max(LEAST_SAMPLES[phase], round(rng.gamma(DURATION_SHAPE, mean / DURATION_SHAPE)))
+        target = sizes.start_gib if place == len(sequence) else sizes.set_gib
+        values, memory = draw_phase(PHASE_NAMES[phase], length, memory, target, sizes, options.noise, rng)
+        parts.append(values)
+        labels.append(np.full(length, phase, dtype=np.int64))
+    values, phases = np.concatenate(parts), np.concatenate(labels)
+    limit = np.array([sizes.cores, sizes.memory_limit_gib, np.nan])
+    if not options.has_network:
+        values, limit = values[:, :2], limit[:2]
+    times: FloatArray = np.arange(len(phases), dtype=np.float64) * options.interval_s
+    if options.jitter > 0:
+        times = times + rng.uniform(-options.jitter, options.jitter, len(times)) * options.interval_s
+        times -= min(times[0], 0.0)
+    kept = np.ones(len(times), dtype=bool)
+    if options.missing > 0:
+        kept = rng.random(len(times)) >= options.missing
+        kept[0] = True
+    return times[kept], values[kept], phases[kept], limit
+
+
+def _sizes(options: ContainerOptions, rng: np.random.Generator) -> Sizes:
+    """Draw what a container needs over its whole life."""
+    cores = float(rng.choice([1, 2, 4]))
+    start, settled, level = rng.normal(size=3) * options.size_spread * np.array([0.4, 0.35, 0.2])
+    moved = np.exp(options.drift)
+    set_gib = float(1.0 * moved * np.exp(settled))
+    most = GROWTH_MOST * LIMIT_ROOM * set_gib
+    return Sizes(
+        cores=cores,
+        start_gib=float(0.05 * moved * np.exp(start)),
+        set_gib=set_gib,
+        busy_cores=float(min(cores, 0.9 * moved * np.exp(level))),
+        memory_limit_gib=float(2.0 ** np.ceil(np.log2(most))),
+        network_mb_per_s=float(20.0 * np.exp(0.3 * options.size_spread * rng.normal())),
+    )

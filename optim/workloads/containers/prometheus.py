@@ -1,0 +1,144 @@
+"""Series from answers of Prometheus' HTTP API to range queries."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from optim.core.documents import decode
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.models.containers.series import CPU, MEMORY, NETWORK, ContainerSeries, FloatArray, Resource
+from optim.workloads.containers.csv_files import GIB
+from optim.workloads.containers.rows import series_of_rows
+
+LABELS = ("namespace", "pod", "container")
+"""Labels that name a container; those that a series lacks are left out."""
+
+OTHER_LABELS = ("id", "instance", "job")
+"""Labels that name a series which has none of `LABELS`."""
+
+KNOWN_METRICS: Mapping[str, Resource] = {
+    "container_cpu_usage_seconds_total": CPU,
+    "container_memory_working_set_bytes": MEMORY,
+    "container_memory_usage_bytes": MEMORY,
+    "container_network_receive_bytes_total": NETWORK,
+}
+MB = 1e6
+
+
+class _Series(msgspec.Struct):
+    metric: dict[str, str]
+    values: list[tuple[float, str]]
+
+
+class _Data(msgspec.Struct):
+    resultType: str  # noqa: N815 - the field's name in the API
+    result: list[_Series]
+
+
+class _Answer(msgspec.Struct):
+    status: str
+    data: _Data
+
+
+def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
+    """Read answers to range queries (`/api/v1/query_range`), one or more files.
+
+    A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
+    become GiB if they are a level and MB if they are a rate. The answer to ``rate(...)`` has no name: give it one.
+
+    Parameters
+    ----------
+    files
+        Files by the resource that they hold. A name that starts with ``#`` stands for none: the resource is then known
+        by the metric's own name, and a file may hold several metrics. Each resource must be there for a container's
+        sample to count, so use one step and one start for all queries.
+
+    Returns
+    -------
+    ContainerSeries
+        A container a combination of the labels namespace, pod and container.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a file is no such answer, or two series have the same container and resource.
+    """
+    columns: dict[str, Resource] = {}
+    found: dict[str, dict[float, dict[str, float]]] = {}
+    taken: set[tuple[str, str]] = set()
+    for name, path in files.items():
+        for series in _answer(path).data.result:
+            resource, times, values = _resource(path, name, series)
+            container = _container(series.metric)
+            if (container, resource.name) in taken:
+                raise InvalidProblemError(
+                    f"{path}: two series of {resource.name} for container {container!r}; sum them in the query"
+                )
+            taken.add((container, resource.name))
+            columns.setdefault(resource.name, resource)
+            samples = found.setdefault(container, {})
+            for time, value in zip(times.tolist(), values.tolist(), strict=True):
+                samples.setdefault(round(time, 3), {})[resource.name] = value
+    if not found:
+        raise InvalidProblemError(f"{', '.join(map(str, files.values()))}: no series in it; check the query")
+    rows = [(key, time, values) for key, samples in found.items() for time, values in samples.items()]
+    table = np.array([[values.get(name, np.nan) for name in columns] for *_, values in rows])
+    where = ", ".join(map(str, files.values()))
+    keys = np.array([key for key, *_ in rows], dtype=object)
+    return series_of_rows(where, keys, np.array([time for _, time, _ in rows]), table, tuple(columns.values()))
+
+
+def _answer(path: str | Path) -> _Answer:
+    try:
+        answer = decode(read_bytes(path), _Answer)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: no answer of Prometheus to a range query: {error}") from error
+    if answer.status != "success" or answer.data.resultType != "matrix":
+        raise InvalidProblemError(
+            f"{path}: status {answer.status!r} with a {answer.data.resultType!r}; save the answer of query_range"
+        )
+    return answer
+
+
+def _resource(path: str | Path, name: str, series: _Series) -> tuple[Resource, FloatArray, FloatArray]:
+    """Return resource, times and values of a series, counters as rates."""
+    metric = series.metric.get("__name__", "")
+    if name.startswith("#") and not metric:
+        raise InvalidProblemError(f"{path}: the series have no name; say which resource they are: NAME={path}")
+    is_counter = metric.endswith("_total")
+    is_bytes = "_bytes" in metric
+    known = KNOWN_METRICS.get(metric)
+    is_level = not is_counter if known is None else known.is_level
+    if name.startswith("#"):
+        resource = known or Resource(name=metric, unit=("MB/s" if is_counter else "GiB") * is_bytes, is_level=is_level)
+    else:
+        same = [own for own in (CPU, MEMORY, NETWORK) if own.name == name]
+        resource = same[0] if same else Resource(name=name, is_level=is_level and bool(metric))
+    try:
+        times, values = np.array([(time, float(text)) for time, text in series.values]).reshape(-1, 2).T
+    except ValueError as error:
+        raise InvalidProblemError(f"{path}: a sample of {metric or name} is no number ({error})") from error
+    is_finite = np.isfinite(values)
+    times, values = times[is_finite], values[is_finite]
+    if is_counter:
+        times, values = _rates(times, values)
+    if is_bytes:
+        values = values / (GIB if resource.is_level else MB)
+    return resource, times, values
+
+
+def _rates(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return rates between neighbours, stamped at the later one; after a restart the counter counts from zero."""
+    steps = np.diff(values)
+    steps = np.where(steps < 0, values[1:], steps)
+    return times[1:], steps / np.diff(times)
+
+
+def _container(metric: Mapping[str, str]) -> str:
+    """Return a container's name from its labels."""
+    chosen = [metric[label] for label in LABELS if metric.get(label)]
+    chosen = chosen or [metric[label] for label in OTHER_LABELS if metric.get(label)]
+    return "/".join(chosen) or "container"

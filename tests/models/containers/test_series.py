@@ -1,0 +1,54 @@
+"""Ragged series: shapes are checked, segments selected, bad samples named."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import CPU, MEMORY, ContainerSeries
+
+
+def series(**changes):
+    given = {
+        "resources": (CPU, MEMORY),
+        "containers": ("a", "b", "b"),
+        "lengths": np.array([2, 1, 2]),
+        "values": np.arange(10.0).reshape(5, 2),
+        "time_s": np.array([0.0, 15.0, 0.0, 100.0, 115.0]),
+        "phase": np.array([0, 1, 0, 1, 1]),
+        "limit": np.ones((3, 2)),
+    }
+    return ContainerSeries(**{**given, **changes})
+
+
+def test_segments_follow_each_other():
+    assert series().starts.tolist() == [0, 2, 3]
+    assert series().segment.tolist() == [0, 0, 1, 2, 2]
+    assert series().container_index.tolist() == [0, 1, 1]
+
+
+def test_selects_segments_and_resources_in_the_order_given():
+    chosen = series().select([2, 0]).select_resources(["memory"])
+    assert chosen.containers == ("b", "a")
+    assert chosen.values[:, 0].tolist() == [7, 9, 1, 3]
+    assert chosen.phase.tolist() == [1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"values": np.zeros((4, 2))}, "values must have shape"),
+        ({"limit": np.zeros((1, 2))}, "limit must have shape"),
+        ({"values": np.full((5, 2), np.nan)}, "container 'a' must be finite"),
+        ({"time_s": np.array([0.0, 0.0, 0.0, 1.0, 2.0])}, "container 'a' must increase"),
+        ({"resources": (CPU, CPU)}, "own name"),
+        ({"lengths": np.array([2, 0, 3])}, "at least one sample"),
+    ],
+)
+def test_contradictions_are_refused(change, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        series(**change)
+
+
+def test_an_unknown_resource_is_named():
+    with pytest.raises(InvalidProblemError, match="no resource 'gpu'"):
+        series().select_resources(["gpu"])
