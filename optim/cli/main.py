@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import bench, info, instance, solve, solvers, verify
+from optim.cli import bench, info, instance, simulate, solve, solvers, verify
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
@@ -46,6 +46,7 @@ app.command("bench")(bench.bench)
 app.command("solve")(solve.solve)
 app.command("verify")(verify.verify)
 app.add_typer(instance.app)
+app.add_typer(simulate.app)
 app.command("solvers")(solvers.solvers)
 app.command("info")(info.info)
 

@@ -73,7 +73,8 @@ class EvictionTable:
     survival
         Shape (markets, deltas + 1, 61): probability that a bid has not been outbid after 0..60 minutes.
     mean_h
-        Shape (markets, deltas + 1): mean hours to the eviction, up to the longest time observed.
+        Shape (markets, deltas + 1): mean hours to the eviction, up to the longest time observed; NaN where no such bid
+        was ever granted. Its survival is taken to be 0.
     low, high
         Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
     hours
@@ -233,7 +234,7 @@ class _Replay:
             lag, known = lag[chosen], known[chosen]
             weight = weight if weight is None else weight[chosen]
         if not len(lag):
-            return np.concatenate([[1.0], np.zeros(MINUTES)]), 0.0
+            return np.concatenate([[1.0], np.zeros(MINUTES)]), float("nan")
         is_seen = lag <= known
         minute = np.minimum(np.where(is_seen, lag, known) // MINUTE_S, self.edges[-1])
         place, size = self.bin_of[minute], len(self.edges)

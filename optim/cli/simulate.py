@@ -1,0 +1,15 @@
+"""`optim simulate`: worlds that policies run in, one sub-command a world."""
+
+import typer
+
+from optim.cli import simulate_spot
+
+app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
+
+
+@app.callback()
+def simulate() -> None:
+    """Run policies in a simulated world."""
+
+
+app.command("spot")(simulate_spot.spot)

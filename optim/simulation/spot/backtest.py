@@ -1,0 +1,246 @@
+"""Back-tests: policies and references from the same random starts, in several processes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.availability import AvailabilityTrace
+from optim.models.bidding.eviction import EvictionOptions, fit_evictions
+from optim.models.bidding.price_history import HOUR_S, PriceHistory
+from optim.simulation.spot.deadline import DeadlineJob, run_deadline
+from optim.simulation.spot.engine import RunResult, run_policy
+from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.oracle import Oracle
+from optim.simulation.spot.policies import ORACLES, POLICIES, make_policy
+from optim.simulation.spot.rows import Row, row_of_deadline, row_of_oracle, row_of_run
+from optim.simulation.spot.world import World
+
+MOST_DRAWS = 1000
+"""Draws of one start until none of its runs touches a gap."""
+
+CHUNKS = 4
+"""Pieces of work a process, so that progress is seen."""
+
+Done = Callable[[int], None]
+"""Told how many starts are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRows:
+    """The rows of one start."""
+
+    index: int
+    rows: tuple[Row, ...]
+
+
+def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOptions) -> World:
+    """Split a history in time: policies know the first part, and run on the second.
+
+    Parameters
+    ----------
+    history
+        All prices.
+    train_until_s
+        Where it is split; in the middle by default.
+    options
+        The job.
+
+    Raises
+    ------
+    InvalidOptionError
+        If either part is shorter than a day.
+    """
+    cut = (history.begin_s + history.end_s) // 2 if train_until_s is None else train_until_s
+    day = 24 * HOUR_S
+    if not history.begin_s + day <= cut <= history.end_s - day:
+        raise InvalidOptionError(
+            f"the split must leave a day of prices on either side ({history.begin_s + day} to {history.end_s - day} "
+            f"seconds since 1970), got {cut}; choose another --train-until"
+        )
+    known, later = history.between(history.begin_s, cut), history.between(cut, history.end_s)
+    names = {market.name for market in known.markets}
+    kept = [m for m, market in enumerate(later.markets) if market.name in names]
+    test = replace(later, markets=tuple(later.markets[m] for m in kept), paths=tuple(later.paths[m] for m in kept))
+    table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
+    world = World(history=test, table=table, options=options)
+    _ = world.baseline  # wrong types are refused before any work
+    return world
+
+
+def check_policies(names: Sequence[str]) -> None:
+    """Raise if a policy is unknown.
+
+    Raises
+    ------
+    InvalidOptionError
+        The text lists those there are.
+    """
+    for name in names:
+        if name not in POLICIES and name not in ORACLES:
+            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join((*POLICIES, *ORACLES))}")
+
+
+class Backtest:
+    """Run policies from numbered random starts; a start's number and the seed say all about it."""
+
+    def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
+        self._world, self._policies, self._seed = world, tuple(policies), seed
+        self._oracle = Oracle(world)
+
+    def run_start(self, index: int) -> StartRows:
+        """Run all policies from one start; starts whose runs touch a gap of the prices are drawn again."""
+        history, options = self._world.history, self._world.options
+        rng = np.random.default_rng([self._seed, index])
+        least = round(HOUR_S * options.job_hours / 2)
+        for redrawn in range(MOST_DRAWS):
+            span = (history.end_s - least - history.begin_s) // options.tick_s
+            start = history.begin_s + options.tick_s * int(rng.integers(0, max(1, span)))
+            if history.touches_gap(start, start + least) or self._world.baseline_price(start) is None:
+                continue
+            results = {}
+            for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n in POLICIES))):
+                results[name] = run_policy(self._world, make_policy(name, self._world), start)
+                if history.touches_gap(start, results[name].end_s):
+                    break
+            else:
+                return StartRows(index=index, rows=self._rows(start, results, redrawn))
+        raise InvalidOptionError(
+            "the prices have hardly a time without gaps that is as long as the job; give longer ones"
+        )
+
+    def _rows(self, start: int, results: dict[str, RunResult], redrawn: int) -> tuple[Row, ...]:
+        world = self._world
+        references = {name: self._oracle.solve(name, start) for name in ORACLES if name in self._policies}
+        baseline = results["on-demand"].cost_usd
+        bound = references["oracle"].bound_usd if "oracle" in references else None
+        paid = references["oracle-paid"].cost_usd if "oracle-paid" in references else None
+        rows = []
+        for name in self._policies:
+            row = (
+                row_of_oracle(references[name], world.job_work, redrawn)
+                if name in references
+                else row_of_run(results[name], redrawn)
+            )
+            rows.append(
+                replace(
+                    row,
+                    ratio_to_on_demand=_ratio(row.cost_usd, baseline),
+                    ratio_to_oracle=_ratio(row.cost_usd, bound),
+                    ratio_to_oracle_paid=_ratio(row.cost_usd, paid),
+                )
+            )
+        return tuple(rows)
+
+
+def run_backtest(
+    world: World,
+    policies: Sequence[str],
+    *,
+    starts: int,
+    seed: int,
+    processes: int = 1,
+    done: Done = lambda number: None,
+) -> Iterator[StartRows]:
+    """Yield the rows of each start in order.
+
+    Parameters
+    ----------
+    world
+        Prices, knowledge and job.
+    policies
+        Names of policies and references.
+    starts, seed
+        How many starts, and what they are drawn by.
+    processes
+        The answer is the same for any number.
+    done
+        Told how many starts are done.
+    """
+    check_policies(policies)
+    if processes <= 1 or starts < 2 * processes:
+        test = Backtest(world, policies, seed)
+        for index in range(starts):
+            yield test.run_start(index)
+            done(index + 1)
+        return
+    yield from _in_processes(world, policies, starts, seed, processes, done)
+
+
+def _in_processes(
+    world: World, policies: Sequence[str], starts: int, seed: int, processes: int, done: Done
+) -> Iterator[StartRows]:
+    """Run chunks of starts in processes; yield in order, whatever order they are done in."""
+    chunks = [chunk.tolist() for chunk in np.array_split(np.arange(starts), min(starts, CHUNKS * processes))]
+    finished: dict[int, StartRows] = {}
+    upcoming = number = 0
+    pool = ProcessPoolExecutor(
+        max_workers=processes,
+        mp_context=get_context("spawn"),
+        initializer=_prepare,
+        initargs=(world, tuple(policies), seed),
+    )
+    try:
+        futures = [pool.submit(_run_chunk, chunk) for chunk in chunks]
+        for future in as_completed(futures):
+            for entry in future.result():
+                finished[entry.index] = entry
+            number += len(future.result())
+            done(number)
+            while upcoming in finished:
+                yield finished.pop(upcoming)
+                upcoming += 1
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+_STATE: dict[str, Backtest] = {}
+"""What a worker process holds between chunks; the parent's stays empty."""
+
+
+def _prepare(world: World, policies: tuple[str, ...], seed: int) -> None:
+    _STATE["test"] = Backtest(world, policies, seed)
+
+
+def _run_chunk(indices: list[int]) -> list[StartRows]:
+    return [_STATE["test"].run_start(index) for index in indices]
+
+
+def run_deadlines(
+    trace: AvailabilityTrace,
+    job: DeadlineJob,
+    policies: Sequence[str],
+    *,
+    starts: int,
+    seed: int,
+    done: Done = lambda number: None,
+) -> Iterator[StartRows]:
+    """Yield the rows of policies under a deadline, from random ticks that leave the trace long enough.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the trace is shorter than the deadline.
+    """
+    last = trace.end_s - round(HOUR_S * (job.deadline_h + job.changeover_h)) - trace.longest_tick_s
+    ticks = int(np.searchsorted(trace.time_s, last, side="right"))
+    if ticks < 1:
+        raise InvalidOptionError(
+            f"the trace of {trace.zone} is shorter than the deadline of {job.deadline_h:g} h; shorten it"
+        )
+    for index in range(starts):
+        first = int(np.random.default_rng([seed, index]).integers(0, ticks))
+        baseline = run_deadline(trace, job, "on-demand", first)
+        rows = [row_of_deadline(run_deadline(trace, job, name, first), baseline.cost_usd) for name in policies]
+        yield StartRows(index=index, rows=tuple(rows))
+        done(index + 1)
+
+
+def _ratio(cost: float | None, reference: float | None) -> float | None:
+    """Return a ratio; to a reference of nothing there is none."""
+    if cost is None or reference is None or not 0 < reference < float("inf"):
+        return None
+    return cost / reference

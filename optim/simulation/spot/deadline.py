@@ -1,0 +1,315 @@
+"""Jobs with a deadline on today's spot instances: availability instead of bids, seconds instead of hours.
+
+One cluster in one zone. It works on a spot instance while there is capacity, on an instance on demand at any time, or
+waits. Every launch costs a changeover without progress, which is paid for.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.availability import AvailabilityTrace
+from optim.models.bidding.billing import EC2_TODAY, ON_DEMAND_TODAY, End, FixedPrice, Lease, LedgerLine, Prices, to_usd
+from optim.models.bidding.price_history import HOUR_S
+
+WORK_TOL = 1e-9
+
+
+class State(StrEnum):
+    """What the job runs on."""
+
+    IDLE = "idle"
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineJob:
+    """A job with a deadline, in hours.
+
+    Parameters
+    ----------
+    work_h, deadline_h
+        Hours of work on one cluster, and until when it must be done.
+    changeover_h
+        Hours without progress after every launch.
+    """
+
+    work_h: float
+    deadline_h: float
+    changeover_h: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not self.work_h > 0:
+            raise InvalidOptionError(f"job hours must be positive, got {self.work_h}")
+        if not self.deadline_h >= self.work_h:
+            raise InvalidOptionError(
+                f"deadline hours must be at least the job's {self.work_h:g} hours, got {self.deadline_h:g}"
+            )
+        if not self.changeover_h >= 0:
+            raise InvalidOptionError(f"changeover hours must be at least 0, got {self.changeover_h}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineView:
+    """What a policy sees at a tick.
+
+    Parameters
+    ----------
+    elapsed_h, work_left_h
+        Time since the start, and work that is left.
+    state
+        What the job runs on; a spot instance that was taken away leaves it idle.
+    has_spot
+        Whether a spot instance can be had now.
+    step_h
+        Longest time between two ticks.
+    """
+
+    elapsed_h: float
+    work_left_h: float
+    state: State
+    has_spot: bool
+    step_h: float
+
+
+class DeadlinePolicy(Protocol):
+    """Choose what to run on at every tick."""
+
+    name: str
+
+    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on until the next tick."""
+        ...
+
+
+class UniformProgress:
+    """Keep up with a straight line of progress; spot where there is any, on demand where behind.
+
+    The safety net comes first: once a launch on demand could be put off no longer, it is made, and kept to the end.
+    Tested after the others it would come too late now and then. On a spot instance the job stays until it is taken
+    away; on demand it stays until it is ahead by two changeovers.
+
+    References
+    ----------
+    Wu, Chiang, Mao, Yang, Friedman, Shenker, Stoica, "Can't Be Late: Optimizing Spot Instance Savings under
+    Deadlines", NSDI 2024.
+    """
+
+    name = "uniform-progress"
+
+    def __init__(self) -> None:
+        self._is_locked = False
+
+    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on."""
+        self._is_locked = self._is_locked or must_lock(view, job)
+        if self._is_locked:
+            return State.ON_DEMAND
+        if view.state is State.SPOT:
+            return State.SPOT
+        done = job.work_h - view.work_left_h
+        if view.state is State.ON_DEMAND:
+            ahead = min(view.elapsed_h + 2 * job.changeover_h, job.deadline_h)
+            if done < ahead * job.work_h / job.deadline_h:
+                return State.ON_DEMAND
+        if view.has_spot:
+            return State.SPOT
+        is_behind = done < view.elapsed_h * job.work_h / job.deadline_h
+        return State.ON_DEMAND if is_behind and view.state is State.IDLE else State.IDLE
+
+
+class GreedySpot:
+    """Wait for spot instances until the safety net asks for one on demand."""
+
+    name = "greedy-spot"
+
+    def __init__(self) -> None:
+        self._is_locked = False
+
+    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on."""
+        self._is_locked = self._is_locked or must_lock(view, job)
+        if self._is_locked:
+            return State.ON_DEMAND
+        return State.SPOT if view.state is State.SPOT or view.has_spot else State.IDLE
+
+
+class AlwaysOnDemand:
+    """Run on demand throughout."""
+
+    name = "on-demand"
+
+    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return on demand."""
+        del view, job
+        return State.ON_DEMAND
+
+
+DEADLINE_POLICIES: dict[str, type[DeadlinePolicy]] = {
+    policy.name: policy for policy in (UniformProgress, GreedySpot, AlwaysOnDemand)
+}
+"""Policies under a deadline, by name; each run gets a new one."""
+
+
+def must_lock(view: DeadlineView, job: DeadlineJob) -> bool:
+    """Tell whether an instance on demand must be launched now to be sure of the deadline."""
+    left_h = job.deadline_h - view.elapsed_h
+    return view.state is not State.SPOT and left_h < view.work_left_h + 2 * job.changeover_h + view.step_h
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineResult:
+    """What a policy did from one start.
+
+    Parameters
+    ----------
+    policy, start_s
+        Who, and when.
+    cost_micro
+        The bill; the ledger's lines add up to it.
+    hours, work_done
+        Until the job was done (or the deadline passed with twice its time), and hours of work.
+    free_hours, spot_hours, on_demand_hours
+        Machine-hours by kind.
+    evictions
+        Spot instances that were taken away.
+    deadline_met
+        Whether the job was done in time.
+    ledger
+        The lines.
+    """
+
+    policy: str
+    start_s: int
+    cost_micro: int
+    hours: float
+    work_done: float
+    free_hours: float
+    spot_hours: float
+    on_demand_hours: float
+    evictions: int
+    deadline_met: bool
+    ledger: tuple[LedgerLine, ...]
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill in dollars."""
+        return to_usd(self.cost_micro)
+
+
+class DeadlineRun:
+    """One policy on one trace from one tick."""
+
+    def __init__(self, trace: AvailabilityTrace, job: DeadlineJob, policy: DeadlinePolicy, first_tick: int) -> None:
+        self._trace, self._job, self._policy = trace, job, policy
+        self._first = first_tick
+        self._start = int(trace.time_s[first_tick])
+        self._state, self._launched_s = State.IDLE, self._start
+        self._left = job.work_h
+        self._evictions = 0
+        self._done_h = float("inf")
+        self._leases: list[tuple[Lease, Prices, State]] = []
+
+    def execute(self) -> DeadlineResult:
+        """Run until the job is done, or the trace ends."""
+        trace, job = self._trace, self._job
+        step_h = trace.longest_tick_s / HOUR_S
+        ends = np.append(trace.time_s[1:], trace.end_s)
+        end_s = self._start
+        for tick in range(self._first, len(trace)):
+            now, until = int(trace.time_s[tick]), int(ends[tick])
+            has_spot = bool(trace.is_available[tick])
+            if self._state is State.SPOT and not has_spot:
+                self._evictions += 1
+                self._leave(now, End.EVICTED)
+            view = DeadlineView(
+                elapsed_h=(now - self._start) / HOUR_S,
+                work_left_h=self._left,
+                state=self._state,
+                has_spot=has_spot,
+                step_h=step_h,
+            )
+            self._move(self._policy.decide(view, job), now, has_spot=has_spot)
+            end_s = self._work(now, until)
+            if self._left <= WORK_TOL or end_s - self._start > 2 * HOUR_S * job.deadline_h:
+                break
+        return self._finish(end_s)
+
+    def _move(self, state: State, now: int, *, has_spot: bool) -> None:
+        if state is State.SPOT and not has_spot:
+            state = State.IDLE
+        if state is self._state:
+            return
+        self._leave(now, End.RETURNED)
+        self._state, self._launched_s = state, now
+
+    def _leave(self, now: int, end: End) -> None:
+        if self._state is not State.IDLE and now > self._launched_s:
+            lease = Lease(
+                market=f"{self._trace.zone} {self._state.value}",
+                count=1,
+                granted_s=self._launched_s,
+                ended_s=now,
+                end=end,
+            )
+            is_spot = self._state is State.SPOT
+            prices: Prices = self._trace if is_spot else FixedPrice(self._trace.on_demand_micro)
+            self._leases.append((lease, prices, self._state))
+        self._state = State.IDLE
+
+    def _work(self, now: int, until: int) -> int:
+        """Work through a tick; return when it, or the job, ends."""
+        if self._state is State.IDLE:
+            return until
+        ready = self._launched_s + self._job.changeover_h * HOUR_S
+        worked = max(0.0, until - max(float(now), ready)) / HOUR_S
+        if worked >= self._left - WORK_TOL:
+            end = max(float(now), ready) + self._left * HOUR_S
+            self._left, self._done_h = 0.0, (end - self._start) / HOUR_S
+            return int(np.ceil(end - 1e-6))
+        self._left -= worked
+        return until
+
+    def _finish(self, end_s: int) -> DeadlineResult:
+        self._leave(end_s, End.RETURNED)
+        lines: list[LedgerLine] = []
+        hours = {"free": 0.0, State.SPOT: 0.0, State.ON_DEMAND: 0.0}
+        for lease, prices, state in self._leases:
+            bill = (EC2_TODAY if state is State.SPOT else ON_DEMAND_TODAY).lines(lease, prices)
+            lines += bill
+            held = (lease.ended_s - lease.granted_s) / HOUR_S
+            is_free = all(line.amount_micro == 0 for line in bill)
+            hours["free" if is_free else state] += held
+        elapsed = (end_s - self._start) / HOUR_S
+        return DeadlineResult(
+            policy=self._policy.name,
+            start_s=self._start,
+            cost_micro=sum(line.amount_micro for line in lines),
+            hours=elapsed,
+            work_done=self._job.work_h - self._left,
+            free_hours=hours["free"],
+            spot_hours=hours[State.SPOT],
+            on_demand_hours=hours[State.ON_DEMAND],
+            evictions=self._evictions,
+            deadline_met=self._done_h <= self._job.deadline_h + WORK_TOL,
+            ledger=tuple(lines),
+        )
+
+
+def run_deadline(trace: AvailabilityTrace, job: DeadlineJob, policy: str, first_tick: int) -> DeadlineResult:
+    """Run a policy from a tick of a trace.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no policy of that name.
+    """
+    if policy not in DEADLINE_POLICIES:
+        raise InvalidOptionError(
+            f"unknown policy {policy!r} under a deadline; there are: {', '.join(DEADLINE_POLICIES)}"
+        )
+    return DeadlineRun(trace, job, DEADLINE_POLICIES[policy](), first_tick).execute()

@@ -1,0 +1,356 @@
+"""The engine of a back-test: events in order of time, exact progress between them, and the bill."""
+
+import math
+from dataclasses import dataclass
+
+from optim.core.errors import NotAllowedError
+from optim.models.bidding.billing import (
+    EC2_2013,
+    ON_DEMAND_2013,
+    End,
+    FixedPrice,
+    Lease,
+    LedgerLine,
+    Prices,
+    Reason,
+    to_usd,
+)
+from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.spot.options import minutes
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
+from optim.simulation.spot.world import World
+
+WARNING_S = 120
+"""Instances stay for so long after the price has crossed their bid."""
+
+RENEWAL_S = 58 * 60
+"""When in its hour a lease is decided on."""
+
+NEVER = 2**62
+WORK_TOL = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """What a policy did from one start.
+
+    Parameters
+    ----------
+    policy, start_s
+        Who, and when.
+    cost_micro
+        The bill in micro-dollars; the ledger's lines add up to it.
+    hours
+        From start to the end of the job, or to the horizon.
+    work_done, is_done
+        Work that counts, and whether it is all.
+    evictions
+        Leases that were evicted.
+    on_demand_hours, paid_hours, free_hours
+        Machine-hours by kind.
+    end_s
+        When all was over.
+    ledger
+        The lines.
+    """
+
+    policy: str
+    start_s: int
+    cost_micro: int
+    hours: float
+    work_done: float
+    is_done: bool
+    evictions: int
+    on_demand_hours: float
+    paid_hours: float
+    free_hours: float
+    end_s: int
+    ledger: tuple[LedgerLine, ...]
+
+    @property
+    def cost_usd(self) -> float:
+        """The bill in dollars."""
+        return to_usd(self.cost_micro)
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    """A lease with what the policy doesn't see: when it will be evicted."""
+
+    lease: LiveLease
+    crossing_s: int
+    renewal_s: int
+    drop_s: int = NEVER
+    is_leaving: bool = False
+    is_working: bool = False
+
+
+class SpotRun:
+    """One policy from one start.
+
+    Parameters
+    ----------
+    world
+        Prices, knowledge and job.
+    policy
+        Who decides.
+    start_s
+        When the job begins.
+    """
+
+    def __init__(self, world: World, policy: Policy, start_s: int) -> None:
+        self._world, self._policy, self._start = world, policy, start_s
+        self._options = world.options
+        self._now = start_s
+        self._held: list[_Held] = []
+        self._fixed: list[LiveLease] = []
+        self._ended: list[tuple[Lease, Prices, bool]] = []
+        self._progress = self._saved = 0.0
+        self._paused_s = start_s
+        self._writing_s = NEVER
+        self._since_saved = 0.0
+        self._every_s = math.inf
+        self._must_restart = False
+        self._evictions = 0
+        self._rate = 0.0
+
+    def execute(self) -> RunResult:
+        """Run until the job is done, or the horizon is reached."""
+        options, last = self._options, self._start + self._options.horizon_s
+        if self._policy.has_reliable and options.reliable:
+            self._take_on_demand(options.reliable, works=False)
+        tick = self._start
+        self._decide()
+        self._happen()
+        while True:
+            interested = self._policy.is_interested(self._leases(), self._room())
+            if interested:
+                tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
+            until = min(self._next_event(), tick if interested else NEVER, last)
+            if self._advance(until) or self._now >= last:
+                return self._finish()
+            if self._happen() or (interested and self._now == tick):
+                self._decide()
+                self._happen()  # what was taken without a start-up works at once
+
+    def _leases(self) -> list[LiveLease]:
+        return [held.lease for held in self._held if not held.is_leaving]
+
+    def _room(self) -> int:
+        return self._options.max_spot - sum(lease.count for lease in self._leases())
+
+    def _view(self) -> View:
+        prices = tuple(path.price_at(self._now) for path in self._world.history.paths)
+        return View(
+            now_s=self._now,
+            price_micro=prices,
+            leases=self._leases(),
+            room=self._room(),
+            work_left=self._world.job_work - self._progress,
+        )
+
+    def _decide(self) -> None:
+        request = self._policy.decide(self._view())
+        if request is None:
+            return
+        if request.bid_micro is None:
+            self._take_on_demand(request.count, works=True)
+            return
+        if not 0 < request.count <= self._room():
+            raise NotAllowedError(
+                f"policy {self._policy.name!r} asks for {request.count} instances, {self._room()} may be taken"
+            )
+        self._take_spot(request, request.bid_micro)
+
+    def _take_spot(self, request: Request, bid_micro: int) -> None:
+        path = self._world.history.paths[request.market]
+        price = path.price_at(self._now)
+        if price is None or price > bid_micro:
+            return
+        crossing = path.first_above(self._now, bid_micro, at_equal=self._options.at_equal)
+        lease = LiveLease(
+            market=request.market,
+            count=request.count,
+            bid_micro=bid_micro,
+            granted_s=self._now,
+            ready_s=self._now + minutes(self._options.startup_min),
+            price_micro=price,
+        )
+        self._held.append(
+            _Held(
+                lease=lease,
+                crossing_s=NEVER if crossing is None else crossing,
+                renewal_s=self._now + RENEWAL_S,
+            )
+        )
+
+    def _take_on_demand(self, count: int, *, works: bool) -> None:
+        market = self._world.baseline
+        lease = LiveLease(
+            market=self._world.history.index[market.name],
+            count=count,
+            bid_micro=None,
+            granted_s=self._now,
+            ready_s=self._now + minutes(self._options.startup_min) if works else NEVER,
+            price_micro=market.on_demand_micro,
+        )
+        self._fixed.append(lease)
+
+    def _next_event(self) -> int:
+        now, times = self._now, [NEVER]
+        for held in self._held:
+            if held.is_leaving:
+                times.append(held.crossing_s + WARNING_S)
+            else:
+                times += (held.crossing_s, held.renewal_s, held.drop_s)
+            if not held.is_working:
+                times.append(held.lease.ready_s)
+        times += [lease.ready_s for lease in self._fixed if lease.ready_s > now]
+        if self._paused_s > now:
+            times.append(self._paused_s)
+        if self._rate > 0 and self._writing_s == NEVER and self._every_s < math.inf:
+            times.append(max(self._paused_s, now) + max(1, math.ceil(self._every_s - self._since_saved)))
+        return min(time for time in times if time > now)
+
+    def _advance(self, until: int) -> bool:
+        """Work until a time; return whether the job is done before, and stop there."""
+        begin = max(self._now, self._paused_s)
+        if self._rate > 0 and begin < until:
+            left = (self._world.job_work - self._progress) / self._rate * HOUR_S
+            if left <= until - begin + WORK_TOL:
+                self._now = begin + math.ceil(left - WORK_TOL)
+                self._progress = self._world.job_work
+                return True
+            self._progress += self._rate * (until - begin) / HOUR_S
+            self._since_saved += until - begin
+        self._now = until
+        return False
+
+    def _happen(self) -> bool:
+        """Let everything that is due at this time happen; return whether there was an eviction."""
+        now, was_evicted, was_hurt, was_changed = self._now, False, False, False
+        if self._writing_s <= now:
+            self._saved, self._since_saved, self._writing_s = self._progress, 0.0, NEVER
+        for held in list(self._held):
+            if held.is_leaving and held.crossing_s + WARNING_S <= now:
+                self._held.remove(held)
+                was_hurt = was_hurt or held.is_working
+            elif not held.is_leaving and held.crossing_s <= now:
+                held.is_leaving = was_evicted = True
+                self._evictions += 1
+                self._end(held.lease, held.crossing_s, End.EVICTED)
+            elif held.drop_s <= now:
+                self._held.remove(held)
+                was_changed = True
+                self._end(held.lease, now, End.RETURNED)
+            elif held.renewal_s <= now:
+                self._renew(held)
+        is_anybody = self._rate > 0
+        for held in self._held:
+            if not held.is_working and held.lease.ready_s <= now:
+                held.is_working = True
+                was_changed = was_changed or is_anybody
+        self._set_rate()
+        if was_hurt:
+            self._recover()
+        if was_changed and self._policy.recovery is Recovery.ELASTIC:
+            self._pause(minutes(self._options.scale_min))
+        if self._must_restart and self._rate > 0:
+            self._must_restart = False
+            self._pause(minutes(self._options.restart_min))
+        if self._rate > 0 and self._policy.recovery is Recovery.CHECKPOINT and self._writing_s == NEVER:
+            self._every_s = self._policy.checkpoint_every_s(self._leases()) if not self._since_saved else self._every_s
+            if self._since_saved >= self._every_s:
+                self._pause(minutes(self._options.checkpoint_min))
+                self._writing_s = self._paused_s
+        return was_evicted
+
+    def _renew(self, held: _Held) -> None:
+        """Ask whether to keep a lease for another hour."""
+        hour_end = held.lease.hour_end_s(self._now)
+        if self._policy.keeps(self._view(), held.lease):
+            held.renewal_s = hour_end + RENEWAL_S
+            held.lease.price_micro = self._world.history.paths[held.lease.market].price_at(self._now) or 0
+        else:
+            held.renewal_s, held.drop_s = NEVER, hour_end
+
+    def _set_rate(self) -> None:
+        markets = self._world.history.markets
+        rate = sum(h.lease.count * markets[h.lease.market].rate for h in self._held if h.is_working)
+        rate += sum(x.count * markets[x.market].rate for x in self._fixed if x.ready_s <= self._now)
+        self._rate = self._world.useful_rate(rate)
+
+    def _recover(self) -> None:
+        """Pay for an eviction of instances that worked."""
+        if self._policy.recovery is Recovery.ELASTIC:
+            self._pause(minutes(self._options.eviction_min))
+            return
+        self._progress = self._saved if self._policy.recovery is Recovery.CHECKPOINT else 0.0
+        self._writing_s, self._since_saved = NEVER, 0.0
+        self._must_restart = self._progress > 0
+
+    def _pause(self, seconds: int) -> None:
+        self._paused_s = max(self._paused_s, self._now) + seconds if seconds else self._paused_s
+
+    def _end(self, lease: LiveLease, time_s: int, end: End) -> None:
+        market, is_spot = self._world.history.markets[lease.market], lease.bid_micro is not None
+        record = Lease(
+            market=market.name if is_spot else f"{market.instance_type} on demand",
+            count=lease.count,
+            granted_s=lease.granted_s,
+            ended_s=max(time_s, lease.granted_s + 1),
+            end=end,
+        )
+        path: Prices = self._world.history.paths[lease.market] if is_spot else FixedPrice(market.on_demand_micro)
+        self._ended.append((record, path, is_spot))
+
+    def _finish(self) -> RunResult:
+        """Return everything, write the bill, and add it up a second time."""
+        end_s = self._now
+        for held in self._held:
+            if not held.is_leaving:
+                until = held.lease.hour_end_s(self._now - 1) if self._options.linger else self._now
+                is_evicted = held.crossing_s < until
+                end_s = max(end_s, min(held.crossing_s, until))
+                self._end(held.lease, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
+        for lease in self._fixed:
+            self._end(lease, self._now, End.RETURNED)
+        lines: list[LedgerLine] = []
+        hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
+        for record, prices, is_spot in self._ended:
+            bill = (EC2_2013 if is_spot else ON_DEMAND_2013).lines(record, prices)
+            lines += bill
+            for line in bill:
+                kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
+                hours[kind if is_spot else "on_demand"] += line.machine_hours
+        cost = sum(line.amount_micro for line in lines)
+        invoice = sum(_invoice(record, prices) for record, prices, _ in self._ended)
+        if cost != invoice:
+            raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
+        is_done = self._progress >= self._world.job_work - WORK_TOL
+        return RunResult(
+            policy=self._policy.name,
+            start_s=self._start,
+            cost_micro=cost,
+            hours=(self._now - self._start) / HOUR_S,
+            work_done=self._progress,
+            is_done=is_done,
+            evictions=self._evictions,
+            on_demand_hours=hours["on_demand"],
+            paid_hours=hours["paid"],
+            free_hours=hours["free"],
+            end_s=end_s,
+            ledger=tuple(lines),
+        )
+
+
+def _invoice(lease: Lease, prices: Prices) -> int:
+    """Return the bill of a lease added up by hours, without a ledger."""
+    held = lease.ended_s - lease.granted_s
+    hours = held // HOUR_S if lease.end is End.EVICTED else -(-held // HOUR_S)
+    return lease.count * sum(prices.price_at(lease.granted_s + n * HOUR_S) or 0 for n in range(hours))
+
+
+def run_policy(world: World, policy: Policy, start_s: int) -> RunResult:
+    """Run a policy from a start."""
+    return SpotRun(world, policy, start_s).execute()

@@ -1,0 +1,82 @@
+"""What a simulated job is, and what changes of the footprint cost it."""
+
+from dataclasses import dataclass
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.instance import Scalability
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpotOptions:
+    """A job, limits, and overheads.
+
+    Parameters
+    ----------
+    job_hours
+        The job is what `baseline` instances of `baseline_type` do on demand in so many hours.
+    baseline, baseline_type
+        The cluster that the job is measured by.
+    max_spot, reliable
+        Most spot instances; instances on demand that hold the state of an elastic trainer, and do no work.
+    serial
+        Serial share of Amdahl's law.
+    tick_s
+        How often a policy may act.
+    startup_min
+        Minutes until new instances work.
+    scale_min, eviction_min
+        Minutes that an elastic trainer loses by a planned change, and by an eviction.
+    checkpoint_min, restart_min
+        Minutes to write a checkpoint, and to start from one.
+    horizon
+        A run is given up after so many times `job_hours`.
+    at_equal
+        Whether a price equal to the bid evicts.
+    linger
+        Hold instances to the end of their hour when the job is done, hoping for an eviction that makes it free.
+    """
+
+    job_hours: float = 20.0
+    baseline: int = 64
+    baseline_type: str = "c3.xlarge"
+    max_spot: int = 192
+    reliable: int = 3
+    serial: float = 0.002
+    tick_s: int = 120
+    startup_min: float = 3.0
+    scale_min: float = 1.0
+    eviction_min: float = 1.0
+    checkpoint_min: float = 5.0
+    restart_min: float = 5.0
+    horizon: float = 5.0
+    at_equal: bool = False
+    linger: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("job_hours", "baseline", "tick_s", "checkpoint_min"):
+            if not getattr(self, name) > 0:
+                raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("max_spot", "reliable", "startup_min", "scale_min", "eviction_min", "restart_min"):
+            if not getattr(self, name) >= 0:
+                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if not 0 <= self.serial < 1:
+            raise InvalidOptionError(f"serial must be in [0, 1), got {self.serial}")
+        if not self.horizon >= 1:
+            raise InvalidOptionError(f"horizon must be at least 1, got {self.horizon}")
+        if self.job_hours * 60 <= self.startup_min:
+            raise InvalidOptionError(f"job_hours must be longer than start-up, got {self.job_hours}")
+
+    @property
+    def curve(self) -> Scalability:
+        """How work scales with machines."""
+        return Scalability.amdahl(self.serial)
+
+    @property
+    def horizon_s(self) -> int:
+        """Seconds after which a run is given up."""
+        return round(3600 * self.horizon * self.job_hours)
+
+
+def minutes(value: float) -> int:
+    """Return minutes as whole seconds."""
+    return round(60 * value)

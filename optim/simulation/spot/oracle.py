@@ -1,0 +1,243 @@
+"""Clairvoyant references: the least that a job can cost if all prices are known, bounded from both sides.
+
+What nobody can beat is bounded by a relaxation: at every moment a machine's hour costs no less than the lowest price
+of the past hour, as it was charged at some moment within it, or on demand, and nothing at a moment that some bid could have had for
+free, because the price rises above everything since less than an hour before. With a price of work the moments fall
+apart, and the best price of work is found by bisection: a Lagrangian dual. Start-up and pauses are left out.
+
+From above there is a plan in whole hours (or in free hours alone), without overheads: what a clairvoyant could do.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from optim.models.bidding.first_crossing import NEVER, crossings
+from optim.models.bidding.instance import BoolArray
+from optim.models.bidding.price_history import HOUR_S, MICRO, FloatArray, IntArray, PricePath
+from optim.simulation.spot.engine import WARNING_S
+from optim.simulation.spot.world import World
+
+HALVINGS = 80
+OFFSETS = 6
+"""Hours are tried from so many offsets within the first hour."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleResult:
+    """A reference with its certificate.
+
+    Parameters
+    ----------
+    name, start_s
+        Which, and from when.
+    bound_usd
+        No policy that obeys the reference's bill does the job for less within the horizon.
+    cost_usd
+        A plan's cost, infinity where no plan was found.
+    hours
+        How long the plan takes.
+    price_of_work
+        The multiplier that proves the bound, dollars a unit.
+    """
+
+    name: str
+    start_s: int
+    bound_usd: float
+    cost_usd: float
+    hours: float
+    price_of_work: float
+
+
+class Oracle:
+    """Both references over one history; what doesn't depend on the start is computed once.
+
+    Parameters
+    ----------
+    world
+        Prices and job; what policies know isn't used.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        history, options = world.history, world.options
+        self._slot_s = options.tick_s
+        self._begin = history.begin_s
+        self._slots = (history.end_s - history.begin_s) // self._slot_s
+        self._rates = np.array([market.rate for market in history.markets])
+
+    @cached_property
+    def _floor(self) -> FloatArray:
+        """Lowest price in dollars over the hour before each slot and the slot itself, shape (markets, slots)."""
+        window = -(-HOUR_S // self._slot_s) + 1
+        rows = []
+        for path in self._world.history.paths:
+            lowest = _slot_minimum(path, self._begin, self._slot_s, self._slots)
+            padded = np.concatenate([np.full(window - 1, np.inf), lowest])
+            rows.append(np.lib.stride_tricks.sliding_window_view(padded, window).min(axis=1))
+        return np.array(rows) / MICRO
+
+    @cached_property
+    def _free(self) -> BoolArray:
+        """Whether any moment of a slot could be had for free, shape (markets, slots)."""
+        return np.array(
+            [
+                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=False)
+                for path in self._world.history.paths
+            ]
+        )
+
+    @cached_property
+    def _surely_free(self) -> BoolArray:
+        """Whether a whole slot can be had for free, shape (markets, slots)."""
+        return np.array(
+            [
+                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=True)
+                for path in self._world.history.paths
+            ]
+        )
+
+    def solve(self, name: str, start_s: int) -> OracleResult:
+        """Bound a job from a start, and plan it."""
+        history = self._world.history
+        end = min(start_s + self._world.options.horizon_s, int(history.censor_after(np.array([start_s]))[0]))
+        first, last = (start_s - self._begin) // self._slot_s, -(-(end - self._begin) // self._slot_s)
+        last = min(last, self._slots)
+        is_free = name == "oracle"
+        unit = self._floor[:, first:last] / self._rates[:, None]
+        on_demand = min(market.on_demand_micro / MICRO / market.rate for market in history.markets)
+        cheapest = unit.min(axis=0, initial=on_demand)
+        free_rate = np.zeros(last - first)
+        if is_free:
+            free_rate = (self._free[:, first:last] * self._rates[:, None]).max(axis=0) * self._world.options.max_spot
+        bound, price = self._dual(cheapest, free_rate)
+        cost, hours = self._plan(start_s, end, first, is_free=is_free)
+        return OracleResult(
+            name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, price_of_work=price
+        )
+
+    def _dual(self, unit: FloatArray, free_rate: FloatArray) -> tuple[float, float]:
+        """Return the largest ``q work - sum_t max_V (q G(V) - cost(V))`` and its q."""
+        options, hours = self._world.options, self._slot_s / HOUR_S
+        most = (options.max_spot + options.baseline) * float(self._rates.max())
+        job = self._world.job_work
+
+        def dual(q: float) -> tuple[float, float]:
+            """Return the dual's value, and the work that the multiplier buys."""
+            bought = np.clip(self._rate_of_slope(unit / q), free_rate, np.maximum(most, free_rate))
+            useful = self._useful(bought)
+            cost = np.where(bought > free_rate, unit * (bought - free_rate), 0.0)
+            value = q * job + hours * float((cost - q * useful).sum())
+            return value, hours * float(useful.sum())
+
+        low, high = 0.0, 1e-3
+        while dual(high)[1] < job and high < 1e6:
+            low, high = high, 2 * high
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            if middle <= 0:
+                break
+            low, high = (middle, high) if dual(middle)[1] < job else (low, middle)
+        values = [(max(0.0, dual(q)[0]), q) for q in (low, high) if q > 0]
+        return max(values, default=(0.0, 0.0))
+
+    def _rate_of_slope(self, slope: FloatArray) -> FloatArray:
+        """Return the rate at which the curve has a slope, 0 where it is never so steep."""
+        serial = self._world.options.serial
+        base = 1.0 - serial
+        if serial == 0:
+            return np.where(slope < 1.0, np.inf, 0.0)
+        return np.asarray(np.maximum(0.0, (np.sqrt(base / np.maximum(slope, 1e-12)) - base) / serial))
+
+    def _useful(self, rate: FloatArray) -> FloatArray:
+        serial = self._world.options.serial
+        return np.asarray(rate / (1.0 - serial + serial * rate))
+
+    def _plan(self, start_s: int, end_s: int, first: int, *, is_free: bool) -> tuple[float, float]:
+        """Return cost and hours of a plan: free slots first if there are enough, else whole paid hours."""
+        if is_free:
+            done = self._free_plan(first, (end_s - self._begin) // self._slot_s)
+            if done is not None:
+                return 0.0, done
+        best = (float("inf"), 0.0)
+        for k in range(OFFSETS):
+            best = min(best, self._paid_plan(start_s + k * HOUR_S // OFFSETS, start_s, end_s))
+        return best
+
+    def _free_plan(self, first: int, last: int) -> float | None:
+        """Return after how many hours free slots alone have done the job, None if they don't."""
+        rate = (self._surely_free[:, first:last] * self._rates[:, None]).max(axis=0, initial=0.0)
+        work = np.cumsum(self._useful(rate * self._world.options.max_spot)) * self._slot_s / HOUR_S
+        slot = int(np.searchsorted(work, self._world.job_work))
+        return (slot + 1) * self._slot_s / HOUR_S if slot < len(work) else None
+
+    def _paid_plan(self, begin_s: int, start_s: int, end_s: int) -> tuple[float, float]:
+        """Return cost and hours of whole machine-hours, the cheapest market in each, bought by falling return."""
+        hours = np.arange(begin_s, end_s - HOUR_S + 1, HOUR_S)
+        if not len(hours):
+            return float("inf"), 0.0
+        prices = np.array([_prices_at(path, hours) for path in self._world.history.paths]) / MICRO
+        unit = prices / self._rates[:, None]
+        market = unit.argmin(axis=0)
+        price, rate = prices[market, np.arange(len(hours))], self._rates[market]
+        number = np.arange(self._world.options.max_spot + 1)
+        useful = self._useful(number * rate[:, None])
+        gain = np.diff(useful, axis=1)
+        cost = np.broadcast_to(price[:, None], gain.shape)
+        order = np.argsort((cost / gain).ravel(), kind="stable")
+        done = np.cumsum(gain.ravel()[order])
+        needed = int(np.searchsorted(done, self._world.job_work - 1e-9)) + 1
+        if needed > len(order):
+            return float("inf"), 0.0
+        used = order[:needed] // gain.shape[1]
+        return float(cost.ravel()[order[:needed]].sum()), (int(hours[used.max()]) + HOUR_S - start_s) / HOUR_S
+
+
+def free_intervals(path: PricePath) -> IntArray:
+    """Return the times that some bid would have had for free, shape (changes, 2), not merged.
+
+    A rise at u to a price above all since g evicts a bid of the highest price between, granted at g or later; with a
+    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it.
+    """
+    size = len(path)
+    rises = np.flatnonzero(np.diff(path.price_micro) > 0) + 1
+    # Reversed in time, the last change with a price at least as high is a first crossing.
+    mirrored = PricePath(time_s=np.arange(size, dtype=np.int64), price_micro=path.price_micro[::-1].copy())
+    before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
+    last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]
+    # The high price itself ends with the next change.
+    open_s = np.where(last_high < 0, path.time_s[0], path.time_s[np.minimum(last_high + 1, size - 1)])
+    end = path.time_s[rises]
+    begin = np.maximum(open_s, end - HOUR_S + 1)
+    return np.column_stack([begin, end + WARNING_S])
+
+
+def _covered(intervals: IntArray, begin_s: int, slot_s: int, slots: int, *, is_inner: bool) -> BoolArray:
+    """Return which slots are covered: wholly by a single interval, or touched by any."""
+    relative = intervals - begin_s
+    if is_inner:
+        first, last = -(-relative[:, 0] // slot_s), relative[:, 1] // slot_s
+    else:
+        first, last = relative[:, 0] // slot_s, -(-relative[:, 1] // slot_s)
+    steps = np.zeros(slots + 1, dtype=np.int64)
+    kept = last > first
+    np.add.at(steps, np.clip(first[kept], 0, slots), 1)
+    np.add.at(steps, np.clip(last[kept], 0, slots), -1)
+    return np.asarray(np.cumsum(steps[:-1]) > 0)
+
+
+def _slot_minimum(path: PricePath, begin_s: int, slot_s: int, slots: int) -> FloatArray:
+    """Return the lowest price in each slot, infinity where there is none yet."""
+    starts = begin_s + slot_s * np.arange(slots)
+    at_start = _prices_at(path, starts)
+    inside = (path.time_s - begin_s) // slot_s
+    kept = (inside >= 0) & (inside < slots)
+    np.minimum.at(at_start, inside[kept], path.price_micro[kept].astype(np.float64))
+    return at_start
+
+
+def _prices_at(path: PricePath, times: IntArray) -> FloatArray:
+    """Return prices at times as floats, infinity before the first."""
+    step = np.searchsorted(path.time_s, times, side="right") - 1
+    return np.where(step >= 0, path.price_micro[np.maximum(step, 0)].astype(np.float64), np.inf)

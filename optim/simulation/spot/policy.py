@@ -1,0 +1,110 @@
+"""What a policy sees and answers: prices up to now, its own leases, its progress."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from optim.models.bidding.price_history import HOUR_S
+
+
+class Recovery(StrEnum):
+    """What an eviction costs: a pause of an elastic trainer, a return to the last checkpoint, or all work."""
+
+    ELASTIC = "elastic"
+    CHECKPOINT = "checkpoint"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Ask for instances: granted if the price is at most the bid; a bid of None is a request on demand."""
+
+    market: int
+    count: int
+    bid_micro: int | None
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class LiveLease:
+    """Instances that are held.
+
+    Parameters
+    ----------
+    market, count, bid_micro
+        What was asked for.
+    granted_s, ready_s
+        When they were granted, and from when they work.
+    price_micro
+        Price of the present hour.
+    """
+
+    market: int
+    count: int
+    bid_micro: int | None
+    granted_s: int
+    ready_s: int
+    price_micro: int
+
+    def hour_end_s(self, now_s: int) -> int:
+        """Return when the billing hour that holds `now_s` ends."""
+        return self.granted_s + HOUR_S * ((now_s - self.granted_s) // HOUR_S + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a policy may look at.
+
+    Parameters
+    ----------
+    now_s
+        The time.
+    price_micro
+        Present price of each market, None where there is none yet.
+    leases
+        Spot instances that are held and not being evicted.
+    room
+        Spot instances that may still be taken.
+    work_left
+        Of the job.
+    """
+
+    now_s: int
+    price_micro: Sequence[int | None]
+    leases: Sequence[LiveLease]
+    room: int
+    work_left: float
+
+
+class Policy(Protocol):
+    """Decide what to ask for, and what to keep.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    recovery
+        What an eviction costs it.
+    has_reliable
+        Whether it holds reliable machines throughout.
+    """
+
+    name: str
+    recovery: Recovery
+    has_reliable: bool
+
+    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
+        """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""
+        ...
+
+    def decide(self, view: View) -> Request | None:
+        """Return what to ask for, None for nothing; asked on every tick and after evictions."""
+        ...
+
+    def keeps(self, view: View, lease: LiveLease) -> bool:
+        """Tell at minute 58 of a lease's hour whether to keep it for another hour."""
+        ...
+
+    def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
+        """Return the seconds of work between two checkpoints; asked when work begins or begins again."""
+        ...

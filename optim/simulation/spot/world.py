@@ -1,0 +1,65 @@
+"""The world of a back-test: prices that happened, what was known before, and the job."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.eviction import EvictionTable
+from optim.models.bidding.price_history import Market, PriceHistory
+from optim.simulation.spot.options import SpotOptions, minutes
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class World:
+    """Prices to run on, a table estimated on other prices, and the job.
+
+    Parameters
+    ----------
+    history
+        What happens.
+    table
+        What policies know of evictions; its markets are those of the history.
+    options
+        The job.
+    """
+
+    history: PriceHistory
+    table: EvictionTable
+    options: SpotOptions
+
+    @cached_property
+    def baseline(self) -> Market:
+        """A market of the type that the job is measured by.
+
+        Raises
+        ------
+        InvalidOptionError
+            If no market has that type.
+        """
+        for market in self.history.markets:
+            if market.instance_type == self.options.baseline_type:
+                return market
+        types = sorted({market.instance_type for market in self.history.markets})
+        raise InvalidOptionError(
+            f"baseline_type {self.options.baseline_type!r} has no market; the prices have: {', '.join(types)}"
+        )
+
+    def baseline_price(self, time_s: int) -> int | None:
+        """Return the spot price of the baseline's type at a time, None before there is one."""
+        return self.history.paths[self.history.index[self.baseline.name]].price_at(time_s)
+
+    @cached_property
+    def table_row(self) -> tuple[int, ...]:
+        """Position of each market in the table."""
+        return tuple(self.table.index[market.name] for market in self.history.markets)
+
+    def useful_rate(self, rate: float) -> float:
+        """Return the work an hour of machines whose rates add up to `rate`."""
+        serial = self.options.serial
+        return rate / (1.0 - serial + serial * rate) if rate > 0 else 0.0
+
+    @cached_property
+    def job_work(self) -> float:
+        """Work of the job: what the baseline does after its start-up."""
+        hours = self.options.job_hours - minutes(self.options.startup_min) / 3600
+        return self.useful_rate(self.options.baseline * self.baseline.rate) * hours

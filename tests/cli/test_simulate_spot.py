@@ -1,0 +1,114 @@
+"""`optim simulate spot`: JSON lines with a summary, and one clear line for bad input."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+RUNNER = CliRunner()
+HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
+SMALL = ["--starts", "2", "--job-hours", "2", "--option", "baseline=8", "--option", "max_spot=24", "--processes", "1"]
+
+
+def run(*words):
+    return RUNNER.invoke(app, ["simulate", "spot", *map(str, words)])
+
+
+def lines(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A price file of ten days that swings every half hour, and its on-demand prices."""
+    rows = [
+        f"2015-03-{1 + k // 48:02d}T{k % 48 // 2:02d}:{30 * (k % 2):02d}:00Z,z,c3.xlarge,{0.03 + 0.01 * (k % 3)}"
+        for k in range(480)
+    ]
+    prices, on_demand = tmp_path / "prices.csv", tmp_path / "od.csv"
+    prices.write_text(HEADER + "\n".join(rows) + "\n")
+    on_demand.write_text("instance_type,on_demand_usd_per_hour\nc3.xlarge,0.21\n")
+    return prices, on_demand
+
+
+def test_rows_and_a_summary_a_policy_as_json(files):
+    prices, on_demand = files
+    result = run(
+        "--prices", prices, "--on-demand", on_demand, "--policy", "proteus", "--policy", "oracle-paid",
+        "--train-until", "2015-03-06", "--seed", 0, "--format", "json", *SMALL,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    rows = lines(result)
+    assert [row["policy"] for row in rows] == ["proteus", "oracle-paid"] * 3
+    wanted = {"policy", "start", "cost_usd", "hours", "work_done", "free_hours", "evictions"}
+    assert all(wanted <= set(row) for row in rows[:4])
+    for summary in rows[4:]:
+        assert summary["summary"] is True
+        assert summary["low"]["cost_usd"] <= summary["mean"]["cost_usd"] <= summary["high"]["cost_usd"]
+
+
+def test_generated_prices_are_the_default():
+    result = run("--policy", "on-demand", *SMALL)
+    assert result.exit_code == 0, result.output
+    assert "on-demand" in result.stdout
+
+
+def test_a_deadline_is_told_for_every_start(tmp_path):
+    path = tmp_path / "availability.csv"
+    rows = [
+        f"{k},2023-02-{15 + k // 400} {k % 400 // 20:02d}:{k % 20 * 3:02d}:00,a,{int(k % 7 > 1)},1.0"
+        for k in range(2000)
+    ]
+    path.write_text("tick,timestamp_local,zone,available,price_usd_per_hour\n" + "\n".join(rows) + "\n")
+    words = ("--availability", path, "--job-hours", 4, "--deadline-hours", 12, "--starts", 3, "--format", "json")
+    result = run(*words, "--zone", "a")
+    assert result.exit_code == 0, result.output
+    rows = lines(result)
+    assert len(rows) == 3 * 3 + 3
+    assert all(row["deadline_met"] is True for row in rows[:9])
+    unknown = run(*words, "--zone", "nowhere")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
+    assert "unknown zone 'nowhere'; the file has: a" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "clever"), "unknown policy 'clever'"),
+        (("--job-hours", "-1"), "job_hours must be positive"),
+        (("--option", "colour=red"), "unknown option 'colour'"),
+        (("--train-until", "yesterday"), "a time like"),
+        (("--train-until", "1999-01-01"), "--train-until"),
+        (("--zone", "a"), "go with --availability"),
+        (("--on-demand", "x.csv"), "goes with --prices"),
+        (("--prices", "x.csv"), "needs --on-demand"),
+        (("--availability", "x.csv"), "needs --deadline-hours"),
+        (("--availability", "x.csv", "--prices", "y.csv"), "goes with neither"),
+        (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),
+        (("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"), "unknown policy 'proteus' under"),
+    ],
+)
+def test_wrong_use_is_one_line(words, message):
+    result = run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("2015-02-01T00:00:00Z,z,c3.xlarge,0.1", "back in time"),
+        ("2015-03-20T00:00:00Z,z,c3.xlarge,-0.1", "must be at least"),
+        ("2015-03-20T00:00:00Z,z,q9.huge,0.1", "no on-demand price"),
+    ],
+)
+def test_bad_price_files_are_one_line(files, row, message):
+    prices, on_demand = files
+    prices.write_text(prices.read_text() + row + "\n")
+    result = run("--prices", prices, "--on-demand", on_demand, *SMALL)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

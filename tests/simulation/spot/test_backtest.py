@@ -1,0 +1,93 @@
+"""Back-tests: the same for any number of processes, never trained on what is tested, gaps drawn again."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.price_history import PricePath, history_of
+from optim.simulation.spot.backtest import make_world, run_backtest
+from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.rows import Row, summarise
+from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+
+OPTIONS = SpotOptions(job_hours=2, baseline=8, max_spot=24)
+NAMES = ("on-demand", "proteus", "standard-checkpoint", "oracle", "oracle-paid")
+
+
+@pytest.fixture(scope="module")
+def history():
+    """Prices of two markets over ten days."""
+    return generate_prices(PriceOptions(num_types=1, num_zones=2, days=10), 0)
+
+
+def test_the_number_of_processes_changes_nothing(history):
+    world = make_world(history, None, OPTIONS)
+    one, two = (
+        [entry.rows for entry in run_backtest(world, NAMES, starts=6, seed=3, processes=processes)]
+        for processes in (1, 2)
+    )
+    assert one == two
+    assert [row.policy for row in one[0]] == list(NAMES)
+
+
+def test_policies_know_nothing_of_what_they_are_tested_on(history):
+    world = make_world(history, None, OPTIONS)
+    cut = world.history.begin_s
+    changed = [
+        PricePath(time_s=path.time_s, price_micro=np.where(path.time_s >= cut, path.price_micro * 7, path.price_micro))
+        for path in history.paths
+    ]
+    other = make_world(history_of(history.markets, changed, end_s=history.end_s), cut, OPTIONS)
+    assert np.array_equal(world.table.survival, other.table.survival)
+
+
+def test_no_run_touches_a_gap_and_starts_that_would_are_counted():
+    whole = generate_prices(PriceOptions(num_types=1, num_zones=2, days=10), 1)
+    begin = whole.begin_s + 6 * 86_400
+    paths = []
+    for path in whole.paths:
+        kept = (path.time_s < begin) | (path.time_s >= begin + 2 * 86_400)
+        paths.append(PricePath(time_s=path.time_s[kept], price_micro=path.price_micro[kept]))
+    gappy = history_of(whole.markets, paths, end_s=whole.end_s)
+    assert len(gappy.gaps) == 1
+    world = make_world(gappy, None, OPTIONS)
+    rows = [row for entry in run_backtest(world, ("proteus",), starts=20, seed=0) for row in entry.rows]
+    assert sum(row.redrawn for row in rows) > 0
+    stamp = np.datetime64(int(begin), "s")
+    for row in rows:
+        start = np.datetime64(row.start.removesuffix("Z"))
+        assert start + np.timedelta64(int(row.hours * 3600), "s") <= stamp or start >= stamp + np.timedelta64(47, "h")
+
+
+def test_ratios_to_nothing_are_null(history):
+    world = make_world(history, None, OPTIONS)
+    (entry,) = run_backtest(world, NAMES, starts=1, seed=0)
+    rows = {row.policy: row for row in entry.rows}
+    if rows["oracle"].bound_usd == 0:
+        assert rows["proteus"].ratio_to_oracle is None
+    assert rows["on-demand"].ratio_to_on_demand == 1.0
+    assert rows["proteus"].ratio_to_oracle_paid == pytest.approx(
+        rows["proteus"].cost_usd / rows["oracle-paid"].cost_usd
+    )
+
+
+def test_a_summary_has_the_mean_and_its_interval():
+    rows = [
+        Row(policy="p", start="s", cost_usd=cost, hours=1.0, work_done=2.0, is_done=True, cost_per_work=cost / 2)
+        for cost in (1.0, 3.0)
+    ]
+    rows.append(
+        Row(policy="p", start="s", cost_usd=9.0, hours=9.0, work_done=1.0, is_done=False, cost_per_work=9.0, redrawn=2)
+    )
+    summary = summarise("p", rows)
+    assert (summary.starts, summary.done, summary.redrawn) == (3, 2, 2)
+    assert summary.mean["cost_usd"] == 2.0
+    assert summary.high["cost_usd"] - 2.0 == pytest.approx(1.96 * np.sqrt(2) / np.sqrt(2), abs=1e-3)
+    assert summary.mean["deadline_met"] is None
+
+
+def test_refuses_a_split_without_a_day_on_either_side(history):
+    with pytest.raises(InvalidOptionError, match="--train-until"):
+        make_world(history, history.begin_s + 60, OPTIONS)
+    with pytest.raises(InvalidOptionError, match="unknown policy 'clever'"):
+        list(run_backtest(make_world(history, None, OPTIONS), ("clever",), starts=1, seed=0))

@@ -1,0 +1,103 @@
+"""Policies under a deadline: it is met on every trace that leaves the room that was promised."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError
+from optim.models.bidding.availability import AvailabilityTrace
+from optim.simulation.spot.backtest import run_deadlines
+from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob, run_deadline
+from optim.workloads.bidding.availability_files import read_availability
+from tests.traces import spot_file
+
+STEP = 195
+
+
+def trace(available, step=STEP, price=900_000):
+    size = len(available)
+    return AvailabilityTrace(
+        zone="z",
+        resource="v100_1",
+        time_s=np.arange(size, dtype=np.int64) * step,
+        is_available=np.array(available, dtype=bool),
+        price_micro=np.full(size, price, dtype=np.int64),
+        on_demand_micro=3_060_000,
+        end_s=size * step,
+    )
+
+
+runs = st.lists(st.integers(1, 40), min_size=1, max_size=30)
+
+
+@given(
+    lengths=runs,
+    first=st.booleans(),
+    work=st.floats(0.3, 6.0),
+    changeover=st.floats(0.0, 0.4),
+    extra=st.floats(0.0, 3.0),
+    step=st.sampled_from([60, 195, 600]),
+    policy=st.sampled_from(["uniform-progress", "greedy-spot"]),
+)
+def test_the_deadline_is_met_whenever_it_leaves_two_changeovers_and_a_step(
+    lengths, first, work, changeover, extra, step, policy
+):
+    flags = np.concatenate([[(k % 2 == 0) == first] * length for k, length in enumerate(lengths)])
+    deadline = work + 2 * changeover + step / 3600 + extra + 1e-9
+    need = int(np.ceil(deadline * 3600 / step)) + 2
+    flags = np.resize(flags, max(need, len(flags)))
+    job = DeadlineJob(work_h=work, deadline_h=deadline, changeover_h=changeover)
+    result = run_deadline(trace(flags, step), job, policy, 0)
+    assert result.deadline_met
+    assert result.work_done == pytest.approx(work)
+    assert result.cost_micro == sum(line.amount_micro for line in result.ledger)
+
+
+def test_spot_all_the_time_costs_the_spot_price_and_one_changeover():
+    job = DeadlineJob(work_h=2.0, deadline_h=4.0, changeover_h=0.1)
+    for policy in ("uniform-progress", "greedy-spot"):
+        result = run_deadline(trace([True] * 100), job, policy, 0)
+        assert result.hours == pytest.approx(2.1, abs=1e-3)
+        assert result.cost_usd == pytest.approx(2.1 * 0.9, abs=1e-3)
+        assert result.evictions == 0
+
+
+def test_without_spot_uniform_progress_runs_on_demand():
+    job = DeadlineJob(work_h=2.0, deadline_h=4.0, changeover_h=0.1)
+    uniform, greedy, baseline = (
+        run_deadline(trace([False] * 100), job, name, 0) for name in ("uniform-progress", "greedy-spot", "on-demand")
+    )
+    assert baseline.cost_usd == pytest.approx(2.1 * 3.06, abs=1e-2)
+    assert uniform.deadline_met
+    assert greedy.deadline_met
+    assert uniform.cost_usd >= baseline.cost_usd - 1e-6
+
+
+def test_a_preemption_in_the_first_hour_is_free():
+    flags = [True] * 10 + [False] * 90
+    result = run_deadline(trace(flags), DeadlineJob(work_h=2.0, deadline_h=5.0), "greedy-spot", 0)
+    assert result.evictions == 1
+    assert result.free_hours == pytest.approx(10 * STEP / 3600)
+
+
+@pytest.mark.parametrize("bad", [{"work_h": 0.0}, {"deadline_h": 1.0}, {"changeover_h": -0.1}])
+def test_refuses_jobs_that_can_not_be(bad):
+    with pytest.raises(InvalidOptionError):
+        DeadlineJob(**{"work_h": 2.0, "deadline_h": 3.0, **bad})
+
+
+def test_refuses_an_unknown_policy_and_a_trace_that_is_too_short():
+    job = DeadlineJob(work_h=2.0, deadline_h=3.0)
+    with pytest.raises(InvalidOptionError, match="unknown policy 'luck'"):
+        run_deadline(trace([True] * 100), job, "luck", 0)
+    with pytest.raises(InvalidOptionError, match="shorter than the deadline"):
+        list(run_deadlines(trace([True] * 10), job, ["greedy-spot"], starts=1, seed=0))
+
+
+def test_the_deadline_is_met_in_every_zone_of_2023():
+    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
+    job = DeadlineJob(work_h=48.0, deadline_h=52.0, changeover_h=0.1)
+    for zone in traces.values():
+        for entry in run_deadlines(zone, job, list(DEADLINE_POLICIES), starts=10, seed=1):
+            assert all(row.deadline_met for row in entry.rows)

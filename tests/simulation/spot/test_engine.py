@@ -1,0 +1,157 @@
+"""The engine on worlds small enough to follow by hand, and its promises on drawn ones."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.models.bidding.billing import Reason
+from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.policies import POLICIES, make_policy
+from optim.simulation.spot.policy import Recovery, Request
+from optim.simulation.spot.simple_policies import checkpoint_interval
+from tests.simulation.spot.worlds import drawn_world, world
+
+HOUR = 3600
+CALM = ((0, 50_000),)
+PLAIN = {"serial": 0.0, "startup_min": 0.0, "scale_min": 0.0, "eviction_min": 0.0, "baseline": 4, "reliable": 0}
+
+
+class Scripted:
+    """Ask for what a script says at each time."""
+
+    name = "scripted"
+    has_reliable = False
+
+    def __init__(self, script, recovery=Recovery.ELASTIC, keep=True, every_s=float("inf")):
+        self._script, self.recovery, self._keep, self._every = dict(script), recovery, keep, every_s
+
+    def is_interested(self, leases, room):
+        return True
+
+    def decide(self, view):
+        return self._script.get(view.now_s)
+
+    def keeps(self, view, lease):
+        return self._keep
+
+    def checkpoint_every_s(self, leases):
+        return self._every
+
+
+def ask(count, bid, market=0):
+    return Request(market=market, count=count, bid_micro=bid)
+
+
+def test_on_demand_takes_just_the_jobs_hours_and_costs_its_list_price():
+    result = run_policy(world(CALM), make_policy("on-demand", world(CALM)), 0)
+    assert result.hours == pytest.approx(20.0, abs=1e-3)
+    assert result.cost_usd == pytest.approx(64 * 20 * 0.21)
+
+
+def test_every_started_hour_is_paid_at_the_price_of_its_start():
+    path = ((0, 50_000), (HOUR, 80_000), (HOUR + 60, 10_000))
+    result = run_policy(world(path, job_hours=1.5, **PLAIN), Scripted({0: ask(4, 100_000)}), 0)
+    assert result.hours == 1.5
+    assert result.cost_micro == 4 * (50_000 + 80_000)
+
+
+def test_the_hour_of_an_eviction_is_free_and_its_work_counts_up_to_the_end_of_the_warning():
+    path = ((0, 50_000), (HOUR + 600, 200_000), (HOUR + 1200, 50_000))
+    script = {0: ask(4, 100_000), HOUR + 1200: ask(4, 100_000)}
+    result = run_policy(world(path, job_hours=2, **PLAIN), Scripted(script), 0)
+    assert result.evictions == 1
+    assert [line.reason for line in result.ledger].count(Reason.EVICTED_FREE) == 1
+    assert result.cost_micro == 4 * 50_000 * 2
+    assert result.hours == pytest.approx(2 + (1200 - 600 - 120) / HOUR)
+    assert result.free_hours == pytest.approx(4 * 600 / HOUR)
+
+
+def test_an_eviction_costs_an_elastic_trainer_a_pause_and_others_their_work():
+    path = ((0, 50_000), (1800, 200_000), (2040, 50_000))
+    script = {0: ask(4, 100_000), 2040: ask(4, 100_000)}
+    options = {**PLAIN, "job_hours": 2, "eviction_min": 2.0, "restart_min": 5.0}
+    hours = {recovery: run_policy(world(path, **options), Scripted(script, recovery), 0).hours for recovery in Recovery}
+    idle = (2040 - 1920) / HOUR
+    assert hours[Recovery.ELASTIC] == pytest.approx(
+        2 + idle, abs=1e-3
+    )  # the pause falls into the time without machines
+    assert hours[Recovery.NOTHING] == pytest.approx(2040 / HOUR + 2)
+    assert hours[Recovery.CHECKPOINT] == hours[Recovery.NOTHING]  # nothing was written before
+
+
+def test_a_checkpoint_saves_the_work_up_to_it():
+    path = ((0, 50_000), (3000, 200_000), (3120, 50_000))
+    script = {0: ask(4, 100_000), 3120: ask(4, 100_000)}
+    options = {**PLAIN, "job_hours": 1, "checkpoint_min": 5.0, "restart_min": 5.0}
+    policy = Scripted(script, Recovery.CHECKPOINT, every_s=1200)
+    result = run_policy(world(path, **options), policy, 0)
+    # 1200 s of work, 300 s to write, 1200 s of work, 300 s to write: saved 2400 s at 3000; gone at 3120 with 120 s more.
+    # Again at 3120 with 300 s of restart: 1200 s are left, and the job is done as the next checkpoint would begin.
+    assert result.hours * HOUR == pytest.approx(3120 + 300 + 1200)
+
+
+def test_a_dropped_lease_ends_with_its_hour():
+    script = {0: ask(2, 100_000), HOUR: ask(4, 100_000)}
+    result = run_policy(world(CALM, job_hours=2, **PLAIN), Scripted(script, keep=False), 0)
+    first = [line for line in result.ledger if line.begin_s == 0]
+    assert [(line.begin_s, line.end_s) for line in first] == [(0, HOUR)]
+
+
+def test_a_request_above_the_room_is_refused():
+    with pytest.raises(NotAllowedError, match="asks for 200 instances, 192 may be taken"):
+        run_policy(world(CALM), Scripted({0: ask(200, 100_000)}), 0)
+
+
+def test_a_request_below_the_price_is_not_granted():
+    result = run_policy(world(CALM, job_hours=1, horizon=1.0, **PLAIN), Scripted({0: ask(4, 49_999)}), 0)
+    assert not result.is_done
+    assert result.cost_micro == 0
+
+
+@given(seed=st.integers(0, 30), name=st.sampled_from(sorted(POLICIES)), hours=st.sampled_from([2, 5]))
+def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
+    """The engine itself compares the ledger's sum with a second addition; here with a third."""
+    job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
+    result = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
+    again = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
+    assert result == again
+    assert result.cost_micro == sum(line.amount_micro for line in result.ledger)
+    assert result.work_done <= job.job_work * (1 + 1e-9)
+    assert result.is_done == (result.work_done >= job.job_work * (1 - 1e-9))
+    hours_of_lines = sum(line.machine_hours for line in result.ledger)
+    assert hours_of_lines == pytest.approx(result.on_demand_hours + result.paid_hours + result.free_hours)
+    for line in result.ledger:
+        assert (line.amount_micro == 0) == (line.reason is Reason.EVICTED_FREE)
+
+
+def test_lingering_never_costs_more():
+    for seed in range(8):
+        start = 3600 * 24
+        costs = []
+        for linger in (False, True):
+            job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48, linger=linger)
+            costs.append(run_policy(job, make_policy("proteus", job), int(job.history.begin_s) + start).cost_micro)
+        assert costs[1] <= costs[0]
+
+
+def test_youngs_and_dalys_intervals():
+    assert checkpoint_interval(3600, 60) == pytest.approx(np.sqrt(2 * 60 * 3600))
+    assert checkpoint_interval(float("inf"), 60) == float("inf")
+    assert checkpoint_interval(3600, 60, is_daly=True) == pytest.approx(620, abs=5)
+    assert checkpoint_interval(100, 300, is_daly=True) == 100
+
+
+@pytest.mark.parametrize("bad", [{"job_hours": 0}, {"serial": 1.0}, {"tick_s": 0}, {"horizon": 0.5}, {"max_spot": -1}])
+def test_refuses_options_out_of_range(bad):
+    with pytest.raises(InvalidOptionError):
+        SpotOptions(**bad)
+
+
+def test_refuses_an_unknown_baseline_and_policy():
+    with pytest.raises(InvalidOptionError, match=r"baseline_type 'x.large' has no market; the prices have: c3.xlarge"):
+        _ = world(CALM, baseline_type="x.large").baseline
+    with pytest.raises(InvalidOptionError, match="unknown policy 'clever'"):
+        make_policy("clever", world(CALM))

@@ -1,0 +1,67 @@
+"""The clairvoyant references: their bounds hold for every policy and for random plans, their plans are real."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.bidding.billing import EC2_2013, End, Lease
+from optim.models.bidding.price_history import PricePath
+from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.oracle import Oracle, free_intervals
+from optim.simulation.spot.policies import POLICIES, make_policy
+from tests.simulation.spot.worlds import drawn_world, world
+
+HOUR = 3600
+ROUNDING = 1e-9
+
+
+@given(seed=st.integers(0, 15), name=st.sampled_from(sorted(POLICIES)))
+def test_no_policy_costs_less_than_the_oracles_bound(seed, name):
+    job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48)
+    start = int(job.history.begin_s) + 86_400
+    reference = Oracle(job).solve("oracle", start)
+    result = run_policy(job, make_policy(name, job), start)
+    assert not result.is_done or result.cost_usd >= reference.bound_usd * (1 - ROUNDING)
+
+
+@given(seed=st.integers(0, 15), hours=st.sampled_from([2, 4, 8]))
+def test_plans_lie_above_their_bounds(seed, hours):
+    job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
+    oracle, start = Oracle(job), int(job.history.begin_s) + 86_400
+    free, paid = (oracle.solve(name, start) for name in ("oracle", "oracle-paid"))
+    assert 0 <= free.bound_usd <= paid.bound_usd * (1 + ROUNDING)
+    assert free.bound_usd <= free.cost_usd * (1 + ROUNDING) + ROUNDING
+    assert paid.bound_usd <= paid.cost_usd * (1 + ROUNDING)
+    assert paid.cost_usd <= 1.15 * paid.bound_usd
+
+
+def test_at_a_constant_price_the_paid_reference_is_exact_where_work_adds_up():
+    job = world(((0, 50_000),), serial=0.0, startup_min=0.0, job_hours=4, baseline=8)
+    reference = Oracle(job).solve("oracle-paid", 0)
+    assert reference.bound_usd == pytest.approx(32 * 0.05)
+    assert reference.cost_usd == pytest.approx(32 * 0.05)
+
+
+def test_a_path_that_rises_every_half_hour_is_free():
+    path = tuple((k * HOUR // 2, 10_000 + 1000 * k) for k in range(48 * 20))
+    job = world(path, job_hours=2, baseline=4, startup_min=0.0)
+    assert Oracle(job).solve("oracle", 0).cost_usd == 0.0
+    assert Oracle(job).solve("oracle-paid", 0).bound_usd > 0.0
+
+
+@given(steps=st.lists(st.tuples(st.integers(60, 3000), st.integers(1, 8)), min_size=2, max_size=15), data=st.data())
+def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, data):
+    path = PricePath(
+        time_s=np.cumsum([gap for gap, _ in steps]), price_micro=np.array([1000 * p for _, p in steps], dtype=np.int64)
+    )
+    granted = data.draw(st.integers(int(path.time_s[0]), int(path.time_s[-1])))
+    bid = 1000 * data.draw(st.integers(1, 8))
+    crossing = path.first_above(granted, bid)
+    if path.price_at(granted) > bid or crossing is None:
+        return
+    lease = Lease(market="m", count=1, granted_s=granted, ended_s=crossing, end=End.EVICTED)
+    intervals = free_intervals(path)
+    for line in EC2_2013.lines(lease, path):
+        if line.amount_micro == 0:
+            assert ((intervals[:, 0] <= line.begin_s) & (intervals[:, 1] >= line.end_s)).any()

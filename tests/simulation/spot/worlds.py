@@ -1,0 +1,39 @@
+"""Small worlds for back-tests."""
+
+import numpy as np
+
+from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.price_history import Market, PriceHistory, PricePath, history_of
+from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.world import World
+from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+
+DAY_S = 86_400
+
+
+def history(*paths, on_demand=210_000, end_s=20 * DAY_S, rate=1.0) -> PriceHistory:
+    """Return a history of c3.xlarge in several zones from lists of (seconds, micro-dollars)."""
+    markets = [
+        Market(instance_type="c3.xlarge", zone=f"z{m}", on_demand_micro=on_demand, rate=rate) for m in range(len(paths))
+    ]
+    steps = [
+        PricePath(
+            time_s=np.array([time for time, _ in path], dtype=np.int64),
+            price_micro=np.array([price for _, price in path], dtype=np.int64),
+        )
+        for path in paths
+    ]
+    return history_of(markets, steps, end_s=end_s, gap_s=100 * DAY_S)
+
+
+def world(*paths, **options) -> World:
+    """Return a world in which policies know the very history that they run on."""
+    known = history(*paths)
+    return World(history=known, table=fit_evictions(known), options=SpotOptions(**options))
+
+
+def drawn_world(seed: int, **options) -> World:
+    """Return a world of two types in two zones; the table is estimated on other prices."""
+    prices = PriceOptions(num_types=1, num_zones=3, days=12, spikes_per_day=8)
+    known, later = generate_prices(prices, seed), generate_prices(prices, seed + 1)
+    return World(history=later, table=fit_evictions(known), options=SpotOptions(**options))
