@@ -1,49 +1,95 @@
-"""Elementwise updates of several arrays at once, at one pass over memory."""
+"""Updates of parameters and slots at one pass over memory."""
 
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+
 Arrays = tuple[jax.Array, ...]
-Update = Callable[[Arrays, Arrays], Arrays]
+Aggregate = Callable[[Arrays], jax.Array]
 
-BLOCK = 1 << 16
-"""Elements of a block: with a dozen arrays it fits a core's second-level cache or the shared third level."""
+BLOCK = 1 << 13
+"""Elements of a block: twenty arrays of it fit the second-level cache of a core."""
 
 
-def update_in_blocks(update: Update, carried: Arrays, read: Arrays) -> Arrays:
-    """Return ``update(carried, read)`` for an elementwise `update` of flat arrays.
+def update_in_blocks(
+    optimiser: AbstractOptimiser,
+    aggregate: Aggregate,
+    parameters: jax.Array,
+    slots: Slots,
+    pushes: Arrays,
+    step: jax.Array,
+) -> tuple[jax.Array, Slots]:
+    """Return ``optimiser.update`` by ``aggregate(pushes)``, both elementwise on flat arrays.
 
     XLA makes one loop for each output on a CPU and computes what the outputs share again in each, so an optimiser with
-    slots would read all pushes once for every slot. Block by block the second and third reading come from the cache. On
-    an accelerator one fusion has several outputs, and nothing is gained.
+    slots would read all pushes once for every slot. Block by block, the second and third reading come from the cache.
+    The loop runs on one core: several shards want a thread each. An accelerator has fusions of several outputs, and
+    an optimiser without slots has one output; there all is one fusion.
 
     Parameters
     ----------
-    update
-        Elementwise: equal on a block and on the whole.
-    carried
-        Arrays to replace, all of shape (n,); donated, they are updated in place.
-    read
+    optimiser
+        The rule.
+    aggregate
+        Makes a gradient of the pushes.
+    parameters, slots
+        Shape (n,) each; donated, they are updated in place.
+    pushes
         Arrays of shape (n,) that are only read.
+    step
+        Number of the update, 1 for the first.
     """
-    if len(carried) == 1 or carried[0].size < 2 * BLOCK:
-        return update(carried, read)
-    updated: Arrays = lax.platform_dependent(carried, read, cpu=lambda c, r: _by_blocks(update, c, r), default=update)
+
+    def whole(parameters: jax.Array, slots: Slots, pushes: Arrays) -> tuple[jax.Array, Slots]:
+        return optimiser.update(parameters, slots, aggregate(pushes), step)
+
+    def in_blocks(parameters: jax.Array, slots: Slots, pushes: Arrays) -> tuple[jax.Array, Slots]:
+        return _by_blocks(optimiser, aggregate, parameters, slots, pushes, step)
+
+    if optimiser.num_slots == 0 or parameters.size < 2 * BLOCK:
+        return whole(parameters, slots, pushes)
+    updated: tuple[jax.Array, Slots] = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=whole)
     return updated
 
 
-def _by_blocks(update: Update, carried: Arrays, read: Arrays) -> Arrays:
-    """Run over whole blocks, then over what is left."""
-    size = carried[0].size
+def _by_blocks(
+    optimiser: AbstractOptimiser,
+    aggregate: Aggregate,
+    parameters: jax.Array,
+    slots: Slots,
+    pushes: Arrays,
+    step: jax.Array,
+) -> tuple[jax.Array, Slots]:
+    """Run over blocks; the last one reaches back into the one before it where the blocks don't fill the arrays.
 
-    def advance(arrays: Arrays, start: jax.Array | int, length: int) -> Arrays:
-        old = tuple(lax.dynamic_slice(array, (start,), (length,)) for array in arrays)
-        seen = tuple(lax.dynamic_slice(array, (start,), (length,)) for array in read)
-        new = update(old, seen)
-        return tuple(lax.dynamic_update_slice(array, part, (start,)) for array, part in zip(arrays, new, strict=True))
+    What it finds done there it leaves alone. A shorter block of its own would be written to a copy of the whole array.
+    """
+    size = parameters.size
 
-    blocks = size // BLOCK
-    done: Arrays = lax.fori_loop(0, blocks, lambda i, arrays: advance(arrays, i * BLOCK, BLOCK), carried)
-    return done if size == blocks * BLOCK else advance(done, blocks * BLOCK, size - blocks * BLOCK)
+    def visit(index: jax.Array, state: tuple[jax.Array, Slots]) -> tuple[jax.Array, Slots]:
+        start = jnp.minimum(index * BLOCK, size - BLOCK)
+
+        def part(array: jax.Array) -> jax.Array:
+            return lax.dynamic_slice(array, (start,), (BLOCK,))
+
+        def put(array: jax.Array, new: jax.Array) -> jax.Array:
+            if size % BLOCK != 0:
+                is_due = start + jnp.arange(BLOCK) >= index * BLOCK
+                new = jnp.where(is_due, new, part(array))
+            return lax.dynamic_update_slice(array, new, (start,))
+
+        weights, old = state
+        gradient = aggregate(tuple(part(push) for push in pushes))
+        new = optimiser.advance(tuple(part(slot) for slot in old), gradient)
+        written = tuple(put(slot, values) for slot, values in zip(old, new, strict=True))
+        # The slots are read back as they have been written: if the parameters were made of the old ones, these would
+        # have to live on, and XLA would copy whole arrays in every block.
+        read = tuple(part(slot) for slot in written)
+        return put(weights, optimiser.move(part(weights), read, gradient, step)), written
+
+    done: tuple[jax.Array, Slots] = lax.fori_loop(0, -(-size // BLOCK), visit, (parameters, slots))
+    return done

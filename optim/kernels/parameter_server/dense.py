@@ -184,16 +184,12 @@ def _updated(
     optimiser: AbstractOptimiser,
 ) -> tuple[jax.Array, Slots]:
     """Aggregate and apply in one pass."""
-    step = version + 1
     inverse = 1.0 / total
 
-    def update(carried: Slots, read: Slots) -> Slots:
-        mean = weighted_chain(read, weights) * inverse
-        new, new_slots = optimiser.update(carried[0], carried[1:], mean, step)
-        return (new, *new_slots)
+    def mean(pushes: tuple[jax.Array, ...]) -> jax.Array:
+        return weighted_chain(pushes, weights) * inverse
 
-    done = update_in_blocks(update, (parameters, *slots), pushes)
-    return done[0], tuple(done[1:])
+    return update_in_blocks(optimiser, mean, parameters, slots, pushes, version + 1)
 
 
 def _finished(

@@ -41,6 +41,13 @@ class AbstractOptimiser(ABC):
         return tuple(jnp.zeros_like(parameters) for _ in range(self.num_slots))
 
     @abstractmethod
+    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+        """Return the slots after one update, each made of its own old value and the gradient alone."""
+
+    @abstractmethod
+    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return the parameters after one update, given the slots that `advance` returned."""
+
     def update(
         self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
     ) -> tuple[jax.Array, Slots]:
@@ -55,6 +62,8 @@ class AbstractOptimiser(ABC):
         step
             Number of this update, 1 for the first; a scalar.
         """
+        advanced = self.advance(slots, gradient)
+        return self.move(parameters, advanced, gradient, step), advanced
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +73,15 @@ class Sgd(AbstractOptimiser):
     num_slots: ClassVar[int] = 0
     zero_is_identity: ClassVar[bool] = True
 
-    def update(
-        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
-        """Return ``(w - rate g, ())``."""
+    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+        """Return no slots."""
+        del gradient
+        return slots
+
+    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return ``w - rate g``."""
         del slots, step
-        return parameters - self.learning_rate * gradient, ()
+        return parameters - self.learning_rate * gradient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +97,14 @@ class Momentum(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         _check_decay("decay", self.decay)
 
-    def update(
-        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
-        """Return ``(w - rate u, (u,))``."""
-        del step
-        velocity = self.decay * slots[0] + gradient
-        return parameters - self.learning_rate * velocity, (velocity,)
+    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+        """Return ``(decay u + g,)``."""
+        return (self.decay * slots[0] + gradient,)
+
+    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return ``w - rate u``."""
+        del gradient, step
+        return parameters - self.learning_rate * slots[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,13 +125,14 @@ class Adagrad(AbstractOptimiser):
         AbstractOptimiser.__post_init__(self)
         _check_epsilon(self.epsilon)
 
-    def update(
-        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
-        """Return ``(w - rate g / (sqrt(h) + epsilon), (h,))``."""
+    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+        """Return ``(h + g^2,)``."""
+        return (slots[0] + gradient * gradient,)
+
+    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return ``w - rate g / (sqrt(h) + epsilon)``."""
         del step
-        squares = slots[0] + gradient * gradient
-        return parameters - self.learning_rate * gradient / (jnp.sqrt(squares) + self.epsilon), (squares,)
+        return parameters - self.learning_rate * gradient / (jnp.sqrt(slots[0]) + self.epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +157,20 @@ class Adam(AbstractOptimiser):
         _check_decay("second_decay", self.second_decay)
         _check_epsilon(self.epsilon)
 
-    def update(
-        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
-        """Return ``(w - rate mhat / (sqrt(vhat) + epsilon), (m, v))``."""
-        count = step.astype(jnp.float32)
+    def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
+        """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
         first = self.first_decay * slots[0] + (1.0 - self.first_decay) * gradient
         second = self.second_decay * slots[1] + (1.0 - self.second_decay) * (gradient * gradient)
+        return first, second
+
+    def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
+        """Return ``w - rate mhat / (sqrt(vhat) + epsilon)``."""
+        del gradient
+        count = step.astype(jnp.float32)
         # The corrections are scalars: they are worked out once, not for every element.
         rate = self.learning_rate / (1.0 - self.first_decay**count)
         scale = 1.0 / (1.0 - self.second_decay**count)
-        return parameters - rate * first / (jnp.sqrt(second * scale) + self.epsilon), (first, second)
+        return parameters - rate * slots[0] / (jnp.sqrt(slots[1] * scale) + self.epsilon)
 
 
 def _check_decay(name: str, value: float) -> None:
