@@ -36,7 +36,7 @@ class Divergence(NamedTuple):
     Attributes
     ----------
     gradient
-        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); zero in the block of zeros.
+        Direction of ascent for the packed parameters, shape (V + H, D + V + 1); what stands in the block of zeros means nothing.
     squared_error
         Shape (V,): squared error of the reconstruction, summed over the windows that count.
     activity
@@ -126,10 +126,9 @@ def contrastive_divergence(
     change = (first - probability) * mask[None, :]
     scale = 1.0 / jnp.maximum(jnp.sum(mask), 1.0)
     gradient = jnp.matmul(jnp.concatenate([error, change]), extended.T, precision=FULL)
-    lower = gradient[num_visible:].at[:, length:-1].add(jnp.matmul(probability, error.T, precision=FULL))
-    upper = gradient[:num_visible].at[:, length:-1].set(0.0)
+    rest = jnp.matmul(probability, error.T, precision=FULL)
     return Divergence(
-        gradient=scale * jnp.concatenate([upper, lower]),
+        gradient=scale * (gradient + jnp.pad(rest, ((num_visible, 0), (length, 1)))),
         squared_error=jnp.sum(error * error, axis=1),
         activity=scale * jnp.sum(first * mask[None, :], axis=1),
     )

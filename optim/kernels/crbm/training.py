@@ -119,23 +119,26 @@ def _train(
     num_batches = -(-ends.shape[0] // batch_size)
     plan = _plan(rates, jax.tree.map(jnp.ones_like, state.parameters) if mask is None else mask)
     num_windows = jnp.maximum(jnp.sum(ends >= 0), 1)
-    rows = jnp.arange(batch_size, dtype=jnp.int32)
+    positions = jnp.arange(num_batches * batch_size, dtype=jnp.int32)
 
     def epoch(carry: tuple[jax.Array, jax.Array, jax.Array], _: None):  # type: ignore[no-untyped-def]
         packed, velocity, number = carry
         words = seed_words(jax.random.fold_in(key, number), 2 + SHUFFLE_ROUNDS)
         momentum = jnp.where(number < rates.early_epochs, rates.early_momentum, rates.momentum)
 
-        def batch(carry, index):  # type: ignore[no-untyped-def]
+        # The order of an epoch is an input of the scan: inside, the compiler would work it out anew in every fusion.
+        place = shuffled(words[2:], positions, num_batches, batch_size)
+        order = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
+
+        def batch(carry, inputs):  # type: ignore[no-untyped-def]
             packed, velocity = carry
-            place = shuffled(words[2:], index * batch_size + rows, num_batches, batch_size)
-            end = jnp.where(place < ends.shape[0], ends[jnp.minimum(place, ends.shape[0] - 1)], -1)
+            end, index = inputs
             found = contrastive_divergence(
                 packed,
                 gather_windows(series, end, num_delays),
                 (end >= 0).astype(packed.dtype),
                 words[:2],
-                index.astype(jnp.uint32),
+                index,
                 num_visible=num_visible,
                 num_gibbs_steps=num_gibbs_steps,
                 sampling=sampling,
@@ -144,11 +147,13 @@ def _train(
             norm = jnp.sqrt(jnp.sum(gradient * gradient))
             gradient = gradient * jnp.minimum(1.0, rates.gradient_limit / jnp.maximum(norm, 1e-30))
             push = plan.sparsity * (rates.sparsity_target - found.activity)
-            gradient = gradient.at[num_visible:, -1].add(push)
+            # A pad adds where an indexed update would scatter, ten times slower on a CPU.
+            gradient = gradient + jnp.pad(push[:, None], ((num_visible, 0), (packed.shape[1] - 1, 0)))
             velocity = momentum * velocity + plan.step * (gradient - plan.decay * packed)
             return (packed + velocity, velocity), found.squared_error
 
-        (packed, velocity), errors = lax.scan(batch, (packed, velocity), jnp.arange(num_batches, dtype=jnp.int32))
+        inputs = (order.reshape(num_batches, batch_size), jnp.arange(num_batches, dtype=jnp.uint32))
+        (packed, velocity), errors = lax.scan(batch, (packed, velocity), inputs)
         return (packed, velocity, number + 1), jnp.sum(errors, axis=0) / num_windows
 
     start = (pack(state.parameters), pack(state.velocity), state.epoch)

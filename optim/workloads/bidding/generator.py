@@ -1,11 +1,15 @@
 """Draw bidding instances from generated price history."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.price_history import PriceHistory
 from optim.workloads.bidding.instances import BiddingOptions, draw_instance
+from optim.workloads.bidding.price_files import read_on_demand, read_prices
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
 __all__ = ["GeneratorOptions", "generate"]
@@ -21,16 +25,22 @@ class GeneratorOptions(BiddingOptions):
         Every type in every zone is a market; at most 5 types and 3 zones.
     days
         Length of the history.
+    prices, on_demand
+        Files of a real history and of on-demand prices, which then stand in for the generated one.
     """
 
     num_types: int = 5
     num_zones: int = 3
     days: float = 60.0
+    prices: str = ""
+    on_demand: str = ""
 
     def __post_init__(self) -> None:
         BiddingOptions.__post_init__(self)
         if self.days < 1:
             raise InvalidOptionError(f"days must be at least 1, got {self.days}")
+        if bool(self.prices) != bool(self.on_demand):
+            raise InvalidOptionError("prices and on_demand go together: a file of each")
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
 
@@ -49,6 +59,19 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
     >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="own"), seed=1).name
     'spot-2x12-own-1'
     """
+    if options.prices:
+        changed = tuple(
+            Path(name).stat().st_mtime_ns for name in (options.prices, options.on_demand) if Path(name).exists()
+        )
+        return draw_instance(*_read(options.prices, options.on_demand, changed), options, seed)
     prices = PriceOptions(num_types=options.num_types, num_zones=options.num_zones, days=options.days)
     history = generate_prices(prices, seed)
     return draw_instance(history, fit_evictions(history), options, seed)
+
+
+@lru_cache(maxsize=1)
+def _read(prices: str, on_demand: str, changed: tuple[int, ...]) -> tuple[PriceHistory, EvictionTable]:
+    """Read a history once for all seeds; `changed` tells one state of the files from another."""
+    del changed
+    history = read_prices(Path(prices), read_on_demand(Path(on_demand)))
+    return history, fit_evictions(history)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.instance import HourOutlook, ScenarioOutlook
 from optim.models.bidding.problem import PROBLEM
 from optim.workloads.bidding.generator import GeneratorOptions, generate
@@ -32,3 +32,17 @@ def test_one_hour_and_windows_have_the_forms_asked_for():
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):
         GeneratorOptions(**bad)
+
+
+def test_draws_from_files_where_they_are_named(tmp_path):
+    prices, on_demand = tmp_path / "prices.csv", tmp_path / "on_demand.csv"
+    lines = [f"2015-01-{d:02d}T{h:02d}:00:00Z,z1,c3.xlarge,0.{40 + d * h % 9}" for d in range(1, 6) for h in range(24)]
+    prices.write_text("\n".join(["timestamp,zone,instance_type,price_usd_per_hour", *lines]) + "\n")
+    on_demand.write_text("instance_type,on_demand_usd_per_hour\nc3.xlarge,0.21\n")
+    instance = generate(GeneratorOptions(prices=str(prices), on_demand=str(on_demand)), 0)
+    assert instance.markets == ("c3.xlarge@z1",)
+    assert 0.4 <= instance.outlook.price_usd[0] <= 0.48
+    with pytest.raises(InvalidOptionError, match="go together"):
+        GeneratorOptions(prices=str(prices))
+    with pytest.raises(InvalidProblemError, match="none.csv"):
+        generate(GeneratorOptions(prices="none.csv", on_demand="none.csv"), 0)
