@@ -1,0 +1,159 @@
+"""What has been computed, pushed and applied, and what may be computed next."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.training.application import Application
+from optim.training.messages import Applied, Compute, Push, Pushed, Vector
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+
+class Dataflow:
+    """Clocks of the partitions, clocks of the shards, and the parameters between them.
+
+    Attributes
+    ----------
+    completed
+        Shape (P,), int32: clocks that each partition has pushed.
+    read_clock, parameters
+        The newest clock that all shards have applied, and the vector at it.
+    losses
+        Mean loss at each clock's start, of the clocks complete; a clock done again replaces its loss.
+    num_computed
+        Gradients received, those done again included.
+    """
+
+    def __init__(
+        self, application: Application, optimiser: "AbstractOptimiser", *, num_shards: int, staleness: int
+    ) -> None:
+        from optim.kernels.parameter_server import shard_ranges
+
+        self.num_partitions = application.num_partitions
+        ranges = shard_ranges(application.num_parameters, num_shards)
+        self.ranges = tuple(slice(part.start, part.stop) for part in ranges)
+        self.completed: NDArray[np.int32] = np.zeros(self.num_partitions, dtype=np.int32)
+        self.read_clock = 0
+        self.parameters = application.initial_parameters()
+        self.losses: list[float] = []
+        self.num_computed = 0
+        self._staleness = staleness
+        self._rate = optimiser.learning_rate
+        self._total_weight = sum(application.weight(partition) for partition in range(self.num_partitions))
+        self._computing: dict[int, int] = {}
+        self._applied = [0] * num_shards
+        self._parts: dict[int, dict[int, Vector]] = {}
+        self._own: dict[int, dict[int, Vector]] = {}
+        self._loss_parts: dict[int, dict[int, float]] = {}
+
+    def startable(self, stop_at: int) -> list[int]:
+        """Return the partitions that may start their next clock, if it is before `stop_at`."""
+        from optim.kernels.parameter_server import may_start, visible_clocks
+
+        live = np.ones(self.num_partitions, dtype=bool)
+        allowed = may_start(self.completed, live, self._staleness)
+        return [
+            partition
+            for partition, clock in enumerate(self.completed.tolist())
+            if allowed[partition]
+            and partition not in self._computing
+            and clock < stop_at
+            and self.read_clock >= visible_clocks(clock, self._staleness)
+        ]
+
+    def compute(self, partition: int, generation: int) -> Compute:
+        """Return the order to compute a partition's next clock."""
+        clock = int(self.completed[partition])
+        self._computing[partition] = clock
+        own = self._own.get(partition, {})
+        return Compute(
+            generation=generation,
+            partition=partition,
+            clock=clock,
+            read_clock=self.read_clock,
+            parameters=self.parameters,
+            own=tuple(own[at] for at in range(self.read_clock, clock)),
+            rate=self._rate,
+        )
+
+    def pushed(self, message: Pushed) -> list[Push]:
+        """Take a gradient; return what each shard's server gets of it, nothing if it is there already."""
+        if not self._is_next(message):
+            return []
+        partition, clock = message.partition, message.clock
+        self.num_computed += 1
+        self._computing.pop(partition, None)
+        self.completed[partition] += 1
+        if self._staleness > 0:
+            share = np.float32(message.weight / self._total_weight)
+            self._own.setdefault(partition, {})[clock] = share * message.gradient
+        self._note_loss(message)
+        return [
+            Push(
+                generation=message.generation,
+                shard=shard,
+                partition=partition,
+                clock=clock,
+                gradient=message.gradient[part],
+                weight=message.weight,
+            )
+            for shard, part in enumerate(self.ranges)
+        ]
+
+    def applied(self, message: Applied) -> None:
+        """Take a shard's parameters; they are read from once all shards have come as far."""
+        if message.clock != self._applied[message.shard] + 1:
+            return
+        self._applied[message.shard] = message.clock
+        parts = self._parts.setdefault(message.clock, {})
+        parts[message.shard] = message.parameters
+        if len(parts) == len(self.ranges):
+            self._publish(message.clock, [parts[shard] for shard in range(len(parts))])
+
+    def reset(self, clock: int, parts: Sequence[Vector]) -> None:
+        """Stand at a clock, with nothing under way."""
+        self.completed[:] = clock
+        self._computing.clear()
+        self._applied = [clock] * len(self.ranges)
+        self._parts.clear()
+        self._own.clear()
+        self._loss_parts.clear()
+        del self.losses[clock:]
+        self._publish(clock, parts)
+
+    def compute_again(self, partitions: Iterable[int]) -> None:
+        """Have partitions computed again whose worker is lost."""
+        for partition in partitions:
+            self._computing.pop(partition, None)
+
+    @property
+    def boundary(self) -> int:
+        """The next clock at which all partitions can meet."""
+        return max(int(self.completed.max()), max((clock + 1 for clock in self._computing.values()), default=0))
+
+    def is_settled_at(self, clock: int) -> bool:
+        """Tell whether all partitions have pushed and all shards applied just so many clocks."""
+        return bool((self.completed == clock).all()) and self.read_clock == clock and not self._computing
+
+    def _is_next(self, message: Pushed) -> bool:
+        return message.clock == int(self.completed[message.partition])
+
+    def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
+        self.read_clock, self.parameters = clock, np.concatenate(parts)
+        self._parts = {at: held for at, held in self._parts.items() if at > clock}
+        for own in self._own.values():
+            for at in [at for at in own if at < clock]:
+                del own[at]
+
+    def _note_loss(self, message: Pushed) -> None:
+        """Add a clock's losses in partition order once all are there."""
+        parts = self._loss_parts.setdefault(message.clock, {})
+        parts[message.partition] = message.loss
+        if len(parts) == self.num_partitions:
+            del self._loss_parts[message.clock]
+            total = sum(parts[partition] for partition in range(self.num_partitions))
+            self.losses.append(total / self._total_weight)

@@ -1,0 +1,176 @@
+"""What controller and machines tell each other.
+
+Every message carries the *generation* in which it was sent. A rebuild of the shards opens a new generation, and
+messages of older ones are worth nothing from then on: that is how a worker that slept through a failure is kept from
+pushing what it computed from a state that no longer exists.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+Vector = NDArray[np.float32]
+Slots = tuple[Vector, ...]
+
+
+class ShardValues(NamedTuple):
+    """A shard as of `clock` applied clocks: its parameters and the optimiser's slots, each of the shard's length."""
+
+    shard: int
+    clock: int
+    parameters: Vector
+    slots: Slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """The part that all have."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compute(Message):
+    """To a worker: compute a partition's gradient for a clock.
+
+    `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
+    since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
+    """
+
+    partition: int
+    clock: int
+    read_clock: int
+    parameters: Vector
+    own: tuple[Vector, ...] = ()
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushed(Message):
+    """From a worker: the gradient, the data behind it, and the partition's summed loss before the update."""
+
+    partition: int
+    clock: int
+    gradient: Vector
+    weight: float
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push(Message):
+    """To a server: a shard's part of a gradient."""
+
+    shard: int
+    partition: int
+    clock: int
+    gradient: Vector
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied(Message):
+    """From a server: a shard has `clock` clocks applied, and its parameters are these."""
+
+    shard: int
+    clock: int
+    parameters: Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sync(Message):
+    """To a server: send what the backup does not have yet."""
+
+    shard: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta(Message):
+    """From a server, and on to the backup: newer values for whoever stands at `from_clock`."""
+
+    from_clock: int
+    values: ShardValues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept(Message):
+    """From a backup: it holds the shard as of `clock`."""
+
+    shard: int
+    clock: int
+    holder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read(Message):
+    """To whoever holds the shard as of `clock`: send it."""
+
+    shard: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State(Message):
+    """The answer to `Read`."""
+
+    values: ShardValues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host(Message):
+    """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides."""
+
+    values: ShardValues
+    optimiser: "AbstractOptimiser"
+    num_partitions: int
+    sync_every: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebase(Message):
+    """To a server that keeps its shard over a rebuild: go on in the new generation."""
+
+    shard: int
+    clock: int
+    sync_every: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosted(Message):
+    """From a server: it serves the shard from `clock` on."""
+
+    shard: int
+    clock: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Install(Message):
+    """To a machine: keep a copy of these values, wherever its other copies stand."""
+
+    values: ShardValues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewind(Message):
+    """To a holder of copies: forget all that is later than `clock`."""
+
+    clock: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trim(Message):
+    """To a holder of copies: nobody will ask for anything before `clock` any more."""
+
+    clock: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drop(Message):
+    """To a machine: keep only these shards and these copies."""
+
+    shards: tuple[int, ...]
+    copies: tuple[int, ...]

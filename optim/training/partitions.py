@@ -1,0 +1,50 @@
+"""Fixed logical partitions: what is dealt out to machines and never cut anew.
+
+Data is cut once into P partitions, parameters once into shards. Machines come and go; the partitions only change hands.
+A clock's gradients are always added in partition order, so a run's bits don't know how many machines computed them.
+"""
+
+from collections.abc import Sequence
+
+from optim.core.errors import InvalidOptionError
+
+
+def deal(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return who holds each of `count` things: shares differ by at most one, and few change hands.
+
+    Parameters
+    ----------
+    count
+        Number of things.
+    holders
+        Candidates, in the order in which larger shares are given.
+    previous
+        Who held each one before; empty where nobody did. Holders that are gone may be among them.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no holder.
+    """
+    if not holders:
+        raise InvalidOptionError(f"nobody can hold the {count} partitions: at least one machine is needed")
+    before = list(previous) if previous else [""] * count
+    held = {holder: [index for index in range(count) if before[index] == holder] for holder in holders}
+    share, extra = divmod(count, len(holders))
+    # Whoever holds most already takes one of the larger shares: nothing moves where nothing must.
+    ranked = sorted(range(len(holders)), key=lambda rank: (-len(held[holders[rank]]), rank))
+    quota = {holders[rank]: share + (place < extra) for place, rank in enumerate(ranked)}
+    result = [""] * count
+    for holder in holders:
+        for index in held[holder][: quota[holder]]:
+            result[index] = holder
+    free = iter([index for index in range(count) if not result[index]])
+    for holder in holders:
+        for _ in range(quota[holder] - min(len(held[holder]), quota[holder])):
+            result[next(free)] = holder
+    return tuple(result)
+
+
+def moved(before: Sequence[str], after: Sequence[str]) -> tuple[int, ...]:
+    """Return which things changed hands."""
+    return tuple(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)

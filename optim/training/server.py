@@ -1,0 +1,99 @@
+"""One shard as a server holds it: what it takes, when it applies, and what it sends its backup."""
+
+from collections.abc import Iterable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes
+from optim.training.messages import Applied, Delta, Host, Message, Push, ShardValues, Sync, Vector
+
+
+class ServedShard:
+    """A shard that applies a clock as soon as all partitions have pushed it, in partition order.
+
+    Attributes
+    ----------
+    clock
+        Clocks applied.
+    accepted, rejected
+        Pushes taken, and pushes refused because they were there already: none is lost and none counts twice.
+    """
+
+    def __init__(self, message: Host) -> None:
+        self.generation = message.generation
+        self.shard = message.values.shard
+        self.clock = message.values.clock
+        self.sync_every = message.sync_every
+        self.accepted = 0
+        self.rejected = 0
+        self._optimiser: AbstractOptimiser = message.optimiser
+        self._num_partitions = message.num_partitions
+        self._parameters = jnp.array(message.values.parameters, dtype=jnp.float32, copy=True)
+        self._slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in message.values.slots)
+        self._pending: dict[int, dict[int, Push]] = {}
+        self._sent_clock = message.values.clock
+
+    def push(self, push: Push) -> list[Message]:
+        """Take a partition's gradient; apply what is complete."""
+        if not self._is_new(push):
+            self.rejected += 1
+            return []
+        self.accepted += 1
+        self._pending.setdefault(push.clock, {})[push.partition] = push
+        replies: list[Message] = []
+        while self._is_complete(self.clock):
+            pushes = self._pending.pop(self.clock)
+            self._apply([pushes[partition] for partition in self._order(pushes)])
+            replies.append(self._applied())
+            if self.clock % self.sync_every == 0:
+                replies.append(self._delta())
+        return replies
+
+    def sync(self, message: Sync) -> list[Message]:
+        """Return the delta up to now, if there is one."""
+        del message
+        return [self._delta()] if self.clock > self._sent_clock else []
+
+    def rebase(self, generation: int, sync_every: int) -> None:
+        """Go on in a new generation; its copies stand at this clock."""
+        self.generation, self.sync_every, self._sent_clock = generation, sync_every, self.clock
+        self._pending.clear()
+
+    def values(self) -> ShardValues:
+        """Return the shard's values: copies, for a view of a donated buffer would change under its reader."""
+        return ShardValues(self.shard, self.clock, _copy(self._parameters), tuple(map(_copy, self._slots)))
+
+    def _is_new(self, push: Push) -> bool:
+        return push.clock >= self.clock and push.partition not in self._pending.get(push.clock, {})
+
+    def _is_complete(self, clock: int) -> bool:
+        return len(self._pending.get(clock, {})) == self._num_partitions
+
+    def _order(self, pushes: Iterable[int]) -> list[int]:
+        """Return the order of the sum: never that of arrival, which differs from run to run."""
+        return sorted(pushes)
+
+    def _apply(self, pushes: list[Push]) -> None:
+        self._parameters, self._slots = apply_pushes(
+            self._parameters,
+            self._slots,
+            [push.gradient for push in pushes],
+            np.array([push.weight for push in pushes], dtype=np.float32),
+            np.int32(self.clock),
+            optimiser=self._optimiser,
+        )
+        self.clock += 1
+
+    def _applied(self) -> Applied:
+        parameters = _copy(self._parameters)
+        return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=parameters)
+
+    def _delta(self) -> Delta:
+        sent, self._sent_clock = self._sent_clock, self.clock
+        return Delta(generation=self.generation, from_clock=sent, values=self.values())
+
+
+def _copy(array: jax.Array) -> Vector:
+    return np.array(array, copy=True)

@@ -1,0 +1,199 @@
+"""AgileML's three stages of reliability, and what decides between them.
+
+The stage says which machines serve the parameters and which compute. With few transient machines everything is served
+where it is safe; with more, the few reliable network cards become the bottleneck, and transient machines serve while
+reliable ones keep a backup; with very many, even the reliable machines' own workers lag behind.
+
+References
+----------
+Harlap, Tumanov, Chung, Ganger, Gibbons (2017), Proteus: agile ML elasticity through tiered reliability in dynamic
+resource markets, EuroSys, doi 10.1145/3064176.3064182.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from optim.core.errors import InvalidOptionError
+
+
+class Stage(StrEnum):
+    """Where parameters are served and where workers run."""
+
+    RELIABLE = "reliable"
+    """Stage 1: served on reliable machines, workers on all."""
+    BACKED_UP = "backed-up"
+    """Stage 2: served on transient machines, backed up on reliable ones, workers on all."""
+    TRANSIENT = "transient"
+    """Stage 3: as stage 2, but the reliable machines run no workers."""
+    TRADITIONAL = "traditional"
+    """No tiers: servers and workers on all machines, checkpoints the only safety. The baseline."""
+
+
+class StagePolicy(Protocol):
+    """Choose the stage from the numbers of machines."""
+
+    def stage(self, reliable: int, transient: int) -> Stage:
+        """Return the stage for that many machines."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """The stage by the ratio of transient to reliable machines.
+
+    Parameters
+    ----------
+    second
+        Largest ratio at which parameters are still served on reliable machines.
+    third
+        Largest ratio at which reliable machines still run workers.
+
+    Notes
+    -----
+    The defaults, 1 and 15, are those known of the paper's cluster; `ThroughputModel` derives others.
+    """
+
+    second: float = 1.0
+    third: float = 15.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.second <= self.third:
+            raise InvalidOptionError(
+                f"thresholds must satisfy 0 <= second <= third, got {self.second} and {self.third}"
+            )
+
+    def stage(self, reliable: int, transient: int) -> Stage:
+        """Return the stage; without reliable machines there are no tiers to speak of."""
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        ratio = transient / reliable
+        if ratio <= self.second:
+            return Stage.RELIABLE
+        return Stage.BACKED_UP if ratio <= self.third else Stage.TRANSIENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """One stage whatever the numbers, as far as there are machines for it."""
+
+    fixed: Stage
+
+    def stage(self, reliable: int, transient: int) -> Stage:
+        """Return the fixed stage, or the nearest one that the machines allow."""
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        if transient == 0 and self.fixed is not Stage.TRADITIONAL:
+            return Stage.RELIABLE
+        return self.fixed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputModel:
+    """Seconds of an iteration in each stage: computing, serving and backing up overlap, and the slowest decides.
+
+    With R reliable and T transient machines, n of them working and a serving on transient ones::
+
+        stage 1      n = R + T   max(D / (n s), n U / (R B))
+        stage 2      n = R + T   max(D / (n s), n U / (a B), U / B + M / (R B k))
+        stage 3      n = T       max(D / (n s), n U / (a B), M / (R B k))
+        traditional  n = R + T   max(D / (n s), U / B)
+
+    A reliable machine that works and keeps a backup has both streams on one network card: the sum in stage 2.
+
+    Parameters
+    ----------
+    work_s
+        D s: seconds that one machine would compute an iteration.
+    worker_mb
+        U: megabytes a worker reads and writes an iteration.
+    model_mb
+        M: megabytes that a backup takes.
+    bandwidth_mb_per_s
+        B: of one machine's network card.
+    sync_every
+        k: iterations between two backups.
+    max_actives
+        Most transient machines that serve; None for all, so a = min(T, max_actives).
+    """
+
+    work_s: float
+    worker_mb: float
+    model_mb: float
+    bandwidth_mb_per_s: float
+    sync_every: int = 1
+    max_actives: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("work_s", "worker_mb", "model_mb", "bandwidth_mb_per_s"):
+            value = getattr(self, name)
+            if not (value > 0 and math.isfinite(value)):
+                raise InvalidOptionError(f"{name} must be a finite number above 0, got {value}")
+        for name, least in (("sync_every", self.sync_every), ("max_actives", self.max_actives)):
+            if least is not None and least < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {least}")
+
+    def iteration_s(self, stage: Stage, reliable: int, transient: int) -> float:
+        """Return the seconds of an iteration, infinity where the stage isn't possible."""
+        if stage is Stage.TRADITIONAL:
+            machines = reliable + transient
+            return max(self.work_s / machines, self._transfer(self.worker_mb)) if machines else math.inf
+        if reliable == 0 or (stage is not Stage.RELIABLE and transient == 0):
+            return math.inf
+        workers = transient if stage is Stage.TRANSIENT else reliable + transient
+        computing = self.work_s / workers
+        if stage is Stage.RELIABLE:
+            return max(computing, self._transfer(workers * self.worker_mb / reliable))
+        actives = transient if self.max_actives is None else min(transient, self.max_actives)
+        backing_up = self._transfer(self.model_mb / (reliable * self.sync_every))
+        if stage is Stage.BACKED_UP:
+            backing_up += self._transfer(self.worker_mb)
+        return max(computing, self._transfer(workers * self.worker_mb / actives), backing_up)
+
+    def stage(self, reliable: int, transient: int) -> Stage:
+        """Return the tiered stage of the shortest iteration, the lower one of equals."""
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        stages = (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT)
+        return min(stages, key=lambda stage: self.iteration_s(stage, reliable, transient))
+
+    def thresholds(self, reliable: int, most: int = 4096) -> Thresholds:
+        """Return the largest ratios at which the first two stages are still chosen, up to `most` transient machines.
+
+        A stage that is never chosen again after a larger one counts up to that one.
+        """
+        chosen = [self.stage(reliable, transient) for transient in range(most + 1)]
+        third = next((count for count, stage in enumerate(chosen) if stage is Stage.TRANSIENT), most + 1) - 1
+        second = next((count for count, stage in enumerate(chosen) if stage is not Stage.RELIABLE), most + 1) - 1
+        return Thresholds(second=second / reliable, third=max(second, third) / reliable)
+
+    def work_rate(self, reliable: int, transient: int) -> float:
+        """Return iterations a second in the best stage: the curve of scalability that a bidder needs."""
+        return 1.0 / self.iteration_s(self.stage(reliable, transient), reliable, transient)
+
+    def scaling_s(self, transient: int, input_mb: float) -> float:
+        """Return the seconds lost by growing or shrinking on purpose: data and shards are copied at the same time."""
+        actives = transient if self.max_actives is None else min(transient, self.max_actives)
+        share = input_mb / max(1, transient)
+        return max(self._transfer(share), self._transfer(self.model_mb / max(1, actives)))
+
+    def eviction_s(self, reliable: int, transient: int, *, is_warned: bool, lag: int = 1) -> float:
+        """Return the seconds lost by an eviction: the drain of one backup, or `lag` iterations done again and a read.
+
+        Parameters
+        ----------
+        reliable, transient
+            Machines before it.
+        is_warned
+            Whether there is time to drain.
+        lag
+            Clocks by which the backups are behind, and the staleness.
+        """
+        drain = self._transfer(self.model_mb / max(1, reliable))
+        if is_warned:
+            return drain
+        return lag * self.iteration_s(self.stage(reliable, transient), reliable, transient) + drain
+
+    def _transfer(self, megabytes: float) -> float:
+        return megabytes / self.bandwidth_mb_per_s

@@ -1,0 +1,114 @@
+"""The seam between the controller and its machines: who carries messages, and where the machines live."""
+
+from collections import deque
+from typing import Protocol
+
+from optim.core.errors import NotAllowedError
+from optim.training.application import Application
+from optim.training.machine import Machine
+from optim.training.messages import Message
+from optim.training.roles import STORAGE
+
+
+class Transport(Protocol):
+    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name."""
+        ...
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        ...
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away at once, with all that it holds."""
+        ...
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        ...
+
+    def receive(self) -> "Message | Lost | None":
+        """Return the next message to the controller, or the news that a machine is lost; None if none can come."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything."""
+        ...
+
+
+class Lost:
+    """The news that a machine has gone without a word.
+
+    Parameters
+    ----------
+    machine
+        Its name.
+    """
+
+    __slots__ = ("machine",)
+
+    def __init__(self, machine: str) -> None:
+        self.machine = machine
+
+
+class InProcess:
+    """Machines as objects in this process, one message after the other in a fixed order.
+
+    Parameters
+    ----------
+    application
+        What the workers compute.
+    """
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self.machines: dict[str, Machine] = {}
+        self.inboxes: dict[str, deque[Message]] = {}
+        self.outboxes: dict[str, deque[Message]] = {}
+        self.start(STORAGE)
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name."""
+        if machine in self.machines:
+            raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a name of its own")
+        self.machines[machine] = Machine(machine, self._application)
+        self.inboxes[machine] = deque()
+        self.outboxes.setdefault(machine, deque())
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        while self.inboxes.get(machine):
+            self.run_machine(machine)
+        self.kill(machine)
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away; what it has sent already still arrives."""
+        self.machines.pop(machine, None)
+        self.inboxes.pop(machine, None)
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        if machine in self.inboxes:
+            self.inboxes[machine].append(message)
+
+    def receive(self) -> Message | Lost | None:
+        """Return the next message to the controller; None if all is quiet."""
+        while True:
+            for outbox in self.outboxes.values():
+                if outbox:
+                    return outbox.popleft()
+            name = next((name for name, inbox in self.inboxes.items() if inbox), None)
+            if name is None:
+                return None
+            self.run_machine(name)
+
+    def run_machine(self, machine: str) -> None:
+        """Let a machine take one message."""
+        self.outboxes[machine].extend(self.machines[machine].handle(self.inboxes[machine].popleft()))
+
+    def close(self) -> None:
+        """Forget all machines."""
+        for machine in list(self.machines):
+            self.kill(machine)

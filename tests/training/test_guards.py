@@ -1,0 +1,109 @@
+"""Each guard is taken away once, and the fault that it prevents is found: the state machine can see."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+import optim.kernels.parameter_server as kernels
+from optim.kernels.parameter_server import Backup
+from optim.training import copies, server
+from optim.training.copies import ShardCopies
+from optim.training.dataflow import Dataflow
+from optim.training.elasticity import Controller
+from optim.training.ledger import CopyLedger
+from optim.training.machine import _HANDLERS, Machine
+from optim.training.messages import Host, Install, Rewind
+from optim.training.server import ServedShard
+from tests.training.test_state_machine import STEPS, ElasticTraining
+
+MOST_SEQUENCES = 500
+
+
+def take_any_delta(backup, delta):
+    return Backup(delta.shard, delta.to_clock, delta.parameters, delta.slots), True
+
+
+def newest_copy_of_any_shard(self):
+    return max(clock for clocks in self._clocks.values() for clock in clocks)
+
+
+def keep_the_clocks(self, clock, parts, reset=Dataflow.reset):
+    before = self.completed.copy()
+    reset(self, clock, parts)
+    self.completed[:] = before
+
+
+def host_again(self, message):
+    served = self.served.pop(message.values.shard, None)
+    del served
+    return Machine._host(self, message)
+
+
+def overwrite(self, delta, take=ShardCopies.take):
+    is_taken = take(self, delta)
+    self._at = {self._newest.clock: self._newest}
+    return is_taken
+
+
+def blind_to_own(self, partition, generation, compute=Dataflow.compute):
+    return dataclasses.replace(compute(self, partition, generation), own=())
+
+
+def never_again(self, message, handle=Machine._install):
+    self.copies.pop(message.values.shard, None)
+    return handle(self, message)
+
+
+GUARDS = {
+    "a server takes a partition once a clock": [(ServedShard, "_is_new", lambda self, push: True)],
+    "a server waits for all partitions": [
+        (ServedShard, "_is_complete", lambda self, clock: len(self._pending.get(clock, {})) > 0)
+    ],
+    "a machine ignores older generations": [(Machine, "_is_stale", lambda self, message: False)],
+    "the controller ignores older generations": [(Controller, "_is_stale", lambda self, message: False)],
+    "the controller takes a gradient once": [(Dataflow, "_is_next", lambda self, message: True)],
+    "a backup takes a delta that starts where it stands": [(copies, "apply_values", take_any_delta)],
+    "all shards go back to a clock that all copies hold": [(CopyLedger, "recovery_clock", newest_copy_of_any_shard)],
+    "every partition goes back with the shards": [(Dataflow, "reset", keep_the_clocks)],
+    "a backup keeps the clocks before its newest": [(ShardCopies, "take", overwrite)],
+    "copies of an undone future are forgotten": [(_HANDLERS, Rewind, lambda self, message: [])],
+    "a shard is hosted once a generation": [(_HANDLERS, Host, host_again)],
+    "a copy is added to those before": [(_HANDLERS, Install, never_again)],
+    "a lost worker's partitions are handed over at once": [(Controller, "_hand_over", lambda self, machine: None)],
+    "a change waits for a boundary": [(Dataflow, "is_settled_at", lambda self, clock: True)],
+    "the last words of the dead count for nothing": [(Controller, "_is_alive", lambda self, machine: True)],
+    "a worker sees all complete clocks that it must": [(kernels, "visible_clocks", lambda clock, staleness: 0)],
+    "a worker waits for the slowest": [
+        (kernels, "may_start", lambda clocks, live, staleness: live),
+        (kernels, "visible_clocks", lambda clock, staleness: 0),
+    ],
+    "a worker sees its own gradients": [(Dataflow, "compute", blind_to_own)],
+    "what is sent shares no memory with what is updated": [(server, "_copy", np.asarray)],
+}
+
+
+def remove(monkeypatch, target, name, value):
+    if isinstance(target, dict):
+        monkeypatch.setitem(target, name, value)
+    else:
+        monkeypatch.setattr(target, name, value)
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_finds_the_fault_when_a_guard_is_removed(guard, monkeypatch):
+    for change in GUARDS[guard]:
+        remove(monkeypatch, *change)
+    few = settings(
+        max_examples=MOST_SEQUENCES,
+        stateful_step_count=STEPS,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        database=None,
+        derandomize=True,
+        deadline=None,
+    )
+    with pytest.raises((AssertionError, KeyError, ValueError)):  # a wrong number, a standstill, a clock nobody holds
+        run_state_machine_as_test(ElasticTraining, settings=few)

@@ -1,0 +1,242 @@
+"""A training cluster of which a test decides when each message arrives, how often, and who dies meanwhile."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.kernels.parameter_server import Sgd
+from optim.training.elasticity import ClusterOptions, Controller, Phase
+from optim.training.messages import Compute, Kept, Pushed, Sync
+from optim.training.roles import STORAGE
+from optim.training.stages import Stage
+from optim.training.transport import InProcess
+from tests.training.oracle import CountingApplication, Log
+
+PATIENCE = 3000
+"""Deliveries after which a cluster that has not finished two clocks is stuck."""
+
+
+@dataclass
+class Wish:
+    """A policy that a test changes at will."""
+
+    wanted: Stage = Stage.BACKED_UP
+
+    def stage(self, reliable, transient):
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        if transient == 0 and self.wanted is not Stage.TRADITIONAL:
+            return Stage.RELIABLE
+        return self.wanted
+
+
+class Recording(InProcess):
+    """A transport that remembers what it carried, so that it can be carried once more."""
+
+    def __init__(self, application):
+        self.sent, self.replied, self.on_compute = {}, {}, None
+        super().__init__(application)
+
+    def send(self, machine, message):
+        super().send(machine, message)
+        if machine in self.inboxes:
+            self.sent.setdefault(machine, []).append(message)
+        if isinstance(message, Compute) and self.on_compute is not None:
+            self.on_compute(message)
+
+    def run_machine(self, machine):
+        before = len(self.outboxes[machine])
+        super().run_machine(machine)
+        self.replied.setdefault(machine, []).extend(list(self.outboxes[machine])[before:])
+
+
+class World:
+    """The cluster, the oracle beside it, and the comparisons between the two."""
+
+    def __init__(self, *, num_partitions=2, num_shards=2, staleness=0, sync_every=2, checkpoint_every=4):
+        self.application = CountingApplication(num_partitions, 5)
+        self.transport = Recording(self.application)
+        self.transport.on_compute = self._note_compute
+        self.policy = Wish()
+        self.staleness, self.num_shards = staleness, num_shards
+        self.era = 0
+        self.eras = {}
+        self.kept_alive = []
+        self.confirmed = {}
+        self.log = Log(self.application.initial_parameters(), num_partitions)
+        self.count = 0
+        options = ClusterOptions(
+            num_shards=num_shards,
+            staleness=staleness,
+            sync_every=sync_every,
+            checkpoint_every=checkpoint_every,
+            policy=self.policy,
+        )
+        self.controller = Controller(self.transport, self.application, Sgd(learning_rate=1.0), options)
+        for shard in range(num_shards):
+            self.confirmed[STORAGE, shard] = {0}
+            self.transport.run_machine(STORAGE)  # what is durable from the start
+
+    # -- what can happen ----------------------------------------------------------------------------------------------
+
+    def add(self, tier, count=1):
+        names = [f"{tier}-{self.count + i}" for i in range(count)]
+        self.count += count
+        self.controller.add(**{tier: names})
+        self.check()
+
+    def evict(self, machine):
+        self.controller.evict([machine])
+        self.check()
+
+    def kill(self, machine):
+        """Take a machine away; the oracle says what is left."""
+        takes_state = machine in self.controller.roles.servers or self.controller.phase is Phase.REBUILDING
+        self.transport.kill(machine)
+        self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
+        if takes_state:
+            clock = self.last_common_clock()
+            self.log.roll_back(clock)
+            self.confirmed = {key: {at for at in clocks if at <= clock} for key, clocks in self.confirmed.items()}
+            self.era += 1
+        self.controller.lost(machine)
+        self.check()
+
+    def last_common_clock(self):
+        """The last clock of which every shard has a confirmed copy on a machine that lives."""
+        common = None
+        for shard in range(self.num_shards):
+            clocks = set()
+            for (holder, index), confirmed in self.confirmed.items():
+                copies = self.transport.machines[holder].copies.get(shard) if index == shard else None
+                if copies is not None:
+                    clocks |= confirmed & set(copies.clocks)
+            common = clocks if common is None else common & clocks
+        return max(common)
+
+    def wish(self, stage):
+        self.policy.wanted = stage
+        self.controller.reconsider()
+        self.check()
+
+    def sync(self, shard):
+        """Ask one server for its delta, out of turn."""
+        servers = self.controller.roles.servers
+        if servers and self.controller.phase in (Phase.RUNNING, Phase.DRAINING):
+            self.transport.send(servers[shard], Sync(generation=self.controller.generation, shard=shard))
+
+    def run_machine(self, machine):
+        """Let a machine take its next message."""
+        message = self.transport.inboxes[machine][0]
+        calls = self.application.calls
+        self.transport.run_machine(machine)
+        if isinstance(message, Compute) and self.application.calls > calls:
+            era = self.eras[id(message)]
+            self.eras[self.application.calls] = era
+            if era == self.era:
+                self._check_view(message)
+        self._check_machine(machine)
+
+    def take(self, machine):
+        """Let the controller take the next message of a machine."""
+        self._receive(self.transport.outboxes[machine].popleft())
+
+    def repeat_to_machine(self, machine, index):
+        history = self.transport.sent.get(machine, [])
+        if history and machine in self.transport.inboxes:
+            self.transport.inboxes[machine].append(history[index % len(history)])
+
+    def repeat_to_controller(self, machine, index):
+        history = self.transport.replied.get(machine, [])
+        if history:
+            self._receive(history[index % len(history)])
+
+    def lose_replies(self, machine):
+        """Lose what a dead machine had sent."""
+        if machine not in self.transport.machines:
+            self.transport.outboxes[machine].clear()
+
+    @property
+    def busy(self):
+        """Links with something on them: (whether to the controller, machine)."""
+        inward = [(False, name) for name, inbox in self.transport.inboxes.items() if inbox]
+        return inward + [(True, name) for name, outbox in self.transport.outboxes.items() if outbox]
+
+    def deliver(self, link):
+        is_reply, machine = link
+        (self.take if is_reply else self.run_machine)(machine)
+
+    def run(self, count, rng):
+        """Deliver so many messages, each from a link drawn at random."""
+        for _ in range(count):
+            links = self.busy
+            if not links:
+                return
+            self.deliver(links[rng.integers(len(links))])
+        self.check()
+
+    def settle(self, rng):
+        """Go on until two more clocks are complete; a cluster with machines never stands still."""
+        if not self.controller.machines:
+            return
+        target = self.log.complete + 2
+        for _ in range(PATIENCE):
+            if self.log.complete >= target:
+                self.check()
+                return
+            links = self.busy
+            assert links, f"nothing is under way in phase {self.controller.phase}, at {self.log.complete} clocks"
+            self.deliver(links[rng.integers(len(links))])
+        raise AssertionError(f"stuck in phase {self.controller.phase} at {self.log.complete} clocks")
+
+    # -- what must hold -----------------------------------------------------------------------------------------------
+
+    def check(self):
+        flow = self.controller.flow
+        assert self.controller.phase in (Phase.REBUILDING, Phase.STOPPED) or flow.completed.tolist() == [
+            self.log.pushed(p) for p in range(self.log.num_partitions)
+        ]
+        pushed = [self.log.pushed(partition) for partition in range(self.log.num_partitions)]
+        assert max(pushed) - min(pushed) <= self.staleness + 1
+        for name in self.transport.machines:
+            self._check_machine(name)
+
+    def _check_machine(self, name):
+        """What a machine serves and keeps is what follows from the log."""
+        machine, generation = self.transport.machines[name], self.controller.generation
+        for shard, served in machine.served.items():
+            if served.generation == generation:
+                values = served.values()
+                self._compare(shard, values.clock, values.parameters, f"served by {name}")
+        for shard, copies in machine.copies.items():
+            if copies.generation == generation:
+                for clock in copies.clocks:
+                    self._compare(shard, clock, copies.values(clock).parameters, f"copied by {name}")
+
+    def _compare(self, shard, clock, parameters, where):
+        assert clock <= self.log.complete, f"clock {clock} {where}, {self.log.complete} are complete"
+        expected = self.log.parameters(clock)[self.controller.flow.ranges[shard]]
+        assert np.array_equal(parameters, expected), f"shard {shard} at clock {clock} {where}"
+
+    def _note_compute(self, message):
+        self.kept_alive.append(message)
+        self.eras[id(message)] = self.era
+
+    def _check_view(self, message):
+        """A worker sees all complete clocks that it must, and its own gradients."""
+        partition, clock, view = self.application.views[-1]
+        assert message.read_clock >= clock - self.staleness
+        expected = self.log.parameters(message.read_clock)
+        for at in range(message.read_clock, clock):
+            expected -= self.log.updates[at][partition] / self.log.num_partitions
+        assert np.array_equal(view, expected), f"partition {partition} at clock {clock} saw other parameters"
+
+    def _receive(self, message):
+        if isinstance(message, Pushed):
+            is_of_now = self.eras[int(message.loss)] == self.era
+            if is_of_now and message.clock == self.log.pushed(message.partition):
+                self.log.push(message.partition, message.clock, message.gradient)
+        is_alive = isinstance(message, Kept) and message.holder in self.transport.machines
+        if is_alive and message.generation == self.controller.generation:
+            self.confirmed.setdefault((message.holder, message.shard), set()).add(message.clock)
+        self.controller.receive(message)
