@@ -1,0 +1,199 @@
+"""From measurements of a job to its profile."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.workloads.profiles.document import (
+    Demand,
+    Interval,
+    JobProfile,
+    Placement,
+    ScalingPoint,
+    SpeedFunction,
+    UpdateCost,
+)
+from optim.workloads.profiles.fitting import FloatArray, fit_times
+from optim.workloads.profiles.server_figures import FLOAT_BYTES, LinkFigures
+from optim.workloads.profiles.speed import intervals, synchronous_terms
+from optim.workloads.profiles.timing import Timing
+
+MEGABITS_THERE_AND_BACK = 16.0
+"""Megabits for a megabyte sent and received."""
+
+MEGA = 1e6
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """What isn't measured on one machine, and how much is measured.
+
+    Parameters
+    ----------
+    workers_a_server
+        Workers that one parameter server serves at once: b is B over this.
+    rack_mbps, cluster_mbps
+        Bandwidth of a worker beyond its machine, within and beyond the rack.
+    gpu, vcpu, memory_gb
+        Demand of a worker.
+    most_workers, most_servers
+        Powers of two up to these make the grid on which steps are timed.
+    repeats
+        Steps timed at each point of the grid.
+    """
+
+    workers_a_server: int = 4
+    rack_mbps: float = 10_000.0
+    cluster_mbps: float = 2_500.0
+    gpu: float = 0.0
+    vcpu: float = 1.0
+    memory_gb: float = 2.0
+    most_workers: int = 4
+    most_servers: int = 4
+    repeats: int = 9
+
+    def __post_init__(self) -> None:
+        for name in ("workers_a_server", "most_workers", "most_servers", "repeats"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("rack_mbps", "cluster_mbps"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
+        for name in ("gpu", "vcpu", "memory_gb"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
+
+    @property
+    def grid(self) -> tuple[tuple[int, int], ...]:
+        """All (workers, servers), workers outermost."""
+        return tuple(
+            (2**w, 2**p) for w in range(self.most_workers.bit_length()) for p in range(self.most_servers.bit_length())
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobMeasurements:
+    """What was measured of a job.
+
+    Parameters
+    ----------
+    name, source
+        Which job, and where.
+    minibatch
+        Seconds of one partition's gradient.
+    num_parameters, num_partitions
+        Of the job.
+    grid
+        (workers, servers) of the timed steps.
+    steps
+        Their timings.
+    startup_s
+        Seconds until a new worker's process can compute.
+    """
+
+    name: str
+    source: str
+    minibatch: Timing
+    num_parameters: int
+    num_partitions: int
+    grid: tuple[tuple[int, int], ...]
+    steps: tuple[Timing, ...]
+    startup_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFigures:
+    """What all jobs of a machine have in common."""
+
+    link: LinkFigures
+    update: UpdateCost
+    options: ProfileOptions = field(default_factory=ProfileOptions)
+
+
+def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
+    """Fit and assemble a job's profile.
+
+    tau is the time of a partition's gradient, e the parameters' bytes; B is the rate at which a server carries and adds
+    pushes, and b its share a worker. A planned change loses carrying the parameters, an eviction also applying what is
+    outstanding. Beyond the machine a step takes ``tau + 2 e / b`` with the bandwidth of the rack or of the cluster.
+    """
+    options, link = server.options, server.link
+    size = measured.num_parameters * FLOAT_BYTES
+    tau = measured.minibatch.interval()
+    ps = _server_rate(size, server)
+    worker = Interval(
+        value=ps.value / options.workers_a_server,
+        low=ps.low / options.workers_a_server,
+        high=ps.high / options.workers_a_server,
+    )
+    carry_s = link.start_s + size / MEGA * 8 / link.mbps.value
+    apply_s = update_seconds(server.update, options.workers_a_server, size)
+    workers, servers = np.array(measured.grid, dtype=np.float64).T
+    seconds = np.array([timing.median for timing in measured.steps])
+    return JobProfile(
+        name=measured.name,
+        source=measured.source,
+        minibatch_s=tau,
+        gradient_mb=size / MEGA,
+        worker_mbps=worker,
+        ps_mbps=ps,
+        scaling=_scaling(workers, servers, seconds),
+        startup_min=measured.startup_s / MINUTE_S,
+        change_min=carry_s / MINUTE_S,
+        eviction_min=(carry_s + apply_s) / MINUTE_S,
+        placement=_placement(tau.value, size / MEGA, worker.value, options),
+        worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
+        ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
+        speed=_speed(measured, workers, servers, seconds),
+        update=server.update,
+    )
+
+
+def update_seconds(cost: UpdateCost, pushes: int, num_bytes: float) -> float:
+    """Return the seconds in which a server adds so many pushes of so many bytes and applies them."""
+    is_inside = (pushes + 2) * num_bytes <= cost.cache_bytes
+    terms = np.array([1.0, pushes, num_bytes, pushes * num_bytes])
+    return float(terms @ np.array([c.value for c in (cost.in_cache if is_inside else cost.beyond)]))
+
+
+def _server_rate(size: int, server: ServerFigures) -> Interval:
+    """Return the megabits a second that a server carries and adds."""
+    pushes = server.options.workers_a_server
+    megabits = pushes * size * 8 / MEGA
+
+    def rate(mbps: float) -> float:
+        return megabits / (pushes * server.link.start_s + megabits / mbps + update_seconds(server.update, pushes, size))
+
+    mbps = server.link.mbps
+    return Interval(value=rate(mbps.value), low=rate(mbps.low), high=rate(mbps.high))
+
+
+def _scaling(workers: FloatArray, servers: FloatArray, seconds: FloatArray) -> list[ScalingPoint]:
+    """Return the speed-up of each number of workers, with the number of servers that suits it best."""
+    best = {int(w): float(seconds[workers == w].min()) for w in np.unique(workers)}
+    return [ScalingPoint(workers=w, speedup=best[1] / value) for w, value in sorted(best.items())]
+
+
+def _speed(measured: JobMeasurements, workers: FloatArray, servers: FloatArray, seconds: FloatArray) -> SpeedFunction:
+    """Fit the synchronous speed function; a step's batch is all partitions."""
+    batch = float(measured.num_partitions)
+    fit = fit_times(synchronous_terms(workers, servers, batch), seconds)
+    return SpeedFunction(
+        kind="synchronous",
+        coefficients=intervals(fit),
+        largest_workers=int(workers.max()),
+        error=fit.error if np.isfinite(fit.error) else 1.0,
+        global_batch=batch,
+    )
+
+
+def _placement(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
+    """Return how much longer a mini-batch takes beyond the machine."""
+
+    def step(mbps: float) -> float:
+        return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)
+
+    near = step(own_mbps)
+    return Placement(rack=step(options.rack_mbps) / near, cluster=step(options.cluster_mbps) / near)

@@ -1,0 +1,101 @@
+"""Measure a machine and jobs on it: the whole of `optim profile`."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import numpy as np
+
+from optim.core.progress import Progress, SilentProgress
+from optim.core.stopping import Interruption
+from optim.workloads.profiles.crbm_figures import measure_crbm
+from optim.workloads.profiles.document import SCHEMA, ProfileDocument
+from optim.workloads.profiles.job_profile import JobMeasurements, ProfileOptions, ServerFigures, job_profile
+from optim.workloads.profiles.machine_figures import MachineFigures, measure_machine
+from optim.workloads.profiles.server_figures import measure_link, measure_update
+from optim.workloads.profiles.steps import Measurable, time_minibatch, time_steps
+from optim.workloads.profiles.timing import Clock, check_quiet
+
+START_PROGRAM = "import jax.numpy; jax.numpy.ones(1).block_until_ready()"
+"""What a new worker does before it can compute."""
+
+START_REPEATS = 3
+
+
+def measure_profiles(
+    jobs: Mapping[str, Measurable],
+    options: ProfileOptions,
+    *,
+    accept_noise: bool = False,
+    clock: Clock = time.perf_counter,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> ProfileDocument:
+    """Measure this machine and the jobs on it.
+
+    Parameters
+    ----------
+    jobs
+        Jobs by name.
+    options
+        What isn't measured, and how much is.
+    accept_noise
+        Whether to go on where other work disturbs the times; the document says how noisy it was.
+    clock
+        Seconds.
+    stop
+        Ends the measurement between two jobs; those measured are returned.
+    progress
+        Hears of each step.
+
+    Raises
+    ------
+    NotAllowedError
+        If the machine is too noisy.
+    """
+    progress = progress if progress is not None else SilentProgress()
+    stop = stop if stop is not None else Interruption()
+    progress.start("profile", 4 + len(jobs))
+    machine = measure_machine(clock)
+    if not accept_noise:
+        check_quiet(machine.noise, machine.load, machine.document.cores)
+    progress.update(1)
+    server = ServerFigures(link=measure_link(clock), update=measure_update(machine.cache_bytes, clock), options=options)
+    progress.update(2)
+    startup_s = _startup_s(clock)
+    progress.update(3)
+    crbm = measure_crbm(clock)
+    profiles = []
+    for number, (name, job) in enumerate(jobs.items()):
+        progress.update(4 + number)
+        if stop.is_requested:
+            break
+        profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
+    progress.finish()
+    return ProfileDocument(schema=SCHEMA, jobs=profiles, machine=machine.document, crbm=crbm)
+
+
+def _measure_job(
+    name: str, job: Measurable, machine: MachineFigures, options: ProfileOptions, startup_s: float, clock: Clock
+) -> JobMeasurements:
+    return JobMeasurements(
+        name=name,
+        source=f"measured on {machine.document.cores} cores of {machine.document.cpu}",
+        minibatch=time_minibatch(job, clock),
+        num_parameters=job.num_parameters,
+        num_partitions=job.num_partitions,
+        grid=options.grid,
+        steps=tuple(time_steps(job, options.grid, clock, repeats=options.repeats)),
+        startup_s=startup_s,
+    )
+
+
+def _startup_s(clock: Clock) -> float:
+    """Return the seconds until a new process of Python can compute."""
+    seconds = []
+    for _ in range(START_REPEATS):
+        begun = clock()
+        subprocess.run([sys.executable, "-c", START_PROGRAM], check=True, capture_output=True)
+        seconds.append(clock() - begun)
+    return float(np.median(seconds))

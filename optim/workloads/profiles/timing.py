@@ -1,0 +1,117 @@
+"""Time pieces of work: medians of interleaved repeats, and the refusal of a machine that is too noisy."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import NotAllowedError
+from optim.workloads.profiles.document import Interval
+from optim.workloads.profiles.fitting import FloatArray
+
+Clock = Callable[[], float]
+Work = Callable[[], object]
+
+DROPPED = 3
+"""First repeats, which warm caches and page tables up."""
+
+MOST_NOISE = 0.10
+"""Median deviation over median beyond which times say little."""
+
+MOST_LOAD = 0.5
+"""Load of other work, as a share of the processors, beyond which times say little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Timing:
+    """Seconds of repeats of one piece of work.
+
+    Parameters
+    ----------
+    seconds
+        Shape (repeats,).
+    """
+
+    seconds: FloatArray
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return float(np.median(self.seconds))
+
+    @property
+    def noise(self) -> float:
+        """Median absolute deviation over the median."""
+        return float(np.median(np.abs(self.seconds - self.median)) / self.median) if self.median > 0 else 0.0
+
+    def interval(self, scale: float = 1.0) -> Interval:
+        """Return the median, times `scale`, with its 95 % interval by order statistics."""
+        ordered = np.sort(self.seconds) * scale
+        half = 0.98 * np.sqrt(len(ordered))
+        low, high = int(np.floor(len(ordered) / 2 - half)), int(np.ceil(len(ordered) / 2 + half))
+        return Interval(
+            value=self.median * scale,
+            low=float(ordered[max(0, low)]),
+            high=float(ordered[min(len(ordered) - 1, high)]),
+        )
+
+    def rate(self, amount: float) -> Interval:
+        """Return ``amount / seconds`` with its interval."""
+        slow = self.interval()
+        return Interval(value=amount / slow.value, low=amount / slow.high, high=amount / slow.low)
+
+
+def time_interleaved(
+    works: Sequence[Work], *, repeats: int, dropped: int = DROPPED, clock: Clock = time.perf_counter
+) -> list[Timing]:
+    """Time several pieces of work in turn, so that what disturbs the machine disturbs all of them.
+
+    Parameters
+    ----------
+    works
+        Each does its work whole before it returns.
+    repeats
+        How often each is timed.
+    dropped
+        How often each runs before.
+    clock
+        Seconds.
+    """
+    seconds = np.zeros((len(works), repeats))
+    for repeat in range(-dropped, repeats):
+        for which, work in enumerate(works):
+            begun = clock()
+            work()
+            if repeat >= 0:
+                seconds[which, repeat] = clock() - begun
+    return [Timing(seconds=row) for row in seconds]
+
+
+def present_load() -> float:
+    """Return the mean number of runnable processes over the last minute, 0 where the system doesn't tell."""
+    try:
+        return os.getloadavg()[0]
+    except OSError:
+        return 0.0
+
+
+def check_quiet(noise: float, load: float, cores: int) -> None:
+    """Refuse a machine on which times say little.
+
+    Raises
+    ------
+    NotAllowedError
+        If other work takes much of the processors, or equal work takes unequal times.
+    """
+    if load > MOST_LOAD * cores:
+        raise NotAllowedError(
+            f"the machine is too noisy: load {load:.2f} on {cores} processors, at most {MOST_LOAD * cores:.2f} gives a "
+            "profile; wait until it is idle, or accept the noise with --accept-noise"
+        )
+    if noise > MOST_NOISE:
+        raise NotAllowedError(
+            f"the machine is too noisy: equal work takes times that differ by {noise:.0%}, at most {MOST_NOISE:.0%} gives "
+            "a profile; wait until it is idle, or accept the noise with --accept-noise"
+        )

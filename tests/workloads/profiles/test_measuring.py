@@ -1,0 +1,174 @@
+"""Timings by clocks that tests hold in their hands, steps against plain NumPy, and profiles of simulated machines."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.workloads.admission.generator import GeneratorOptions
+from optim.workloads.profiles.document import Interval, UpdateCost, read_profiles, write_profiles
+from optim.workloads.profiles.instances import admission_instance
+from optim.workloads.profiles.job_profile import (
+    JobMeasurements,
+    ProfileOptions,
+    ServerFigures,
+    job_profile,
+    update_seconds,
+)
+from optim.workloads.profiles.measuring import measure_profiles
+from optim.workloads.profiles.server_figures import LinkFigures, fit_link
+from optim.workloads.profiles.speed import steps_per_second, synchronous_terms
+from optim.workloads.profiles.steps import LEARNING_RATE, StepWorld, time_minibatch
+from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
+from tests.workloads.profiles.jobs import Quadratic, SteppedClock
+
+
+def test_works_take_turns_and_the_first_repeats_are_dropped():
+    order = []
+    ticks = iter([0.0, 1.0, 1.0, 3.0, 3.0, 5.0, 5.0, 9.0])  # begin and end of each timed work
+    works = [lambda: order.append("fast"), lambda: order.append("slow")]
+    reads = iter([100.0, 200.0])  # the beginnings of what is dropped
+    clock = lambda: next(reads, None) or next(ticks)  # noqa: E731 - shorter than a class
+    fast, slow = time_interleaved(works, repeats=2, dropped=1, clock=clock)
+    assert order == ["fast", "slow"] * 3
+    assert fast.seconds.tolist() == [1.0, 2.0]
+    assert slow.seconds.tolist() == [2.0, 4.0]
+
+
+def test_a_timing_tells_its_median_noise_and_interval():
+    timing = Timing(seconds=np.array([1.0, 1.0, 1.1, 0.9, 5.0]))
+    assert timing.median == 1.0
+    assert timing.noise == pytest.approx(0.1)
+    interval = timing.interval(1000.0)
+    assert interval.value == 1000.0
+    assert interval.low <= 1000.0 <= interval.high
+    rate = timing.rate(2.0)
+    assert rate.low <= rate.value == 2.0 <= rate.high
+
+
+@pytest.mark.parametrize(
+    ("noise", "load", "cause"), [(0.01, 1.5, "load 1.50 on 2 processors"), (0.2, 0.0, "differ by 20%")]
+)
+def test_refuses_a_noisy_machine_and_says_what_to_do(noise, load, cause):
+    check_quiet(0.05, 0.5, 2)
+    with pytest.raises(NotAllowedError, match=cause) as caught:
+        check_quiet(noise, load, 2)
+    assert "--accept-noise" in str(caught.value)
+
+
+def test_the_whole_measurement_refuses_before_long_work(monkeypatch):
+    monkeypatch.setattr("optim.workloads.profiles.machine_figures.present_load", lambda: 50.0)
+    monkeypatch.setattr("optim.workloads.profiles.machine_figures.last_level_cache", lambda: 2**16)
+    with pytest.raises(NotAllowedError, match="too noisy"):
+        measure_profiles({"quadratic": Quadratic()}, ProfileOptions())
+
+
+@pytest.mark.parametrize(("workers", "servers"), [(1, 1), (2, 1), (3, 2), (4, 4)])
+def test_a_step_is_a_step_of_gradient_descent_whoever_computes_it(workers, servers):
+    job = Quadratic()
+    world = StepWorld(job, workers, servers)
+    world.step()
+    world.close()
+    total = sum(job.gradient(job.initial_parameters(), partition, 0)[0] for partition in range(4))
+    np.testing.assert_allclose(world._parameters, -LEARNING_RATE * total / workers, rtol=1e-5)
+    assert sorted(job.asked[:4]) == [(partition, 0) for partition in range(4)]
+
+
+def test_mini_batches_are_taken_in_turn():
+    job = Quadratic()
+    timing = time_minibatch(job, SteppedClock(0.25), repeats=5)
+    assert [partition for partition, _ in job.asked] == [0, 1, 2, 3, 0, 1, 2, 3]
+    assert len(timing.seconds) == 5
+
+
+def test_a_link_is_found_among_disturbed_copies():
+    rng = np.random.default_rng(0)
+    num_bytes = np.repeat([1e4, 1e5, 1e6, 1e7], 15)
+    seconds = 2e-5 + num_bytes / 5e9
+    seconds[rng.random(60) < 0.2] *= 3
+    link = fit_link(num_bytes, seconds)
+    assert link.mbps.value == pytest.approx(8 * 5e9 / 1e6, rel=0.05)
+    assert link.mbps.low <= link.mbps.value <= link.mbps.high
+
+
+SIMULATED = UpdateCost(
+    in_cache=[Interval(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-11, 1e-11)],
+    beyond=[Interval(value=v, low=v, high=v) for v in (1e-5, 0.0, 2e-10, 1e-10)],
+    cache_bytes=1e6,
+    error=0.0,
+)
+THETA = np.array([0.02, 0.05, 0.01, 0.004, 0.006])
+
+
+def measured(seed, noise=0.1):
+    """Timings of a simulated job, with noise."""
+    rng = np.random.default_rng(seed)
+    options = ProfileOptions(most_workers=16, most_servers=8)
+    workers, servers = np.array(options.grid, dtype=float).T
+    exact = synchronous_terms(workers, servers, 32.0) @ THETA
+
+    def timing(seconds):
+        return Timing(seconds=seconds * np.exp(noise * rng.standard_normal(15)))
+
+    return JobMeasurements(
+        name="simulated",
+        source="a test",
+        minibatch=timing(0.02),
+        num_parameters=250_000,
+        num_partitions=32,
+        grid=options.grid,
+        steps=tuple(timing(value) for value in exact.tolist()),
+        startup_s=6.0,
+    ), ServerFigures(
+        link=LinkFigures(start_s=0.0, mbps=Interval(value=8000.0, low=7000.0, high=9000.0)),
+        update=SIMULATED,
+        options=options,
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
+    job = job_profile(*measured(seed))
+    assert job.minibatch_s.value == pytest.approx(0.02, rel=0.1)
+    assert job.gradient_mb == 1.0
+    assert job.startup_min == pytest.approx(0.1)
+    # 4 pushes of 1 MB: 8 Mbit each through a link of 8000 Mbit/s, then added in 1e-5 + 2e-4 + 4e-4 s.
+    assert job.ps_mbps.value == pytest.approx(32.0 / (0.004 + 1e-5 + 2e-4 + 4e-4))
+    assert job.worker_mbps.value == pytest.approx(job.ps_mbps.value / 4)
+    workers, servers = np.array(ProfileOptions(most_workers=16, most_servers=8).grid, dtype=float).T
+    speed = steps_per_second(job.speed, workers, servers)
+    exact = 1.0 / (synchronous_terms(workers, servers, 32.0) @ THETA)
+    assert np.abs(speed / exact - 1).max() < 0.1
+    assert job.speed.error < 0.1
+    assert [point.workers for point in job.scaling] == [1, 2, 4, 8, 16]
+
+
+def test_beyond_the_machine_steps_take_as_much_longer_as_the_bandwidth_says():
+    job = job_profile(*measured(0, noise=0.0))
+    own = job.worker_mbps.value
+    near = 0.02 + 16 / own
+    assert job.placement.slot == job.placement.machine == 1.0
+    assert job.placement.rack == 1.0  # 10 Gbit/s is more than a worker's share here
+    assert job.placement.cluster == pytest.approx((0.02 + 16 / min(2500.0, own)) / near)
+
+
+def test_updates_cost_more_beyond_the_cache():
+    assert update_seconds(SIMULATED, 1, 1e5) == pytest.approx(1e-5 + 2e-6 + 1e-6)
+    assert update_seconds(SIMULATED, 8, 1e6) == pytest.approx(1e-5 + 2e-4 + 8e-4)
+
+
+def test_a_measured_profile_is_written_read_and_made_into_jobs(tmp_path, monkeypatch):
+    from optim.workloads.profiles.document import SCHEMA, ProfileDocument
+
+    path = tmp_path / "profile.json.gz"
+    write_profiles(ProfileDocument(schema=SCHEMA, jobs=[job_profile(*measured(1))]), path)
+    profiles = read_profiles(path)
+    instance = admission_instance(
+        profiles, GeneratorOptions(num_jobs=6, num_slots=12, num_worker_servers=4, num_ps_servers=4), 0
+    )
+    assert set(instance.jobs.gradient_micro_mb.tolist()) == {1_000_000}
+
+
+@pytest.mark.parametrize("bad", [{"workers_a_server": 0}, {"rack_mbps": 0.0}, {"vcpu": -1.0}, {"repeats": 0}])
+def test_refuses_options_out_of_range(bad):
+    with pytest.raises(InvalidOptionError):
+        ProfileOptions(**bad)
