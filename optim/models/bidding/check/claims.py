@@ -10,7 +10,7 @@ from optim.core.solution import GAP_FLOOR, Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import Verification, Violation
 from optim.models.bidding.check.facts import Facts, footprint_value, least_rate_for, violation
-from optim.models.bidding.check.leaf import CheckedBox, check_form, leaf_bound
+from optim.models.bidding.check.leaf import CAP_TOL, CheckedBox, check_form, leaf_bound
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import CHANGE, RatioProof
@@ -20,9 +20,6 @@ OPTIMALITY_TOL = 1e-6
 
 AGREEMENT_TOL = 1e-9
 """Largest relative difference between a stated number and the recomputed one: sums in another order."""
-
-CAP_TOL = 1e-9
-"""Caps may be exceeded by this, relative to their limit, through rounding alone."""
 
 PROBLEM_NAME = "bidding"
 

@@ -10,6 +10,9 @@ from optim.models.bidding.check.facts import Facts, tangent_slope, useful_rate, 
 from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
 
+CAP_TOL = 1e-9
+"""Caps may be exceeded by this, relative to their limit, through rounding alone."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedBox:
@@ -57,8 +60,8 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
 
     Footprints whose rates add up to less than `least_rate` may be valued too low.
     """
-    if (box.low > box.high).any():
-        return math.inf
+    if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
+        return math.inf  # no footprint is in the box
     instance, curve = facts.instance, facts.instance.scalability
     cells = _cells(facts, box, least_rate)
     slope = np.array([tangent_slope(curve, v) for v in x.point.tolist()])
@@ -80,6 +83,15 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
         if len(mine):
             total.append(_market(facts, box, mine, reduced[mine], charge[mine]))
     return math.fsum(total) - _rounding(total, facts.instance.num_bids)
+
+
+def _exceeds_a_cap(facts: Facts, box: CheckedBox) -> bool:
+    """Tell whether the least counts alone are more than a cap allows, by the rule that footprints are held to."""
+    caps = facts.instance.caps
+    return any(
+        math.fsum((weight * box.low).tolist()) > limit + CAP_TOL * max(1.0, limit)
+        for weight, limit in zip(caps.weight, caps.limit.tolist(), strict=True)
+    )
 
 
 def _rounding(terms: list[float], size: int) -> float:
@@ -217,9 +229,7 @@ def _most_useful(facts: Facts, box: CheckedBox, cells: _Cells) -> FloatArray:
     sure = cells.base + low @ rate
     best = sure + spare @ rate
     for weight, limit in zip(instance.caps.weight[:, allowed], instance.caps.limit.tolist(), strict=True):
-        room = limit - float(weight @ low)
-        if room < 0:
-            continue
+        room = max(0.0, limit - float(weight @ low))
         filled = sure.copy()
         for c in range(len(filled)):
             left = room
