@@ -198,7 +198,8 @@ class Controller:
         self._leaving = [name for name in self._leaving if name != machine]
         self._forget([machine])
         self._copies.forget_holder(machine)
-        if machine in self.roles.servers or self.phase is Phase.REBUILDING:
+        is_alone = not any(self._is_alive(worker) for worker in self.roles.workers)
+        if machine in self.roles.servers or self.phase is Phase.REBUILDING or is_alone:
             self._roll_back()
         else:
             self._is_changed = True

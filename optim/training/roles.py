@@ -50,7 +50,7 @@ def lay_out(
     Parameters
     ----------
     stage
-        `Stage.TRADITIONAL` and `Stage.RELIABLE` have `STORAGE` keep the copies, which are checkpoints then.
+        Where servers aren't transient alone, `STORAGE` keeps the copies, which are checkpoints then.
     reliable, transient
         Names of the machines of each tier.
     num_shards
@@ -67,10 +67,11 @@ def lay_out(
     """
     machines = (*reliable, *transient)
     old_servers, old_backups = (previous.servers, previous.backups) if previous is not None else ((), ())
-    if stage in (Stage.TRADITIONAL, Stage.RELIABLE):
+    if stage not in (Stage.BACKED_UP, Stage.TRANSIENT):
         hosts = machines if stage is Stage.TRADITIONAL else tuple(reliable)
         servers = deal(num_shards, _most(hosts, num_shards, old_servers), old_servers)
-        return Roles(stage=stage, workers=machines, servers=servers, backups=(STORAGE,) * num_shards)
+        workers = tuple(transient) if stage is Stage.SEPARATE else machines
+        return Roles(stage=stage, workers=workers, servers=servers, backups=(STORAGE,) * num_shards)
     actives = min(num_shards, len(transient) if max_actives is None else max_actives)
     return Roles(
         stage=stage,

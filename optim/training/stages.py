@@ -29,6 +29,8 @@ class Stage(StrEnum):
     """Stage 3: as stage 2, but the reliable machines run no workers."""
     TRADITIONAL = "traditional"
     """No tiers: servers and workers on all machines, checkpoints the only safety. The baseline."""
+    SEPARATE = "separate"
+    """Servers on reliable machines, workers on transient ones only: the cluster that schedulers of both speak of."""
 
 
 class StagePolicy(Protocol):
@@ -141,9 +143,9 @@ class ThroughputModel:
             return max(self.work_s / machines, self._transfer(self.worker_mb)) if machines else math.inf
         if reliable == 0 or (stage is not Stage.RELIABLE and transient == 0):
             return math.inf
-        workers = transient if stage is Stage.TRANSIENT else reliable + transient
+        workers = transient if stage in (Stage.TRANSIENT, Stage.SEPARATE) else reliable + transient
         computing = self.work_s / workers
-        if stage is Stage.RELIABLE:
+        if stage in (Stage.RELIABLE, Stage.SEPARATE):
             return max(computing, self._transfer(workers * self.worker_mb / reliable))
         actives = transient if self.max_actives is None else min(transient, self.max_actives)
         backing_up = self._transfer(self.model_mb / (reliable * self.sync_every))

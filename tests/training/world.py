@@ -91,7 +91,10 @@ class World:
 
     def kill(self, machine):
         """Take a machine away; the oracle says what is left."""
-        takes_state = machine in self.controller.roles.servers or self.controller.phase is Phase.REBUILDING
+        roles = self.controller.roles
+        takes_state = machine in roles.servers or self.controller.phase is Phase.REBUILDING
+        others = [name for name in roles.workers if name != machine and name in self.transport.machines]
+        takes_state = takes_state or not others  # with nobody to compute, all is laid out anew
         self.transport.kill(machine)
         self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
         if takes_state:

@@ -1,0 +1,242 @@
+"""Run a training job through machines that come, go and die, and write down what happened."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.training.application import Application
+from optim.training.elasticity import ClusterOptions, Controller, Phase, Rollback
+from optim.training.messages import Vector
+from optim.training.stages import Stage
+from optim.training.transport import InProcess, Transport
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+
+class Action(StrEnum):
+    """What happens to machines."""
+
+    ADD_RELIABLE = "add-reliable"
+    ADD_TRANSIENT = "add-transient"
+    EVICT = "evict"
+    """With a warning."""
+    KILL = "kill"
+    """Without."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that happens to machines at a clock.
+
+    Parameters
+    ----------
+    clock
+        It happens once so many clocks are applied.
+    action, machines
+        What, and to which machines.
+    after_messages
+        Messages that the controller still gets first: a death in the midst of a clock.
+    """
+
+    clock: int
+    action: Action
+    machines: tuple[str, ...]
+    after_messages: int = 0
+
+    def __post_init__(self) -> None:
+        if self.clock < 0 or self.after_messages < 0:
+            raise InvalidOptionError(
+                f"clock and after_messages must be at least 0, got {self.clock} and {self.after_messages}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockRow:
+    """One clock as it was completed; one that a failure undoes comes again.
+
+    Attributes
+    ----------
+    clock
+        Clocks applied.
+    loss
+        Mean loss before the clock's update.
+    stage, reliable, transient
+        The layout and the machines that had it done.
+    elapsed_s
+        Seconds since the run began.
+    """
+
+    clock: int
+    loss: float
+    stage: Stage
+    reliable: int
+    transient: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecord:
+    """What came of a run.
+
+    Attributes
+    ----------
+    losses
+        Mean loss before each clock's update: the curve as if nothing had been done twice.
+    parameters
+        Shape (n,): at the end.
+    rows
+        All clocks in the order of time, those undone later included.
+    rollbacks
+        What failures have undone.
+    num_computed
+        Gradients computed, those computed again included.
+    """
+
+    losses: tuple[float, ...]
+    parameters: Vector
+    rows: tuple[ClockRow, ...]
+    rollbacks: tuple[Rollback, ...]
+    num_computed: int
+
+
+@dataclass(slots=True)
+class _Due:
+    """An event and how many messages it still waits for."""
+
+    event: Event
+    countdown: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.countdown = self.event.after_messages
+
+
+class Trainer:
+    """A job, its controller and its transport.
+
+    Parameters
+    ----------
+    application, optimiser, options
+        What is trained, by which rule, and how.
+    transport
+        Where the machines live; objects of this process if not given.
+    """
+
+    def __init__(
+        self,
+        application: Application,
+        optimiser: "AbstractOptimiser",
+        options: ClusterOptions | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.transport: Transport = InProcess(application) if transport is None else transport
+        self.controller = Controller(self.transport, application, optimiser, options or ClusterOptions())
+        self.rows: list[ClockRow] = []
+        self._started = time.perf_counter()
+        self._seen_clock = 0
+
+    @property
+    def clock(self) -> int:
+        """Clocks applied by all shards."""
+        return self.controller.flow.read_clock
+
+    def run(self, clocks: int, events: Sequence[Event] = ()) -> TrainingRecord:
+        """Train up to a clock.
+
+        Parameters
+        ----------
+        clocks
+            Clocks from the very beginning.
+        events
+            What happens meanwhile, each once, however often its clock is reached.
+
+        Raises
+        ------
+        NotAllowedError
+            If no machine is left and no event will add one.
+        """
+        from threadpoolctl import threadpool_limits
+
+        self.controller.stop_at = clocks
+        waiting = [_Due(event) for event in sorted(events, key=lambda event: event.clock)]
+        # One thread: a sum that libraries split by cores would have other bits on another machine.
+        with threadpool_limits(limits=1):
+            while True:
+                waiting = self._fire(waiting)
+                if self.is_done:
+                    return self.record()
+                self._step(has_more=bool(waiting))
+                for due in waiting:
+                    due.countdown -= self.clock >= due.event.clock
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether the last clock is applied and no change is under way."""
+        flow, stop_at = self.controller.flow, self.controller.stop_at
+        return self.controller.phase is Phase.RUNNING and flow.is_settled_at(stop_at)
+
+    def record(self) -> TrainingRecord:
+        """Return what came of it so far."""
+        flow = self.controller.flow
+        return TrainingRecord(
+            losses=tuple(flow.losses),
+            parameters=flow.parameters.copy(),
+            rows=tuple(self.rows),
+            rollbacks=tuple(self.controller.rollbacks),
+            num_computed=flow.num_computed,
+        )
+
+    def apply(self, event: Event) -> None:
+        """Have an event happen now."""
+        match event.action:
+            case Action.ADD_RELIABLE:
+                self.controller.add(reliable=event.machines)
+            case Action.ADD_TRANSIENT:
+                self.controller.add(transient=event.machines)
+            case Action.EVICT:
+                self.controller.evict(event.machines)
+            case Action.KILL:
+                for machine in event.machines:
+                    self.transport.kill(machine)
+                for machine in event.machines:
+                    self.controller.lost(machine)
+
+    def _fire(self, waiting: list[_Due]) -> list[_Due]:
+        """Have all events happen that are due; return the others."""
+        due_now = [due for due in waiting if due.event.clock <= self.clock and due.countdown <= 0]
+        for due in due_now:
+            self.apply(due.event)
+        return [due for due in waiting if due not in due_now]
+
+    def _step(self, *, has_more: bool) -> None:
+        """Take one message."""
+        message = self.transport.receive()
+        if message is None:
+            hint = "an event waits for a clock that nobody can reach" if has_more else "add a machine"
+            raise NotAllowedError(
+                f"training stands still at clock {self.clock} with machines "
+                f"{', '.join(self.controller.machines) or 'none'}: {hint}"
+            )
+        self.controller.receive(message)
+        self._note()
+
+    def _note(self) -> None:
+        """Write a row when a clock has come; go back where a failure has."""
+        clock, controller = self.clock, self.controller
+        if clock < self._seen_clock:
+            self._seen_clock = clock
+        while self._seen_clock < clock:
+            self._seen_clock += 1
+            self.rows.append(
+                ClockRow(
+                    clock=self._seen_clock,
+                    loss=controller.flow.losses[self._seen_clock - 1],
+                    stage=controller.roles.stage,
+                    reliable=len(controller.reliable),
+                    transient=len(controller.transient),
+                    elapsed_s=time.perf_counter() - self._started,
+                )
+            )
