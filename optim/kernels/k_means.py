@@ -1,0 +1,189 @@
+"""k-means: Lloyd's iterations from k-means++ seeds, restarted, in one compiled call."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from optim.core.errors import InvalidOptionError
+
+FULL = lax.Precision.HIGHEST
+
+
+class Clusters(NamedTuple):
+    """The best of all restarts.
+
+    Attributes
+    ----------
+    centres
+        Shape (k, p).
+    inertia
+        Scalar: weighted sum of squared distances to the nearest centre.
+    num_iterations
+        Scalar int32: Lloyd's iterations of the best restart.
+    """
+
+    centres: jax.Array
+    inertia: jax.Array
+    num_iterations: jax.Array
+
+
+def fit(
+    points: jax.Array,
+    key: jax.Array,
+    *,
+    num_clusters: int,
+    num_restarts: int = 10,
+    max_iterations: int = 300,
+    weights: jax.Array | None = None,
+) -> Clusters:
+    """Minimise the weighted sum of squared distances to the nearest of k centres.
+
+    Parameters
+    ----------
+    points
+        Shape (n, p), float32.
+    key
+        Key of all seeds.
+    num_clusters
+        k.
+    num_restarts
+        Seeds tried, one after another; the least inertia wins, the first among equals.
+    max_iterations
+        Most iterations a restart; it ends before, once no point changes its cluster.
+    weights
+        Shape (n,): weights of the points; those of weight 0 don't count, so that arrays may be padded. None for ones.
+
+    Returns
+    -------
+    Clusters
+        A local minimum. A cluster that loses all its points goes on from the point farthest from its own centre. Where
+        there are fewer distinct points than clusters, centres coincide.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a count is below 1, or there are fewer points than clusters.
+
+    References
+    ----------
+    Arthur and Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA, section 2.
+    """
+    for name, count in {
+        "num_clusters": num_clusters,
+        "num_restarts": num_restarts,
+        "max_iterations": max_iterations,
+    }.items():
+        if count < 1:
+            raise InvalidOptionError(f"{name} must be at least 1, got {count}")
+    if points.ndim != 2 or points.shape[0] < num_clusters:
+        raise InvalidOptionError(
+            f"points must have shape (n, p) with n at least num_clusters = {num_clusters}, got {points.shape}"
+        )
+    return _fit(  # type: ignore[no-any-return]
+        points,
+        key,
+        jnp.ones(points.shape[0], points.dtype) if weights is None else weights,
+        num_clusters=num_clusters,
+        num_restarts=num_restarts,
+        max_iterations=max_iterations,
+    )
+
+
+@partial(jax.jit, static_argnames=("num_clusters", "num_restarts", "max_iterations"))
+def _fit(
+    points: jax.Array, key: jax.Array, weights: jax.Array, *, num_clusters: int, num_restarts: int, max_iterations: int
+) -> Clusters:
+    # Around their mean the squares of points and centres are small, and their differences exact to more digits.
+    origin = jnp.sum(weights[:, None] * points, axis=0) / jnp.maximum(jnp.sum(weights), 1e-30)
+    columns = (points - origin[None, :]).T
+
+    def restart(key: jax.Array) -> Clusters:
+        return _lloyd(columns, weights, plus_plus(columns.T, weights, key, num_clusters), max_iterations)
+
+    found = lax.map(restart, jax.random.split(key, num_restarts))
+    best = jnp.argmin(found.inertia)
+    return Clusters(found.centres[best] + origin[None, :], found.inertia[best], found.num_iterations[best])
+
+
+@partial(jax.jit)
+def assign(centres: jax.Array, points: jax.Array) -> jax.Array:
+    """Return the index of each point's nearest centre, the first among equals; shape (n,), int32."""
+    origin = jnp.mean(centres, axis=0)
+    return _nearest((points - origin[None, :]).T, centres - origin[None, :])[0]
+
+
+@partial(jax.jit)
+def inertia(centres: jax.Array, points: jax.Array) -> jax.Array:
+    """Return the sum of squared distances of points to their nearest centres."""
+    difference = points - centres[assign(centres, points)]
+    return jnp.sum(difference * difference)
+
+
+def plus_plus(points: jax.Array, weights: jax.Array, key: jax.Array, num_clusters: int) -> jax.Array:
+    """Return k points, each drawn with probability proportional to weight times squared distance to those before it.
+
+    Parameters
+    ----------
+    points, weights, key, num_clusters
+        As for `fit`.
+
+    Returns
+    -------
+    jax.Array
+        Shape (k, p). Once every point is drawn, further ones repeat them.
+    """
+    keys = jax.random.split(key, num_clusters)
+    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
+    centres = jnp.zeros((num_clusters, points.shape[1]), points.dtype).at[0].set(first)
+    nearest = jnp.sum(jnp.square(points - first[None, :]), axis=1)
+
+    def draw(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        centres, nearest = carry
+        mass = weights * nearest
+        mass = jnp.where(jnp.sum(mass) > 0, mass, weights)
+        chosen = points[jax.random.categorical(keys[index], jnp.log(mass))]
+        distance = jnp.sum(jnp.square(points - chosen[None, :]), axis=1)
+        return centres.at[index].set(chosen), jnp.minimum(nearest, distance)
+
+    return lax.fori_loop(1, num_clusters, draw, (centres, nearest))[0]
+
+
+def _nearest(columns: jax.Array, centres: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return each point's nearest centre and squared distance, for points as columns."""
+    score = jnp.sum(centres * centres, axis=1)[:, None] - 2.0 * jnp.matmul(centres, columns, precision=FULL)
+    label = jnp.argmin(score, axis=0).astype(jnp.int32)
+    distance = jnp.min(score, axis=0) + jnp.sum(columns * columns, axis=0)
+    return label, jnp.maximum(distance, 0.0)
+
+
+def _lloyd(columns: jax.Array, weights: jax.Array, centres: jax.Array, max_iterations: int) -> Clusters:
+    """Move centres to the means of their points until no point changes its cluster."""
+    num_clusters = centres.shape[0]
+    index = jnp.arange(num_clusters, dtype=jnp.int32)
+
+    def is_going_on(carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        *_, number, has_moved = carry
+        return has_moved & (number < max_iterations)
+
+    def iterate(
+        carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+        _, label, distance, number, _ = carry
+        share = jnp.where(label[None, :] == index[:, None], weights[None, :], 0.0)
+        mass = jnp.sum(share, axis=1)
+        mean = jnp.matmul(share, columns.T, precision=FULL) / jnp.maximum(mass, 1e-30)[:, None]
+        _, farthest = lax.top_k(jnp.where(weights > 0, distance, -1.0), num_clusters)
+        is_empty = mass <= 0
+        instead = columns.T[farthest[jnp.maximum(jnp.cumsum(is_empty) - 1, 0)]]
+        centres = jnp.where(is_empty[:, None], instead, mean)
+        moved, distance = _nearest(columns, centres)
+        return centres, moved, distance, number + 1, jnp.any((moved != label) & (weights > 0))
+
+    label, distance = _nearest(columns, centres)
+    start = (centres, label, distance, jnp.zeros((), jnp.int32), jnp.ones((), bool))
+    centres, label, _, number, _ = lax.while_loop(is_going_on, iterate, start)
+    difference = columns - centres.T[:, label]
+    return Clusters(centres, jnp.sum(weights * jnp.sum(difference * difference, axis=0)), number)

@@ -1,0 +1,82 @@
+"""k-means against all partitions of tiny sets, and Lloyd's own conditions on larger ones."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels import k_means
+
+
+def within(points, labels):
+    groups = [points[labels == label] for label in np.unique(labels)]
+    return sum(np.sum((group - group.mean(axis=0)) ** 2) for group in groups)
+
+
+def least_inertia(points, num_clusters):
+    labels = itertools.product(range(num_clusters), repeat=len(points) - 1)
+    return min(within(points, np.array((0, *rest))) for rest in labels)
+
+
+@pytest.mark.parametrize("num_clusters", [1, 2, 3])
+def test_finds_the_best_of_all_partitions_of_tiny_sets(num_clusters):
+    for seed in range(8):
+        points = np.random.default_rng(seed).standard_normal((8, 2)).astype(np.float32)
+        found = k_means.fit(jnp.asarray(points), jax.random.key(seed), num_clusters=num_clusters, num_restarts=20)
+        assert float(found.inertia) == pytest.approx(least_inertia(points, num_clusters), rel=1e-4)
+
+
+def test_ends_where_centres_are_means_and_every_point_is_with_its_nearest():
+    points = np.random.default_rng(1).standard_normal((500, 3)).astype(np.float32) + 100.0
+    found = k_means.fit(jnp.asarray(points), jax.random.key(0), num_clusters=6)
+    labels = np.asarray(k_means.assign(found.centres, jnp.asarray(points)))
+    distances = np.sum((points[:, None, :].astype(float) - np.asarray(found.centres)[None]) ** 2, axis=2)
+    chosen = distances[np.arange(500), labels]
+    np.testing.assert_allclose(chosen, distances.min(axis=1), rtol=1e-3, atol=1e-4)
+    means = [points[labels == label].mean(axis=0, dtype=float) for label in range(6)]
+    np.testing.assert_allclose(found.centres, means, atol=1e-3)
+    assert float(found.inertia) == pytest.approx(within(points.astype(float), labels), rel=1e-4)
+    assert float(k_means.inertia(found.centres, jnp.asarray(points))) == pytest.approx(float(found.inertia), rel=1e-4)
+
+
+def test_points_of_weight_zero_do_not_count():
+    points = np.random.default_rng(2).standard_normal((40, 2)).astype(np.float32)
+    junk = np.concatenate([points, np.full((9, 2), 50.0, np.float32)])
+    weights = jnp.asarray([1.0] * 40 + [0.0] * 9)
+    options = {"num_clusters": 3, "num_restarts": 30}
+    alone = k_means.fit(jnp.asarray(points), jax.random.key(0), **options)
+    padded = k_means.fit(jnp.asarray(junk), jax.random.key(0), weights=weights, **options)
+    assert float(padded.inertia) == pytest.approx(float(alone.inertia), rel=1e-4)
+    assert np.abs(np.asarray(padded.centres)).max() < 5
+
+
+def test_an_empty_cluster_goes_on_from_the_farthest_point():
+    columns = jnp.asarray([[0.0, 1.0, 2.0, 9.0]])
+    start = jnp.asarray([[1.0], [100.0]])
+    found = k_means._lloyd(columns, jnp.ones(4), start, 10)
+    assert sorted(np.asarray(found.centres)[:, 0].tolist()) == [1.0, 9.0]
+
+
+def test_fewer_distinct_points_than_clusters_give_no_inertia():
+    points = jnp.asarray([[1.0, 2.0]] * 5 + [[3.0, 4.0]] * 5)
+    found = k_means.fit(points, jax.random.key(0), num_clusters=4)
+    assert float(found.inertia) == pytest.approx(0.0, abs=1e-9)
+    assert np.isfinite(np.asarray(found.centres)).all()
+
+
+def test_the_same_key_gives_the_same_centres():
+    points = jnp.asarray(np.random.default_rng(3).standard_normal((60, 2)), jnp.float32)
+    one, two = (k_means.fit(points, jax.random.key(5), num_clusters=4) for _ in range(2))
+    np.testing.assert_array_equal(one.centres, two.centres)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"num_clusters": 0}, "num_clusters must be at least 1"), ({"num_clusters": 9}, "at least num_clusters = 9")],
+)
+def test_refuses_impossible_counts(options, words):
+    with pytest.raises(InvalidOptionError, match=words):
+        k_means.fit(jnp.zeros((5, 2)), jax.random.key(0), **options)
