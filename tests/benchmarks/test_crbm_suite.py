@@ -1,0 +1,63 @@
+"""The study of the encoder's training: what NumPy trains is what the kernel trains, and bad requests are refused."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.benchmarks.plain_crbm import PlainCrbm
+from optim.benchmarks.registry import SUITES
+from optim.benchmarks.spec import BenchRequest
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+from optim.kernels.crbm import CrbmParameters, Sampling
+from optim.kernels.crbm.divergence import contrastive_divergence, pack, unpack
+
+TINY = {"windows": 1500, "epochs": 4, "repeats": 2, "alone": 20, "many": 2, "batch": 256}
+
+
+def works(**request):
+    return list(SUITES.get("crbm").build(BenchRequest(**request)))
+
+
+def test_both_sides_reach_the_same_error_on_unseen_containers():
+    batched, alone, many = (work.run(Never(), SilentProgress()) for work in works(options=TINY))
+    assert batched.error is None
+    assert batched.verified
+    assert batched.parameters["ms"] > 0
+    assert batched.parameters["numpy_loss"] == pytest.approx(batched.objective, rel=0.01)
+    assert alone.parameters["us_a_window"] > 0
+    assert np.isfinite(many.objective)
+
+
+def test_one_window_at_a_time_steps_along_the_kernels_statistics():
+    rng = np.random.default_rng(0)
+    shapes = [(2, 4), (6, 2), (6, 4), (2,), (4,)]
+    start = CrbmParameters(*(rng.standard_normal(shape).astype(np.float32) for shape in shapes))
+    window = rng.standard_normal((1, 8)).astype(np.float32)
+    plain = PlainCrbm(
+        windows=window,
+        num_visible=2,
+        weights=start.weights.copy(),
+        dynamic=np.concatenate([start.autoregression, start.conditioning], axis=1),
+        bias=np.concatenate([start.visible_bias, start.hidden_bias]),
+    )
+    plain.one_by_one(np.array([0]), 0.5)
+    found = contrastive_divergence(
+        pack(CrbmParameters(*(jnp.asarray(one) for one in start))),
+        jnp.asarray(window.T),
+        jnp.ones(1),
+        jnp.zeros(2, jnp.uint32),
+        jnp.uint32(0),
+        num_visible=2,
+        num_gibbs_steps=1,
+        sampling=Sampling.MEAN_FIELD,
+    )
+    for before, after, step in zip(start, plain.fields().values(), unpack(found.gradient, 2), strict=True):
+        np.testing.assert_allclose(after, before + 0.5 * np.asarray(step), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"epochs": 0}}])
+def test_refuses_other_ways_and_options(request_):
+    with pytest.raises(InvalidOptionError):
+        works(**request_)
