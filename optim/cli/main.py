@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import bench, info, instance, simulate, solve, solvers, verify
+from optim.cli import bench, info, instance, profile, simulate, solve, solvers, verify
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
@@ -45,6 +45,7 @@ def root(
 app.command("bench")(bench.bench)
 app.command("solve")(solve.solve)
 app.command("verify")(verify.verify)
+app.command("profile")(profile.profile)
 app.add_typer(instance.app)
 app.add_typer(simulate.app)
 app.command("solvers")(solvers.solvers)

@@ -1,5 +1,17 @@
 """Training jobs on generated data of the shapes that AgileML was measured on, to be made as small as one likes."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from optim.training.applications.logistic_regression import LogisticRegression as LogisticRegression
 from optim.training.applications.matrix_factorisation import MatrixFactorisation as MatrixFactorisation
 from optim.training.applications.topic_model import TopicModel as TopicModel
+
+APPLICATIONS: Mapping[str, "type[LogisticRegression | MatrixFactorisation | TopicModel]"] = MappingProxyType(
+    {
+        "matrix-factorisation": MatrixFactorisation,
+        "logistic-regression": LogisticRegression,
+        "topic-model": TopicModel,
+    }
+)
+"""Applications by name."""

@@ -13,6 +13,9 @@ Vector = NDArray[np.float32]
 
 LEARNING_RATE = 1e-3
 
+BUDGET_S, LEAST_REPEATS = 2.0, 3
+"""Seconds of repeats at one point of the grid, and how many there are at least."""
+
 
 class Measurable(Protocol):
     """A training job whose gradients can be computed."""
@@ -101,12 +104,14 @@ class StepWorld:
 
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
-    """Time steps of a job at each (workers, servers) of a grid."""
+    """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer where they are long."""
     timings = []
     for workers, servers in grid:
         world = StepWorld(job, workers, servers)
         try:
-            timings += time_interleaved([world.step], repeats=repeats, clock=clock)
+            (first,) = time_interleaved([world.step], repeats=1, dropped=1, clock=clock)
+            number = int(np.clip(BUDGET_S / max(first.median, 1e-9), LEAST_REPEATS, repeats))
+            timings += time_interleaved([world.step], repeats=number, dropped=0, clock=clock)
         finally:
             world.close()
     return timings

@@ -1,0 +1,91 @@
+"""`optim profile`: measure this machine and training jobs on it, as profiles that instances are built from."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
+from optim.cli.output import OutputFormat, print_json, print_table
+from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
+from optim.cli.progress import terminal_progress
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.workloads.profiles.document import Interval, ProfileDocument
+
+
+def profile(
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; else it goes to stdout as JSON.")
+    ] = None,
+    application: Annotated[
+        list[str] | None,
+        typer.Option("--application", metavar="NAME", help="Repeat or commas; default: all three."),
+    ] = None,
+    scale: Annotated[float, typer.Option("--scale", help="Sizes of the data over those of the published ones.")] = 0.01,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="What isn't measured on one machine; repeat for several."),
+    ] = None,
+    accept_noise: Annotated[
+        bool, typer.Option("--accept-noise", help="Go on although other work disturbs the times.")
+    ] = False,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement."""
+    from optim.core.files import check_folder
+    from optim.core.options import build_options
+    from optim.training.applications import APPLICATIONS
+    from optim.workloads.profiles.document import write_profiles
+    from optim.workloads.profiles.job_profile import ProfileOptions
+    from optim.workloads.profiles.measuring import measure_profiles
+
+    if out is not None:
+        check_folder(out)
+    if not 0 < scale <= 1:
+        raise InvalidOptionError(f"--scale must be above 0 and at most 1, got {scale}")
+    names = split_list(application) or tuple(APPLICATIONS)
+    for name in names:
+        if name not in APPLICATIONS:
+            raise InvalidOptionError(f"unknown application {name!r}; there are: {', '.join(APPLICATIONS)}")
+    options = build_options(ProfileOptions, split_options(option))
+    jobs = {name: APPLICATIONS[name].at_scale(scale, seed=seed) for name in names}
+    with terminal_progress() as progress, listening("a profile of the jobs that are finished is written") as stop:
+        found = measure_profiles(jobs, options, accept_noise=accept_noise, stop=stop, progress=progress)
+        was_stopped = stop.is_requested
+    if found.jobs and out is not None:
+        write_profiles(found, out)
+        note(f"{len(found.jobs)} job profiles in {out}; `optim bench --profile {out}` runs on them")
+    if output is OutputFormat.JSON or out is None:
+        print_json(found)
+    else:
+        _print_profiles(found)
+    if was_stopped:
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+def _print_profiles(found: "ProfileDocument") -> None:
+    rows = [
+        (
+            job.name,
+            _text(job.minibatch_s, 1e3),
+            f"{job.gradient_mb:.3g}",
+            _text(job.worker_mbps),
+            _text(job.ps_mbps),
+            " ".join(f"{point.workers}:{point.speedup:.2f}" for point in job.scaling),
+            f"{job.placement.rack:.2f} {job.placement.cluster:.2f}",
+        )
+        for job in found.jobs
+    ]
+    header = ("job", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster")
+    print_table(header, rows, title="median and 95 % interval")
+
+
+def _text(interval: "Interval", scale: float = 1.0) -> str:
+    return f"{interval.value * scale:.4g} ({interval.low * scale:.3g}-{interval.high * scale:.3g})"
