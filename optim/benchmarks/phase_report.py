@@ -1,0 +1,118 @@
+"""The report of a phase model: one HTML page that needs nothing but itself."""
+
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from optim.benchmarks.phase_pictures import phase_figures
+from optim.benchmarks.report import table
+from optim.core.files import write_bytes
+from optim.models.containers.series import ContainerSeries
+from optim.phases.model import PhaseModel
+from optim.phases.statistics import LEVELS
+
+
+def write_phase_report(model: PhaseModel, series: ContainerSeries | None, path: Path) -> None:
+    """Write the page; it is whole or absent."""
+    write_bytes(path, render_phases(model, series).encode())
+
+
+def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> str:
+    """Return the page as HTML; `series`, if given, are drawn by phase and scored."""
+    style = (files("optim.benchmarks") / "report.css").read_text(encoding="utf-8")
+    script = (files("optim.benchmarks") / "report.js").read_text(encoding="utf-8")
+    phased = None if series is None else model.label(series)
+    number = model.runs_.num_segments
+    body = [
+        "<h1>Phases of containers</h1>",
+        f'<p class="headline">{model.num_phases_} phases by {escape(model.encoder)} from {number} series</p>',
+        *(
+            f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}<figcaption>{escape(figure.caption)}</figcaption></figure>"
+            for figure in phase_figures(model, phased)
+        ),
+        "<h2>Phases</h2>",
+        _statistics(model),
+        "<h2>Changes</h2>",
+        _changes(model),
+        "<h2>Prototypes</h2>",
+        _prototypes(model),
+        _count_rule(model),
+        "" if series is None else "<h2>Watching</h2>" + _watching(model, series),
+        "<h2>Parameters</h2>",
+        table(("name", "value"), [(name, str(value)) for name, value in model.get_params().items()], "prose"),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>optim: phases</title><style>{style}</style></head>\n"
+        f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
+    )
+
+
+def _statistics(model: PhaseModel) -> str:
+    found = model.statistics_
+    header = [
+        *("phase", "name", "share %", "dwell, mean", "dwell, p90", "resource", "mean", "deviation"),
+        *("median", "p95", "p99", "max", "slope a minute", "rising %", "lag-1"),
+    ]
+    rows = []
+    for phase in range(model.num_phases_):
+        for place, resource in enumerate(model.resources_):
+            levels = found.quantiles[phase, place]
+            rows.append(
+                (
+                    *(phase, model.names_[phase], 100 * float(found.share[phase])),
+                    *(float(model.forecaster.dwells.mean[phase]), float(model.forecaster.dwells.p90[phase])),
+                    *(f"{resource.name} [{resource.unit}]", float(found.mean[phase, place])),
+                    float(found.deviation[phase, place]),
+                    *(float(levels[round(level * (len(LEVELS) - 1))]) for level in (0.5, 0.95, 0.99, 1.0)),
+                    *(60 * float(found.slope[phase, place]), 100 * float(found.rising[phase, place])),
+                    float(found.autocorrelation[phase, place]),
+                )
+            )
+    return table(header, rows) + '<p class="note">Dwell in samples; the last run of a series counts as cut off.</p>'
+
+
+def _changes(model: PhaseModel) -> str:
+    graph = model.graph()
+    rows = [
+        (graph.nodes[source]["label"], graph.nodes[target]["label"], edge["count"], edge["probability"])
+        for source, target, edge in graph.edges(data=True)
+    ]
+    text = ", ".join(f"{order}: {value:.3f}" for order, value in enumerate(model.order_likelihoods_, start=1))
+    note = f'<p class="note">Order {model.order_}; held-out log-likelihood a change by order: {text}.</p>'
+    return note + table(("from", "to", "count", "probability"), rows)
+
+
+def _prototypes(model: PhaseModel) -> str:
+    found = model.prototypes()
+    rows = [(" ".join(path), count) for path, count in zip(found.paths, found.counts, strict=True)]
+    note = f'<p class="note">{len(found.paths)} of {len(found.coverage)} distinct sequences cover 90 % of series.</p>'
+    return note + table(("sequence", "series"), rows)
+
+
+def _count_rule(model: PhaseModel) -> str:
+    if not model.count_rows_:
+        return ""
+    header = ("phases", "held-out sum of squares", "gain", "stability", "silhouette", "passes")
+    rows = [
+        (row.num_clusters, row.held_out, row.gain, row.stability, row.silhouette, row.passes)
+        for row in model.count_rows_
+    ]
+    return "<h2>Number of phases</h2>" + table(header, rows)
+
+
+def _watching(model: PhaseModel, series: ContainerSeries) -> str:
+    rows = []
+    for kind in model.anomaly_kinds:
+        scores = model.anomaly_scores(series, kind)
+        known = np.isfinite(scores)
+        threshold = model.calibrations_[str(kind)].threshold
+        trigger = model.drift_trigger(kind)
+        for score in model.container_scores(series, kind).tolist():
+            trigger.update(score)
+        share = float((scores[known] > threshold).mean()) if known.any() else None
+        rows.append((str(kind), threshold, None if share is None else 100 * share, trigger.is_triggered))
+    return table(("score", "threshold", "anomalies %", "update due"), rows)

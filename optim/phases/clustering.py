@@ -1,0 +1,194 @@
+"""Clusters of codes: k-means, and a rule for their number that asks for gain and for stability."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import FloatArray, IntArray
+from optim.phases.agreement import adjusted_rand_index
+
+FEWEST, MOST = 2, 12
+LEAST_GAIN = 0.02
+"""Fall of the held-out sum of squares from k - 1 to k clusters, as a share of that of one cluster."""
+
+LEAST_STABILITY = 0.8
+"""Mean agreement of partitions that were fitted on different halves of the containers."""
+
+NUM_HALVES = 10
+SAMPLE = 10_000
+"""Windows that the rule looks at: beyond that it costs time and changes nothing."""
+
+RESTARTS, RULE_RESTARTS = 10, 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountRow:
+    """What the rule saw at one number of clusters.
+
+    Attributes
+    ----------
+    num_clusters
+        k.
+    held_out
+        Held-out sum of squares as a share of that of one cluster.
+    gain
+        Its fall from k - 1.
+    stability
+        Mean adjusted Rand index of partitions fitted on halves.
+    silhouette
+        Mean silhouette of at most 1,000 held-out windows.
+    passes
+        Whether gain and stability both suffice.
+    """
+
+    num_clusters: int
+    held_out: float
+    gain: float
+    stability: float
+    silhouette: float
+    passes: bool
+
+
+def fit_clusters(codes: FloatArray, num_clusters: int, seed: int, restarts: int = RESTARTS) -> FloatArray:
+    """Return the centres (k, width) of k-means with k-means++ seeds, the best of some restarts.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there are fewer codes than clusters.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from optim.kernels import k_means
+
+    if len(codes) < num_clusters:
+        raise InvalidProblemError(
+            f"{len(codes)} windows can't make {num_clusters} phases; give longer series or fewer phases"
+        )
+    found = k_means.fit(
+        jnp.asarray(codes, jnp.float32), jax.random.key(seed), num_clusters=num_clusters, num_restarts=restarts
+    )
+    return np.asarray(found.centres, np.float64)
+
+
+def assign(codes: FloatArray, centres: FloatArray) -> IntArray:
+    """Return the nearest centre of each code, the first of equals."""
+    return np.asarray(np.argmin(squared_distances(codes, centres), axis=1), dtype=np.int64)
+
+
+def squared_distances(codes: FloatArray, centres: FloatArray) -> FloatArray:
+    """Return squared distances, shape (n, k)."""
+    origin = centres.mean(axis=0)
+    moved, middle = codes - origin, centres - origin
+    product = moved @ middle.T
+    squares = (moved**2).sum(axis=1)[:, None] + (middle**2).sum(axis=1)[None, :]
+    return np.asarray(np.maximum(squares - 2 * product, 0.0))
+
+
+def choose_count(
+    training: FloatArray, owner: IntArray, held_out: FloatArray, seed: int, candidates: Sequence[int] | None = None
+) -> tuple[int, tuple[CountRow, ...]]:
+    """Return the largest number of clusters that still gains and is stable, 2 if none is, and what was seen.
+
+    Parameters
+    ----------
+    training
+        Codes to fit on.
+    owner
+        Container of each training code; halves are drawn by container.
+    held_out
+        Codes of other containers.
+    seed
+        Of k-means and of the halves.
+    candidates
+        Numbers to try, 2 to 12 by default.
+    """
+    rng = np.random.default_rng(seed)
+    training, owner = _sampled(rng, training, owner)
+    (held_out,) = _sampled(rng, held_out)
+    alone = float(((held_out - training.mean(axis=0)) ** 2).sum())
+    halves = _halves(owner, rng)
+    rows: list[CountRow] = []
+    before = 1.0
+    for count in candidates or range(FEWEST, MOST + 1):
+        if count > len(training):
+            break
+        centres = fit_clusters(training, count, seed, RULE_RESTARTS)
+        share = float(squared_distances(held_out, centres).min(axis=1).sum()) / max(alone, 1e-300)
+        stability = _stability(training, halves, held_out, count, seed)
+        gain = before - share
+        rows.append(
+            CountRow(
+                num_clusters=count,
+                held_out=share,
+                gain=gain,
+                stability=stability,
+                silhouette=_silhouette(held_out[:1000], assign(held_out[:1000], centres)),
+                passes=gain >= LEAST_GAIN and stability >= LEAST_STABILITY,
+            )
+        )
+        before = share
+    passing = [row.num_clusters for row in rows if row.passes]
+    return max(passing, default=FEWEST), tuple(rows)
+
+
+def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the same random rows of all arrays, in their order."""
+    size = len(arrays[0])
+    if size <= SAMPLE:
+        return arrays
+    rows = np.sort(rng.permutation(size)[:SAMPLE])
+    return tuple(array[rows] for array in arrays)
+
+
+def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
+    """Return weights of the codes in random halves of the containers; of the codes, where there is one container."""
+    groups = np.unique(owner)
+    if len(groups) < 2:
+        owner = groups = np.arange(len(owner))
+    return [
+        np.isin(owner, rng.permutation(groups)[: max(len(groups) // 2, 1)]).astype(np.float64)
+        for _ in range(NUM_HALVES)
+    ]
+
+
+def _stability(codes: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
+    """Return the mean agreement, on held-out codes, of neighbouring halves' partitions."""
+    import jax
+    import jax.numpy as jnp
+
+    from optim.kernels import k_means
+
+    points = jnp.asarray(codes, jnp.float32)
+    labels = []
+    for place, weights in enumerate(halves):
+        found = k_means.fit(
+            points,
+            jax.random.fold_in(jax.random.key(seed), place),
+            num_clusters=count,
+            num_restarts=RULE_RESTARTS,
+            weights=jnp.asarray(weights, jnp.float32),
+        )
+        labels.append(assign(held_out, np.asarray(found.centres, np.float64)))
+    pairs = [(a, b) for a in range(len(labels)) for b in range(a + 1, len(labels))]
+    return float(np.mean([adjusted_rand_index(labels[a], labels[b]) for a, b in pairs]))
+
+
+def _silhouette(codes: FloatArray, labels: IntArray) -> float:
+    """Return the mean silhouette; 0 where there is one cluster only."""
+    clusters = np.unique(labels)
+    if len(clusters) < 2:
+        return 0.0
+    distance = np.sqrt(squared_distances(codes, codes))
+    member = labels[:, None] == clusters[None, :]
+    sums, sizes = distance @ member, member.sum(axis=0)
+    own = member.argmax(axis=1)
+    rows = np.arange(len(codes))
+    inner = sums[rows, own] / np.maximum(sizes[own] - 1, 1)
+    others = np.where(member, np.inf, sums / sizes)
+    outer = others.min(axis=1)
+    score = np.where(sizes[own] > 1, (outer - inner) / np.maximum(np.maximum(outer, inner), 1e-300), 0.0)
+    return float(score.mean())

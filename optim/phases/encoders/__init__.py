@@ -1,0 +1,37 @@
+"""Encoders: windows in, codes out, all behind one protocol."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from optim.core.errors import InvalidOptionError
+from optim.core.options import build_options
+from optim.phases.encoders.crbm import CrbmEncoder, CrbmOptions
+from optim.phases.encoders.hmm import HmmEncoder, HmmOptions
+from optim.phases.encoders.protocol import Encoder as Encoder
+from optim.phases.encoders.raw_window import RawWindowEncoder, RawWindowOptions
+from optim.phases.encoders.window_statistics import WindowStatisticsEncoder, WindowStatisticsOptions
+
+ENCODERS: Mapping[str, tuple[type[Any], Callable[[Any], Encoder]]] = MappingProxyType(
+    {
+        "crbm": (CrbmOptions, CrbmEncoder),
+        "window-statistics": (WindowStatisticsOptions, WindowStatisticsEncoder),
+        "raw-window": (RawWindowOptions, RawWindowEncoder),
+        "hmm": (HmmOptions, HmmEncoder),
+    }
+)
+"""Options and encoder by name."""
+
+
+def make_encoder(name: str, options: Mapping[str, Any] | None = None) -> Encoder:
+    """Return an encoder that isn't fitted yet.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such encoder, or it has no such option.
+    """
+    if name not in ENCODERS:
+        raise InvalidOptionError(f"unknown encoder {name!r}; there are: {', '.join(ENCODERS)}")
+    options_type, encoder = ENCODERS[name]
+    return encoder(build_options(options_type, dict(options or {})))

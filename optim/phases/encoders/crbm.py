@@ -1,0 +1,269 @@
+"""Hidden units of a conditional restricted Boltzmann machine.
+
+The plain encoder is that of Buchaca, Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for
+resource management, HotCloud 2020): k-means on the hiddens' probabilities. Three things are different here on purpose:
+histories are in one order in training and in use, a code belongs to the sample at which it is taken, and samples without
+history have no code instead of one of zeros.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidOptionError
+from optim.models.containers.series import FloatArray, IntArray
+from optim.phases.encoders.protocol import Arrays
+from optim.phases.encoders.spread import CodeSpread, Spread, check_delays
+from optim.phases.windows import ScaledSeries
+
+if TYPE_CHECKING:
+    import jax
+
+    from optim.kernels.crbm import CrbmParameters
+
+EPOCHS_A_CALL = 10
+"""Epochs between two looks at the held-out forecast error."""
+
+VALIDATION_SHARE = 0.1
+FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
+RIDGE = 1e-6
+"""Of the least-squares autoregression, a window: only keeps it solvable where a resource is constant."""
+
+
+class Autoregression(StrEnum):
+    """What becomes of the direct connections from history to sample."""
+
+    TRAINED = "trained"
+    """Trained with the rest."""
+    LEAST_SQUARES = "least-squares"
+    """Set to the best linear forecast and kept, so that the hiddens are left with its residuals."""
+    NONE = "none"
+    """Zero, so that the hiddens have to explain everything."""
+
+
+class Output(StrEnum):
+    """What of a hidden unit is its code."""
+
+    PROBABILITY = "probability"
+    LOGIT = "logit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrbmOptions:
+    """Options of the encoder.
+
+    Attributes
+    ----------
+    num_delays, num_hidden
+        Samples of history and hidden units; 3 and 10 in the paper.
+    num_epochs, patience
+        Most epochs, and how many without a better forecast of held-out series end the training.
+    learning_rate, batch_size, num_gibbs_steps, sampling
+        Of contrastive divergence.
+    autoregression
+        What becomes of the direct connections.
+    sparsity_target, sparsity_cost
+        Share of the time that a hidden unit should be on, and how hard it is pushed there.
+    output
+        Probabilities as in the paper, or their logits.
+    pooling
+        A code is the mean and the deviation of the last so many hidden outputs; 1 for the output itself.
+    spread
+        How codes are brought to one scale.
+    """
+
+    num_delays: int = 3
+    num_hidden: int = 10
+    num_epochs: int = 200
+    patience: int = 50
+    learning_rate: float = 0.03
+    batch_size: int = 256
+    num_gibbs_steps: int = 1
+    sampling: str = "bernoulli"
+    autoregression: Autoregression = Autoregression.TRAINED
+    sparsity_target: float = 0.2
+    sparsity_cost: float = 0.0
+    output: Output = Output.PROBABILITY
+    pooling: int = 1
+    spread: Spread = Spread.NONE
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_delays(self.num_delays, 1)
+        for name in ("num_hidden", "num_epochs", "patience", "batch_size", "num_gibbs_steps", "pooling"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise InvalidOptionError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if not 0 < self.sparsity_target < 1:
+            raise InvalidOptionError(f"sparsity_target must be in (0, 1), got {self.sparsity_target}")
+
+
+class CrbmEncoder:
+    """Codes from the hidden units of a machine trained by contrastive divergence.
+
+    Attributes
+    ----------
+    forecast_errors
+        Mean squared one-step forecast error of held-out series by look, in scaled units.
+    """
+
+    def __init__(self, options: CrbmOptions) -> None:
+        self.options = options
+        self.forecast_errors: tuple[float, ...] = ()
+        self._fitted: Arrays = {}
+        self._spread: CodeSpread
+
+    @property
+    def num_delays(self) -> int:
+        """Samples of history."""
+        return self.options.num_delays
+
+    def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
+        """Train the machine; the parameters with the best forecast of held-out series are kept."""
+        del num_phases
+        self._fitted = self._train(series, seed)
+        self._spread = CodeSpread.fit(self._outputs(series), self.options.spread)
+        return self
+
+    def encode(self, series: ScaledSeries) -> FloatArray:
+        """Return codes, shape (n, num_hidden), or (n, 2 num_hidden) where outputs are pooled."""
+        return self._spread.apply(self._outputs(series))
+
+    def free_energy(self, series: ScaledSeries) -> FloatArray:
+        """Return each window's free energy: how unlikely the sample is, given its history."""
+        import jax.numpy as jnp
+
+        from optim.kernels import crbm
+
+        values, ends = jnp.asarray(series.values, jnp.float32), jnp.asarray(series.ends(self.num_delays), jnp.int32)
+        return np.asarray(crbm.free_energy(self.parameters, values, ends), np.float64)
+
+    @property
+    def parameters(self) -> "CrbmParameters":
+        """The machine."""
+        import jax.numpy as jnp
+
+        from optim.kernels.crbm import CrbmParameters
+
+        return CrbmParameters(*(jnp.asarray(self._fitted[name], jnp.float32) for name in FIELDS))
+
+    def _train(self, series: ScaledSeries, seed: int) -> Arrays:
+        import jax
+        import jax.numpy as jnp
+
+        from optim.kernels import crbm
+
+        options = self.options
+        ends, held = _split_ends(series, self.num_delays, seed)
+        keys = jax.random.split(jax.random.key(seed))
+        width = series.values.shape[1]
+        start = crbm.initial_parameters(keys[0], width, self.num_delays, options.num_hidden)
+        start = _with_autoregression(start, series, ends, options.autoregression)
+        rates = crbm.Rates(
+            learning_rate=options.learning_rate,
+            autoregression_factor=float(options.autoregression == Autoregression.TRAINED),
+            autoregression_decay=2e-4 * (options.autoregression == Autoregression.TRAINED),
+            sparsity_target=options.sparsity_target,
+            sparsity_cost=options.sparsity_cost,
+        )
+        values, rows = jnp.asarray(series.values, jnp.float32), jnp.asarray(ends, jnp.int32)
+        state, best, kept, errors = crbm.initial_state(start), np.inf, start, []
+        per_call = min(EPOCHS_A_CALL, options.num_epochs)
+        best_epoch = 0
+        for epoch in range(per_call, options.num_epochs + 1, per_call):
+            state, _ = crbm.train(
+                *(state, values, rows, rates, keys[1]),
+                num_epochs=per_call,
+                batch_size=min(options.batch_size, len(ends)),
+                num_gibbs_steps=options.num_gibbs_steps,
+                sampling=options.sampling,
+            )
+            error = float(crbm.forecast_error(state.parameters, values, jnp.asarray(held, jnp.int32)).mean())
+            errors.append(error)
+            if error < best:
+                best, best_epoch = error, epoch
+                kept = jax.tree.map(jnp.copy, state.parameters)
+            if not np.isfinite(error) or epoch - best_epoch >= options.patience:
+                break
+        self.forecast_errors = tuple(errors)
+        return {name: np.asarray(getattr(kept, name), np.float64) for name in FIELDS}
+
+    def _outputs(self, series: ScaledSeries) -> FloatArray:
+        import jax.numpy as jnp
+
+        from optim.kernels import crbm
+
+        ends = series.ends(self.num_delays)
+        values = jnp.asarray(series.values, jnp.float32)
+        is_logit = self.options.output == Output.LOGIT
+        kernel = crbm.hidden_logits if is_logit else crbm.encode
+        outputs = np.asarray(kernel(self.parameters, values, jnp.asarray(ends, jnp.int32)), np.float64)
+        return outputs if self.options.pooling == 1 else pooled(outputs, series, self.num_delays, self.options.pooling)
+
+    def arrays(self) -> Arrays:
+        """Return parameters and spread."""
+        return {**self._fitted, **self._spread.arrays()}
+
+    def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Take parameters and spread."""
+        self._fitted = {name: np.asarray(arrays[name]) for name in FIELDS}
+        self._spread = CodeSpread.restore(arrays)
+        return self
+
+
+def pooled(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
+    """Return mean and deviation of each segment's last `size` outputs, or of as many as there are; shape (n, 2 H)."""
+    counts = np.maximum(series.lengths - num_delays, 0)
+    begin = np.repeat(np.cumsum(counts) - counts, counts)
+    row = np.arange(len(outputs))
+    first = np.maximum(begin, row - size + 1)
+    number = (row - first + 1)[:, None]
+    # Sums around the overall mean: differences of running sums lose no digits that matter.
+    moved = outputs - outputs.mean(axis=0)
+    sums, squares = (
+        np.concatenate([np.zeros((1, moved.shape[1])), np.cumsum(part, axis=0)]) for part in (moved, moved**2)
+    )
+    mean = (sums[row + 1] - sums[first]) / number
+    variance = (squares[row + 1] - squares[first]) / number - mean**2
+    return np.concatenate([mean + outputs.mean(axis=0), np.sqrt(np.maximum(variance, 0.0))], axis=1)
+
+
+def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return windows to train on, and those of held-out segments; all for both where segments are few."""
+    ends = series.ends(num_delays)
+    segment = np.repeat(np.arange(len(series.lengths)), series.lengths)[ends]
+    usable = np.unique(segment)
+    if len(usable) < 1 / VALIDATION_SHARE:
+        return ends, ends
+    held = np.random.default_rng(seed).permutation(usable)[: round(VALIDATION_SHARE * len(usable))]
+    is_held = np.isin(segment, held)
+    return ends[~is_held], ends[is_held]
+
+
+def _with_autoregression(
+    parameters: "CrbmParameters", series: ScaledSeries, ends: IntArray, autoregression: Autoregression
+) -> "CrbmParameters":
+    """Return the machine with its direct connections at their start."""
+    import jax.numpy as jnp
+
+    if autoregression == Autoregression.TRAINED:
+        return parameters
+    if autoregression == Autoregression.NONE:
+        return parameters._replace(autoregression=jnp.zeros_like(parameters.autoregression))
+    matrix, bias = least_squares(series, ends, parameters.num_delays)
+    to_jax: list[jax.Array] = [jnp.asarray(part, jnp.float32) for part in (matrix, bias)]
+    return parameters._replace(autoregression=to_jax[0], visible_bias=to_jax[1])
+
+
+def least_squares(series: ScaledSeries, ends: IntArray, num_delays: int) -> tuple[FloatArray, FloatArray]:
+    """Return matrix (num_delays R, R) and bias (R,) of the best linear forecast of a sample from its history."""
+    history = series.values[ends[:, None] + np.arange(-num_delays, 0)].reshape(len(ends), -1)
+    inputs = np.concatenate([history, np.ones((len(ends), 1))], axis=1)
+    square = inputs.T @ inputs + RIDGE * len(ends) * np.eye(inputs.shape[1])
+    solution = np.linalg.solve(square, inputs.T @ series.values[ends])
+    return solution[:-1], solution[-1]

@@ -1,0 +1,102 @@
+"""States of a hidden Markov model, as they are known at the sample itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidOptionError
+from optim.models.containers.series import FloatArray
+from optim.phases.encoders.protocol import Arrays
+from optim.phases.windows import ScaledSeries
+
+_FIELDS = ("log_initial", "log_transition", "regression", "covariance")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HmmOptions:
+    """Options of the encoder.
+
+    Attributes
+    ----------
+    num_states
+        States; None for as many as there are phases, or 5 where their number is to be found.
+    is_autoregressive
+        Whether a state is a linear rule from one sample to the next, rather than a level.
+    stickiness
+        Transitions from each state to itself that are counted beside those seen.
+    num_restarts, max_iterations
+        Of the fit.
+    """
+
+    num_states: int | None = None
+    is_autoregressive: bool = True
+    stickiness: float = 0.0
+    num_restarts: int = 4
+    max_iterations: int = 60
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if self.num_states is not None and self.num_states < 1:
+            raise InvalidOptionError(f"num_states must be at least 1, got {self.num_states}")
+        if not self.stickiness >= 0:
+            raise InvalidOptionError(f"stickiness must be at least 0, got {self.stickiness}")
+
+
+class HmmEncoder:
+    """Probabilities of the states given the samples so far, never later ones."""
+
+    def __init__(self, options: HmmOptions) -> None:
+        self.options = options
+        self._fitted: Arrays = {}
+
+    @property
+    def num_delays(self) -> int:
+        """Samples of history: one where means depend on the last sample, else none."""
+        return int(self.options.is_autoregressive)
+
+    def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
+        """Fit the model by expectation maximisation."""
+        import jax
+        import jax.numpy as jnp
+
+        from optim.kernels import hidden_markov
+
+        options = self.options
+        found = hidden_markov.fit(
+            jnp.asarray(hidden_markov.pad_series(series.values, series.lengths)),
+            jnp.asarray(series.lengths, jnp.int32),
+            jax.random.key(seed),
+            num_states=options.num_states or num_phases,
+            is_autoregressive=options.is_autoregressive,
+            num_restarts=options.num_restarts,
+            max_iterations=options.max_iterations,
+            stickiness=options.stickiness,
+        )
+        self._fitted = {name: np.asarray(getattr(found.parameters, name), np.float64) for name in _FIELDS}
+        return self
+
+    def encode(self, series: ScaledSeries) -> FloatArray:
+        """Return the filtered probabilities, shape (n, num_states)."""
+        import jax.numpy as jnp
+
+        from optim.kernels import hidden_markov
+
+        parameters = hidden_markov.HmmParameters(*(jnp.asarray(self._fitted[name], jnp.float32) for name in _FIELDS))
+        padded = hidden_markov.pad_series(series.values, series.lengths)
+        belief, _ = hidden_markov.filter(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
+        segment = np.repeat(np.arange(len(series.lengths)), series.lengths)
+        place = np.arange(len(series.values)) - np.repeat(np.cumsum(series.lengths) - series.lengths, series.lengths)
+        rows = series.ends(self.num_delays)
+        return np.asarray(belief, np.float64)[segment[rows], place[rows]]
+
+    def arrays(self) -> Arrays:
+        """Return the model's parameters."""
+        return dict(self._fitted)
+
+    def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
+        """Take the model's parameters."""
+        self._fitted = {name: np.asarray(arrays[name]) for name in _FIELDS}
+        return self

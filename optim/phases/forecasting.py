@@ -1,0 +1,198 @@
+"""Which phase a container will be in: Markov, semi-Markov, and the posterior over paths that others took."""
+
+from collections import Counter
+from enum import StrEnum
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.containers.series import FloatArray, IntArray
+from optim.phases.dwell import LONGEST_DWELL, DwellModel, fit_dwells
+from optim.phases.runs import PhaseRuns
+from optim.phases.transitions import change_transitions, sample_transitions
+
+CONTINUATION = 4
+"""Further phases of a path that count for a forecast."""
+
+
+class ForecastMethod(StrEnum):
+    """How phases are forecast."""
+
+    MARKOV = "markov"
+    """The next sample's phase depends on this one's only; dwell is geometric."""
+    SEMI_MARKOV = "semi-markov"
+    """Dwell follows the observed hazards, and changes depend on the phase that is left."""
+    PROTOTYPE = "prototype"
+    """Dwell likewise; what comes next is what came next on the training paths that begin, or else went on, alike."""
+    SAME = "same"
+    """The phase stays as it is: what the others have to beat."""
+
+
+class PhaseForecaster:
+    """Forecasts from the runs of training containers, all conditional on the container going on.
+
+    Parameters
+    ----------
+    runs
+        Training runs.
+    num_phases
+        K.
+    """
+
+    def __init__(self, runs: PhaseRuns, num_phases: int) -> None:
+        self.num_phases = num_phases
+        self.by_sample = sample_transitions(runs, num_phases)
+        self.by_change = change_transitions(runs, num_phases)
+        self.dwells: DwellModel = fit_dwells(runs, num_phases)
+        self._paths = Counter(tuple(phase.tolist()) for phase, _ in runs.sequences())
+        self._chains: dict[tuple[tuple[int, ...], int, int], FloatArray] = {}
+
+    def forecast(self, phases: IntArray, dwell: int, num_steps: int, method: ForecastMethod | str) -> FloatArray:
+        """Return the probability of each phase 1, ..., num_steps samples ahead.
+
+        Parameters
+        ----------
+        phases
+            The phases so far, equal neighbours once; the last one is the present one.
+        dwell
+            Samples spent in the present one, at least 1.
+        num_steps
+            How far.
+        method
+            One of `ForecastMethod`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (num_steps, K); rows have sum one.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is no phase yet, a number is below 1, or no such method exists.
+        """
+        if len(phases) == 0 or dwell < 1 or num_steps < 1:
+            raise InvalidOptionError(
+                f"a forecast needs a phase, a dwell and a number of steps of at least 1, got {len(phases)} phases, "
+                f"dwell {dwell} and {num_steps} steps"
+            )
+        if method not in list(ForecastMethod):
+            raise InvalidOptionError(f"method must be one of {', '.join(ForecastMethod)}, got {method!r}")
+        current = int(phases[-1])
+        if method == ForecastMethod.SAME:
+            return np.tile(np.eye(self.num_phases)[current], (num_steps, 1))
+        if method == ForecastMethod.MARKOV:
+            return self._markov(current, num_steps)
+        if method == ForecastMethod.SEMI_MARKOV:
+            return self._semi_markov(current, dwell, num_steps)
+        return self._prototype(tuple(phases.tolist()), dwell, num_steps)
+
+    def _markov(self, current: int, num_steps: int) -> FloatArray:
+        state = np.eye(self.num_phases)[current]
+        found = np.empty((num_steps, self.num_phases))
+        for step in range(num_steps):
+            state = state @ self.by_sample
+            found[step] = state
+        return found
+
+    def _semi_markov(self, current: int, dwell: int, num_steps: int) -> FloatArray:
+        """Carry the probability of each phase and time spent in it forward."""
+        state = np.zeros((self.num_phases, LONGEST_DWELL))
+        state[current, min(dwell, LONGEST_DWELL) - 1] = 1.0
+        found = np.empty((num_steps, self.num_phases))
+        for step in range(num_steps):
+            leaving = state * self.dwells.hazard
+            stays = state - leaving
+            state = np.zeros_like(state)
+            state[:, 1:] = stays[:, :-1]
+            state[:, -1] += stays[:, -1]
+            state[:, 0] += leaving.sum(axis=1) @ self.by_change
+            found[step] = state.sum(axis=1)
+        return found
+
+    def _prototype(self, phases: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
+        """Mix the forecasts along each way that training paths went on."""
+        ways = self._continuations(phases)
+        total = sum(ways.values())
+        found = np.zeros((num_steps, self.num_phases))
+        for way, number in sorted(ways.items()):
+            found += number / total * self._along((phases[-1], *way), dwell, num_steps)
+        return found
+
+    def _continuations(self, phases: tuple[int, ...]) -> Counter[tuple[int, ...]]:
+        """Return how training paths went on after these phases: from their beginning, else after their last ones."""
+        ways: Counter[tuple[int, ...]] = Counter()
+        for path, number in self._paths.items():
+            if len(path) > len(phases) and path[: len(phases)] == phases:
+                ways[path[len(phases) : len(phases) + CONTINUATION]] += number
+        length = min(len(phases), CONTINUATION)
+        while not ways and length > 0:
+            last = phases[-length:]
+            for path, number in self._paths.items():
+                for place in range(length, len(path)):
+                    if path[place - length : place] == last:
+                        ways[path[place : place + CONTINUATION]] += number
+            length -= 1
+        return ways or Counter({(): 1})
+
+    def _along(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
+        """Return the forecast of a container that goes through these phases in turn, and then by its last change."""
+        key = (way, min(dwell, LONGEST_DWELL), num_steps)
+        if key not in self._chains:
+            self._chains[key] = self._chain(way, dwell, num_steps)
+        return self._chains[key]
+
+    def _chain(self, way: tuple[int, ...], dwell: int, num_steps: int) -> FloatArray:
+        hazard = self.dwells.hazard[list(way)]
+        state = np.zeros_like(hazard)
+        state[0, min(dwell, LONGEST_DWELL) - 1] = 1.0
+        beyond = np.zeros(self.num_phases)
+        found = np.zeros((num_steps, self.num_phases))
+        for step in range(num_steps):
+            leaving = state * hazard
+            stays = state - leaving
+            state = np.zeros_like(state)
+            state[:, 1:] = stays[:, :-1]
+            state[:, -1] += stays[:, -1]
+            gone = leaving.sum(axis=1)
+            state[1:, 0] += gone[:-1]
+            # Past the last known phase, the sample-wise chain goes on.
+            beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
+            np.add.at(found[step], list(way), state.sum(axis=1))
+            found[step] += beyond
+        return found
+
+
+def forecast_scores(
+    forecaster: PhaseForecaster,
+    runs: PhaseRuns,
+    horizons: tuple[int, ...],
+    method: ForecastMethod | str,
+    *,
+    max_points: int = 500,
+    seed: int = 0,
+) -> dict[int, tuple[float, float]]:
+    """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
+
+    Probabilities below 1e-3 count as 1e-3, so that a forecast without doubt has a finite loss.
+    """
+    labels = [(np.repeat(phase, dwell), phase, dwell) for phase, dwell in runs.sequences()]
+    furthest = max(horizons)
+    points = [(k, t) for k, (own, *_) in enumerate(labels) for t in range(len(own) - furthest)]
+    if not points:
+        raise InvalidOptionError(f"no series is longer than the furthest horizon of {furthest} samples")
+    rng = np.random.default_rng(seed)
+    chosen = rng.permutation(len(points))[:max_points]
+    loss = {horizon: [0.0, 0.0] for horizon in horizons}
+    for k, t in (points[place] for place in chosen.tolist()):
+        own, phase, dwell = labels[k]
+        ends = np.cumsum(dwell)
+        run = int(np.searchsorted(ends, t, side="right"))
+        spent = t - (int(ends[run]) - int(dwell[run])) + 1
+        found = forecaster.forecast(phase[: run + 1], spent, furthest, method)
+        for horizon in horizons:
+            probability = found[horizon - 1]
+            truth = int(own[t + horizon])
+            loss[horizon][0] -= float(np.log(max(probability[truth], 1e-3)))
+            loss[horizon][1] += float(((probability - np.eye(forecaster.num_phases)[truth]) ** 2).sum())
+    return {horizon: (a / len(chosen), b / len(chosen)) for horizon, (a, b) in loss.items()}

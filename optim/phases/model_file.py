@@ -1,0 +1,110 @@
+"""Models on disk: an .npz archive of plain arrays, one of them a JSON header."""
+
+import io
+import json
+import zipfile
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError, OptimError
+from optim.core.files import read_bytes, write_bytes
+from optim.models.containers.series import Resource
+from optim.phases.anomaly import LinearForecast
+from optim.phases.clustering import CountRow
+from optim.phases.drift import Calibration
+from optim.phases.encoders import make_encoder
+from optim.phases.runs import PhaseRuns
+from optim.phases.scaling import Scaling
+from optim.phases.statistics import PhaseStatistics
+
+if TYPE_CHECKING:
+    from optim.phases.model import PhaseModel
+
+SCHEMA = "optim/phase-model/1"
+Arrays = dict[str, NDArray[Any]]
+
+
+def save_model(model: "PhaseModel", path: str | Path) -> None:
+    """Write a fitted model; equal models give equal files."""
+    header = {
+        "schema": SCHEMA,
+        "parameters": model.get_params(),
+        "resources": [asdict(resource) for resource in model.resources_],
+        "names": model.names_,
+        "order": model.order_,
+        "order_likelihoods": model.order_likelihoods_,
+        "count_rows": [asdict(row) for row in model.count_rows_],
+        "calibrations": {kind: asdict(found) for kind, found in model.calibrations_.items()},
+    }
+    arrays: Arrays = {
+        "header": np.frombuffer(json.dumps(header, sort_keys=True, default=list).encode(), dtype=np.uint8),
+        "centres": model.centres_,
+        "weights": model.weights_,
+        **_prefixed("scaling", {field.name: getattr(model.scaling_, field.name) for field in fields(Scaling)}),
+        **_prefixed("encoder", model.encoder_.arrays()),
+        **_prefixed("linear", model.linear_forecast_.arrays()),
+        **_prefixed("runs", {field.name: getattr(model.runs_, field.name) for field in fields(PhaseRuns)}),
+        **_prefixed(
+            "statistics", {field.name: getattr(model.statistics_, field.name) for field in fields(PhaseStatistics)}
+        ),
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
+def load_model(path: str | Path) -> "PhaseModel":
+    """Read a model.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file isn't one, or holds anything but plain arrays.
+    """
+    from optim.phases.model import PhaseModel
+
+    try:
+        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = _header(path, arrays)
+        model = PhaseModel(**header["parameters"])
+        model.resources_ = tuple(Resource(**resource) for resource in header["resources"])
+        model.names_ = tuple(header["names"])
+        model.order_ = header["order"]
+        model.order_likelihoods_ = tuple(header["order_likelihoods"])
+        model.count_rows_ = tuple(CountRow(**row) for row in header["count_rows"])
+        model.calibrations_ = {kind: Calibration(**found) for kind, found in header["calibrations"].items()}
+        model.centres_, model.weights_ = arrays["centres"], arrays["weights"]
+        model.scaling_ = Scaling(**_part(arrays, "scaling"))
+        model.encoder_ = make_encoder(model.encoder, model.encoder_options).restore(_part(arrays, "encoder"))
+        model.linear_forecast_ = LinearForecast.restore(_part(arrays, "linear"))
+        model.runs_ = PhaseRuns(**_part(arrays, "runs"))
+        model.statistics_ = PhaseStatistics(**_part(arrays, "statistics"))
+    except InvalidProblemError:
+        raise
+    except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile, OptimError) as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidProblemError(
+            f"{path}: not a phase model ({cause}); write one with 'optim phases fit --out FILE'"
+        ) from error
+    return model
+
+
+def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:
+    header: dict[str, Any] = json.loads(arrays["header"].tobytes())
+    if header["schema"] != SCHEMA:
+        raise InvalidProblemError(f"{path}: a model of schema {header['schema']!r}; this version reads {SCHEMA!r}")
+    return header
+
+
+def _prefixed(prefix: str, arrays: dict[str, Any]) -> Arrays:
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def _part(arrays: Arrays, prefix: str) -> Arrays:
+    begin = f"{prefix}."
+    return {name.removeprefix(begin): array for name, array in arrays.items() if name.startswith(begin)}

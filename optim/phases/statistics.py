@@ -1,0 +1,183 @@
+"""What each phase consumes, in the resources' own units."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+
+NUM_LEVELS = 201
+"""Quantiles kept: every half per cent, so that the median, quartiles, 95 and 99 % are among them."""
+
+LEVELS = np.linspace(0.0, 1.0, NUM_LEVELS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseStatistics:
+    """Statistics of K phases and R resources over samples.
+
+    Attributes
+    ----------
+    count
+        Shape (K,): samples.
+    mean, deviation
+        Shape (K, R): over all samples of a phase; the deviation has no correction of its degrees of freedom.
+    within
+        Shape (K, R): deviation from the mean of the own run, of all containers together.
+    quantiles
+        Shape (K, R, 201): quantiles 0, 0.005, ..., 1.
+    slope
+        Shape (K, R): mean slope of a straight line through a window, units a second.
+    rising
+        Shape (K, R): share of windows whose slope is above zero.
+    window_deviation
+        Shape (K, R): mean deviation within a window.
+    autocorrelation
+        Shape (K, R): correlation of neighbouring samples of a run around the run's mean; 0 where nothing varies.
+    """
+
+    count: IntArray
+    mean: FloatArray
+    deviation: FloatArray
+    within: FloatArray
+    quantiles: FloatArray
+    slope: FloatArray
+    rising: FloatArray
+    window_deviation: FloatArray
+    autocorrelation: FloatArray
+
+    @property
+    def share(self) -> FloatArray:
+        """Share of samples in each phase, shape (K,)."""
+        return np.asarray(self.count / max(int(self.count.sum()), 1))
+
+    def quantile(self, level: float) -> FloatArray:
+        """Return a quantile of each phase and resource, shape (K, R)."""
+        place = level * (NUM_LEVELS - 1)
+        lower = min(int(place), NUM_LEVELS - 2)
+        weight = place - lower
+        return np.asarray((1 - weight) * self.quantiles[..., lower] + weight * self.quantiles[..., lower + 1])
+
+    def merged(self, other: "PhaseStatistics") -> "PhaseStatistics":
+        """Return the statistics of both sets of samples; means and deviations exact, quantiles to half a per cent."""
+        total = np.maximum(self.count + other.count, 1)
+        own, theirs = (self.count / total)[:, None], (other.count / total)[:, None]
+        mean = own * self.mean + theirs * other.mean
+        spread = own * (self.deviation**2 + (self.mean - mean) ** 2)
+        spread += theirs * (other.deviation**2 + (other.mean - mean) ** 2)
+        quantiles = np.empty_like(self.quantiles)
+        for phase, resource in np.ndindex(*mean.shape):
+            both = np.stack([self.quantiles[phase, resource], other.quantiles[phase, resource]])
+            weights = np.array([own[phase, 0], theirs[phase, 0]])
+            quantiles[phase, resource] = [mixture_quantile(both, weights, level) for level in LEVELS]
+        averaged = {
+            name: own * getattr(self, name) + theirs * getattr(other, name)
+            for name in ("slope", "rising", "window_deviation", "autocorrelation")
+        }
+        return replace(
+            self,
+            count=self.count + other.count,
+            mean=mean,
+            deviation=np.sqrt(spread),
+            within=np.sqrt(own * self.within**2 + theirs * other.within**2),
+            quantiles=quantiles,
+            **averaged,
+        )
+
+
+def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -> float:
+    """Return the smallest value that the mixture of distributions stays below with probability `level`.
+
+    Parameters
+    ----------
+    quantiles
+        Shape (K, 201): quantiles of each distribution, see `PhaseStatistics`.
+    weights
+        Shape (K,): their weights, not negative, of sum 1.
+    level
+        In [0, 1].
+    """
+    known = weights > 0
+    points = np.unique(quantiles[known])
+    below = np.zeros(len(points))
+    for weight, own in zip(weights[known].tolist(), quantiles[known], strict=True):
+        below += weight * np.interp(points, own, LEVELS, left=0.0, right=1.0)
+        # Where several quantiles are one value, the distribution jumps to the last of them.
+        jump = np.searchsorted(own, points, side="right") - 1
+        hit = (jump >= 0) & (own[np.maximum(jump, 0)] == points)
+        below[hit] += weight * (LEVELS[jump[hit]] - np.interp(points[hit], own, LEVELS))
+    place = int(np.searchsorted(below, level - 1e-12))
+    if place == 0 or place >= len(points):
+        return float(points[min(place, len(points) - 1)])
+    return float(np.interp(level, below[place - 1 : place + 1], points[place - 1 : place + 1]))
+
+
+def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int, num_delays: int) -> PhaseStatistics:
+    """Return the statistics of labelled samples.
+
+    Parameters
+    ----------
+    series
+        On a grid.
+    labels
+        Shape (T,); samples without a phase are negative and don't count.
+    num_phases
+        K.
+    num_delays
+        A window is a sample and so many before it.
+    """
+    width = len(series.resources)
+    run, run_mean = _run_means(series, labels)
+    around = series.values - run_mean
+    slope, spread = _window_shape(series, num_delays)
+    shape = (num_phases, width)
+    found = {
+        name: np.zeros(shape)
+        for name in ("mean", "deviation", "within", "slope", "rising", "window_deviation", "autocorrelation")
+    }
+    quantiles = np.zeros((*shape, NUM_LEVELS))
+    follows = np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
+    for phase in range(num_phases):
+        rows = np.flatnonzero(labels == phase)
+        if not len(rows):
+            continue
+        found["mean"][phase] = series.values[rows].mean(axis=0)
+        found["deviation"][phase] = series.values[rows].std(axis=0)
+        found["within"][phase] = np.sqrt((around[rows] ** 2).mean(axis=0))
+        quantiles[phase] = np.quantile(series.values[rows], LEVELS, axis=0).T
+        whole = rows[np.isfinite(slope[rows, 0])]
+        if len(whole):
+            found["slope"][phase] = slope[whole].mean(axis=0)
+            found["rising"][phase] = (slope[whole] > 0).mean(axis=0)
+            found["window_deviation"][phase] = spread[whole].mean(axis=0)
+        pairs = follows[labels[follows] == phase]
+        product, square = (around[pairs] * around[pairs + 1]).sum(axis=0), (around[rows] ** 2).sum(axis=0)
+        # Rounding leaves a residue around the mean of equal values.
+        floor = 1e-18 * (series.values[rows] ** 2).sum(axis=0)
+        found["autocorrelation"][phase] = np.where(square > floor, product / np.where(square > floor, square, 1.0), 0.0)
+    count = np.bincount(labels[labels >= 0], minlength=num_phases).astype(np.int64)
+    return PhaseStatistics(count=count, quantiles=quantiles, **found)
+
+
+def _run_means(series: ContainerSeries, labels: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return each sample's run, and the mean of that run, shape (T, R)."""
+    segment = series.segment
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
+    run = np.cumsum(begins) - 1
+    counts = np.bincount(run)
+    sums = np.stack([np.bincount(run, weights=column) for column in series.values.T], axis=1)
+    return run, (sums / counts[:, None])[run]
+
+
+def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:
+    """Return slope (units a second) and deviation of the window that ends at each sample, NaN without history."""
+    interval_s = series.interval_s if series.interval_s is not None else 1.0
+    place = np.arange(series.num_samples) - np.repeat(series.starts, series.lengths)
+    ends = np.flatnonzero(place >= num_delays)
+    windows = series.values[ends[:, None] + np.arange(-num_delays, 1)]
+    clock = (np.arange(num_delays + 1) - num_delays / 2) * interval_s
+    slope, spread = np.full(series.values.shape, np.nan), np.full(series.values.shape, np.nan)
+    slope[ends] = np.einsum("t,ntr->nr", clock, windows) / max(float(clock @ clock), 1e-300)
+    spread[ends] = windows.std(axis=1)
+    return slope, spread

@@ -1,0 +1,56 @@
+"""Windows of scaled series, built from ragged segments without padding any."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledSeries:
+    """Scaled samples of many segments.
+
+    Attributes
+    ----------
+    values
+        Shape (T, R).
+    lengths
+        Shape (S,), samples of each segment.
+    """
+
+    values: FloatArray
+    lengths: IntArray
+
+    def ends(self, num_delays: int) -> IntArray:
+        """Return the rows that have `num_delays` rows of their own segment before them, increasing."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        place = np.arange(len(self.values)) - np.repeat(begins, self.lengths)
+        return np.flatnonzero(place >= num_delays)
+
+    def windows(self, num_delays: int) -> FloatArray:
+        """Return the windows that end at `ends`, oldest sample first, shape (n, num_delays + 1, R)."""
+        rows = self.ends(num_delays)[:, None] + np.arange(-num_delays, 1)
+        return np.asarray(self.values[rows])
+
+    def padded(self, num_delays: int) -> "ScaledSeries":
+        """Return the series with the first sample of each segment repeated `num_delays` times before it."""
+        begins = np.cumsum(self.lengths) - self.lengths
+        repeats = np.ones(len(self.values), dtype=np.int64)
+        repeats[begins] += num_delays
+        return ScaledSeries(values=np.repeat(self.values, repeats, axis=0), lengths=self.lengths + num_delays)
+
+
+def split_containers(series: ContainerSeries, share: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Return segments of a random part of the containers, and of a `share` of them that is held out.
+
+    All segments of a container are on one side. With a single container both sides are that container.
+    """
+    owner = series.container_index
+    number = int(owner.max()) + 1
+    if number == 1:
+        everything = np.arange(series.num_segments)
+        return everything, everything
+    held = rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]
+    is_held = np.isin(owner, held)
+    return np.flatnonzero(~is_held), np.flatnonzero(is_held)
