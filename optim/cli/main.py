@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import bench, info, instance, profile, simulate, solve, solvers, verify
+from optim.cli import bench, info, instance, phases, profile, simulate, solve, solvers, verify
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
