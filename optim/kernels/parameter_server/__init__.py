@@ -40,6 +40,7 @@ from optim.kernels.parameter_server.sharding import gather_parameters as gather_
 from optim.kernels.parameter_server.sharding import shard_ranges as shard_ranges
 from optim.kernels.parameter_server.sharding import sharded_apply as sharded_apply
 from optim.kernels.parameter_server.sparse import RowLayout as RowLayout
+from optim.kernels.parameter_server.sparse import Rows as Rows
 from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows
 from optim.kernels.parameter_server.sparse import initial_rows as initial_rows
 from optim.kernels.parameter_server.sparse import pull_rows as pull_rows

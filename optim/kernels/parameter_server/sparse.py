@@ -1,15 +1,15 @@
 """Sparse push and pull of rows of a table.
 
 Rows pushed several times in one message add up *before* the optimiser sees them: the square of a sum isn't the sum of
-squares. On a CPU this is done without sorting. Every row of the table holds, side by side, its parameters, the
-optimiser's slots and a place for pending sums; one loop adds the pushed rows into that place, a second one visits them
-again, applies what is pending and clears it, so that a repeated row finds nothing the second time. On an accelerator,
-where a loop over rows would starve, equal rows are found by sorting.
+squares. On a CPU this is done without sorting: a first loop notes where each row is pushed first, a second one adds
+every push to the sum at that place, and then every array of the table is visited in a loop of its own, in which a row
+changes only at its first place. One array a loop, each updated in place: a loop that carries two would copy them. On an
+accelerator, where a loop over rows would starve, equal rows are found by sorting.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,16 @@ from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
 Method = Literal["loop", "sort"]
 
 
+class Rows(NamedTuple):
+    """A table: parameters of shape (rows, width) and the optimiser's slots, each of that shape."""
+
+    parameters: jax.Array
+    slots: Slots
+
+
 @dataclass(frozen=True, kw_only=True)
 class RowLayout:
-    """How the rows of a table are laid out.
+    """How the rows of a table are kept and updated.
 
     Parameters
     ----------
@@ -32,7 +39,7 @@ class RowLayout:
     width
         Parameters a row.
     method
-        "loop" for CPUs, "sort" for accelerators; a table belongs to one of them.
+        "loop" for CPUs, "sort" for accelerators.
     """
 
     optimiser: AbstractOptimiser
@@ -45,63 +52,29 @@ class RowLayout:
         if self.method not in ("loop", "sort"):
             raise InvalidOptionError(f"method must be 'loop' or 'sort', got {self.method!r}")
 
-    @property
-    def applies_at_once(self) -> bool:
-        """Whether repeated rows may be applied one by one, the update being linear in the gradient."""
-        return self.optimiser.num_slots == 0
 
-    @property
-    def has_pending(self) -> bool:
-        """Whether rows have a place for pending sums."""
-        return self.method == "loop" and not self.applies_at_once
-
-    @property
-    def has_mark(self) -> bool:
-        """Whether a column says that a sum is pending: needed where a gradient of zero changes something."""
-        return self.has_pending and not self.optimiser.zero_is_identity
-
-    @property
-    def live_columns(self) -> int:
-        """Columns of parameters and slots."""
-        return self.width * (1 + self.optimiser.num_slots)
-
-    @property
-    def columns(self) -> int:
-        """Columns of the table."""
-        return self.live_columns + (self.width if self.has_pending else 0) + int(self.has_mark)
-
-    def split(self, rows: jax.Array) -> tuple[jax.Array, Slots]:
-        """Return parameters and slots of whole rows, each of shape (..., width)."""
-        parts = [
-            rows[..., index * self.width : (index + 1) * self.width] for index in range(1 + self.optimiser.num_slots)
-        ]
-        return parts[0], tuple(parts[1:])
-
-
-def initial_rows(parameters: jax.Array, layout: RowLayout) -> jax.Array:
-    """Return a table of shape (rows, layout.columns) with the given parameters and empty slots.
+def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
+    """Return a table with the given parameters and empty slots; it shares no memory with them.
 
     Raises
     ------
     InvalidOptionError
-        If `parameters` isn't of shape (rows, layout.width).
+        If `parameters` isn't of shape (rows, layout.width), or has no rows.
     """
-    if parameters.ndim != 2 or parameters.shape[1] != layout.width:
+    if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
-    empty = jnp.zeros((parameters.shape[0], layout.columns - layout.width), jnp.float32)
-    return jnp.concatenate([parameters.astype(jnp.float32), empty], axis=1)
+    own = jnp.array(parameters, dtype=jnp.float32, copy=True)
+    return Rows(parameters=own, slots=layout.optimiser.initial_slots(own))
 
 
 @partial(jax.jit, donate_argnums=0, static_argnames="layout")
-def push_sparse(
-    table: jax.Array, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout
-) -> jax.Array:
+def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     """Apply pushed rows to a table; repeated rows add up first. `table` is donated.
 
     Parameters
     ----------
     table
-        Shape (R, layout.columns).
+        R rows.
     rows
         Shape (N,), int32. Rows of number R and more are padding and change nothing; so do negative ones.
     values
@@ -113,21 +86,27 @@ def push_sparse(
 
     Notes
     -----
-    O(N) row visits in the order given for "loop"; O(N log N) for "sort", where equal rows add up in the order given.
+    Equal rows add up in the order given. O(N + R / width) for "loop", O(N log N) for "sort".
     """
+    if rows.shape[0] == 0:
+        return table
     step = version + 1
-    kept = values.astype(jnp.float32)
+    pushed = values.astype(jnp.float32)
     if layout.method == "sort":
-        return _push_by_sorting(table, rows, kept, step, layout)
-    if layout.applies_at_once:
-        return _push_at_once(table, rows, kept, step, layout)
-    return _apply_pending(_add_pending(table, rows, kept, layout), rows, step, layout)
+        return _push_by_sorting(table, rows, pushed, step, layout.optimiser)
+    if layout.optimiser.num_slots == 0:
+        # Linear in the gradient: repeated rows may be applied one by one.
+        is_in = (rows >= 0) & (rows < table.parameters.shape[0])
+        return _visit_rows(table, rows, is_in, pushed, step, layout.optimiser)
+    is_first, sums = _sum_at_first(rows, pushed, table.parameters.shape[0])
+    return _visit_rows(table, rows, is_first, sums, step, layout.optimiser)
 
 
 @partial(jax.jit, static_argnames="layout")
-def pull_rows(table: jax.Array, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
+def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
-    return table[:, : layout.width].at[_out_of_range_last(rows, table)].get(mode="fill", fill_value=0.0)
+    del layout
+    return _read_rows(table.parameters, rows)
 
 
 @partial(jax.jit, static_argnames="num_rows")
@@ -142,6 +121,8 @@ def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple
         Shape (N, width).
     """
     count = rows.shape[0]
+    if count == 0:
+        return rows, values
     wanted = jnp.where((rows >= 0) & (rows < num_rows), rows, num_rows)
     order = jnp.argsort(wanted, stable=True)
     ordered = wanted[order]
@@ -152,70 +133,83 @@ def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple
     return unique, jnp.where((unique < num_rows)[:, None], sums, 0.0)
 
 
-def _out_of_range_last(rows: jax.Array, table: jax.Array) -> jax.Array:
-    """Return the rows with negative ones moved beyond the end, where JAX drops them; it would count from the end."""
-    return jnp.where(rows < 0, table.shape[0], rows)
+def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
+    """Gather rows; negative ones are moved beyond the end, since JAX would count them from there."""
+    beyond = jnp.where(rows < 0, array.shape[0], rows)
+    return array.at[beyond].get(mode="fill", fill_value=0.0)
 
 
 def _push_by_sorting(
-    table: jax.Array, rows: jax.Array, values: jax.Array, step: jax.Array, layout: RowLayout
-) -> jax.Array:
+    table: Rows, rows: jax.Array, values: jax.Array, step: jax.Array, optimiser: AbstractOptimiser
+) -> Rows:
     """Sum equal rows after sorting, then gather, update and scatter each once."""
-    unique, sums = coalesce_rows(rows, values, num_rows=table.shape[0])
-    old = table.at[unique].get(mode="fill", fill_value=0.0, indices_are_sorted=True)
-    parameters, slots = layout.split(old)
-    new, new_slots = layout.optimiser.update(parameters, slots, sums, step)
-    updated = jnp.concatenate([new, *new_slots], axis=1)
-    # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
-    return table.at[unique].set(updated, mode="drop", indices_are_sorted=True)
+    unique, sums = coalesce_rows(rows, values, num_rows=table.parameters.shape[0])
+    old = jax.tree.map(lambda array: _read_rows(array, unique), table)
+    new, new_slots = optimiser.update(old.parameters, old.slots, sums, step)
+
+    def put(array: jax.Array, updated: jax.Array) -> jax.Array:
+        # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
+        return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
+
+    written: Rows = jax.tree.map(put, table, Rows(new, new_slots))
+    return written
 
 
-def _push_at_once(
-    table: jax.Array, rows: jax.Array, values: jax.Array, step: jax.Array, layout: RowLayout
-) -> jax.Array:
-    """Apply row after row; a single carried table, or the loop would copy it."""
-    num_rows, width = table.shape
+def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
+    """Return where a row of the table is pushed for the first time, and there the sum of all its pushes."""
+    count = rows.shape[0]
+    is_in = (rows >= 0) & (rows < num_rows)
+    safe = jnp.where(is_in, rows, num_rows)
+    place = jnp.arange(count, dtype=jnp.int32)
 
-    def visit(carried: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        row, value = message
-        old = lax.dynamic_slice(carried, (row, 0), (1, width))
-        new, _ = layout.optimiser.update(old, (), value[None], step)
-        kept = jnp.where(_is_in(row, num_rows), new, old)
-        return lax.dynamic_update_slice(carried, kept, (row, 0)), None
+    def note(first: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        row, index = message
+        return lax.dynamic_update_slice(first, index[None], (row,)), None
 
-    return lax.scan(visit, table, (rows, values))[0]
+    # From the last to the first, so that the first stays; one more place takes the rows that are out of range.
+    first = lax.scan(note, jnp.zeros((num_rows + 1,), jnp.int32), (safe, place), reverse=True)[0]
+    owner = first[safe]
 
+    def add(sums: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        index, value = message
+        old = lax.dynamic_slice(sums, (index, 0), (1, value.shape[0]))
+        return lax.dynamic_update_slice(sums, old + value[None], (index, 0)), None
 
-def _add_pending(table: jax.Array, rows: jax.Array, values: jax.Array, layout: RowLayout) -> jax.Array:
-    """Add the pushed rows into their places for pending sums, in the order given."""
-    num_rows, start = table.shape[0], layout.live_columns
-    width = layout.columns - start
-
-    def visit(carried: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        row, value = message
-        old = lax.dynamic_slice(carried, (row, start), (1, width))
-        pushed = jnp.append(value, 1.0) if layout.has_mark else value
-        new = old + jnp.where(_is_in(row, num_rows), pushed, 0.0)[None]
-        return lax.dynamic_update_slice(carried, new, (row, start)), None
-
-    return lax.scan(visit, table, (rows, values))[0]
+    sums = lax.scan(add, jnp.zeros_like(values), (owner, values))[0]
+    return is_in & (owner == place), sums
 
 
-def _apply_pending(table: jax.Array, rows: jax.Array, step: jax.Array, layout: RowLayout) -> jax.Array:
-    """Apply and clear what is pending in the rows pushed; where nothing is, the row stays as it is."""
-    live, width = layout.live_columns, layout.width
+def _visit_rows(
+    table: Rows,
+    rows: jax.Array,
+    is_due: jax.Array,
+    gradients: jax.Array,
+    step: jax.Array,
+    optimiser: AbstractOptimiser,
+) -> Rows:
+    """Update rows in the order given where that is due: slot after slot, then the parameters by the new slots."""
+    width = gradients.shape[1]
+    messages = (rows, is_due, gradients)
 
-    def visit(carried: jax.Array, row: jax.Array) -> tuple[jax.Array, None]:
-        old = lax.dynamic_slice(carried, (row, 0), (1, layout.columns))
-        parameters, slots = layout.split(old)
-        new, new_slots = layout.optimiser.update(parameters, slots, old[:, live : live + width], step)
-        updated = jnp.concatenate([new, *new_slots, jnp.zeros((1, layout.columns - live), table.dtype)], axis=1)
-        if layout.has_mark:
-            updated = jnp.where(old[:, -1:] > 0, updated, old)
-        return lax.dynamic_update_slice(carried, updated, (row, 0)), None
+    def read(array: jax.Array, row: jax.Array) -> jax.Array:
+        return lax.dynamic_slice(array, (row, 0), (1, width))
 
-    return lax.scan(visit, table, rows)[0]
+    def advance(number: int, slot: jax.Array) -> jax.Array:
+        def visit(carried: jax.Array, message: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            row, due, gradient = message
+            old = read(carried, row)
+            # A slot's new value depends on no other slot, so any may stand for them.
+            new = optimiser.advance((old,) * optimiser.num_slots, gradient[None])[number]
+            return lax.dynamic_update_slice(carried, jnp.where(due, new, old), (row, 0)), None
 
+        return lax.scan(visit, slot, messages)[0]
 
-def _is_in(row: jax.Array, num_rows: int) -> jax.Array:
-    return (row >= 0) & (row < num_rows)
+    slots = tuple(advance(number, slot) for number, slot in enumerate(table.slots))
+
+    def move(carried: jax.Array, message: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        row, due, gradient = message
+        old = read(carried, row)
+        new = optimiser.move(old, tuple(read(slot, row) for slot in slots), gradient[None], step)
+        return lax.dynamic_update_slice(carried, jnp.where(due, new, old), (row, 0)), None
+
+    return Rows(parameters=lax.scan(move, table.parameters, messages)[0], slots=slots)

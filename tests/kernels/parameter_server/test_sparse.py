@@ -1,0 +1,227 @@
+"""Sparse pushes: repeated rows add up before a rule that isn't linear sees them, and other rows rest."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server import (
+    Adagrad,
+    Adam,
+    Momentum,
+    RowLayout,
+    Rows,
+    Sgd,
+    apply_pushes,
+    coalesce_rows,
+    initial_rows,
+    pull_rows,
+    push_sparse,
+)
+
+ROWS, WIDTH, COUNT = 6, 3, 12
+
+RULES = (Sgd(learning_rate=0.5), Adagrad(learning_rate=0.5), Momentum(learning_rate=0.5), Adam(learning_rate=0.5))
+LAYOUTS = tuple(RowLayout(optimiser=rule, width=WIDTH, method=method) for rule in RULES for method in ("loop", "sort"))
+
+row_lists = hnp.arrays(np.int32, (COUNT,), elements=st.integers(0, ROWS - 1))
+wild_rows = hnp.arrays(np.int32, (COUNT,), elements=st.integers(-3, ROWS + 3))
+whole_values = hnp.arrays(np.float32, (COUNT, WIDTH), elements=st.integers(-50, 50).map(np.float32))
+
+
+def layouts(chosen=LAYOUTS):
+    return pytest.mark.parametrize(
+        "layout", chosen, ids=lambda layout: f"{type(layout.optimiser).__name__}-{layout.method}"
+    )
+
+
+@cache
+def used(layout):
+    """Return the arrays of a table whose slots are no longer empty."""
+    table = initial_rows(jnp.arange(ROWS * WIDTH, dtype=jnp.float32).reshape(ROWS, WIDTH), layout)
+    everything = jnp.arange(ROWS, dtype=jnp.int32)
+    return arrays(push_sparse(table, everything, jnp.ones((ROWS, WIDTH)), jnp.int32(0), layout=layout))
+
+
+def table_of(layout):
+    """Return a used table of its own memory."""
+    first, *slots = (jnp.array(array) for array in used(layout))
+    return Rows(first, tuple(slots))
+
+
+def arrays(table):
+    return np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(table)])
+
+
+def push(table, rows, values, layout, version=1):
+    return arrays(push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(version), layout=layout))
+
+
+def scattered(rows, values):
+    """Return the dense gradient that a sparse push stands for."""
+    dense = np.zeros((ROWS, WIDTH), np.float32)
+    for row, value in zip(rows, values, strict=True):
+        if 0 <= row < ROWS:
+            dense[row] += value
+    return dense
+
+
+@layouts()
+@given(rows=wild_rows, values=whole_values)
+def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
+    table = table_of(layout)
+    before = arrays(table)
+    found = push(table, rows, values, layout)
+    dense = jnp.asarray(scattered(rows, values).reshape(-1))
+    slots = tuple(jnp.asarray(slot.reshape(-1)) for slot in before[1:])
+    parameters, new_slots = apply_pushes(
+        jnp.asarray(before[0].reshape(-1)), slots, [dense], jnp.ones(1), jnp.int32(1), optimiser=layout.optimiser
+    )
+    wanted = np.stack([np.asarray(array).reshape(ROWS, WIDTH) for array in (parameters, *new_slots)])
+    is_pushed = np.isin(np.arange(ROWS), rows)
+    wanted[:, ~is_pushed] = before[:, ~is_pushed]
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-5)
+
+
+@layouts()
+@given(rows=row_lists, values=whole_values)
+def test_rows_that_are_not_pushed_keep_every_bit(layout, rows, values):
+    table = table_of(layout)
+    before = arrays(table)
+    rest = ~np.isin(np.arange(ROWS), rows)
+    assert np.array_equal(push(table, rows, values, layout)[:, rest], before[:, rest])
+
+
+@layouts(LAYOUTS[2:])
+@given(rows=row_lists, values=whole_values, order=st.permutations(range(COUNT)))
+def test_order_of_rows_changes_nothing(layout, rows, values, order):
+    straight = push(table_of(layout), rows, values, layout)
+    turned = push(table_of(layout), rows[list(order)], values[list(order)], layout)
+    assert np.array_equal(straight, turned)
+
+
+@layouts()
+@given(rows=row_lists, values=whole_values)
+def test_a_push_may_be_coalesced_before(layout, rows, values):
+    unique, sums = coalesce_rows(jnp.asarray(rows), jnp.asarray(values), num_rows=ROWS)
+    coalesced = push(table_of(layout), unique, sums, layout)
+    # Stochastic gradient descent rounds after each repeated row, the others after the sum.
+    assert coalesced == pytest.approx(push(table_of(layout), rows, values, layout), rel=1e-6, abs=1e-5)
+
+
+@layouts()
+@given(rows=row_lists, values=whole_values)
+def test_a_push_may_be_split_into_halves_and_repeated_rows(layout, rows, values):
+    halves = np.concatenate([values / 2, values / 2])
+    twice = np.concatenate([rows, rows])
+    split = push(table_of(layout), twice, halves, layout)
+    assert split == pytest.approx(push(table_of(layout), rows, values, layout), rel=1e-6, abs=1e-5)
+
+
+def test_the_square_of_a_sum_is_not_the_sum_of_squares():
+    for layout in LAYOUTS[2:4]:
+        start = initial_rows(jnp.zeros((ROWS, WIDTH)), layout)
+        together = push(start, np.array([2, 2], np.int32), np.full((2, WIDTH), 3.0, np.float32), layout)
+        assert together[1][2].tolist() == [36.0] * WIDTH
+
+
+@given(rows=row_lists, values=whole_values)
+def test_both_methods_give_the_same_rows(rows, values):
+    for loop, by_sorting in zip(LAYOUTS[2::2], LAYOUTS[3::2], strict=True):
+        found = push(table_of(loop), rows, values, loop)
+        assert found == pytest.approx(push(table_of(by_sorting), rows, values, by_sorting), rel=1e-6, abs=1e-6)
+
+
+@layouts()
+def test_a_gradient_of_zero_is_a_push_too(layout):
+    """Momenta decay where a zero is pushed, and only there."""
+    table = table_of(layout)
+    before = arrays(table)
+    found = push(table, np.full(COUNT, 4, np.int32), np.zeros((COUNT, WIDTH), np.float32), layout)
+    changes = isinstance(layout.optimiser, Momentum | Adam)
+    assert np.array_equal(found[:, 4], before[:, 4]) is not changes
+
+
+@layouts()
+def test_padding_and_negative_rows_are_dropped(layout):
+    table = table_of(layout)
+    before = arrays(table)
+    rows = np.array([ROWS, -1, ROWS + 5, -ROWS] * 3, np.int32)
+    assert np.array_equal(push(table, rows, np.full((COUNT, WIDTH), np.nan, np.float32), layout), before)
+
+
+@layouts()
+def test_an_empty_push_changes_nothing(layout):
+    table = table_of(layout)
+    before = arrays(table)
+    assert np.array_equal(push(table, np.zeros(0, np.int32), np.zeros((0, WIDTH), np.float32), layout), before)
+
+
+@layouts()
+def test_half_precision_values_are_added_in_single_precision(layout):
+    rows = np.array([1, 1, 5, 1] * 3, np.int32)
+    halves = jnp.asarray(np.random.default_rng(0).normal(size=(COUNT, WIDTH)), jnp.bfloat16)
+    widened = np.asarray(halves.astype(jnp.float32))
+    assert np.array_equal(push(table_of(layout), rows, halves, layout), push(table_of(layout), rows, widened, layout))
+
+
+@given(rows=wild_rows, values=whole_values)
+def test_coalesced_rows_rise_and_hold_the_sums(rows, values):
+    unique, sums = (np.asarray(array) for array in coalesce_rows(jnp.asarray(rows), jnp.asarray(values), num_rows=ROWS))
+    inside = sorted({int(row) for row in rows if 0 <= row < ROWS})
+    assert unique.tolist() == inside + [ROWS] * (COUNT - len(inside))
+    assert np.array_equal(scattered(unique, sums), scattered(rows, values))
+    assert not sums[len(inside) :].any()
+
+
+@layouts()
+def test_pull_returns_parameters_and_zeros_for_rows_that_do_not_exist(layout):
+    table = table_of(layout)
+    asked = np.array([4, -1, 0, ROWS, 4], np.int32)
+    found = np.asarray(pull_rows(table, jnp.asarray(asked), layout=layout))
+    parameters = arrays(table)[0]
+    assert np.array_equal(
+        found, np.stack([parameters[4], np.zeros(WIDTH), parameters[0], np.zeros(WIDTH), parameters[4]])
+    )
+
+
+@layouts(LAYOUTS[::2])
+def test_tables_are_updated_where_they_lie(layout):
+    table = initial_rows(jnp.zeros((500, WIDTH)), layout)
+    places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(table)]
+    done = push_sparse(table, jnp.zeros(COUNT, jnp.int32), jnp.ones((COUNT, WIDTH)), jnp.int32(0), layout=layout)
+    assert [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(done)] == places
+
+
+@layouts(LAYOUTS[::2])
+def test_memory_of_a_push_does_not_grow_with_the_width_of_the_whole_table(layout):
+    """A loop that carries more than one array copies them in every step, and needs room for the copies."""
+
+    def extra(num_rows):
+        array = jax.ShapeDtypeStruct((num_rows, WIDTH), jnp.float32)
+        table = jax.tree.map(lambda _: array, initial_rows(jnp.zeros((1, WIDTH)), layout))
+        rows, version = jax.ShapeDtypeStruct((COUNT,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
+        values = jax.ShapeDtypeStruct((COUNT, WIDTH), jnp.float32)
+        compiled = push_sparse.lower(table, rows, values, version, layout=layout).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    places = 4 * 90_000
+    assert extra(100_000) - extra(10_000) <= places + 256
+
+
+@pytest.mark.parametrize(("width", "method"), [(0, "loop"), (3, "hash")])
+def test_refuses_layouts_that_cannot_be(width, method):
+    with pytest.raises(InvalidOptionError):
+        RowLayout(optimiser=RULES[0], width=width, method=method)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 2), (0, 3)])
+def test_refuses_parameters_of_another_shape(shape):
+    with pytest.raises(InvalidOptionError, match="must have shape"):
+        initial_rows(jnp.zeros(shape), LAYOUTS[0])
