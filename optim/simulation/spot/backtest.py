@@ -1,5 +1,6 @@
 """Back-tests: policies and references from the same random starts, in several processes."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -202,6 +203,7 @@ _STATE: dict[str, Backtest] = {}
 
 
 def _prepare(world: World, policies: tuple[str, ...], seed: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     _STATE["test"] = Backtest(world, policies, seed)
 
 

@@ -57,7 +57,10 @@ class BidBrainPolicy:
         self._lost_h = minutes(options.eviction_min) / HOUR_S
         if recovery is Recovery.CHECKPOINT:
             interval = min(
-                checkpoint_interval(float(np.nanmedian(table.mean_h[:, -1])) * 3600, self._write_s), 4 * HOUR_S
+                checkpoint_interval(
+                    float(np.nanmedian(table.mean_h[:, -1])) * HOUR_S, self._write_s, is_daly=options.daly
+                ),
+                4 * HOUR_S,
             )
             self._lost_h = (minutes(options.restart_min) + interval / 2) / HOUR_S
         self._counts = np.array(sorted({2**k for k in range(20) if 2**k <= options.max_spot} | {options.max_spot}))
@@ -102,7 +105,8 @@ class BidBrainPolicy:
             price = lease.price_micro
             row = self._row((lease.bid_micro or price) - price)
             hourly += -math.log(max(1e-9, float(self._survival[lease.market, row, -1])))
-        return checkpoint_interval(HOUR_S / hourly if hourly > 0 else math.inf, self._write_s)
+        mean_s = HOUR_S / hourly if hourly > 0 else math.inf
+        return checkpoint_interval(mean_s, self._write_s, is_daly=self._world.options.daly)
 
     def _row(self, delta: int) -> int:
         return max(0, int(np.searchsorted(self._deltas, delta, side="right")) - 1)

@@ -28,6 +28,8 @@ class SpotOptions:
         Minutes that an elastic trainer loses by a planned change, and by an eviction.
     checkpoint_min, restart_min
         Minutes to write a checkpoint, and to start from one.
+    daly
+        Refine Young's interval between checkpoints by Daly's formula.
     horizon
         A run is given up after so many times `job_hours`.
     at_equal
@@ -48,6 +50,7 @@ class SpotOptions:
     eviction_min: float = 1.0
     checkpoint_min: float = 5.0
     restart_min: float = 5.0
+    daly: bool = False
     horizon: float = 5.0
     at_equal: bool = False
     linger: bool = False

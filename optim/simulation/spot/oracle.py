@@ -25,8 +25,29 @@ OFFSETS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPiece:
+    """Instances of a plan: paid ones are held for a whole hour at the price of its begin, free ones for a slot.
+
+    Parameters
+    ----------
+    market, count
+        Whose instances, and how many.
+    begin_s, end_s
+        When they work.
+    is_free
+        Whether some bid has them for free.
+    """
+
+    market: int
+    count: int
+    begin_s: int
+    end_s: int
+    is_free: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OracleResult:
-    """A reference with its certificate.
+    """A reference with its certificate, which `check_reference` checks.
 
     Parameters
     ----------
@@ -40,6 +61,8 @@ class OracleResult:
         How long the plan takes.
     price_of_work
         The multiplier that proves the bound, dollars a unit.
+    plan
+        What costs `cost_usd`; empty where no plan was found.
     """
 
     name: str
@@ -48,6 +71,11 @@ class OracleResult:
     cost_usd: float
     hours: float
     price_of_work: float
+    plan: tuple[PlanPiece, ...]
+
+
+_Plan = tuple[float, float, tuple[PlanPiece, ...]]
+"""Dollars, hours, pieces."""
 
 
 class Oracle:
@@ -112,9 +140,9 @@ class Oracle:
         if is_free:
             free_rate = (self._free[:, first:last] * self._rates[:, None]).max(axis=0) * self._world.options.max_spot
         bound, price = self._dual(cheapest, free_rate)
-        cost, hours = self._plan(start_s, end, first, is_free=is_free)
+        cost, hours, plan = self._plan(start_s, end, first, is_free=is_free)
         return OracleResult(
-            name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, price_of_work=price
+            name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, price_of_work=price, plan=plan
         )
 
     def _dual(self, unit: FloatArray, free_rate: FloatArray) -> tuple[float, float]:
@@ -154,29 +182,36 @@ class Oracle:
         serial = self._world.options.serial
         return np.asarray(rate / (1.0 - serial + serial * rate))
 
-    def _plan(self, start_s: int, end_s: int, first: int, *, is_free: bool) -> tuple[float, float]:
-        """Return cost and hours of a plan: free slots first if there are enough, else whole paid hours."""
+    def _plan(self, start_s: int, end_s: int, first: int, *, is_free: bool) -> _Plan:
+        """Return cost, hours and pieces: free slots alone if there are enough, else whole paid hours."""
         if is_free:
-            done = self._free_plan(first, (end_s - self._begin) // self._slot_s)
-            if done is not None:
-                return 0.0, done
-        best = (float("inf"), 0.0)
-        for k in range(OFFSETS):
-            best = min(best, self._paid_plan(start_s + k * HOUR_S // OFFSETS, start_s, end_s))
-        return best
+            free = self._free_plan(first, (end_s - self._begin) // self._slot_s)
+            if free:
+                return 0.0, (free[-1].end_s - start_s) / HOUR_S, free
+        begins = [start_s + k * HOUR_S // OFFSETS for k in range(OFFSETS)]
+        return min((self._paid_plan(begin, start_s, end_s) for begin in begins), key=lambda plan: plan[:2])
 
-    def _free_plan(self, first: int, last: int) -> float | None:
-        """Return after how many hours free slots alone have done the job, None if they don't."""
-        rate = (self._surely_free[:, first:last] * self._rates[:, None]).max(axis=0, initial=0.0)
-        work = np.cumsum(self._useful(rate * self._world.options.max_spot)) * self._slot_s / HOUR_S
-        slot = int(np.searchsorted(work, self._world.job_work))
-        return (slot + 1) * self._slot_s / HOUR_S if slot < len(work) else None
+    def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
+        """Return free slots until they have done the job; nothing if they don't."""
+        rate = np.where(self._surely_free[:, first:last], self._rates[:, None], 0.0)
+        count = self._world.options.max_spot
+        work = np.cumsum(self._useful(rate.max(axis=0, initial=0.0) * count)) * self._slot_s / HOUR_S
+        size = int(np.searchsorted(work, self._world.job_work)) + 1
+        if size > len(work):
+            return ()
+        market = rate[:, :size].argmax(axis=0)
+        begin = self._begin + self._slot_s * (first + np.arange(size))
+        return tuple(
+            PlanPiece(market=m, count=count, begin_s=at, end_s=at + self._slot_s, is_free=True)
+            for m, at, best in zip(market.tolist(), begin.tolist(), rate[market, np.arange(size)], strict=True)
+            if best > 0
+        )
 
-    def _paid_plan(self, begin_s: int, start_s: int, end_s: int) -> tuple[float, float]:
-        """Return cost and hours of whole machine-hours, the cheapest market in each, bought by falling return."""
+    def _paid_plan(self, begin_s: int, start_s: int, end_s: int) -> _Plan:
+        """Return whole machine-hours, the cheapest market in each hour, bought by falling return."""
         hours = np.arange(begin_s, end_s - HOUR_S + 1, HOUR_S)
         if not len(hours):
-            return float("inf"), 0.0
+            return float("inf"), 0.0, ()
         prices = np.array([_prices_at(path, hours) for path in self._world.history.paths]) / MICRO
         unit = prices / self._rates[:, None]
         market = unit.argmin(axis=0)
@@ -189,9 +224,14 @@ class Oracle:
         done = np.cumsum(gain.ravel()[order])
         needed = int(np.searchsorted(done, self._world.job_work - 1e-9)) + 1
         if needed > len(order):
-            return float("inf"), 0.0
-        used = order[:needed] // gain.shape[1]
-        return float(cost.ravel()[order[:needed]].sum()), (int(hours[used.max()]) + HOUR_S - start_s) / HOUR_S
+            return float("inf"), 0.0, ()
+        counts = np.bincount(order[:needed] // gain.shape[1], minlength=len(hours))
+        pieces = tuple(
+            PlanPiece(market=m, count=count, begin_s=at, end_s=at + HOUR_S, is_free=False)
+            for m, count, at in zip(market.tolist(), counts.tolist(), hours.tolist(), strict=True)
+            if count
+        )
+        return float(price @ counts), (pieces[-1].end_s - start_s) / HOUR_S, pieces
 
 
 def free_intervals(path: PricePath) -> IntArray:

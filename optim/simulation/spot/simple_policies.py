@@ -59,8 +59,6 @@ class StandardPolicy:
         eviction of the market that is held, or at Daly's refinement of it.
     name
         Its name.
-    is_daly
-        Whether to refine the interval.
 
     References
     ----------
@@ -74,8 +72,8 @@ class StandardPolicy:
     Where no bid of the on-demand price was granted before, the median over markets stands in.
     """
 
-    def __init__(self, world: World, recovery: Recovery, name: str, *, is_daly: bool = False) -> None:
-        self._world, self._is_daly = world, is_daly
+    def __init__(self, world: World, recovery: Recovery, name: str) -> None:
+        self._world = world
         self.name, self.recovery = name, recovery
         self.has_reliable = recovery is Recovery.ELASTIC
 
@@ -111,7 +109,7 @@ class StandardPolicy:
         usual = float(np.nanmedian(table.mean_h[:, -1]))
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
         shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
-        return checkpoint_interval(shortest * HOUR_S, cost, is_daly=self._is_daly)
+        return checkpoint_interval(shortest * HOUR_S, cost, is_daly=self._world.options.daly)
 
 
 def checkpoint_interval(mean_s: float, cost_s: float, *, is_daly: bool = False) -> float:

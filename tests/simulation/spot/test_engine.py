@@ -10,7 +10,7 @@ from optim.models.bidding.billing import Reason
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
-from optim.simulation.spot.policy import Recovery, Request
+from optim.simulation.spot.policy import LiveLease, Recovery, Request
 from optim.simulation.spot.simple_policies import checkpoint_interval
 from tests.simulation.spot.worlds import drawn_world, world
 
@@ -127,6 +127,17 @@ def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
         assert (line.amount_micro == 0) == (line.reason is Reason.EVICTED_FREE)
 
 
+@given(seed=st.integers(0, 30), count=st.integers(1, 9), hours=st.floats(0.2, 5.0))
+def test_a_bid_above_all_prices_rides_through_and_pays_every_started_hour_at_its_first_price(seed, count, hours):
+    job = drawn_world(seed, **{**PLAIN, "baseline": count, "job_hours": hours})
+    begin, path = int(job.history.begin_s), job.history.paths[0]
+    result = run_policy(job, Scripted({begin: ask(count, 10**9)}), begin)
+    started = int(np.ceil(result.hours - 1e-12))
+    assert result.is_done
+    assert (result.evictions, result.free_hours) == (0, 0.0)
+    assert result.cost_micro == count * sum(path.price_at(begin + HOUR * n) for n in range(started))
+
+
 def test_lingering_never_costs_more():
     for seed in range(8):
         start = 3600 * 24
@@ -142,6 +153,18 @@ def test_youngs_and_dalys_intervals():
     assert checkpoint_interval(float("inf"), 60) == float("inf")
     assert checkpoint_interval(3600, 60, is_daly=True) == pytest.approx(620, abs=5)
     assert checkpoint_interval(100, 300, is_daly=True) == 100
+
+
+def test_dalys_interval_is_an_option_of_the_job():
+    path = ((0, 50_000), (3600, 300_000), (3720, 50_000), (40_000, 300_000), (40_120, 50_000))
+    every = {}
+    for daly in (False, True):
+        policy = make_policy("standard-checkpoint", world(path, daly=daly))
+        every[daly] = policy.checkpoint_every_s([])
+        assert every[daly] == float("inf")
+        lease = LiveLease(market=0, count=1, bid_micro=210_000, granted_s=0, ready_s=0, price_micro=50_000)
+        every[daly] = policy.checkpoint_every_s([lease])
+    assert 0 < every[True] < every[False]
 
 
 @pytest.mark.parametrize("bad", [{"job_hours": 0}, {"serial": 1.0}, {"tick_s": 0}, {"horizon": 0.5}, {"max_spot": -1}])

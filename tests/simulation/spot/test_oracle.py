@@ -1,5 +1,7 @@
 """The clairvoyant references: their bounds hold for every policy and for random plans, their plans are real."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from optim.models.bidding.billing import EC2_2013, End, Lease
 from optim.models.bidding.price_history import PricePath
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.oracle import Oracle, free_intervals
+from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
 from tests.simulation.spot.worlds import drawn_world, world
 
@@ -34,6 +37,32 @@ def test_plans_lie_above_their_bounds(seed, hours):
     assert free.bound_usd <= free.cost_usd * (1 + ROUNDING) + ROUNDING
     assert paid.bound_usd <= paid.cost_usd * (1 + ROUNDING)
     assert paid.cost_usd <= 1.15 * paid.bound_usd
+
+
+@given(seed=st.integers(0, 15), name=st.sampled_from(["oracle", "oracle-paid"]), hours=st.sampled_from([1, 3, 6]))
+def test_bounds_and_plans_pass_a_check_that_reads_the_prices_alone(seed, name, hours):
+    job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
+    result = Oracle(job).solve(name, int(job.history.begin_s) + 86_400 + 240 * hours)
+    assert check_reference(job, result) == ()
+
+
+def test_the_check_refuses_what_the_prices_do_not_bear_out():
+    job = drawn_world(3, job_hours=3, baseline=16, max_spot=48)
+    result = Oracle(job).solve("oracle-paid", int(job.history.begin_s) + 86_400)
+    first, *others = result.plan
+    wrong = {
+        "is above": {"bound_usd": 1.001 * result.bound_usd},
+        "multiplier": {"price_of_work": 3 * result.price_of_work},
+        "plan costs": {"cost_usd": 1.01 * result.cost_usd},
+        "the plan does": {"plan": tuple(others)},
+        "may be taken": {"plan": (replace(first, count=49), *others)},
+        "isn't free": {"plan": (replace(first, is_free=True), *others)},
+        "no whole hour": {"plan": (replace(first, end_s=first.end_s - 60), *others)},
+        "overlaps": {"plan": (first, *result.plan)},
+        "below the bound": {"cost_usd": 0.5 * result.bound_usd},
+    }
+    for message, change in wrong.items():
+        assert any(message in problem for problem in check_reference(job, replace(result, **change))), message
 
 
 def test_at_a_constant_price_the_paid_reference_is_exact_where_work_adds_up():

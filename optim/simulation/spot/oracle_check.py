@@ -1,0 +1,145 @@
+"""Check a clairvoyant reference: its bound and its plan, from the prices alone, without the code that found them.
+
+The bound follows from weak duality. Let q be the price of work. Who does all the work and pays least loses nothing by
+being paid q a unit; what is left is a problem for every moment by itself, whose best value is an upper bound of what
+anybody can gain at that moment. A moment costs a machine no less than the lowest price of the hour before, and nothing
+if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from math import isclose, isfinite, sqrt
+
+from optim.models.bidding.price_history import HOUR_S, MICRO, PricePath
+from optim.simulation.spot.engine import WARNING_S
+from optim.simulation.spot.oracle import OracleResult
+from optim.simulation.spot.world import World
+
+TOL = 1e-9
+"""Rounding of sums, relative."""
+
+
+class _Steps:
+    """A price path as plain lists."""
+
+    def __init__(self, path: PricePath) -> None:
+        self.times: list[int] = path.time_s.tolist()
+        self.prices: list[int] = path.price_micro.tolist()
+
+    def within(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int, int]]:
+        """Yield (begin, end, price) of the steps that overlap a time."""
+        first = max(0, bisect_right(self.times, begin_s) - 1)
+        for step in range(first, bisect_left(self.times, end_s)):
+            end = self.times[step + 1] if step + 1 < len(self.times) else end_s
+            yield max(begin_s, self.times[step]), min(end, end_s), self.prices[step]
+
+    def lowest(self, begin_s: int, end_s: int) -> float:
+        """Return the lowest price within a time, infinity where there is none."""
+        return min((float(price) for _, _, price in self.within(begin_s, end_s)), default=float("inf"))
+
+    def highest(self, begin_s: int, end_s: int) -> int:
+        """Return the highest price within a time, 0 where there is none."""
+        return max((price for _, _, price in self.within(begin_s, end_s)), default=0)
+
+    def rises(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
+        """Yield (time, price) of the rises within a time."""
+        for step in range(max(1, bisect_left(self.times, begin_s)), bisect_left(self.times, end_s)):
+            if self.prices[step] > self.prices[step - 1]:
+                yield self.times[step], self.prices[step]
+
+    def has_free_moment(self, begin_s: int, end_s: int) -> bool:
+        """Tell whether any second of a time can be had for free."""
+        if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
+            return True
+        return any(self.highest(end, end + HOUR_S - 1) > price for _, end, price in self.within(begin_s, end_s))
+
+    def is_free(self, begin_s: int, end_s: int) -> bool:
+        """Tell whether a single lease has the whole time for free."""
+        for time_s, price in self.rises(end_s - WARNING_S, begin_s + HOUR_S):
+            granted = min(begin_s, time_s - 1)
+            if granted >= self.times[0] and time_s - granted < HOUR_S and self.highest(granted, time_s) < price:
+                return True
+        return False
+
+
+def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
+    """Return what is wrong with a reference: nothing if bound and plan are what they claim to be.
+
+    Parameters
+    ----------
+    world
+        Prices and job.
+    result
+        What `Oracle.solve` returned.
+    """
+    steps = [_Steps(path) for path in world.history.paths]
+    problems = []
+    proven = _proven_bound(world, steps, result)
+    if result.bound_usd > proven + TOL * max(1.0, proven):
+        problems.append(f"bound {result.bound_usd} $ is above {proven} $, which is all that the multiplier proves")
+    if isfinite(result.cost_usd):
+        problems += _plan_problems(world, steps, result)
+        if result.cost_usd < result.bound_usd * (1 - TOL) - TOL:
+            problems.append(f"plan at {result.cost_usd} $ lies below the bound {result.bound_usd} $")
+    return tuple(problems)
+
+
+def _proven_bound(world: World, steps: list[_Steps], result: OracleResult) -> float:
+    """Return ``q work - sum over slots of max over V of (q G(V) - cost(V))``, at least 0."""
+    history, options, q = world.history, world.options, result.price_of_work
+    end = min([result.start_s + options.horizon_s, history.end_s, *(
+        begin for begin in history.gaps[:, 0].tolist() if begin >= result.start_s
+    )])  # fmt: skip
+    rates = [market.rate for market in history.markets]
+    on_demand = min(market.on_demand_micro / market.rate for market in history.markets)
+    most = (options.max_spot + options.baseline) * max(rates)
+    value, begin = q * world.job_work, result.start_s
+    while q > 0 and begin < end:
+        until = begin + options.tick_s
+        unit = min([on_demand, *(s.lowest(begin - HOUR_S, until) / rate for s, rate in zip(steps, rates, strict=True))])
+        free = 0.0
+        if result.name == "oracle":
+            free_rates = (rate for s, rate in zip(steps, rates, strict=True) if s.has_free_moment(begin, until))
+            free = options.max_spot * max(free_rates, default=0.0)
+        value -= options.tick_s / HOUR_S * _most_gain(q, unit / MICRO, free, most, options.serial)
+        begin = until
+    return max(0.0, value)
+
+
+def _most_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:
+    """Return ``max of q G(V) - unit max(0, V - free)``: at the free rate, at the limit, or where the slope is 0."""
+    base = 1.0 - serial
+    tries = [free, max(free, most)]
+    if serial > 0 and unit > 0:
+        tries.append(min(max((sqrt(q * base / unit) - base) / serial, free), max(free, most)))
+    return max(q * v / (base + serial * v) - unit * (v - free) if v > 0 else 0.0 for v in tries)
+
+
+def _plan_problems(world: World, steps: list[_Steps], result: OracleResult) -> Iterator[str]:
+    """Yield what is wrong with a plan: its bill, its work, its limits, and what it takes for free."""
+    history, options = world.history, world.options
+    cost, work = 0, 0.0
+    last = result.start_s + options.horizon_s
+    clock = result.start_s
+    for piece in sorted(result.plan, key=lambda piece: piece.begin_s):
+        if not (clock <= piece.begin_s and piece.end_s <= last) or history.touches_gap(piece.begin_s, piece.end_s):
+            yield f"the piece from {piece.begin_s} to {piece.end_s} overlaps another, a gap, or the job's limits"
+        clock = piece.end_s
+        if not 0 < piece.count <= options.max_spot:
+            yield f"{piece.count} instances at {piece.begin_s}, {options.max_spot} may be taken"
+        path = steps[piece.market]
+        if not piece.is_free:
+            if piece.end_s - piece.begin_s != HOUR_S:
+                yield f"the piece at {piece.begin_s} is no whole hour"
+            price = history.paths[piece.market].price_at(piece.begin_s)
+            cost += piece.count * (0 if price is None else price)
+            if price is None:
+                yield f"the piece at {piece.begin_s} has no price"
+        elif result.name != "oracle" or not path.is_free(piece.begin_s, piece.end_s):
+            yield f"the piece from {piece.begin_s} to {piece.end_s} isn't free"
+        rate = piece.count * history.markets[piece.market].rate
+        work += world.useful_rate(rate) * (piece.end_s - piece.begin_s) / HOUR_S
+    if work < world.job_work * (1 - TOL):
+        yield f"the plan does {work} of {world.job_work} units of work"
+    if not isclose(cost / MICRO, result.cost_usd, rel_tol=TOL, abs_tol=TOL):
+        yield f"the plan costs {cost / MICRO} $, not {result.cost_usd} $"
