@@ -38,7 +38,8 @@ def read_availability(
     path
         The file, plain or gzip.
     on_demand_micro, spot_micro
-        Prices that the file doesn't hold, micro-dollars an hour; list prices by default.
+        Prices that the file doesn't hold, micro-dollars an hour; by default list prices, and those of one V100 for a
+        resource that isn't listed, so that of its costs only the ratios mean something.
 
     Returns
     -------

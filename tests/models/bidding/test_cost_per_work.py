@@ -95,6 +95,33 @@ def test_doubling_all_rates_halves_the_cost_per_work_only_without_a_curve():
         assert (ratio == pytest.approx(0.5)) == is_half
 
 
+@given(instance=small_instances, data=st.data())
+def test_without_a_curve_doubling_all_rates_halves_the_cost_per_work_of_every_footprint(instance, data):
+    table = all_footprints(instance)
+    counts = table[data.draw(st.integers(0, len(table) - 1))]
+    plain = replace(instance, scalability=Scalability())
+    faster = replace(plain, bids=replace(plain.bids, rate=2 * plain.bids.rate), fixed_rate=2 * plain.fixed_rate)
+    one, two = evaluate(plain, counts), evaluate(faster, counts)
+    assert two.cost == one.cost
+    assert two.work == pytest.approx(2 * one.work, rel=1e-12)
+
+
+positive = st.floats(0.01, 10)
+
+
+@given(cost=positive, work=positive, more_cost=st.floats(0.0, 10), more_work=positive)
+def test_what_is_cheaper_than_the_footprint_makes_it_cheaper_where_all_adds_up(cost, work, more_cost, more_work):
+    held, other = work / max(work, more_work), more_work / max(work, more_work)
+    instance = hour_instance([0, 1], [cost, more_cost], [1.0, 1.0], usable_h=[held, other])
+    one, both = (evaluate(instance, np.array(counts)) for counts in ([1, 0], [1, 1]))
+    alone = more_cost / other
+    if alone < one.ratio * (1 - 1e-9):
+        assert both.ratio < one.ratio
+    if alone > one.ratio * (1 + 1e-9):
+        assert both.ratio > one.ratio
+    assert min(one.ratio, alone) * (1 - 1e-12) <= both.ratio <= max(one.ratio, alone) * (1 + 1e-12)
+
+
 @given(serial=st.floats(0, 0.5), rate=st.floats(0.01, 1e4), other=st.floats(0.01, 1e4))
 def test_tangents_lie_above_the_curve(serial, rate, other):
     for curve in (Scalability.amdahl(serial), Scalability(kind=CurveKind.USL, serial=serial, crosstalk=serial / 10)):

@@ -95,6 +95,33 @@ def test_refuses_an_unknown_policy_and_a_trace_that_is_too_short():
         list(run_deadlines(trace([True] * 10), job, ["greedy-spot"], starts=1, seed=0))
 
 
+@pytest.fixture(
+    scope="module", params=["aws_v100_price_availability_2023.csv.gz", "skypilot_spot_traces_2022-2023.csv.gz"]
+)
+def recorded(request) -> list[AvailabilityTrace]:
+    """All traces of a file that last two days or more."""
+    traces = read_availability(spot_file(request.param)).values()
+    return [trace for trace in traces if trace.end_s - int(trace.time_s[0]) > 2 * 86_400]
+
+
+@given(
+    place=st.integers(0, 10_000),
+    share=st.floats(0.0, 1.0),
+    work=st.floats(1.0, 24.0),
+    changeover=st.floats(0.0, 0.5),
+    extra=st.floats(0.0, 6.0),
+    policy=st.sampled_from(sorted(DEADLINE_POLICIES)),
+)
+def test_the_deadline_is_met_on_every_recorded_trace(recorded, place, share, work, changeover, extra, policy):
+    chosen = recorded[place % len(recorded)]
+    deadline = work + 2 * changeover + chosen.longest_tick_s / 3600 + extra + 1e-9
+    job = DeadlineJob(work_h=work, deadline_h=deadline, changeover_h=changeover)
+    last = int(np.searchsorted(chosen.time_s, chosen.end_s - 3600 * deadline - chosen.longest_tick_s)) - 1
+    result = run_deadline(chosen, job, policy, int(share * max(0, last)))
+    assert result.deadline_met
+    assert result.cost_micro == sum(line.amount_micro for line in result.ledger)
+
+
 def test_the_deadline_is_met_in_every_zone_of_2023():
     traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
     job = DeadlineJob(work_h=48.0, deadline_h=52.0, changeover_h=0.1)

@@ -124,6 +124,21 @@ def test_where_all_adds_up_greedy_is_exact_and_holds_what_is_cheaper_than_the_op
             assert greedy.decision.counts[j] == 0
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_where_all_adds_up_greedy_and_the_exact_method_agree_with_the_plain_programme(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(2, 7))
+    instance = hour_instance(
+        np.sort(rng.integers(0, 3, size)),
+        rng.uniform(0.01, 0.3, size),
+        rng.uniform(0.1, 2.0, size),
+        max_count=rng.integers(1, 5, size).tolist(),
+        fixed_usd=0.4,
+    )
+    found = [solve(instance, name).objective for name in ("greedy", "dinkelbach", "plain-milp")]
+    assert found == pytest.approx([found[0]] * 3, rel=REL_TOL)
+
+
 @given(instance=small_instances, factor=st.sampled_from([0.5, 2.0, 4.0]))
 def test_prices_scale_the_optimum_and_leave_the_footprint(instance, factor):
     if not isinstance(instance.outlook, HourOutlook) or not np.isfinite(best_of_all(instance)):
