@@ -12,7 +12,7 @@ from optim.workloads.bidding.instances import BiddingOptions, draw_instance
 from optim.workloads.bidding.price_files import read_on_demand, read_prices
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
-__all__ = ["GeneratorOptions", "generate"]
+__all__ = ["GeneratorOptions", "generate", "history_for"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,13 +60,30 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
     'spot-2x12-own-1'
     """
     if options.prices:
-        changed = tuple(
-            Path(name).stat().st_mtime_ns for name in (options.prices, options.on_demand) if Path(name).exists()
-        )
-        return draw_instance(*_read(options.prices, options.on_demand, changed), options, seed)
-    prices = PriceOptions(num_types=options.num_types, num_zones=options.num_zones, days=options.days)
-    history = generate_prices(prices, seed)
+        return draw_instance(*_read(options.prices, options.on_demand, _changed(options)), options, seed)
+    history = history_for(options, seed)
     return draw_instance(history, fit_evictions(history), options, seed)
+
+
+def history_for(options: GeneratorOptions, seed: int) -> PriceHistory:
+    """Read the prices that the options name, or draw some.
+
+    Parameters
+    ----------
+    options
+        Files, or sizes.
+    seed
+        Of drawn prices.
+    """
+    if options.prices:
+        return _read(options.prices, options.on_demand, _changed(options))[0]
+    prices = PriceOptions(num_types=options.num_types, num_zones=options.num_zones, days=options.days)
+    return generate_prices(prices, seed)
+
+
+def _changed(options: GeneratorOptions) -> tuple[int, ...]:
+    """Return when the files were last changed."""
+    return tuple(Path(name).stat().st_mtime_ns for name in (options.prices, options.on_demand) if Path(name).exists())
 
 
 @lru_cache(maxsize=1)

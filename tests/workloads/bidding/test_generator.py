@@ -44,5 +44,5 @@ def test_draws_from_files_where_they_are_named(tmp_path):
     assert 0.4 <= instance.outlook.price_usd[0] <= 0.48
     with pytest.raises(InvalidOptionError, match="go together"):
         GeneratorOptions(prices=str(prices))
-    with pytest.raises(InvalidProblemError, match="none.csv"):
+    with pytest.raises(InvalidProblemError, match=r"none\.csv"):
         generate(GeneratorOptions(prices="none.csv", on_demand="none.csv"), 0)

@@ -1,0 +1,47 @@
+"""The study of eviction tables: verified rows, and a table that is off is told."""
+
+import numpy as np
+import pytest
+
+from optim.benchmarks.registry import choose_suites
+from optim.benchmarks.spec import BenchRequest, Skipped
+from optim.benchmarks.suites.evictions import FREQUENCY_TOL, EvictionWork, furthest_from_frequency
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+from optim.models.bidding.eviction import fit_evictions
+from optim.workloads.bidding.generator import GeneratorOptions, history_for
+
+TINY = {"num_types": 1, "num_zones": 2, "days": 12.0}
+
+
+def build(**request):
+    (suite,) = choose_suites(("bidding",), ("evictions",))
+    return list(suite.build(BenchRequest(options=TINY, **request)))
+
+
+def test_a_table_agrees_with_frequencies_and_says_what_it_is_of():
+    (work,) = build()
+    assert isinstance(work, EvictionWork)
+    record = work.run(Never(), SilentProgress())
+    assert record.verified
+    assert record.error is None
+    assert record.objective <= FREQUENCY_TOL
+    assert (record.parameters["markets"], record.parameters["deltas"]) == (2, 13)
+    assert record.seconds["solve"] > 0
+
+
+def test_a_wrong_table_is_far_from_the_frequencies():
+    history = history_for(GeneratorOptions(**TINY), 0)
+    table = fit_evictions(history)
+    assert furthest_from_frequency(history, table) <= FREQUENCY_TOL
+    table.survival[1] = np.minimum(1.0, table.survival[1] + 0.2)
+    assert furthest_from_frequency(history, table) > 0.1
+
+
+def test_other_solvers_are_skipped_and_unknown_options_refused():
+    (skipped,) = build(solvers=("greedy",))
+    assert isinstance(skipped, Skipped)
+    (suite,) = choose_suites(("bidding",), ("evictions",))
+    with pytest.raises(InvalidOptionError, match="colour"):
+        list(suite.build(BenchRequest(options={"colour": "red"})))
