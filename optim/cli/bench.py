@@ -115,7 +115,7 @@ def bench(
         options=split_options(instance_option, "--instance-option"),
         problem=SUITES.get(named[0]).problem if named else DEFAULT_PROBLEM,
     )
-    is_profiled = not named and wanted.is_profile_only
+    is_profiled = wanted.is_profile_only
     sources = None if is_profiled else wanted.sources()
     problem = None if sources is None else wanted.problem_name
     specs = choose_suites(tuple(words or ()), split_list(suite), instances_of=problem, is_profiled=is_profiled)
