@@ -1,0 +1,68 @@
+"""`optim profile` from the outside."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+from optim.workloads.profiles.document import read_profiles
+
+SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option", "repeats=3", "--accept-noise"]
+
+
+@pytest.fixture(autouse=True)
+def quick(tmp_path, monkeypatch):
+    """Work in an empty folder, and measure little."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("optim.workloads.profiles.machine_figures.last_level_cache", lambda: 2**18)
+    monkeypatch.setattr("optim.workloads.profiles.server_figures.IN_CACHE_SIZES", (2**8, 2**9))
+    monkeypatch.setattr("optim.workloads.profiles.server_figures.BEYOND_SIZES", (2**16,))
+    monkeypatch.setattr("optim.workloads.profiles.server_figures.PUSHES", (1, 2, 3, 4))
+    monkeypatch.setattr("optim.workloads.profiles.crbm_figures.SHAPES", ((64, 2, 2, 4), (128, 2, 2, 4), (128, 3, 2, 4)))
+    monkeypatch.setattr("optim.workloads.profiles.measuring.START_PROGRAM", "pass")
+    return tmp_path
+
+
+def test_writes_a_profile_that_instances_are_drawn_from(quick):
+    result = CliRunner().invoke(app, ["profile", "--out", "profile.json", *SMALL])
+    assert result.exit_code == 0, result.stderr
+    found = read_profiles(quick / "profile.json")
+    assert [job.name for job in found.jobs] == ["logistic-regression"]
+    assert found.machine.cores >= 1
+    assert "1 job profiles in profile.json" in result.stderr
+    assert "logistic-regression" in result.stdout
+    bench = ["bench", "admission", "--profile", "profile.json", "--jobs", "5", "--slots", "6", "--solver", "fifo"]
+    drawn = CliRunner().invoke(app, [*bench, "--format", "json", "--no-report"])
+    assert drawn.exit_code == 0, drawn.stderr
+    assert json.loads(drawn.stdout)["verified"]
+
+
+def test_prints_the_profile_without_a_file():
+    result = CliRunner().invoke(app, ["profile", *SMALL])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["schema"] == "optim/profile/1"
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (["--application", "chess"], "unknown application 'chess'"),
+        (["--scale", "0"], "--scale"),
+        (["--option", "repeats=0"], "repeats"),
+        (["--out", "none/profile.json"], "no folder"),
+    ],
+)
+def test_says_in_one_line_what_is_wrong(words, cause):
+    result = CliRunner().invoke(app, ["profile", *words])
+    assert result.exit_code == 2
+    assert cause in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_noisy_machine_is_refused(monkeypatch):
+    monkeypatch.setattr("optim.workloads.profiles.machine_figures.present_load", lambda: 64.0)
+    result = CliRunner().invoke(app, ["profile", *SMALL[:-1]])
+    assert result.exit_code == 2
+    assert "too noisy" in result.stderr
+    assert result.stdout == ""
