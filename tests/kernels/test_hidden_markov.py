@@ -87,9 +87,14 @@ def test_expected_transitions_equal_enumeration():
             for pair in itertools.pairwise(states):
                 expected[pair] += value / sum(table.values())
     kernel = as_kernel(model)
-    emission = hidden_markov._log_emission(kernel, jnp.asarray(series, jnp.float32), jnp.asarray(lengths))
-    log_filtered, log_predicted, _ = hidden_markov._forward(kernel, emission)
-    _, pairs = hidden_markov._backward(kernel, log_filtered, log_predicted, jnp.asarray(lengths))
+
+    @jax.jit
+    def transitions(kernel, series, lengths):
+        emission = hidden_markov._log_emission(kernel, series, lengths)
+        log_filtered, log_predicted, _ = hidden_markov._forward(kernel, emission)
+        return hidden_markov._backward(kernel, log_filtered, log_predicted, lengths)[1]
+
+    pairs = transitions(kernel, jnp.asarray(series, jnp.float32), jnp.asarray(lengths))
     np.testing.assert_allclose(pairs, expected, atol=1e-4)
 
 

@@ -19,8 +19,9 @@ from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack
 from optim.kernels.crbm.energy import window_free_energy
 from tests.kernels.crbm.plain_crbm import free_energy_by_enumeration, random_parameters, sigmoid, windows
 
+statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one
-SIZES = [(1, 1, 1), (2, 3, 4), (3, 2, 5), (8, 3, 6)]
+SIZES = [(1, 1, 1), (2, 3, 4), (8, 3, 6)]
 
 
 def problem(seed, num_visible, num_delays, num_hidden, lengths=(9, 2, 14)):
@@ -94,10 +95,12 @@ def test_the_statistics_first_term_is_the_gradient_of_the_free_energy(sizes):
     _, kernel, series, ends = problem(6, *sizes)
     columns = gather_windows(jnp.asarray(series, jnp.float32), jnp.asarray(ends), sizes[1])
 
-    def mean_energy(parameters, at):
+    @jax.jit
+    @jax.grad
+    def energy_gradient(parameters, at):
         return jnp.mean(window_free_energy(parameters, at))
 
-    found = contrastive_divergence(
+    found = statistics_of(
         pack(kernel),
         columns,
         jnp.ones(len(ends)),
@@ -113,7 +116,7 @@ def test_the_statistics_first_term_is_the_gradient_of_the_free_energy(sizes):
     bias = kernel.autoregression.T @ history + kernel.visible_bias[:, None]
     inputs = kernel.weights.T @ sample + kernel.conditioning.T @ history + kernel.hidden_bias[:, None]
     rebuilt = jnp.concatenate([history, kernel.weights @ jax.nn.sigmoid(inputs) + bias])
-    data, model = (jax.grad(mean_energy)(kernel, at) for at in (columns, rebuilt))
+    data, model = (energy_gradient(kernel, at) for at in (columns, rebuilt))
     for name, term, other, one in zip(kernel._fields, data, model, unpack(found.gradient, sizes[0]), strict=True):
         np.testing.assert_allclose(one, other - term, atol=TOL, err_msg=name)
 
