@@ -1,0 +1,74 @@
+"""Serial loops in Numba beside which the kernels are measured; they hold no lock, so threads may share the work."""
+
+import numpy as np
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def dense_sgd(w, pushes, rate, start, stop):
+    """Aggregate pushes and step against their mean, from element `start` to `stop`."""
+    workers = len(pushes)
+    scale = np.float32(rate / workers)
+    for i in range(start, stop):
+        total = pushes[0][i]
+        for k in range(1, workers):
+            total += pushes[k][i]
+        w[i] -= scale * total
+
+
+@njit(cache=True, nogil=True)
+def dense_adam(w, m, v, pushes, rate, first, second, epsilon, step, start, stop):
+    """Aggregate pushes and apply Adam, from element `start` to `stop`."""
+    workers = len(pushes)
+    share = np.float32(1.0 / workers)
+    one = np.float32(1.0)
+    b1, b2, eps = np.float32(first), np.float32(second), np.float32(epsilon)
+    scaled = np.float32(rate / (1.0 - first**step))
+    correction = np.float32(1.0 / (1.0 - second**step))
+    for i in range(start, stop):
+        total = pushes[0][i]
+        for k in range(1, workers):
+            total += pushes[k][i]
+        g = total * share
+        m[i] = b1 * m[i] + (one - b1) * g
+        v[i] = b2 * v[i] + (one - b2) * g * g
+        w[i] -= scaled * m[i] / (np.sqrt(v[i] * correction) + eps)
+
+
+@njit(cache=True, nogil=True)
+def sparse_sgd(table, rows, values, rate):
+    """Apply every pushed row at once."""
+    step = np.float32(rate)
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for j in range(table.shape[1]):
+            table[row, j] -= step * values[i, j]
+
+
+@njit(cache=True, nogil=True)
+def sparse_adagrad(table, squares, rows, values, rate, epsilon, first, sums):
+    """Add up repeated rows where they are pushed first, then update each once; `first` and `sums` are scratch."""
+    step, eps = np.float32(rate), np.float32(epsilon)
+    for i in range(rows.shape[0] - 1, -1, -1):
+        first[rows[i]] = i
+    sums[:] = 0
+    for i in range(rows.shape[0]):
+        k = first[rows[i]]
+        for j in range(table.shape[1]):
+            sums[k, j] += values[i, j]
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        if first[row] != i:
+            continue
+        for j in range(table.shape[1]):
+            g = sums[i, j]
+            squares[row, j] += g * g
+            table[row, j] -= step * g / (np.sqrt(squares[row, j]) + eps)
+
+
+@njit(cache=True, nogil=True)
+def pull(table, rows, out):
+    """Copy the rows asked for."""
+    for i in range(rows.shape[0]):
+        for j in range(table.shape[1]):
+            out[i, j] = table[rows[i], j]

@@ -1,0 +1,277 @@
+"""The parameter-server kernels beside NumPy, Numba and what else is installed, as a share of the memory's speed.
+
+A row is one kernel on one size. Every round runs two passes over buffers that no cache holds, then the kernel, then the
+others; times are medians over the rounds, compile time apart. The roof is the faster of the two passes: one array in
+place, or a copy of one into another. After the first round the kernel's parameters are compared with NumPy's.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from optim.benchmarks.record import Record, plain, provenance
+from optim.benchmarks.registry import register_suite
+from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.core.errors import InvalidOptionError
+from optim.core.options import build_options, options_as_dict
+from optim.core.progress import Progress
+from optim.core.status import PointStatus, Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.solvers.solve import package_versions
+
+if TYPE_CHECKING:
+    from optim.benchmarks.kernel_cases import Case, Contest
+    from optim.benchmarks.kernel_roof import Roof
+
+PROBLEM = "kernels"
+FULL = "full"
+SOLVER = "jax"
+
+DENSE, SPARSE = "dense", "sparse"
+AGREEMENT = 1e-4
+"""Largest difference from NumPy's parameters after one update of rate 0.01."""
+
+LEAST_ROUNDS, SIDE_S = 3, 4.0
+"""A side that is slow leaves the race after so many rounds, once it has taken so many seconds."""
+
+OTHERS = ("numpy", "numba", "xla", "torch", "ray")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    parameters, small_parameters
+        Length of dense pushes, and the length that is measured beside it.
+    pushed, width, rows
+        Rows of a sparse push, their width, and rows of the table.
+    rounds
+        Rounds of which the median is taken.
+    """
+
+    parameters: int = 1 << 24
+    small_parameters: int = 1 << 22
+    pushed: int = 262_144
+    width: int = 64
+    rows: int = 1_000_000
+    rounds: int = 30
+
+    def __post_init__(self) -> None:
+        for name in ("parameters", "small_parameters", "pushed", "width", "rows", "rounds"):
+            if getattr(self, name) < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+SIZES: Mapping[str, KernelOptions] = MappingProxyType(
+    {
+        SMALL: KernelOptions(parameters=1 << 18, pushed=4096, rows=16_384, rounds=3),
+        FULL: KernelOptions(),
+    }
+)
+
+Row = tuple[str, str, int, int]
+"""Dense or sparse, the rule, workers, and parameters or the table's rows."""
+
+
+def rows_of(size: str, options: KernelOptions) -> list[Row]:
+    """Return the rows of a size."""
+    if size == SMALL:
+        dense = [("sgd", 4, options.parameters), ("adam", 4, options.parameters)]
+        sparse = [("sgd", options.rows), ("adagrad", options.rows)]
+    else:
+        large, small = options.parameters, options.small_parameters
+        dense = [("sgd", 4, large), ("sgd", 16, large), ("sgd", 4, small), ("sgd", 16, small)]
+        dense += [("sgd-bfloat16", 4, large), ("momentum", 4, large), ("adagrad", 4, large), ("adam", 4, large)]
+        # The same push into a tenth of the rows takes as long, unless a loop copies the table.
+        sparse = [("sgd", options.rows), ("sgd", max(1, options.rows // 10)), ("adagrad", options.rows)]
+        sparse += [("adagrad", max(1, options.rows // 10)), ("adam", options.rows), ("pull", options.rows)]
+    return [(DENSE, *row) for row in dense] + [(SPARSE, rule, 1, rows) for rule, rows in sparse]
+
+
+class KernelSubject(Subject):
+    """A kernel on a size."""
+
+    def __init__(self, row: Row, options: KernelOptions) -> None:
+        self.row, self.options = row, options
+        kind, rule, workers, size = row
+        self.name = f"{kind}-{rule}-w{workers}-{size}" if kind == DENSE else f"{kind}-{rule}-{size}"
+        self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the sizes."""
+        options = self.options
+        sizes = () if self.row[0] == DENSE else (options.pushed, options.width)
+        return hashlib.sha256(repr((*self.row, *sizes)).encode()).hexdigest()[:16]
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Which kernel, on what, where."""
+        import jax
+
+        case = self.case
+        return {
+            "kernel": case.kernel,
+            "workers": case.workers,
+            "parameters": case.parameters,
+            "shape": case.shape,
+            "device": jax.devices()[0].device_kind,
+        }
+
+    @property
+    def case(self) -> "Case":
+        """What is measured."""
+        from optim.benchmarks.kernel_cases import DenseCase, SparseCase
+
+        kind, rule, workers, size = self.row
+        if kind == DENSE:
+            name, _, half = rule.partition("-")
+            return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
+        return SparseCase(rule=rule, pushed=self.options.pushed, width=self.options.width, rows=size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelWork(AbstractWork):
+    """Run a kernel and the other sides, round after round."""
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Return the study's complete options."""
+        return plain(options_as_dict(build_options(KernelOptions, self.options)))
+
+    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Measure one row."""
+        try:
+            return self._measure(stop, progress)
+        except Exception as error:  # one kernel that fails must not end the others
+            return self.failed(describe_error(error))
+
+    def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        from optim.benchmarks.kernel_cases import JAX, contest_of
+        from optim.benchmarks.kernel_roof import Roof
+
+        options = build_options(KernelOptions, self.options)
+        case = self.subject.case  # type: ignore[attr-defined]
+        begun = time.perf_counter()
+        roof, contest = Roof(), contest_of(case, self.seed)
+        build_s = time.perf_counter() - begun
+        compile_s = {name: _timed(call)[0] for name, call in {**roof.calls(), **contest.calls}.items()}
+        error, checksum = contest.error(), contest.checksum()
+        rounds = _race(roof, contest, options.rounds, stop, progress)
+        figures = _figures(case.moved, roof.moved, rounds)
+        figures |= {"error": error, "shards": contest.shards}
+        figures["compile_ms"] = max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"])
+        problems = [] if error <= AGREEMENT else [f"parameters differ from NumPy's by {error:.2e}"]
+        return Record(
+            **self.identity() | {"parameters": {**self.subject.parameters, **plain(figures)}},
+            **provenance(),
+            versions=dict(package_versions()),
+            termination=Termination.COMPLETED.value,
+            primal=PointStatus.FEASIBLE.value,
+            objective=checksum,
+            seconds={
+                "build": build_s,
+                "compile": compile_s[JAX],
+                "solve": float(np.sum(rounds[JAX], axis=0)[0]),
+                "verify": 0.0,
+            },
+            verified=not problems,
+            violations=problems,
+            iterations=len(rounds[JAX]),
+        )
+
+
+Times = dict[str, list[tuple[float, float]]]
+
+
+def _race(roof: "Roof", contest: "Contest", rounds: int, stop: StoppingCriterion, progress: Progress) -> Times:
+    """Return wall and processor seconds of every call, by side."""
+    from optim.benchmarks.kernel_cases import JAX
+
+    calls = {**roof.calls(), **contest.calls}
+    times: Times = {name: [] for name in calls}
+    begun = time.perf_counter()
+    progress.start("rounds", rounds)
+    for number in range(rounds):
+        for name, call in calls.items():
+            spent = sum(wall for wall, _ in times[name])
+            if name in OTHERS and len(times[name]) >= LEAST_ROUNDS and spent > SIDE_S:
+                continue
+            times[name].append(_timed(call))
+        progress.update(number + 1, {"ms": 1e3 * times[JAX][-1][0]})
+        if stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=number)) is not None:
+            break
+    progress.finish()
+    return times
+
+
+def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
+    """Return medians, speeds and shares."""
+    from optim.benchmarks.kernel_cases import JAX
+
+    wall = {name: float(np.median([one for one, _ in each])) for name, each in times.items()}
+    speed = moved / wall[JAX] / 1e9
+    in_place, copy = (roof_moved / wall[name] / 1e9 for name in ("roof_in_place", "roof_copy"))
+    return {
+        "milliseconds": 1e3 * wall[JAX],
+        "processor_ms": 1e3 * float(np.median([cpu for _, cpu in times[JAX]])),
+        "gigabytes_per_s": speed,
+        "share_of_roof": speed / max(in_place, copy),
+        "share_of_copy": speed / copy,
+        "roof_gigabytes_per_s": max(in_place, copy),
+        "copy_gigabytes_per_s": copy,
+        **{f"{name}_ms": 1e3 * wall[name] if name in wall else None for name in OTHERS},
+        **{f"speedup_over_{name}": wall[name] / wall[JAX] if name in wall else None for name in OTHERS},
+        "rounds": len(times[JAX]),
+    }
+
+
+def _timed(call: Any) -> tuple[float, float]:
+    """Return wall and processor seconds of a call."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+
+def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+    """Yield each kernel for each seed.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such option, or another solver is asked for.
+    """
+    options = build_options(KernelOptions, {**options_as_dict(SIZES[request.size]), **request.options})
+    for name in request.solvers or ():
+        if name != SOLVER:
+            raise InvalidOptionError(f"unknown side {name!r}; the rows are of {SOLVER!r}, the others stand beside it")
+    for seed in request.seeds:
+        for row in rows_of(request.size, options):
+            yield KernelWork(
+                suite=SPEC.name,
+                subject=KernelSubject(row, options),
+                solver=SOLVER,
+                seed=seed,
+                time_limit_s=request.time_limit_s,
+                options=options_as_dict(options),
+            )
+
+
+SPEC = register_suite(
+    BenchSpec(
+        name="kernels",
+        problem=PROBLEM,
+        summary="parameter-server kernels beside NumPy, Numba and others, as a share of the memory's speed",
+        build=build,
+        sizes=(SMALL, FULL),
+        columns=("milliseconds", "gigabytes_per_s", "share_of_roof", "share_of_copy", "numpy_ms", "numba_ms", "xla_ms"),
+    )
+)

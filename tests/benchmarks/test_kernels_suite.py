@@ -1,0 +1,93 @@
+"""The kernels' suite: every side does the same work, and no row depends on a clock."""
+
+import numpy as np
+import pytest
+
+from optim.benchmarks.kernel_cases import JAX, DenseCase, SparseCase, contest_of
+from optim.benchmarks.kernel_roof import TIMES_THE_CACHE, Roof, third_level_cache
+from optim.benchmarks.registry import SUITES
+from optim.benchmarks.spec import BenchRequest
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+
+TINY = {"parameters": 5000, "small_parameters": 3000, "pushed": 40, "width": 4, "rows": 30, "rounds": 2}
+
+DENSE = [
+    DenseCase(rule=rule, workers=3, parameters=40_001, is_half=is_half)
+    for rule in ("sgd", "momentum", "adagrad", "adam")
+    for is_half in (False, True)
+]
+SPARSE = [SparseCase(rule=rule, pushed=50, width=4, rows=30) for rule in ("sgd", "adagrad", "adam", "pull")]
+
+
+def works(**request):
+    return list(SUITES.get("kernels").build(BenchRequest(**request)))
+
+
+@pytest.fixture(autouse=True)
+def small_cache(monkeypatch):
+    """Let the roof's buffers be small: nothing is judged by them here."""
+    monkeypatch.setattr("optim.benchmarks.kernel_roof.third_level_cache", lambda: 1 << 16)
+
+
+@pytest.mark.parametrize("case", [*DENSE, *SPARSE], ids=lambda case: f"{case.kernel}")
+def test_kernel_and_numpy_agree_round_after_round(case):
+    contest = contest_of(case, seed=1)
+    for _ in range(4):
+        contest.calls[JAX]()
+        contest.calls["numpy"]()
+        assert contest.error() <= 1e-4
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_every_row_is_measured_and_verified(size):
+    records = [work.run(Never(), SilentProgress()) for work in works(size=size, options=TINY)]
+    assert all(record.error is None and record.verified and record.has_answer for record in records)
+    kernels = [record.parameters["kernel"] for record in records]
+    assert {"dense-sgd", "dense-adam", "sparse-sgd", "sparse-adagrad"} <= set(kernels)
+    for record in records:
+        row = record.parameters
+        assert row["milliseconds"] > 0
+        assert row["gigabytes_per_s"] > 0
+        assert row["share_of_roof"] <= row["share_of_copy"]
+        assert row["numpy_ms"] > 0
+        assert {"workers", "parameters", "shape", "device", "numba_ms", "torch_ms", "ray_ms"} <= set(row)
+
+
+def test_the_answer_is_no_time():
+    first, again = (next(iter(works(options=TINY))).run(Never(), SilentProgress()) for _ in range(2))
+    assert first.objective == again.objective
+
+
+def test_full_size_holds_the_sizes_that_are_asked_about():
+    subjects = [work.subject.case for work in works(size="full")]
+    dense = {(case.kernel, case.workers, case.parameters) for case in subjects if isinstance(case, DenseCase)}
+    assert {("dense-sgd", 4, 1 << 24), ("dense-sgd", 16, 1 << 24), ("dense-adam", 4, 1 << 24)} <= dense
+    sparse = {(case.kernel, *case.shape) for case in subjects if isinstance(case, SparseCase)}
+    assert {("sparse-sgd", 262_144, 64, 1_000_000), ("sparse-adagrad", 262_144, 64, 1_000_000)} <= sparse
+
+
+def test_bytes_are_those_that_must_be_moved():
+    assert DenseCase(rule="sgd", workers=4, parameters=100).moved == 4 * 100 * 6
+    assert DenseCase(rule="adam", workers=4, parameters=100).moved == 4 * 100 * 10
+    assert DenseCase(rule="sgd", workers=4, parameters=100, is_half=True).moved == 100 * (2 * 4 + 8)
+    assert SparseCase(rule="pull", pushed=10, width=8, rows=50).moved == 8 * 10 * 8
+    one = SparseCase(rule="adagrad", pushed=1, width=8, rows=1000)
+    assert one.moved == pytest.approx(4 * 8 + 4 + 16 * 8, abs=1)
+
+
+def test_the_roofs_buffers_are_larger_than_any_cache(monkeypatch):
+    roof = Roof()
+    assert roof.moved == 8 * TIMES_THE_CACHE * (1 << 16) // 4
+    roof.in_place()
+    roof.copy()
+    assert np.asarray(roof._target[:3]).tolist() == [1.5] * 3
+    monkeypatch.undo()
+    assert third_level_cache() >= 1 << 18
+
+
+@pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"rounds": 0}}])
+def test_refuses_other_sides_and_options(request_):
+    with pytest.raises(InvalidOptionError):
+        works(**request_)
