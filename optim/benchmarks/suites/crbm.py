@@ -289,6 +289,6 @@ SPEC = register_suite(
         summary="training the phase encoder's machine: the kernel beside NumPy, and one window at a time",
         build=build,
         sizes=(SMALL, FULL),
-        columns=("ms", "numpy_ms", "speedup", "us_a_window", "loss", "numpy_loss"),
+        columns=("ms", "numpy_ms", "speedup", "cpu_ms", "cpu_speedup", "us_a_window", "loss", "numpy_loss"),
     )
 )
