@@ -16,6 +16,7 @@ from optim.models.bidding.instance import (
     EvictionTerm,
     FloatArray,
     HourOutlook,
+    IntArray,
     Scalability,
 )
 
@@ -100,6 +101,19 @@ class Facts:
         return np.array(
             [math.fsum((row * outlook.weight).tolist()) / MICRO for row in outlook.charge_micro.astype(np.float64)]
         ).reshape(self.instance.num_bids)
+
+    @cached_property
+    def theta(self) -> list[float]:
+        """Minus the logarithm of each bid's probability to survive the hour; of the one-hour form."""
+        outlook = self.instance.outlook
+        assert isinstance(outlook, HourOutlook)
+        return [-math.log1p(-min(float(b), 1.0 - 1e-12)) for b in outlook.evicted]
+
+    @cached_property
+    def bids_of_market(self) -> list[IntArray]:
+        """Numbers of each market's bids, ascending."""
+        market = self.instance.bids.market
+        return [np.flatnonzero(market == m) for m in range(len(self.instance.markets))]
 
     @cached_property
     def alive(self) -> FloatArray:

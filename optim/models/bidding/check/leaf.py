@@ -78,8 +78,8 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
     total = [instance.fixed_usd, *(-x.cap * caps.limit).tolist(), *(-at_stake).tolist()]
     total += (-worth * (height + slope * (cells.base - x.point))).tolist()
     charge = ((cells.marks * _blame(facts, x).T) @ at_stake) + float((worth * slope).sum()) * cells.step_rate
-    for m in range(len(instance.markets)):
-        mine = np.flatnonzero((instance.bids.market == m) & (box.high > 0))
+    for members in facts.bids_of_market:
+        mine = members[box.high[members] > 0]
         if len(mine):
             total.append(_market(facts, box, mine, reduced[mine], charge[mine]))
     return math.fsum(total) - _rounding(total, facts.instance.num_bids)
@@ -120,15 +120,14 @@ def _market(facts: Facts, box: CheckedBox, mine: IntArray, reduced: FloatArray, 
     if facts.term is not EvictionTerm.MARKET:
         return _independent(facts, box, choices, charge.tolist(), must)
     values = [] if must else [0.0]
-    for place, (j, r) in enumerate(choices):
-        if any(other < j for other in must) or (instance.one_bid_a_market and any(other != j for other in must)):
-            continue
-        value = math.fsum(charge[place:].tolist()) + _count_value(box, j, r, least=1)
-        if not instance.one_bid_a_market:
-            for other, s in choices[place + 1 :]:
-                taken = _count_value(box, other, s, least=1)
-                value += taken if other in must else min(0.0, taken)
-        values.append(value)
+    first_must = min(must, default=instance.num_bids)
+    due = later = 0.0
+    for (j, r), own_charge in zip(reversed(choices), reversed(charge.tolist()), strict=True):
+        taken = _count_value(box, j, r, least=1)
+        due += own_charge
+        if j <= first_must and not (instance.one_bid_a_market and any(other != j for other in must)):
+            values.append(due + taken + (0.0 if instance.one_bid_a_market else later))
+        later += taken if box.low[j] > 0 else min(0.0, taken)
     return min(values, default=math.inf)
 
 
@@ -197,8 +196,7 @@ def _hour_cells(facts: Facts, outlook: HourOutlook, box: CheckedBox, change: flo
 
 def _theta(facts: Facts, outlook: HourOutlook, box: CheckedBox) -> tuple[float, float, FloatArray]:
     """Return the sure and the largest value of theta = -log survival in a box, and by which step each bid raises it."""
-    market = facts.instance.bids.market
-    theta = [-math.log1p(-min(float(b), 1.0 - 1e-12)) for b in outlook.evicted]
+    theta = facts.theta
     allowed = np.flatnonzero(box.high > 0).tolist()
     step = np.zeros(len(theta))
     if outlook.term is EvictionTerm.ANY:
@@ -208,9 +206,10 @@ def _theta(facts: Facts, outlook: HourOutlook, box: CheckedBox) -> tuple[float, 
         return sure, math.fsum(theta[j] for j in allowed), step
     floors: list[float] = []
     peaks: list[float] = []
-    for m in range(len(facts.instance.markets)):
-        mine = [j for j in allowed if market[j] == m]
-        floor = max((theta[j] for j in mine if box.low[j] > 0), default=0.0)
+    held = box.low > 0
+    for members in facts.bids_of_market:
+        mine = members[box.high[members] > 0].tolist()
+        floor = max((theta[j] for j in mine if held[j]), default=0.0)
         floors.append(floor)
         peaks.append(max((theta[j] for j in mine), default=0.0))
         reached = floor
