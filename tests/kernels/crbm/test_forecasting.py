@@ -1,0 +1,85 @@
+"""Forecasts against a plain mean field, and continuations against a linear autoregression and exact moments."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.kernels.crbm import CrbmParameters, forecast, forecast_error, roll_out, window_ends
+from optim.kernels.crbm.forecasting import FIELD_STEPS
+from tests.kernels.crbm.plain_crbm import random_parameters, sigmoid, windows
+
+TOL = 1e-5
+
+
+def machine(seed, scale=0.3):
+    parameters = random_parameters(np.random.default_rng(seed), 2, 3, 4, scale)
+    return parameters, CrbmParameters(*(jnp.asarray(one, jnp.float32) for one in parameters))
+
+
+def test_a_forecast_is_the_mean_field_from_the_last_sample_of_the_history():
+    (W, A, B, a, b), kernel = machine(1)
+    series = np.random.default_rng(2).standard_normal((30, 2))
+    ends = window_ends([12, 18], 3)
+    u, v = windows(series, ends, 3)
+    expected = u[:, -2:]
+    for _ in range(FIELD_STEPS):
+        expected = u @ A + a + sigmoid(expected @ W + u @ B + b) @ W.T
+    arrays = (kernel, jnp.asarray(series, jnp.float32))
+    np.testing.assert_allclose(forecast(*arrays, jnp.asarray(ends)), expected, rtol=TOL, atol=TOL)
+    padded = jnp.asarray([*ends.tolist(), -1, -1])
+    np.testing.assert_allclose(
+        forecast_error(*arrays, padded), np.mean((v - expected) ** 2, axis=0), rtol=TOL, atol=TOL
+    )
+
+
+def test_a_forecast_does_not_see_the_sample_that_it_forecasts():
+    _, kernel = machine(3)
+    series = np.random.default_rng(4).standard_normal((4, 2)).astype(np.float32)
+    other = series.copy()
+    other[3] += 5
+    one, two = (forecast(kernel, jnp.asarray(array), jnp.asarray([3])) for array in (series, other))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_without_hiddens_and_noise_continuations_follow_the_linear_autoregression():
+    (_, A, _, a, _), kernel = machine(5)
+    kernel = kernel._replace(weights=jnp.zeros_like(kernel.weights))
+    past = np.random.default_rng(6).standard_normal((3, 2))
+    found = roll_out(
+        kernel, jnp.asarray(past, jnp.float32), jax.random.key(0), num_steps=6, num_chains=2, is_noisy=False
+    )
+    frames = list(past)
+    for _ in range(6):
+        frames.append(np.concatenate(frames[-3:]) @ A + a)
+    for chain in np.asarray(found):
+        np.testing.assert_allclose(chain, frames[3:], rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_step_has_the_mean_of_the_distribution_given_the_history():
+    (W, A, B, a, b), kernel = machine(7)
+    past = np.random.default_rng(8).standard_normal((3, 2))
+    u = past.reshape(-1)
+    # Given the history, a hidden state's weight is its energy's, with the visibles integrated out.
+    states = np.array(np.meshgrid(*[[0.0, 1.0]] * 4)).reshape(4, -1).T
+    means = u @ A + a + states @ W.T
+    log_weight = states @ (u @ B + b) + 0.5 * np.sum(means**2, axis=1)
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    found = roll_out(
+        kernel, jnp.asarray(past, jnp.float32), jax.random.key(1), num_steps=1, num_chains=20000, num_gibbs_steps=12
+    )
+    samples = np.asarray(found)[:, 0]
+    spread = np.sqrt(samples.var(axis=0) / len(samples))
+    assert (np.abs(samples.mean(axis=0) - weight @ means) < 5 * spread).all()
+
+
+@pytest.mark.parametrize("is_noisy", [False, True])
+def test_continuations_depend_on_the_key_alone(is_noisy):
+    _, kernel = machine(9)
+    past = jnp.ones((3, 2))
+    options = {"num_steps": 4, "num_chains": 5, "is_noisy": is_noisy}
+    one, again, other = (roll_out(kernel, past, jax.random.key(key), **options) for key in (0, 0, 1))
+    assert one.shape == (5, 4, 2)
+    np.testing.assert_array_equal(one, again)
+    assert (np.asarray(one) != np.asarray(other)).any()
