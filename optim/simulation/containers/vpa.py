@@ -1,0 +1,161 @@
+"""The recommender of the Kubernetes Vertical Pod Autoscaler, resized in place each cycle.
+
+CPU: a decaying histogram of one sample a minute. Memory: a decaying histogram of the peak of each day. The target is
+the 90th percentile times a margin, here the multiplier m. Kills for lack of memory raise the peak that is recorded.
+
+References
+----------
+Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container.go` (`addMemorySample`, `RecordOOM`),
+`model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, least amounts).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Resource
+from optim.simulation.containers.decaying_histogram import HALF_LIFE_S, Buckets, DecayingHistograms
+from optim.simulation.containers.policy import CycleView, Estimate
+from optim.simulation.containers.world import World
+
+GIB = 2.0**30
+RATE_BUCKETS = Buckets(first=0.01, cap=1000.0)
+LEVEL_BUCKETS = Buckets(first=1e7 / GIB, cap=1e12 / GIB)
+RATE_WEIGHT = 0.1
+LEVEL_WEIGHT = 1.0
+PEAK_WINDOW_S = 86_400.0
+SAMPLE_S = 60.0
+PERCENTILE = 0.9
+MARGIN = 1.15
+LEAST_RATE, LEAST_LEVEL = 0.025, 250.0 / 1024.0
+OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerticalPodAutoscaler:
+    """Kubernetes' recommender.
+
+    Attributes
+    ----------
+    is_warm
+        Whether histograms begin with those of the training containers, as for a job that recurs; all of them ended
+        as the first container begins.
+    has_floor
+        Whether no container gets less than 25 milli-cores and 250 MiB.
+    """
+
+    is_warm: bool = False
+    has_floor: bool = True
+    multiplier: float = MARGIN
+    has_feedback: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name with the options."""
+        return "vpa" + "-warm" * self.is_warm + "-no-floor" * (not self.has_floor)
+
+    def start(self, world: World) -> "_VpaStepper":
+        """Begin with empty histograms, or warm ones."""
+        return _VpaStepper(world, self)
+
+
+class _VpaStepper:
+    """One histogram a resource; of a held resource the peak of the window that runs is in it."""
+
+    def __init__(self, world: World, policy: VerticalPodAutoscaler) -> None:
+        self._resources = world.resources
+        self._interval_s = world.interval_s
+        self._step = samples_a_minute(world.interval_s)
+        self._begin_s = (self._step - 1) * world.interval_s
+        self._has_floor = policy.has_floor
+        self._rows = np.arange(world.num_containers)
+        self._peak = np.zeros(world.limit.shape)
+        self._window = -1
+        self._seen = 0
+        self._histograms = [
+            DecayingHistograms(
+                _buckets(resource),
+                world.num_containers,
+                warm_weights(world.training, column) if policy.is_warm else None,
+            )
+            for column, resource in enumerate(world.resources)
+        ]
+
+    def estimate(self, view: CycleView) -> Estimate:
+        count, end = len(view.past), view.past.shape[1]
+        for place in range(self._seen, end):
+            if place % self._step == self._step - 1:
+                self._observe(view.past[:, place], place * self._interval_s)
+        self._seen = end
+        self._record_kills(view)
+        value = np.stack([own.percentile(PERCENTILE, count) for own in self._histograms], axis=1)
+        least = [LEAST_LEVEL if resource.is_level else LEAST_RATE for resource in self._resources]
+        floor = np.broadcast_to(np.array(least) if self._has_floor else np.zeros(len(least)), value.shape)
+        return Estimate(base=np.zeros_like(value), spread=value, floor=floor)
+
+    def _observe(self, value: FloatArray, time_s: float) -> None:
+        """Take a sample of the containers that run."""
+        rows = self._rows[: len(value)]
+        # The first sample opens the first window.
+        window = int((time_s - self._begin_s) // PEAK_WINDOW_S)
+        if window != self._window:
+            self._window = window
+            self._peak[:] = 0.0
+        for column, (resource, own) in enumerate(zip(self._resources, self._histograms, strict=True)):
+            if resource.is_level:
+                self._raise_peak(column, rows, value[:, column])
+            else:
+                own.add(rows, value[:, column], RATE_WEIGHT, time_s)
+
+    def _raise_peak(self, column: int, rows: IntArray, value: FloatArray) -> None:
+        """Replace the window's peak, stamped at the window's end, where a value is larger."""
+        end_s = self._begin_s + (self._window + 1) * PEAK_WINDOW_S
+        old = self._peak[rows, column]
+        is_larger = value > old
+        had = rows[is_larger & (old > 0)]
+        self._histograms[column].subtract(had, self._peak[had, column], LEVEL_WEIGHT, end_s)
+        larger = rows[is_larger]
+        self._histograms[column].add(larger, value[is_larger], LEVEL_WEIGHT, end_s)
+        self._peak[larger, column] = value[is_larger]
+
+    def _record_kills(self, view: CycleView) -> None:
+        """Where a held resource ran out in the cycle that ends, record a larger peak."""
+        for column, resource in enumerate(self._resources):
+            if not resource.is_level:
+                continue
+            given = view.allocation[:, column]
+            killed = np.flatnonzero((view.previous[:, :, column] > given[:, None]).any(axis=1))
+            used = np.maximum(given[killed], self._peak[killed, column])
+            self._raise_peak(column, killed, np.maximum(used + OOM_STEP, used * OOM_FACTOR))
+
+
+def samples_a_minute(interval_s: float) -> int:
+    """Return after how many samples of the grid the recommender, which runs each minute, looks again."""
+    return max(1, round(SAMPLE_S / interval_s))
+
+
+def warm_weights(training: ContainerSeries, column: int) -> FloatArray:
+    """Return the histogram that containers leave behind which all ended at time zero, shape (buckets,)."""
+    resource, buckets = training.resources[column], _buckets(training.resources[column])
+    interval_s = training.interval_s or SAMPLE_S
+    step = samples_a_minute(interval_s)
+    place = np.arange(training.num_samples) - np.repeat(training.starts, training.lengths)
+    rows = np.flatnonzero(place % step == step - 1)
+    segment, value = training.segment[rows], training.values[rows, column]
+    begin_s, end_s = (step - 1) * interval_s, training.lengths[segment] * interval_s
+    time_s = place[rows] * interval_s
+    weight = RATE_WEIGHT * 2.0 ** ((time_s - end_s) / HALF_LIFE_S)
+    if resource.is_level:
+        window = ((time_s - begin_s) // PEAK_WINDOW_S).astype(np.int64)
+        # The last row of each segment and window, in order of value, is its peak.
+        order = np.lexsort((value, window, segment))
+        is_last = np.ones(len(order), dtype=bool)
+        is_last[:-1] = (np.diff(segment[order]) != 0) | (np.diff(window[order]) != 0)
+        peak = order[is_last]
+        value = value[peak]
+        weight = LEVEL_WEIGHT * 2.0 ** ((begin_s + (window[peak] + 1) * PEAK_WINDOW_S - end_s[peak]) / HALF_LIFE_S)
+    return np.bincount(buckets.find(value), weights=weight, minlength=buckets.count).astype(np.float64)
+
+
+def _buckets(resource: Resource) -> Buckets:
+    return LEVEL_BUCKETS if resource.is_level else RATE_BUCKETS
