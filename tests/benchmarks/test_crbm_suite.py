@@ -13,7 +13,7 @@ from optim.core.stopping import Never
 from optim.kernels.crbm import CrbmParameters, Sampling
 from optim.kernels.crbm.divergence import contrastive_divergence, pack, unpack
 
-TINY = {"windows": 1500, "epochs": 4, "repeats": 2, "alone": 20, "many": 2, "batch": 256}
+TINY = {"windows": 1500, "epochs": 4, "repeats": 2, "alone": 20, "many": 2, "batch": 256, "machines": 2}
 
 
 def works(**request):
@@ -21,13 +21,15 @@ def works(**request):
 
 
 def test_both_sides_reach_the_same_error_on_unseen_containers():
-    batched, alone, many = (work.run(Never(), SilentProgress()) for work in works(options=TINY))
+    batched, alone, many, sweep = (work.run(Never(), SilentProgress()) for work in works(options=TINY))
     assert batched.error is None
     assert batched.verified
     assert batched.parameters["ms"] > 0
     assert batched.parameters["numpy_loss"] == pytest.approx(batched.objective, rel=0.01)
     assert alone.parameters["us_a_window"] > 0
     assert np.isfinite(many.objective)
+    assert np.isfinite(sweep.objective)
+    assert all(record.verified for record in (alone, many, sweep))
 
 
 def test_one_window_at_a_time_steps_along_the_kernels_statistics():
