@@ -4,9 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.phases.forecasting import ForecastMethod
 from optim.simulation.containers.autopilot import Autopilot, Workload
 from optim.simulation.containers.engine import SteppedPlan
 from optim.simulation.containers.oracles import CheapestPlan, current_maximum, current_rules, whole_maximum
+from optim.simulation.containers.phase_forecast import PhaseForecast
 from optim.simulation.containers.phase_policies import PhaseRule, PhaseRuleScaled, PhaseShift
 from optim.simulation.containers.phase_price import PricedPlan
 from optim.simulation.containers.policy import Plan, Policy
@@ -51,6 +53,8 @@ def phase_policies() -> dict[str, Policy]:
         PhaseRuleScaled(),
         PhaseRuleScaled(is_by_limit=True),
         PhaseShift(),
+        PhaseForecast(ForecastMethod.MARKOV),
+        PhaseForecast(ForecastMethod.SEMI_MARKOV),
     )
     return {policy.name: policy for policy in policies}
 

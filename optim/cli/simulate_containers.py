@@ -1,0 +1,146 @@
+"""`optim simulate containers`: allocations of containers, policy by policy, at equal risk."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
+from optim.cli.output import OutputFormat, print_json, print_table
+from optim.cli.parameters import FormatOption, SeedOption, split_list
+from optim.cli.progress import terminal_progress
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.models.containers.series import ContainerSeries
+    from optim.simulation.containers.comparison import Row
+
+NUM_GENERATED = 500
+SERIES, PHASES = "Series", "Phases"
+HEADER = (
+    "policy",
+    "resource",
+    "multiplier",
+    "under_time",
+    "total_allocation",
+    "unit",
+    "reduction",
+    "95 % interval",
+    "over_share",
+    "oom",
+    "changes",
+)
+
+
+def containers(
+    *,
+    policy: Annotated[
+        list[str] | None, typer.Option("--policy", metavar="NAME", help="Repeat for several; default: all.")
+    ] = None,
+    risk: Annotated[
+        float, typer.Option("--risk", metavar="SHARE", help="Under-provisioned time that all are tuned to.")
+    ] = 0.05,
+    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of containers for intervals.")] = 1000,
+    cycle_minutes: Annotated[
+        float, typer.Option("--cycle-minutes", metavar="M", help="Minutes between decisions.")
+    ] = 10.0,
+    path: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="CSV of series; else generated.", rich_help_panel=SERIES),
+    ] = None,
+    generate: Annotated[
+        int | None,
+        typer.Option(
+            "--generate", min=2, help=f"Containers to generate (default {NUM_GENERATED}).", rich_help_panel=SERIES
+        ),
+    ] = None,
+    test_share: Annotated[
+        float,
+        typer.Option("--test-share", metavar="SHARE", help="Containers that policies run on.", rich_help_panel=SERIES),
+    ] = 0.2,
+    interval_s: Annotated[
+        float, typer.Option("--interval-s", metavar="S", help="Grid of the series.", rich_help_panel=SERIES)
+    ] = 15.0,
+    max_gap_s: Annotated[
+        float, typer.Option("--max-gap-s", metavar="S", help="Longest gap bridged.", rich_help_panel=SERIES)
+    ] = 60.0,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
+    ] = None,
+    num_phases: Annotated[
+        int | None, typer.Option("--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+    ] = None,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
+    from optim.simulation.containers.catalogue import needs_phases, policy_names
+    from optim.simulation.containers.comparison import compare_policies
+    from optim.simulation.containers.preparation import WorldOptions, prepare_world
+
+    names = split_list(policy) or policy_names()
+    for name in names:
+        if name not in policy_names():
+            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
+    chosen = {} if encoder is None else {"encoder": encoder}
+    options = WorldOptions(
+        **chosen,
+        num_phases=num_phases,
+        test_share=test_share,
+        interval_s=interval_s,
+        max_gap_s=max_gap_s,
+        cycle_s=60.0 * cycle_minutes,
+    )
+    series = _series(path, generate, interval_s, seed)
+    rows: list[Row] = []
+    with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
+        world = prepare_world(series, options, seed, has_phases=any(map(needs_phases, names)))
+        note(
+            f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
+            + (f"; {world.num_phases} phases by {options.encoder}" if world.num_phases else "")
+        )
+        progress.start(f"{len(names)} policies", len(names))
+        found = compare_policies(world, names, risk=risk, num_resamples=resamples, seed=seed, done=progress.update)
+        for group in found:
+            for row in group:
+                rows.append(row)
+                if output is OutputFormat.JSON:
+                    print_json(row)
+            if interruption.is_requested:
+                break
+        was_stopped = interruption.is_requested
+        progress.finish()
+    if output is OutputFormat.TABLE:
+        title = f"at {100 * risk:g} % under-provisioned time; reduction against prev-step-rules"
+        print_table(HEADER, [_cells(row) for row in rows], title=title)
+    return ExitCode.INTERRUPTED if was_stopped else ExitCode.DONE
+
+
+def _series(path: Path | None, generate: int | None, interval_s: float, seed: int) -> "ContainerSeries":
+    from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+
+    if path is None:
+        number = NUM_GENERATED if generate is None else generate
+        return generate_containers(ContainerOptions(num_containers=number, interval_s=interval_s), seed)
+    if generate is not None:
+        raise InvalidOptionError("--generate and --input exclude each other; give one")
+    return read_containers(path)
+
+
+def _cells(row: "Row") -> list[object]:
+    return [
+        row.policy,
+        row.resource,
+        row.multiplier,
+        row.under_time,
+        row.total_allocation,
+        row.unit if row.is_reached else f"{row.unit}, risk not met",
+        row.reduction,
+        f"{row.reduction_low:.3f} to {row.reduction_high:.3f}",
+        row.over_share,
+        row.oom,
+        row.changes,
+    ]

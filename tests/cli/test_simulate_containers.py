@@ -1,0 +1,66 @@
+"""`optim simulate containers`: rows a policy and resource, and one clear line for bad input."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+RUNNER = CliRunner()
+SMALL = ["--generate", "12", "--test-share", "0.4", "--resamples", "20", "--encoder", "truth"]
+
+
+def run(*words):
+    return RUNNER.invoke(app, ["simulate", "containers", *map(str, words)])
+
+
+def test_rows_a_policy_and_resource_as_json():
+    result = run("--policy", "phase-rule", "--policy", "vpa,prev-step-rules", "--seed", 0, "--format", "json", *SMALL)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["policy"], row["resource"]) for row in rows] == [
+        (policy, resource)
+        for policy in ("phase-rule", "vpa", "prev-step-rules")
+        for resource in ("cpu", "memory", "all")
+    ]
+    wanted = {
+        "multiplier", "under_time", "total_allocation", "reduction", "reduction_low", "reduction_high", "oom", "changes",
+    }  # fmt: skip
+    assert all(wanted <= set(row) for row in rows)
+    assert all(row["under_time"] <= 0.05 for row in rows if row["is_reached"])
+    assert [row["reduction"] for row in rows[6:]] == [0.0, 0.0, 0.0]
+
+
+def test_the_same_seed_prints_the_same():
+    words = ("--policy", "phase-price", "--format", "json", "--seed", 3, *SMALL)
+    assert run(*words).stdout == run(*words).stdout
+
+
+def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "series.csv"
+    rows = [f"{c},{15 * t},{1 + c % 2 + t % 3},{1 + t / 40}" for c in range(6) for t in range(90)]
+    path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
+    result = run("--input", path, "--policy", "phase-shift", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5)
+    assert result.exit_code == 0, result.output
+    assert "phase-shift" in result.stdout
+    assert "2 phases by window-statistics" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "best"), "unknown policy 'best'; there are: "),
+        (("--risk", "1.5", "--policy", "static", *SMALL), "risk must be in (0, 1), got 1.5"),
+        (("--encoder", "none"), "encoder must be one of"),
+        (("--test-share", "0"), "test_share must be in (0, 1), got 0.0"),
+        (("--input", "absent.csv"), "absent.csv"),
+        (("--input", "a.csv", "--generate", "4"), "--generate and --input exclude each other"),
+        (("--cycle-minutes", "0", "--policy", "static", *SMALL), "cycle_s must be at least the interval"),
+    ],
+)
+def test_wrong_use_is_one_line_and_two(words, message):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 2

@@ -1,0 +1,54 @@
+"""Worlds from series: who learns and who is tested, and phases that know nothing of the future."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.phases import ENCODERS, PhaseModel
+from optim.simulation.containers import make_plan
+from optim.simulation.containers.preparation import TRUTH, WorldOptions, prepare_world, split_series
+from optim.workloads.containers import ContainerOptions, generate_containers
+from tests.simulation.containers.worlds import series_of
+
+DRAWN = generate_containers(ContainerOptions(num_containers=20), seed=2)
+
+
+def test_training_and_test_containers_are_apart():
+    training, test = split_series(DRAWN, WorldOptions(), seed=0)
+    assert len(training.containers) == 16
+    assert not set(training.containers) & set(test.containers)
+
+
+@pytest.mark.parametrize("encoder", [name for name in ENCODERS if name != "crbm"])
+def test_labels_of_a_series_do_not_change_when_it_goes_on(encoder):
+    model = PhaseModel(encoder=encoder, num_phases=4).fit(DRAWN)
+    whole = DRAWN.select([0])
+    labels = model.predict(whole)
+    for length in (41, 80):
+        part = series_of([whole.values[:length]])
+        np.testing.assert_array_equal(model.predict(part), labels[:length])
+
+
+def test_forecasts_of_phases_that_never_change_are_the_scaled_rule():
+    training = [np.random.default_rng(k).random(60) for k in range(6)]
+    series = series_of(training, phase=np.zeros(360, dtype=np.int64))
+    series = type(series)(**{name: getattr(series, name) for name in series.__slots__} | {"phase_names": ("only",)})
+    world = prepare_world(series, WorldOptions(encoder=TRUTH, cycle_s=300.0), seed=0)
+    scaled = make_plan(world, "phase-rule-scaled").allocate(np.full(2, 1.5))
+    for name in ("phase-markov", "phase-semi-markov"):
+        np.testing.assert_allclose(make_plan(world, name).allocate(np.full(2, 1.5)), scaled, rtol=1e-9)
+
+
+def test_a_single_container_is_refused():
+    with pytest.raises(InvalidProblemError, match="at least two containers"):
+        prepare_world(series_of([np.ones(90)]), WorldOptions(), seed=0)
+
+
+def test_truth_needs_a_truth():
+    with pytest.raises(InvalidProblemError, match="true phases"):
+        prepare_world(series_of([np.ones(90)] * 3), WorldOptions(encoder=TRUTH), seed=0)
+
+
+def test_an_unknown_encoder_is_refused():
+    with pytest.raises(InvalidOptionError, match=r"encoder must be one of .*truth"):
+        WorldOptions(encoder="magic")
