@@ -28,6 +28,7 @@ from optim.training.messages import (
     Message,
     Pushed,
     Read,
+    Ready,
     Rebase,
     Rewind,
     ShardValues,
@@ -124,6 +125,10 @@ class Controller:
         The layout, and the worker of each partition.
     reliable, transient
         Machines of each tier, those about to leave left out.
+    joining
+        Machines that are not ready yet, and the tier that they will belong to.
+    leaving
+        Machines that were warned and work until the next boundary.
     flow
         What is computed, applied and readable.
     rollbacks
@@ -146,12 +151,13 @@ class Controller:
         self.owners: tuple[str, ...] = ()
         self.reliable: list[str] = []
         self.transient: list[str] = []
+        self.leaving: list[str] = []
+        self.joining: dict[str, list[str]] = {}
         self.flow = Dataflow(application, optimiser, num_shards=options.num_shards, staleness=options.staleness)
         self.rollbacks: list[Rollback] = []
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options
         self._known = {STORAGE}
-        self._leaving: list[str] = []
         self._is_changed = False
         self._copies = CopyLedger(options.num_shards)
         self._waiting: set[tuple[type[Message], int]] = set()
@@ -165,27 +171,33 @@ class Controller:
     # -- membership ---------------------------------------------------------------------------------------------------
 
     def add(self, *, reliable: Sequence[str] = (), transient: Sequence[str] = ()) -> None:
-        """Take machines in, all at once; they join at the next clock boundary."""
+        """Take machines in; they join at the next clock boundary after they are ready, and disturb nobody before."""
         for machine in (*reliable, *transient):
             if machine in self._known:
                 raise NotAllowedError(f"there is or was a machine {machine!r}; give each machine a name of its own")
         for machine in (*reliable, *transient):
             self._known.add(machine)
             self._transport.start(machine)
-        self.reliable.extend(reliable)
-        self.transient.extend(transient)
-        self._change()
+        self.joining.update(dict.fromkeys(reliable, self.reliable))
+        self.joining.update(dict.fromkeys(transient, self.transient))
 
     def evict(self, machines: Sequence[str]) -> None:
         """Let machines go that have been warned: at the next clock boundary, with nothing lost."""
         for machine in machines:
-            if machine not in self.machines:
+            if machine not in self.machines and machine not in self.joining:
                 raise NotAllowedError(
                     f"no machine {machine!r} to evict; there are {', '.join(self.machines) or 'none'}"
                 )
-        self._leaving.extend(machines)
+        for machine in [name for name in machines if self.joining.pop(name, None) is not None]:
+            self._transport.stop(machine)
+        self.leaving.extend(name for name in machines if name in self.machines)
         self._forget(machines)
         self._change()
+
+    def resume(self, stop_at: int) -> None:
+        """Go on, up to a later clock."""
+        self.stop_at = stop_at
+        self._advance()
 
     def reconsider(self) -> None:
         """Ask the policy for the stage again: it may have learnt something."""
@@ -193,9 +205,10 @@ class Controller:
 
     def lost(self, machine: str) -> None:
         """Go on without a machine that is gone with all that it held."""
-        if machine not in self.machines and machine not in self._leaving:
+        self.joining.pop(machine, None)
+        if machine not in self.machines and machine not in self.leaving:
             return
-        self._leaving = [name for name in self._leaving if name != machine]
+        self.leaving = [name for name in self.leaving if name != machine]
         self._forget([machine])
         self._copies.forget_holder(machine)
         is_alone = not any(self._is_alive(worker) for worker in self.roles.workers)
@@ -213,11 +226,11 @@ class Controller:
         return (*self.reliable, *self.transient)
 
     def _is_alive(self, machine: str) -> bool:
-        return machine == STORAGE or machine in self.machines or machine in self._leaving
+        return machine == STORAGE or machine in self.machines or machine in self.leaving
 
     def _forget(self, machines: Sequence[str]) -> None:
-        self.reliable = [name for name in self.reliable if name not in machines]
-        self.transient = [name for name in self.transient if name not in machines]
+        for tier in (self.reliable, self.transient):
+            tier[:] = [name for name in tier if name not in machines]
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -225,6 +238,12 @@ class Controller:
         """Take the next message, and do what follows from it."""
         if isinstance(message, Lost):
             self.lost(message.machine)
+            return
+        if isinstance(message, Ready):
+            tier = self.joining.pop(message.machine, None)
+            if tier is not None:
+                tier.append(message.machine)
+                self._change()
             return
         if self._is_stale(message):
             return
@@ -312,10 +331,10 @@ class Controller:
         if roles.workers:
             self.owners = deal(self.flow.num_partitions, roles.workers, self.owners)
         staying = {*roles.workers, *roles.servers, *roles.backups}
-        for machine in [name for name in self._leaving if name not in staying]:
+        for machine in [name for name in self.leaving if name not in staying]:
             self._copies.forget_holder(machine)
             self._transport.stop(machine)
-        self._leaving = [name for name in self._leaving if name in staying]
+        self.leaving = [name for name in self.leaving if name in staying]
 
     def _hand_over(self, machine: str) -> None:
         """Have a lost worker's partitions computed by the others, at once: nobody could finish the clock without."""
@@ -403,7 +422,7 @@ class Controller:
         self._arriving = None
         self._adopt(roles)
         self._copies.keep_only((backup, shard) for shard, backup in enumerate(roles.backups))
-        for machine in (*self.machines, *self._leaving):
+        for machine in (*self.machines, *self.leaving):
             served = tuple(shard for shard, server in enumerate(roles.servers) if server == machine)
             copies = tuple(shard for shard, backup in enumerate(roles.backups) if backup == machine)
             self._transport.send(machine, Drop(generation=self.generation, shards=served, copies=copies))

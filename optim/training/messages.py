@@ -35,6 +35,14 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Message):
+    """From a machine, its first word: it can be given something to do. It is of no generation yet."""
+
+    machine: str
+    generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compute(Message):
     """To a worker: compute a partition's gradient for a clock.
 

@@ -118,6 +118,12 @@ class ThroughputModel:
         k: iterations between two backups.
     max_actives
         Most transient machines that serve; None for all, so a = min(T, max_actives).
+
+    Notes
+    -----
+    With a = T, d = D / (R s) B / U and m = M / (R k U), stage 2 begins at the ratio ``max(1, m, sqrt(d) - 1)`` and stage
+    3 at ``min(d - 1, d / (1 + m))``. So the third threshold is at most ``(second + 1)^2 - 1``: the paper's 1 and 15 do
+    not both follow from this model; from 15 it derives at least 3 for the second.
     """
 
     work_s: float

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.training.application import Application
 from optim.training.elasticity import ClusterOptions, Controller, Phase, Rollback
-from optim.training.messages import Vector
+from optim.training.messages import Message, Vector
 from optim.training.stages import Stage
-from optim.training.transport import InProcess, Transport
+from optim.training.transport import InProcess, Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -160,7 +160,7 @@ class Trainer:
         """
         from threadpoolctl import threadpool_limits
 
-        self.controller.stop_at = clocks
+        self.controller.resume(clocks)
         waiting = [_Due(event) for event in sorted(events, key=lambda event: event.clock)]
         # One thread: a sum that libraries split by cores would have other bits on another machine.
         with threadpool_limits(limits=1):
@@ -168,7 +168,7 @@ class Trainer:
                 waiting = self._fire(waiting)
                 if self.is_done:
                     return self.record()
-                self._step(has_more=bool(waiting))
+                self.step(has_more=bool(waiting))
                 for due in waiting:
                     due.countdown -= self.clock >= due.event.clock
 
@@ -176,7 +176,7 @@ class Trainer:
     def is_done(self) -> bool:
         """Tell whether the last clock is applied and no change is under way."""
         flow, stop_at = self.controller.flow, self.controller.stop_at
-        return self.controller.phase is Phase.RUNNING and flow.is_settled_at(stop_at)
+        return not self.controller.joining and self.controller.phase is Phase.RUNNING and flow.is_settled_at(stop_at)
 
     def record(self) -> TrainingRecord:
         """Return what came of it so far."""
@@ -200,9 +200,7 @@ class Trainer:
                 self.controller.evict(event.machines)
             case Action.KILL:
                 for machine in event.machines:
-                    self.transport.kill(machine)
-                for machine in event.machines:
-                    self.controller.lost(machine)
+                    self.transport.kill(machine)  # the controller hears of it as of any death
 
     def _fire(self, waiting: list[_Due]) -> list[_Due]:
         """Have all events happen that are due; return the others."""
@@ -211,8 +209,14 @@ class Trainer:
             self.apply(due.event)
         return [due for due in waiting if due not in due_now]
 
-    def _step(self, *, has_more: bool) -> None:
-        """Take one message."""
+    def step(self, *, has_more: bool = False) -> None:
+        """Take one message.
+
+        Raises
+        ------
+        NotAllowedError
+            If there will never be one; `has_more` tells whether events are waiting.
+        """
         message = self.transport.receive()
         if message is None:
             hint = "an event waits for a clock that nobody can reach" if has_more else "add a machine"
@@ -220,6 +224,10 @@ class Trainer:
                 f"training stands still at clock {self.clock} with machines "
                 f"{', '.join(self.controller.machines) or 'none'}: {hint}"
             )
+        self.take(message)
+
+    def take(self, message: Message | Lost) -> None:
+        """Have the controller take a message, and write down what has come of it."""
         self.controller.receive(message)
         self._note()
 

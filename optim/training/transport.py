@@ -6,36 +6,8 @@ from typing import Protocol
 from optim.core.errors import NotAllowedError
 from optim.training.application import Application
 from optim.training.machine import Machine
-from optim.training.messages import Message
+from optim.training.messages import Message, Ready
 from optim.training.roles import STORAGE
-
-
-class Transport(Protocol):
-    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
-
-    def start(self, machine: str) -> None:
-        """Have a machine of that name."""
-        ...
-
-    def stop(self, machine: str) -> None:
-        """Give a machine back after it has done what it was sent."""
-        ...
-
-    def kill(self, machine: str) -> None:
-        """Take a machine away at once, with all that it holds."""
-        ...
-
-    def send(self, machine: str, message: Message) -> None:
-        """Send a message; one to a machine that is gone is lost."""
-        ...
-
-    def receive(self) -> "Message | Lost | None":
-        """Return the next message to the controller, or the news that a machine is lost; None if none can come."""
-        ...
-
-    def close(self) -> None:
-        """Give back everything."""
-        ...
 
 
 class Lost:
@@ -53,6 +25,34 @@ class Lost:
         self.machine = machine
 
 
+class Transport(Protocol):
+    """Carry messages. Between the controller and one machine they arrive in the order sent, or not at all."""
+
+    def start(self, machine: str) -> None:
+        """Have a machine of that name; it says that it is ready when it is."""
+        ...
+
+    def stop(self, machine: str) -> None:
+        """Give a machine back after it has done what it was sent."""
+        ...
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away at once, with all that it holds; `receive` brings the news."""
+        ...
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        ...
+
+    def receive(self) -> Message | Lost | None:
+        """Return the next message to the controller, or the news that a machine is lost; None if none can come."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything."""
+        ...
+
+
 class InProcess:
     """Machines as objects in this process, one message after the other in a fixed order.
 
@@ -66,11 +66,15 @@ class InProcess:
         self._application = application
         self.machines: dict[str, Machine] = {}
         self.inboxes: dict[str, deque[Message]] = {}
-        self.outboxes: dict[str, deque[Message]] = {}
-        self.start(STORAGE)
+        self.outboxes: dict[str, deque[Message | Lost]] = {}
+        self._place(STORAGE)
 
     def start(self, machine: str) -> None:
         """Have a machine of that name."""
+        self._place(machine)
+        self.outboxes[machine].append(Ready(machine=machine))
+
+    def _place(self, machine: str) -> None:
         if machine in self.machines:
             raise NotAllowedError(f"there is a machine {machine!r} already; give each machine a name of its own")
         self.machines[machine] = Machine(machine, self._application)
@@ -81,12 +85,14 @@ class InProcess:
         """Give a machine back after it has done what it was sent."""
         while self.inboxes.get(machine):
             self.run_machine(machine)
-        self.kill(machine)
-
-    def kill(self, machine: str) -> None:
-        """Take a machine away; what it has sent already still arrives."""
         self.machines.pop(machine, None)
         self.inboxes.pop(machine, None)
+
+    def kill(self, machine: str) -> None:
+        """Take a machine away; what it has sent already still arrives, and the news of its death after that."""
+        if self.machines.pop(machine, None) is not None:
+            self.inboxes.pop(machine)
+            self.outboxes[machine].append(Lost(machine))
 
     def send(self, machine: str, message: Message) -> None:
         """Send a message; one to a machine that is gone is lost."""
@@ -110,5 +116,6 @@ class InProcess:
 
     def close(self) -> None:
         """Forget all machines."""
-        for machine in list(self.machines):
-            self.kill(machine)
+        self.machines.clear()
+        self.inboxes.clear()
+        self.outboxes.clear()

@@ -35,6 +35,7 @@ class ElasticTraining(RuleBasedStateMachine):
         self.world.add("reliable", reliable)
         if transient:
             self.world.add("transient", transient)
+        self.world.run(transient + reliable, np.random.default_rng(0))
 
     @rule(seed=number, count=st.integers(1, 60))
     def push_pull_and_clock(self, seed, count):
@@ -46,7 +47,7 @@ class ElasticTraining(RuleBasedStateMachine):
         if links:
             self.world.deliver(links[choice % len(links)])
 
-    @precondition(lambda self: len(self.world.controller.machines) < 8)
+    @precondition(lambda self: len(self.world.transport.machines) < 9)
     @rule(tier=st.sampled_from(["reliable", "transient", "transient"]), count=st.integers(1, 3))
     def add(self, tier, count):
         self.world.add(tier, count)
@@ -60,7 +61,7 @@ class ElasticTraining(RuleBasedStateMachine):
     @precondition(lambda self: self.world.controller.machines)
     @rule(choice=number)
     def kill(self, choice):
-        machines = self.world.controller.machines
+        machines = (*self.world.controller.machines, *self.world.controller.joining)
         self.world.kill(machines[choice % len(machines)])
 
     @rule(choice=number)

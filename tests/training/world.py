@@ -9,7 +9,7 @@ from optim.training.elasticity import ClusterOptions, Controller, Phase
 from optim.training.messages import Compute, Kept, Pushed, Sync
 from optim.training.roles import STORAGE
 from optim.training.stages import Stage
-from optim.training.transport import InProcess
+from optim.training.transport import InProcess, Lost
 from tests.training.oracle import CountingApplication, Log
 
 PATIENCE = 3000
@@ -90,30 +90,38 @@ class World:
         self.check()
 
     def kill(self, machine):
-        """Take a machine away; the oracle says what is left."""
+        """Take a machine away; the news is under way."""
+        self.transport.kill(machine)
+
+    def _note_death(self, machine):
+        """The controller is about to hear of a death: the oracle says what is left."""
+        if machine not in (*self.controller.machines, *self.controller.leaving):
+            return
         roles = self.controller.roles
         takes_state = machine in roles.servers or self.controller.phase is Phase.REBUILDING
-        others = [name for name in roles.workers if name != machine and name in self.transport.machines]
+        members = (*self.controller.machines, *self.controller.leaving)
+        others = [name for name in roles.workers if name != machine and name in members]
         takes_state = takes_state or not others  # with nobody to compute, all is laid out anew
-        self.transport.kill(machine)
         self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
         if takes_state:
             clock = self.last_common_clock()
             self.log.roll_back(clock)
             self.confirmed = {key: {at for at in clocks if at <= clock} for key, clocks in self.confirmed.items()}
             self.era += 1
-        self.controller.lost(machine)
-        self.check()
 
     def last_common_clock(self):
-        """The last clock of which every shard has a confirmed copy on a machine that lives."""
+        """The last clock of which every shard has a confirmed copy on a machine that is thought to live."""
         common = None
+        members = (*self.controller.machines, *self.controller.leaving, STORAGE)
         for shard in range(self.num_shards):
             clocks = set()
             for (holder, index), confirmed in self.confirmed.items():
-                copies = self.transport.machines[holder].copies.get(shard) if index == shard else None
-                if copies is not None:
-                    clocks |= confirmed & set(copies.clocks)
+                if index != shard or holder not in members:
+                    continue
+                if holder not in self.transport.machines:  # dead, but nobody has heard of it yet
+                    clocks |= confirmed
+                elif shard in self.transport.machines[holder].copies:
+                    clocks |= confirmed & set(self.transport.machines[holder].copies[shard].clocks)
             common = clocks if common is None else common & clocks
         return max(common)
 
@@ -157,7 +165,10 @@ class World:
     def lose_replies(self, machine):
         """Lose what a dead machine had sent."""
         if machine not in self.transport.machines:
-            self.transport.outboxes[machine].clear()
+            outbox = self.transport.outboxes[machine]
+            news = [message for message in outbox if isinstance(message, Lost)]
+            outbox.clear()
+            outbox.extend(news)
 
     @property
     def busy(self):
@@ -180,7 +191,7 @@ class World:
 
     def settle(self, rng):
         """Go on until two more clocks are complete; a cluster with machines never stands still."""
-        if not self.controller.machines:
+        if not self.controller.machines and not self.controller.joining:
             return
         target = self.log.complete + 2
         for _ in range(PATIENCE):
@@ -188,6 +199,8 @@ class World:
                 self.check()
                 return
             links = self.busy
+            if not links and not self.controller.machines and not self.controller.joining:
+                return  # the last machine has died
             assert links, f"nothing is under way in phase {self.controller.phase}, at {self.log.complete} clocks"
             self.deliver(links[rng.integers(len(links))])
         raise AssertionError(f"stuck in phase {self.controller.phase} at {self.log.complete} clocks")
@@ -239,7 +252,13 @@ class World:
             is_of_now = self.eras[int(message.loss)] == self.era
             if is_of_now and message.clock == self.log.pushed(message.partition):
                 self.log.push(message.partition, message.clock, message.gradient)
-        is_alive = isinstance(message, Kept) and message.holder in self.transport.machines
-        if is_alive and message.generation == self.controller.generation:
+        if isinstance(message, Lost):
+            self._note_death(message.machine)
+            self.controller.receive(message)
+            self.check()
+            return
+        members = (*self.controller.machines, *self.controller.leaving, STORAGE)
+        is_news = isinstance(message, Kept) and message.generation == self.controller.generation
+        if is_news and message.holder in members:
             self.confirmed.setdefault((message.holder, message.shard), set()).add(message.clock)
         self.controller.receive(message)

@@ -1,0 +1,122 @@
+"""Fire drill: active servers are killed at random moments of a run, and its losses compared with an undisturbed one."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.training.application import Application
+from optim.training.elasticity import NEVER, ClusterOptions
+from optim.training.processes import Processes
+from optim.training.trainer import Action, ClockRow, Event, Trainer
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillOptions:
+    """How hard the drill is.
+
+    Parameters
+    ----------
+    kills
+        Active servers killed, one after the other.
+    clocks_between
+        Clocks from one kill to the next.
+    most_messages
+        Up to so many messages after a clock boundary, at random, the kill comes.
+    transient
+        Transient machines at any time; the killed are replaced.
+    seed
+        Of victims and moments.
+    """
+
+    kills: int = 50
+    clocks_between: int = 4
+    most_messages: int = 12
+    transient: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("kills", 1), ("clocks_between", 1), ("most_messages", 0), ("transient", 2)):
+            if getattr(self, name) < least:
+                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillRow:
+    """One kill.
+
+    Attributes
+    ----------
+    machine, process_id
+        The victim.
+    from_clock, to_clock
+        Clocks complete when it died, and the clock that all went back to.
+    clocks_compared, is_equal
+        How many clocks were completed from `to_clock` until the next kill, and whether each had the undisturbed run's
+        loss, bit for bit.
+    """
+
+    machine: str
+    process_id: int
+    from_clock: int
+    to_clock: int
+    clocks_compared: int
+    is_equal: bool
+
+
+def kill_servers(
+    application: Application, optimiser: "AbstractOptimiser", cluster: ClusterOptions, options: DrillOptions
+) -> Iterator[KillRow]:
+    """Kill active servers, one at a time, and yield a row for each once the next is due.
+
+    One reliable machine keeps the backups, so the job is in stage 2 with servers on transient machines.
+    """
+    rng = np.random.default_rng(options.seed)
+    start = [
+        Event(clock=0, action=Action.ADD_RELIABLE, machines=("reliable-0",)),
+        Event(clock=0, action=Action.ADD_TRANSIENT, machines=tuple(f"spot-{k}" for k in range(options.transient))),
+    ]
+    undisturbed, begin = Trainer(application, optimiser, cluster), start
+    with Processes(application, cluster) as transport:
+        trainer = Trainer(application, optimiser, cluster, transport)
+        trainer.run(options.clocks_between, start)
+        for kill in range(options.kills):
+            victim, process_id = _kill_one(trainer, transport, rng, options)
+            spare = (f"spot-{options.transient + kill}",)
+            seen, undone = len(trainer.rows), len(trainer.controller.rollbacks)
+            trainer.apply(Event(clock=0, action=Action.ADD_TRANSIENT, machines=spare))
+            trainer.run(trainer.controller.flow.boundary + options.clocks_between)
+            expected, begin = undisturbed.run(trainer.clock, begin).losses, []
+            back = trainer.controller.rollbacks[undone]
+            rows = [row for row in trainer.rows[seen:] if row.clock > back.to_clock]
+            yield KillRow(
+                machine=victim,
+                process_id=process_id,
+                from_clock=back.from_clock,
+                to_clock=back.to_clock,
+                clocks_compared=len(rows),
+                is_equal=_is_equal(rows, expected) and trainer.controller.flow.losses == list(expected),
+            )
+
+
+def _kill_one(
+    trainer: Trainer, transport: Processes, rng: np.random.Generator, options: DrillOptions
+) -> tuple[str, int]:
+    """Kill a serving machine's process in the midst of a clock; return its name and number."""
+    trainer.controller.resume(NEVER)
+    for _ in range(int(rng.integers(options.most_messages + 1))):
+        trainer.step()
+    servers = sorted(set(trainer.controller.roles.servers))
+    victim = servers[int(rng.integers(len(servers)))]
+    process_id = transport.process_ids[victim]
+    transport.kill(victim)
+    return victim, process_id
+
+
+def _is_equal(rows: Sequence[ClockRow], expected: Sequence[float]) -> bool:
+    return all(row.loss == expected[row.clock - 1] for row in rows)

@@ -1,0 +1,237 @@
+"""Machines as processes of their own: killing one is real.
+
+Each machine is one process at the end of a pipe; gradients and parameters lie in shared memory. A thread for each pipe
+takes in what its machine says, so that two ends never wait for each other with full pipes. The storage lives with the
+controller.
+"""
+
+import contextlib
+import os
+import queue
+import signal
+import threading
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import DupFd
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from optim.core.errors import NotAllowedError
+from optim.training.application import Application
+from optim.training.machine import Machine
+from optim.training.messages import Message, Ready
+from optim.training.partitions import bounds
+from optim.training.roles import STORAGE
+from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, Travelling
+from optim.training.transport import Lost
+
+if TYPE_CHECKING:
+    from optim.training.elasticity import ClusterOptions
+
+FAREWELL_S = 5.0
+"""How long a process that was told to end may take before it is killed."""
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+class Processes:
+    """A transport to machines that are processes; use it as a context, which ends them all.
+
+    Parameters
+    ----------
+    application
+        What the workers compute.
+    options
+        Those of the controller that will use it.
+    max_machines
+        Most machines that live at once.
+    """
+
+    def __init__(self, application: Application, options: "ClusterOptions", *, max_machines: int = 64) -> None:
+        self._application = application
+        size = application.num_parameters
+        plan = MemoryPlan(
+            num_parameters=size,
+            num_partitions=application.num_partitions,
+            depth=options.staleness + 2,
+            max_machines=max_machines,
+        )
+        self._ranges = tuple(bounds(size, options.num_shards, shard) for shard in range(options.num_shards))
+        self._memory = SharedMemory(plan)
+        self._codec = Codec(self._memory, self._ranges)
+        self._context = get_context("spawn")
+        self._storage = Machine(STORAGE, application)
+        self._incoming: queue.SimpleQueue[tuple[str, Travelling | None]] = queue.SimpleQueue()
+        self._processes: dict[str, BaseProcess] = {}
+        self._pipes: dict[str, Connection] = {}
+        self._places: dict[str, int] = {}
+        self._readers: dict[str, threading.Thread] = {}
+        self._stopping: set[str] = set()
+
+    # -- the seam -----------------------------------------------------------------------------------------------------
+
+    def start(self, machine: str) -> None:
+        """Have a process for a machine."""
+        place = next((at for at in range(self._memory.plan.max_machines) if at not in self._places.values()), None)
+        if place is None:
+            raise NotAllowedError(
+                f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
+            )
+        ours, theirs = self._context.Pipe()
+        arguments = (
+            machine,
+            place,
+            self._application,
+            self._ranges,
+            self._memory.plan,
+            self._memory.descriptor,
+            theirs,
+        )
+        process = self._context.Process(target=_serve, args=(_Start(*arguments),), name=machine, daemon=True)
+        with _one_thread():
+            process.start()
+        theirs.close()
+        self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
+        reader = threading.Thread(target=self._listen, args=(machine, ours), daemon=True, name=f"from {machine}")
+        self._readers[machine] = reader
+        reader.start()
+
+    def stop(self, machine: str) -> None:
+        """Tell a process to end once it has done what it was sent; don't wait for it."""
+        if machine in self._processes:
+            self._stopping.add(machine)
+            self._put(machine, None)
+
+    def kill(self, machine: str) -> None:
+        """End a process by SIGKILL, in the midst of whatever it does."""
+        process = self._processes.get(machine)
+        if process is not None and process.pid is not None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+
+    def send(self, machine: str, message: Message) -> None:
+        """Send a message; one to a machine that is gone is lost."""
+        if machine == STORAGE:
+            for reply in self._storage.handle(message):
+                self._incoming.put((STORAGE, Travelling(reply)))
+        elif machine in self._processes:
+            self._put(machine, self._codec.to_machine(message))
+
+    def receive(self) -> Message | Lost | None:
+        """Wait for the next message, or the news that a machine is lost; None if nobody is there to send one."""
+        while True:
+            if not self._processes and self._incoming.empty():
+                return None
+            machine, message = self._incoming.get()
+            if message is not None:
+                return self._codec.at_controller(message)
+            was_expected = machine in self._stopping
+            self._bury(machine)
+            if not was_expected:
+                return Lost(machine)
+
+    def close(self) -> None:
+        """End all processes, by force those that don't end by themselves, and give the memory back."""
+        for machine in list(self._processes):
+            self.stop(machine)
+        for machine, process in list(self._processes.items()):
+            process.join(FAREWELL_S)
+            if process.is_alive():
+                process.kill()
+            self._readers[machine].join(FAREWELL_S)
+            self._bury(machine)
+        self._memory.close()
+
+    def __enter__(self) -> "Processes":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def process_ids(self) -> dict[str, int]:
+        """The process of each machine."""
+        return {name: process.pid for name, process in self._processes.items() if process.pid is not None}
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _put(self, machine: str, message: Travelling | None) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its reader has noticed, or will
+            self._pipes[machine].send(message)
+
+    def _listen(self, machine: str, pipe: Connection) -> None:
+        """Pass on what a machine says until it says no more."""
+        while True:
+            try:
+                message = pipe.recv()
+            except (EOFError, OSError):
+                self._incoming.put((machine, None))
+                return
+            self._incoming.put((machine, message))
+
+    def _bury(self, machine: str) -> None:
+        """Free what a machine had that is gone."""
+        process = self._processes.pop(machine, None)
+        if process is None:
+            return
+        process.join()
+        self._pipes.pop(machine).close()
+        self._readers.pop(machine)
+        self._places.pop(machine)
+        self._stopping.discard(machine)
+
+
+class _Start:
+    """What a new process is given; the memory's descriptor is duplicated for it while it is being made."""
+
+    def __init__(
+        self,
+        name: str,
+        place: int,
+        application: Application,
+        ranges: tuple[tuple[int, int], ...],
+        plan: MemoryPlan,
+        descriptor: int,
+        pipe: Connection,
+    ) -> None:
+        self.name, self.place, self.application = name, place, application
+        self.ranges, self.plan, self.descriptor, self.pipe = ranges, plan, descriptor, pipe
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "descriptor": DupFd(self.descriptor)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, descriptor=state["descriptor"].detach())
+
+
+class _one_thread:  # noqa: N801 - reads as the statement it is used in
+    """Have processes started inside it compute with one thread: bits must not depend on a machine's cores."""
+
+    def __enter__(self) -> None:
+        self._before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+        os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+
+    def __exit__(self, *exception: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _serve(start: _Start) -> None:
+    """Be a machine until told to end, or until the controller is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
+    memory = SharedMemory(start.plan, start.descriptor)
+    codec = Codec(memory, start.ranges)
+    machine = Machine(start.name, start.application)
+    try:
+        start.pipe.send(Travelling(Ready(machine=start.name)))
+        while (message := start.pipe.recv()) is not None:
+            for reply in machine.handle(codec.at_machine(message)):
+                start.pipe.send(codec.from_machine(reply, start.place))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # nobody is left to work for

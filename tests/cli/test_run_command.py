@@ -1,0 +1,56 @@
+"""`optim run` plays a plan with processes, and says what came of it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import optim
+
+
+def run(*words):
+    command = [sys.executable, "-m", "optim.cli", "run", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def solution(tmp_path_factory):
+    """The online algorithm's answer to tiny-0, as a file."""
+    path = tmp_path_factory.mktemp("run") / "solution.json"
+    instance = optim.reference_instance("tiny-0")
+    optim.save_solution(optim.solve(instance, "online"), instance, path)
+    return path
+
+
+def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solution):
+    done = run("tiny-0", solution, "--slot-seconds", "2", "--gradient-seconds", "0.1", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {row["job"] for row in rows} == {"j0000", "j0001"}
+    for row in rows:
+        assert row["is_exact"] is True
+        assert row["realised_slots"] > 0
+        assert row["last_loss"] < row["first_loss"]
+        assert row["changes"] >= 2
+    assert "slot 0" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "expected INSTANCE SOLUTION, got 0 words"),
+        (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
+        (("tiny-0", "nowhere.json"), "nowhere.json"),
+        (("auction-tiny-0", "nowhere.json"), "auction-tiny-0 isn't an admission instance"),
+        (
+            ("tiny-0", "x.json", "--kill-servers", "2"),
+            "--kill-servers trains a job of its own; leave tiny-0 x.json out",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_two(words, message):
+    done = run(*words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

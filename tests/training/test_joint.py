@@ -1,0 +1,48 @@
+"""What a plan gives its jobs, and the refusals; the playing itself is tested through the command."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.training.joint import JointOptions, Paced, read_plan, run_plan
+from tests.training.oracle import CountingApplication
+
+
+@pytest.fixture(scope="module")
+def instance():
+    """Six small jobs, of which the online algorithm admits some."""
+    return optim.reference_instance("tiny-0")
+
+
+@pytest.fixture(scope="module")
+def plan(instance):
+    """The online algorithm's plan."""
+    return optim.solve(instance, "online").decision
+
+
+def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
+    jobs = read_plan(instance, plan)
+    assert [job.job for job in jobs] == plan.admitted.tolist()
+    assert sum(workers for job in jobs for workers, _ in job.machines.values()) == plan.workers[:, 3].sum()
+    assert sum(servers for job in jobs for _, servers in job.machines.values()) == plan.ps[:, 3].sum()
+    assert [job.last_slot for job in jobs] == plan.completion.tolist()
+    assert all(job.work == instance.work[job.job] for job in jobs)
+
+
+def test_too_many_processes_are_refused_before_any_starts(instance, plan):
+    with pytest.raises(UnsupportedProblemError, match="more than max_processes 2"):
+        run_plan(instance, plan, JointOptions(max_processes=2))
+
+
+@pytest.mark.parametrize("wrong", [{"slot_s": 0.0}, {"gradient_s": 4.0}, {"overrun": -1}])
+def test_options_out_of_range_are_refused(wrong):
+    with pytest.raises(InvalidOptionError):
+        JointOptions(**wrong)
+
+
+def test_a_paced_application_computes_the_same():
+    paced, plain = Paced(application=CountingApplication(2, 5), gradient_s=0.0), CountingApplication(2, 5)
+    view = plain.initial_parameters()
+    assert np.array_equal(paced.gradient(view, 1, 0)[0], plain.gradient(view, 1, 0)[0])
+    assert (paced.num_partitions, paced.num_parameters, paced.weight(0)) == (2, 5, 1.0)

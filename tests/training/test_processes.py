@@ -1,0 +1,161 @@
+"""Machines as processes: a kill is a real one, and nothing is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.kernels.parameter_server import Adagrad, Sgd
+from optim.training.applications import LogisticRegression
+from optim.training.drill import DrillOptions, kill_servers
+from optim.training.elasticity import ClusterOptions
+from optim.training.messages import Applied, Compute, Push, Pushed
+from optim.training.processes import Processes
+from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory
+from optim.training.trainer import Action, Event, Trainer
+
+ROOT = Path(__file__).parents[2]
+APPLICATION = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
+PATIENCE_S = 240
+
+RUNNING = """
+import signal
+from optim.kernels.parameter_server import Sgd
+from optim.training.applications import LogisticRegression
+from optim.training.elasticity import ClusterOptions
+from optim.training.processes import Processes
+from optim.training.trainer import Action, Event, Trainer
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would ignore it
+    application = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
+    options = ClusterOptions(num_shards=1)
+    events = [Event(clock=0, action=Action.ADD_TRANSIENT, machines=("a", "b"))]
+    with Processes(application, options) as transport:
+        trainer = Trainer(application, Sgd(learning_rate=0.1), options, transport)
+        trainer.run(2, events)
+        print(*transport.process_ids.values(), flush=True)
+        trainer.run(10**9)
+"""
+
+
+def is_running(process_id):
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def test_killed_servers_leave_the_losses_of_an_undisturbed_run():
+    options = ClusterOptions(num_shards=2, sync_every=3)
+    before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
+    rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=3, transient=2)))
+    assert [row.is_equal for row in rows] == [True] * 3
+    assert all(row.to_clock <= row.from_clock < row.to_clock + 3 + 1 for row in rows)
+    assert all(row.clocks_compared >= 4 for row in rows)
+    assert not any(is_running(row.process_id) for row in rows)
+    assert set(os.listdir("/dev/shm")) <= before if before else True
+
+
+def test_processes_compute_the_bits_of_this_process_also_when_workers_die_or_leave():
+    options = ClusterOptions(num_shards=2)
+    start = [
+        Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0", "r1")),
+        Event(clock=0, action=Action.ADD_TRANSIENT, machines=("t0", "t1")),
+    ]
+    changes = [
+        Event(clock=3, action=Action.KILL, machines=("t0",), after_messages=1),
+        Event(clock=6, action=Action.EVICT, machines=("r1",)),
+    ]
+    expected = Trainer(APPLICATION, Sgd(learning_rate=0.5), options).run(12, start)
+    with Processes(APPLICATION, options) as transport:
+        record = Trainer(APPLICATION, Sgd(learning_rate=0.5), options, transport).run(12, [*start, *changes])
+        survivors = transport.process_ids
+    assert record.losses == expected.losses
+    assert np.array_equal(record.parameters, expected.parameters)
+    assert not any(is_running(process_id) for process_id in survivors.values())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_path):
+    script = tmp_path / "running.py"
+    script.write_text(RUNNING, encoding="utf-8")
+    running = subprocess.Popen(
+        [sys.executable, str(script)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    children = [int(word) for word in running.stdout.readline().split()]
+    assert len(children) == 2
+    if number == signal.SIGINT:
+        os.killpg(running.pid, number)  # as a terminal does: everybody in the group gets it
+    else:
+        os.kill(running.pid, number)
+    _, errors = running.communicate(timeout=PATIENCE_S)
+    wait_until(lambda: not any(is_running(child) for child in children))
+    assert "leaked" not in errors
+    assert running.returncode != 0
+
+
+def test_more_machines_than_places_are_refused():
+    options = ClusterOptions(num_shards=1)
+    with Processes(APPLICATION, options, max_machines=1) as transport:
+        transport.start("a")
+        with pytest.raises(NotAllowedError, match="1 machines live already"):
+            transport.start("b")
+
+
+@pytest.fixture
+def memory():
+    """Rows of six numbers for two machines and three partitions, two clocks deep."""
+    rows = SharedMemory(MemoryPlan(num_parameters=6, num_partitions=3, depth=2, max_machines=2))
+    yield rows
+    rows.close()
+
+
+def test_no_two_vectors_of_the_same_time_share_a_row(memory):
+    plan = memory.plan
+    rows = [plan.published(clock) for clock in range(2)]
+    for place in range(2):
+        rows += [plan.gradient(place, partition, clock) for partition in range(3) for clock in range(2)]
+        rows += [plan.applied(place, clock) for clock in range(2)]
+    assert sorted(rows) == list(range(plan.num_rows))
+
+
+def test_vectors_arrive_as_they_were_sent(memory):
+    ours, theirs = Codec(memory, ((0, 2), (2, 6))), Codec(memory, ((0, 2), (2, 6)))
+    vector = np.arange(6, dtype=np.float32)
+    compute = Compute(generation=1, partition=2, clock=4, read_clock=4, parameters=vector)
+    assert np.array_equal(theirs.at_machine(ours.to_machine(compute)).parameters, vector)
+    pushed = Pushed(generation=1, partition=2, clock=4, gradient=vector + 7, weight=1.0, loss=0.5)
+    travelling = theirs.from_machine(pushed, 1)
+    assert travelling.message.gradient.size == 0
+    assert np.array_equal(ours.at_controller(travelling).gradient, vector + 7)
+    push = Push(generation=1, shard=1, partition=2, clock=4, gradient=vector[2:] + 7, weight=1.0)
+    assert np.array_equal(theirs.at_machine(ours.to_machine(push)).gradient, vector[2:] + 7)
+    applied = Applied(generation=1, shard=1, clock=5, parameters=vector[2:] * 2)
+    assert np.array_equal(ours.at_controller(theirs.from_machine(applied, 0)).parameters, vector[2:] * 2)
+
+
+def test_too_much_memory_is_refused_with_the_remedy():
+    plan = MemoryPlan(num_parameters=2**40, num_partitions=64, depth=2, max_machines=2**20)
+    with pytest.raises(InvalidOptionError, match="ask for fewer machines or parameters"):
+        SharedMemory(plan)

@@ -1,0 +1,152 @@
+"""Stages by thresholds and by the model of throughput; partitions and layouts."""
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError
+from optim.training.partitions import bounds, deal, moved
+from optim.training.roles import STORAGE, lay_out
+from optim.training.stages import Fixed, Stage, Thresholds, ThroughputModel
+
+names = st.lists(st.sampled_from([f"m{k}" for k in range(9)]), min_size=1, unique=True)
+
+
+@pytest.mark.parametrize(
+    ("reliable", "transient", "stage"),
+    [
+        (4, 0, Stage.RELIABLE),
+        (4, 4, Stage.RELIABLE),
+        (4, 5, Stage.BACKED_UP),
+        (4, 60, Stage.BACKED_UP),
+        (4, 61, Stage.TRANSIENT),
+        (1, 63, Stage.TRANSIENT),
+        (0, 9, Stage.TRADITIONAL),
+    ],
+)
+def test_default_thresholds_are_one_and_fifteen(reliable, transient, stage):
+    assert Thresholds().stage(reliable, transient) is stage
+
+
+def test_thresholds_out_of_order_are_refused():
+    with pytest.raises(InvalidOptionError, match="0 <= second <= third, got 3 and 2"):
+        Thresholds(second=3, third=2)
+
+
+def of_shape(work, copying, reliable=16):
+    """A model by its two free numbers: D / (R u) and m / u, where u = U / B and m = M / (R B)."""
+    return ThroughputModel(work_s=work * reliable, worker_mb=1.0, model_mb=copying * reliable, bandwidth_mb_per_s=1.0)
+
+
+@given(st.floats(1, 30), st.floats(0.01, 2))
+def test_the_derived_thresholds_have_a_closed_form(work, copying):
+    """Stage 2 pays from (1 + x)^2 = D / (R u) on, stage 3 from D / (x R) = the time of stage 2 on."""
+    reliable = 16
+    thresholds = of_shape(work, copying).thresholds(reliable, most=600)
+    third = min(work - 1, work / (1 + copying))
+    second = max(1.0, copying, math.sqrt(work) - 1)
+    if third > second + 2 / reliable:
+        assert thresholds.second == pytest.approx(second, abs=1.01 / reliable)
+        assert thresholds.third == pytest.approx(third, abs=1.01 / reliable)
+
+
+@given(st.floats(1, 40), st.floats(0.01, 2))
+def test_one_to_one_and_fifteen_to_one_never_follow_together(work, copying):
+    """At most (second + 1)^2 - 1 is the third: from 1 follows at most 3, and 15 needs at least 3."""
+    thresholds = of_shape(work, copying).thresholds(16, most=800)
+    if thresholds.third > thresholds.second:
+        assert thresholds.third <= (thresholds.second + 1 + 1 / 16) ** 2 - 1 + 1 / 16
+
+
+def test_serving_sixty_from_four_machines_costs_most_of_the_speed():
+    model = ThroughputModel(work_s=52.0, worker_mb=50.0, model_mb=200.0, bandwidth_mb_per_s=120.0)
+    traditional = model.iteration_s(Stage.TRADITIONAL, 4, 60)
+    assert model.iteration_s(Stage.RELIABLE, 4, 60) > 5 * traditional
+    assert model.iteration_s(model.stage(4, 60), 4, 60) < 1.2 * traditional
+
+
+@given(st.floats(0.1, 1e3), st.floats(0.1, 1e3), st.floats(0.1, 1e3), st.integers(1, 8), st.integers(0, 64))
+def test_the_chosen_stage_is_never_slower_than_another(work, traffic, size, reliable, transient):
+    model = ThroughputModel(work_s=work, worker_mb=traffic, model_mb=size, bandwidth_mb_per_s=100.0)
+    chosen = model.iteration_s(model.stage(reliable, transient), reliable, transient)
+    for stage in (Stage.RELIABLE, Stage.BACKED_UP, Stage.TRANSIENT):
+        assert chosen <= model.iteration_s(stage, reliable, transient)
+    assert model.work_rate(reliable, transient) == pytest.approx(1 / chosen)
+
+
+def test_a_warned_eviction_costs_the_drain_and_a_failure_the_lag_as_well():
+    model = ThroughputModel(work_s=8.0, worker_mb=50.0, model_mb=240.0, bandwidth_mb_per_s=120.0)
+    warned = model.eviction_s(2, 6, is_warned=True)
+    assert warned == pytest.approx(240 / 2 / 120)
+    lost = model.eviction_s(2, 6, is_warned=False, lag=3)
+    assert lost == pytest.approx(warned + 3 / model.work_rate(2, 6))
+    assert model.scaling_s(6, input_mb=7200.0) == pytest.approx(10.0)
+
+
+def test_a_model_without_bandwidth_is_refused():
+    with pytest.raises(InvalidOptionError, match="bandwidth_mb_per_s must be a finite number above 0"):
+        ThroughputModel(work_s=1, worker_mb=1, model_mb=1, bandwidth_mb_per_s=0)
+
+
+@given(st.integers(1, 40), names, names)
+def test_dealing_is_even_and_moves_no_more_than_it_must(count, before, after):
+    first = deal(count, before)
+    second = deal(count, after, first)
+    held = [second.count(name) for name in after]
+    assert sum(held) == count
+    assert max(held) - min(held) <= 1
+    assert deal(count, after, second) == second
+    # What stays is all that an even deal allows: the larger shares go to those who hold most.
+    share, extra = divmod(count, len(after))
+    had = sorted((first.count(name) for name in after), reverse=True)
+    most = sum(min(number, share + (place < extra)) for place, number in enumerate(had))
+    assert count - len(moved(first, second)) == most
+
+
+def test_nobody_to_deal_to_is_an_error():
+    with pytest.raises(InvalidOptionError, match="at least one machine"):
+        deal(3, [])
+
+
+@given(st.integers(1, 50), st.integers(1, 9))
+def test_parts_are_contiguous_and_even(size, count):
+    parts = [bounds(size, count, index) for index in range(count)]
+    assert parts[0][0] == 0
+    assert parts[-1][1] == size
+    assert all(left[1] == right[0] for left, right in itertools.pairwise(parts))
+    assert {stop - start for start, stop in parts} <= {size // count, size // count + 1}
+
+
+@pytest.mark.parametrize(
+    ("stage", "servers", "backups", "workers"),
+    [
+        (Stage.RELIABLE, {"r0", "r1"}, {STORAGE}, {"r0", "r1", "t0", "t1", "t2"}),
+        (Stage.BACKED_UP, {"t0", "t1", "t2"}, {"r0", "r1"}, {"r0", "r1", "t0", "t1", "t2"}),
+        (Stage.TRANSIENT, {"t0", "t1", "t2"}, {"r0", "r1"}, {"t0", "t1", "t2"}),
+        (Stage.TRADITIONAL, {"r0", "r1", "t0", "t1", "t2"}, {STORAGE}, {"r0", "r1", "t0", "t1", "t2"}),
+        (Stage.SEPARATE, {"r0", "r1"}, {STORAGE}, {"t0", "t1", "t2"}),
+    ],
+)
+def test_each_stage_has_its_layout(stage, servers, backups, workers):
+    roles = lay_out(stage, ["r0", "r1"], ["t0", "t1", "t2"], 6)
+    assert (set(roles.servers), set(roles.backups), set(roles.workers)) == (servers, backups, workers)
+
+
+def test_a_limit_on_actives_holds():
+    roles = lay_out(Stage.BACKED_UP, ["r0"], ["t0", "t1", "t2"], 6, max_actives=2)
+    assert len(set(roles.servers)) == 2
+
+
+def test_shards_stay_where_they_are_when_machines_join():
+    before = lay_out(Stage.BACKED_UP, ["r0"], ["t0", "t1"], 4)
+    after = lay_out(Stage.BACKED_UP, ["r0"], ["t9", "t0", "t1"], 4, previous=before)
+    assert len(moved(before.servers, after.servers)) == 1
+
+
+def test_a_fixed_stage_needs_its_machines():
+    assert Fixed(fixed=Stage.TRANSIENT).stage(2, 0) is Stage.RELIABLE
+    assert Fixed(fixed=Stage.TRANSIENT).stage(0, 2) is Stage.TRADITIONAL
+    assert Fixed(fixed=Stage.TRADITIONAL).stage(2, 2) is Stage.TRADITIONAL
