@@ -51,7 +51,9 @@ class CountRow:
     passes: bool
 
 
-def fit_clusters(codes: FloatArray, num_clusters: int, seed: int, restarts: int = RESTARTS) -> FloatArray:
+def fit_clusters(
+    codes: FloatArray, num_clusters: int, seed: int, restarts: int = RESTARTS, weights: FloatArray | None = None
+) -> FloatArray:
     """Return the centres (k, width) of k-means with k-means++ seeds, the best of some restarts.
 
     Raises
@@ -68,8 +70,14 @@ def fit_clusters(codes: FloatArray, num_clusters: int, seed: int, restarts: int 
         raise InvalidProblemError(
             f"{len(codes)} windows can't make {num_clusters} phases; give longer series or fewer phases"
         )
+    # Weights are always given: without them another version would be compiled.
+    counts = np.ones(len(codes)) if weights is None else weights
     found = k_means.fit(
-        jnp.asarray(codes, jnp.float32), jax.random.key(seed), num_clusters=num_clusters, num_restarts=restarts
+        jnp.asarray(codes, jnp.float32),
+        jax.random.key(seed),
+        num_clusters=num_clusters,
+        num_restarts=restarts,
+        weights=jnp.asarray(counts, jnp.float32),
     )
     return np.asarray(found.centres, np.float64)
 
@@ -157,22 +165,10 @@ def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
 
 def _stability(codes: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
     """Return the mean agreement, on held-out codes, of neighbouring halves' partitions."""
-    import jax
-    import jax.numpy as jnp
-
-    from optim.kernels import k_means
-
-    points = jnp.asarray(codes, jnp.float32)
-    labels = []
-    for place, weights in enumerate(halves):
-        found = k_means.fit(
-            points,
-            jax.random.fold_in(jax.random.key(seed), place),
-            num_clusters=count,
-            num_restarts=RULE_RESTARTS,
-            weights=jnp.asarray(weights, jnp.float32),
-        )
-        labels.append(assign(held_out, np.asarray(found.centres, np.float64)))
+    labels = [
+        assign(held_out, fit_clusters(codes, count, seed + 1 + place, RULE_RESTARTS, weights))
+        for place, weights in enumerate(halves)
+    ]
     pairs = [(a, b) for a in range(len(labels)) for b in range(a + 1, len(labels))]
     return float(np.mean([adjusted_rand_index(labels[a], labels[b]) for a, b in pairs]))
 

@@ -19,7 +19,7 @@ class Calibration:
     rate
         Share of held-out samples above it.
     mean, deviation
-        Of the containers' mean scores.
+        Of a further container's mean score: the deviation grows with the doubt about the mean where containers are few.
     """
 
     threshold: float
@@ -52,7 +52,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
     if not len(scores):
         raise InvalidProblemError("no score to calibrate with: the held-out containers are too short")
     means = container_means(scores, owner)
-    spread = float(means.std(ddof=1)) if len(means) > 1 else 0.0
+    spread = float(means.std(ddof=1) * np.sqrt(1 + 1 / len(means))) if len(means) > 1 else 0.0
     return Calibration(
         # The smallest observed score with at most this share above it.
         threshold=float(np.quantile(scores, 1 - rate, method="higher")),

@@ -198,7 +198,7 @@ class PhaseModel:
                 "give longer series, a shorter interval or fewer delays"
             )
         self.encoder_.fit(scaled, self.num_phases or USUAL_PHASES, self.seed)
-        self._cluster(training, held)
+        self._cluster(training, held, grid)
         self.linear_forecast_ = LinearForecast.fit(scaled)
         self.calibrations_ = self._calibrate(held)
         self._describe(grid)
@@ -217,7 +217,7 @@ class PhaseModel:
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
 
-    def _cluster(self, training: ContainerSeries, held: ContainerSeries) -> None:
+    def _cluster(self, training: ContainerSeries, held: ContainerSeries, grid: ContainerSeries) -> None:
         """Set the number of phases and the centres, in their final order."""
         codes, rows = self._codes(training)
         owner = np.repeat(training.container_index, training.lengths)[rows]
@@ -232,8 +232,9 @@ class PhaseModel:
                     stacklevel=3,
                 )
         centres = fit_clusters(codes, number, self.seed)
-        labels = assign(codes, centres)
-        self.centres_ = centres[cluster_order(training.values[rows], labels, number, self.resources_)]
+        every, where = self._codes(grid)
+        labels = assign(every, centres)
+        self.centres_ = centres[cluster_order(grid.values[where], labels, number, self.resources_)]
         self.weights_ = np.bincount(assign(codes, self.centres_), minlength=number).astype(np.float64)
 
     def _calibrate(self, held: ContainerSeries) -> dict[str, Calibration]:

@@ -86,7 +86,7 @@ def load_model(path: str | Path) -> "PhaseModel":
         model.statistics_ = PhaseStatistics(**_part(arrays, "statistics"))
     except InvalidProblemError:
         raise
-    except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile, OptimError) as error:
+    except (ValueError, KeyError, EOFError, TypeError, OSError, zipfile.BadZipFile, OptimError) as error:
         cause = " ".join(str(error).split()) or type(error).__name__
         raise InvalidProblemError(
             f"{path}: not a phase model ({cause}); write one with 'optim phases fit --out FILE'"

@@ -99,17 +99,18 @@ def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -
     """
     known = weights > 0
     points = np.unique(quantiles[known])
-    below = np.zeros(len(points))
+    left, right = np.zeros(len(points)), np.zeros(len(points))
     for weight, own in zip(weights[known].tolist(), quantiles[known], strict=True):
-        below += weight * np.interp(points, own, LEVELS, left=0.0, right=1.0)
-        # Where several quantiles are one value, the distribution jumps to the last of them.
-        jump = np.searchsorted(own, points, side="right") - 1
-        hit = (jump >= 0) & (own[np.maximum(jump, 0)] == points)
-        below[hit] += weight * (LEVELS[jump[hit]] - np.interp(points[hit], own, LEVELS))
-    place = int(np.searchsorted(below, level - 1e-12))
-    if place == 0 or place >= len(points):
-        return float(points[min(place, len(points) - 1)])
-    return float(np.interp(level, below[place - 1 : place + 1], points[place - 1 : place + 1]))
+        between = np.interp(points, own, LEVELS, left=0.0, right=1.0)
+        # Where several quantiles are one value, the distribution jumps there from the first of them to the last.
+        first, last = np.searchsorted(own, points, side="left"), np.searchsorted(own, points, side="right") - 1
+        is_hit = last >= first
+        left += weight * np.where(is_hit, LEVELS[np.minimum(first, NUM_LEVELS - 1)], between)
+        right += weight * np.where(is_hit, LEVELS[np.maximum(last, 0)], between)
+    place = min(int(np.searchsorted(right, level - 1e-12)), len(points) - 1)
+    if place == 0 or level >= left[place]:
+        return float(points[place])
+    return float(np.interp(level, [right[place - 1], left[place]], points[place - 1 : place + 1]))
 
 
 def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int, num_delays: int) -> PhaseStatistics:

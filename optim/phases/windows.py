@@ -40,6 +40,14 @@ class ScaledSeries:
         repeats[begins] += num_delays
         return ScaledSeries(values=np.repeat(self.values, repeats, axis=0), lengths=self.lengths + num_delays)
 
+    def sampled(self, size: int, rng: np.random.Generator) -> "ScaledSeries":
+        """Return at most `size` random segments, in their order."""
+        if len(self.lengths) <= size:
+            return self
+        is_chosen = np.zeros(len(self.lengths), dtype=bool)
+        is_chosen[rng.permutation(len(self.lengths))[:size]] = True
+        return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
+
 
 def split_containers(series: ContainerSeries, share: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
     """Return segments of a random part of the containers, and of a `share` of them that is held out.

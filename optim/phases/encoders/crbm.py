@@ -1,9 +1,10 @@
 """Hidden units of a conditional restricted Boltzmann machine.
 
-The plain encoder is that of Buchaca, Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for
-resource management, HotCloud 2020): k-means on the hiddens' probabilities. Three things are different here on purpose:
-histories are in one order in training and in use, a code belongs to the sample at which it is taken, and samples without
-history have no code instead of one of zeros.
+The method is that of Buchaca, Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
+management, HotCloud 2020): k-means on the hiddens' probabilities. The options ``autoregression=trained``,
+``output=probability``, ``pooling=1``, ``spread=none`` are theirs, with up to 2,000 epochs; the defaults are those that found
+known phases best. In either case histories are in one order in training and in use, a code belongs to the sample at which
+it is taken, and samples without history have no code instead of one of zeros.
 """
 
 from collections.abc import Mapping
@@ -59,7 +60,7 @@ class CrbmOptions:
     Attributes
     ----------
     num_delays, num_hidden
-        Samples of history and hidden units; 3 and 10 in the paper.
+        Samples of history and hidden units; 3 and 10 in the paper as well.
     num_epochs, patience
         Most epochs, and how many without a better forecast of held-out series end the training.
     learning_rate, batch_size, num_gibbs_steps, sampling
@@ -78,18 +79,18 @@ class CrbmOptions:
 
     num_delays: int = 3
     num_hidden: int = 10
-    num_epochs: int = 200
-    patience: int = 50
+    num_epochs: int = 40
+    patience: int = 40
     learning_rate: float = 0.03
-    batch_size: int = 256
+    batch_size: int = 128
     num_gibbs_steps: int = 1
     sampling: str = "bernoulli"
-    autoregression: Autoregression = Autoregression.TRAINED
+    autoregression: Autoregression = Autoregression.LEAST_SQUARES
     sparsity_target: float = 0.2
     sparsity_cost: float = 0.0
-    output: Output = Output.PROBABILITY
-    pooling: int = 1
-    spread: Spread = Spread.NONE
+    output: Output = Output.LOGIT
+    pooling: int = 8
+    spread: Spread = Spread.STANDARDISED
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -218,6 +219,8 @@ class CrbmEncoder:
 
 def pooled(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int) -> FloatArray:
     """Return mean and deviation of each segment's last `size` outputs, or of as many as there are; shape (n, 2 H)."""
+    if not len(outputs):
+        return np.zeros((0, 2 * outputs.shape[1]))
     counts = np.maximum(series.lengths - num_delays, 0)
     begin = np.repeat(np.cumsum(counts) - counts, counts)
     row = np.arange(len(outputs))

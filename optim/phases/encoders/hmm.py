@@ -29,13 +29,17 @@ class HmmOptions:
         Transitions from each state to itself that are counted beside those seen.
     num_restarts, max_iterations
         Of the fit.
+    max_series
+        Series to fit on, drawn at random if there are more: the model has few parameters, and restarts tell more than
+        further series.
     """
 
     num_states: int | None = None
     is_autoregressive: bool = True
     stickiness: float = 0.0
-    num_restarts: int = 4
-    max_iterations: int = 60
+    num_restarts: int = 6
+    max_iterations: int = 50
+    max_series: int = 100
 
     def __post_init__(self) -> None:
         """Check ranges."""
@@ -43,6 +47,8 @@ class HmmOptions:
             raise InvalidOptionError(f"num_states must be at least 1, got {self.num_states}")
         if not self.stickiness >= 0:
             raise InvalidOptionError(f"stickiness must be at least 0, got {self.stickiness}")
+        if self.max_series < 1:
+            raise InvalidOptionError(f"max_series must be at least 1, got {self.max_series}")
 
 
 class HmmEncoder:
@@ -65,9 +71,10 @@ class HmmEncoder:
         from optim.kernels import hidden_markov
 
         options = self.options
+        chosen = series.sampled(options.max_series, np.random.default_rng(seed))
         found = hidden_markov.fit(
-            jnp.asarray(hidden_markov.pad_series(series.values, series.lengths)),
-            jnp.asarray(series.lengths, jnp.int32),
+            jnp.asarray(hidden_markov.pad_series(chosen.values, chosen.lengths)),
+            jnp.asarray(chosen.lengths, jnp.int32),
             jax.random.key(seed),
             num_states=options.num_states or num_phases,
             is_autoregressive=options.is_autoregressive,

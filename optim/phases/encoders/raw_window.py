@@ -49,7 +49,7 @@ class RawWindowEncoder:
     def encode(self, series: ScaledSeries) -> FloatArray:
         """Return the windows, shape (n, (num_delays + 1) R)."""
         windows = series.windows(self.num_delays)
-        return windows.reshape(len(windows), -1)
+        return windows.reshape(len(windows), windows.shape[1] * windows.shape[2])
 
     def arrays(self) -> Arrays:
         """Return nothing."""

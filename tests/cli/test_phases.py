@@ -1,0 +1,97 @@
+"""`optim phases`: models from generated and from own series, JSON lines, the report, one clear line for bad input."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+RUNNER = CliRunner()
+
+
+def run(*words):
+    return RUNNER.invoke(app, ["phases", *map(str, words)])
+
+
+def lines(result):
+    assert result.exit_code == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model on disk, and what fitting it printed."""
+    path = tmp_path_factory.mktemp("phases") / "model.npz"
+    result = run(
+        *("fit", "--generate", 20, "--seed", 0, "--encoder", "window-statistics", "--phases", 4),
+        *("--out", path, "--format", "json"),
+    )
+    return path, lines(result)
+
+
+def test_fit_prints_a_row_a_phase_and_resource_and_a_summary(model):
+    *rows, summary = model[1]
+    assert [(row["phase"], row["resource"]) for row in rows[:3]] == [(0, "cpu"), (0, "memory"), (1, "cpu")]
+    assert sum(row["share"] for row in rows) == pytest.approx(2.0)
+    assert summary["phases"] == 4
+    assert 0 < summary["ari"] < 1
+
+
+def test_encode_labels_own_series(model, tmp_path):
+    path = tmp_path / "own.csv"
+    rows = [f"{name},{15 * k},{0.5 + 0.01 * k},{1.0}" for name in "ab" for k in range(20)]
+    path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
+    found = lines(run("encode", model[0], "--input", path, "--format", "json"))
+    assert [row["container"] for row in found] == ["a", "b"]
+    assert found[0]["phase"][:3] == [-1, -1, -1]
+    assert min(found[0]["phase"][3:]) >= 0
+    assert found[0]["phase"] == found[1]["phase"]
+    assert len(found[0]["names"]) == 4
+
+
+def test_graph_prints_an_edge_a_row(model):
+    found = lines(run("graph", model[0], "--order", 1, "--format", "json"))
+    starts = [row for row in found if row["from"] == "start"]
+    assert sum(row["probability"] for row in starts) == pytest.approx(1.0)
+    assert sum(row["count"] for row in starts) == 20
+
+
+def test_report_is_one_page_with_pictures(model, tmp_path):
+    out = tmp_path / "page.html"
+    assert run("report", model[0], "--generate", 3, "--out", out).exit_code == 0
+    page = out.read_text()
+    assert page.count("<svg") == 4
+    assert "http" not in page.replace("http-equiv", "")
+    for heading in ("Series by phase", "Which phase follows which", "Tree and prototypes", "Prototypes", "Watching"):
+        assert heading in page
+
+
+def test_score_prints_an_interval_an_encoder():
+    words = ("--generate", 15, "--seeds", "0,1", "--encoder", "window-statistics,raw-window", "--phases", 4)
+    found = lines(run("score", *words, "--format", "json"))
+    assert [row["encoder"] for row in found] == ["window-statistics", "raw-window"]
+    for row in found:
+        assert row["ari_low"] <= row["ari"] <= row["ari_high"]
+        assert row["seeds"] == [0, 1]
+        assert set(row["f1"]) == {"warmup", "load", "burst", "stable", "growth"}
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("fit",), "either --input FILE or --generate N"),
+        (("fit", "--generate", 5, "--encoder", "pca"), "unknown encoder"),
+        (("fit", "--generate", 5, "--option", "speed=1"), "unknown option 'speed'"),
+        (("fit", "--generate", 5, "--generator-option", "noise=-1"), "noise"),
+        (("fit", "--input", "none.csv"), "none.csv"),
+        (("encode", "none.npz", "--generate", 2), "none.npz"),
+        (("score", "--option", "num_delays=3"), "ENCODER.NAME=VALUE"),
+        (("score", "--encoder", "pca"), "unknown encoder"),
+    ],
+)
+def test_wrong_use_is_one_line_and_code_two(words, cause):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert cause in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -1,0 +1,255 @@
+"""The model: conventions, files, irregular samples, updates, watching, and the rule for the number of phases."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
+from optim.models.containers.series import ContainerSeries
+from optim.phases import PhaseModel, adjusted_rand_index
+from optim.phases.clustering import assign, choose_count, fit_clusters
+from optim.phases.windows import ScaledSeries, split_containers
+from optim.workloads.containers import ContainerOptions, generate_containers
+
+SETTINGS = {"encoder": "window-statistics", "num_phases": 4}
+
+
+def drawn(number, seed=0, **options):
+    return generate_containers(ContainerOptions(num_containers=number, **options), seed)
+
+
+@pytest.fixture(scope="module")
+def series():
+    """Thirty containers on the grid."""
+    return drawn(30)
+
+
+@pytest.fixture(scope="module")
+def model(series):
+    """A model with four phases by window statistics."""
+    return PhaseModel(**SETTINGS).fit(series)
+
+
+def test_parameters_are_those_given_and_can_be_set():
+    made = PhaseModel(**SETTINGS)
+    assert made.get_params()["num_phases"] == 4
+    assert PhaseModel(**made.get_params()).get_params() == made.get_params()
+    assert made.set_params(smoothing=3) is made
+    assert made.smoothing == 3
+    with pytest.raises(InvalidOptionError, match="unknown parameter 'speed'"):
+        made.set_params(speed=1)
+
+
+def test_only_samples_without_history_have_no_phase(model, series):
+    labels = model.predict(series)
+    place = np.arange(series.num_samples) - np.repeat(series.starts, series.lengths)
+    assert np.array_equal(labels < 0, place < 3)
+    assert set(labels[labels >= 0].tolist()) == set(range(4))
+
+
+def test_true_phases_are_not_looked_at(model, series):
+    from dataclasses import replace
+
+    blind = PhaseModel(**SETTINGS).fit(replace(series, phase=None, phase_names=()))
+    assert np.array_equal(blind.predict(series), model.predict(series))
+
+
+def test_phases_are_ordered_by_memory(model):
+    memory = model.statistics_.mean[:, 1]
+    assert (np.diff(memory) >= 0).all()
+
+
+def test_no_phase_is_kept_for_the_first_samples_alone(model, series):
+    # Codes of zeros before there is history would make a cluster of their own.
+    codes = model.transform(series)
+    known = codes[np.isfinite(codes).all(axis=1)]
+    assert (np.abs(known).max(axis=1) > 0).all()
+    labels = model.predict(series)
+    place = np.arange(series.num_samples) - np.repeat(series.starts, series.lengths)
+    for phase in range(4):
+        assert place[labels == phase].max() > 3
+
+
+def test_padding_gives_every_sample_a_phase_and_leaves_the_rest_alone(series):
+    padded = PhaseModel(**SETTINGS, is_padded=True).fit(series)
+    assert (padded.predict(series) >= 0).all()
+
+
+def test_saves_and_loads_all_that_it_knows(model, series, tmp_path):
+    model.save(tmp_path / "one.npz")
+    model.save(tmp_path / "two.npz")
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    again = PhaseModel.load(tmp_path / "one.npz")
+    assert np.array_equal(again.predict(series), model.predict(series))
+    assert again.names_ == model.names_
+    assert np.array_equal(again.forecast(series, 5), model.forecast(series, 5), equal_nan=True)
+    assert np.array_equal(again.anomaly_scores(series), model.anomaly_scores(series), equal_nan=True)
+    assert again.prototypes() == model.prototypes()
+    assert again.get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})])
+def test_other_files_are_no_models(tmp_path, content):
+    path = tmp_path / "model.npz"
+    path.write_bytes(content)
+    with pytest.raises(InvalidProblemError, match="not a phase model"):
+        PhaseModel.load(path)
+
+
+def test_an_archive_with_a_pickle_is_not_loaded(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, header=np.array([{"schema": "optim/phase-model/1"}], dtype=object))
+    with pytest.raises(InvalidProblemError, match="not a phase model"):
+        PhaseModel.load(path)
+
+
+def test_irregular_samples_have_the_phase_of_their_point_of_the_grid(model):
+    rough = drawn(6, seed=1, missing=0.1, jitter=0.3)
+    labels = model.predict(rough)
+    assert labels.shape == (rough.num_samples,)
+    grid = model.prepare(rough)
+    assert np.array_equal(labels, model.label(rough).labels[grid.row])
+
+
+def test_labels_of_a_container_do_not_depend_on_the_others(model, series):
+    alone = model.predict(series.select([7]))
+    assert np.array_equal(alone, model.predict(series)[series.rows(7)])
+
+
+def test_labels_do_not_depend_on_later_samples(model, series):
+    own = series.select([3])
+    short = ContainerSeries(
+        resources=own.resources,
+        containers=own.containers,
+        lengths=np.array([50]),
+        values=own.values[:50],
+        time_s=own.time_s[:50],
+        interval_s=own.interval_s,
+    )
+    assert np.array_equal(model.predict(short), model.predict(own)[:50])
+
+
+@pytest.mark.parametrize("names", [["cpu"], ["network", "memory", "cpu"]])
+def test_any_named_resources_will_do(names):
+    rich = drawn(12, has_network=True)
+    made = PhaseModel(**SETTINGS, resources=names).fit(rich)
+    assert [resource.name for resource in made.resources_] == names
+    assert made.statistics_.mean.shape == (4, len(names))
+    with pytest.raises(InvalidProblemError, match="no resource"):
+        made.predict(rich.select_resources(["cpu" if "network" in names else "memory"]))
+
+
+def test_forecasts_and_demands_have_a_row_a_segment(model, series):
+    found = model.forecast(series, num_steps=8)
+    assert found.shape == (30, 8, 4)
+    assert found.sum(axis=2) == pytest.approx(1.0)
+    low, high = (model.demand_quantile(series, level, num_steps=8) for level in (0.5, 0.95))
+    assert (low <= high).all()
+    assert (high <= model.statistics_.quantile(1.0).max(axis=0)).all()
+
+
+def test_partial_fit_moves_centres_to_the_mean_of_all_codes(series):
+    made = PhaseModel(**SETTINGS).fit(series)
+    before, weights, count = made.centres_, made.weights_, made.statistics_.count
+    fresh = drawn(10, seed=5)
+    codes = made.transform(fresh)
+    codes = codes[np.isfinite(codes).all(axis=1)]
+    nearest = assign(codes, before)
+    made.partial_fit(fresh)
+    for phase in range(4):
+        own = codes[nearest == phase]
+        expected = (weights[phase] * before[phase] + own.sum(axis=0)) / (weights[phase] + len(own))
+        assert made.centres_[phase] == pytest.approx(expected)
+    assert made.runs_.num_segments == 40
+    assert made.statistics_.count.sum() == count.sum() + len(codes)
+    assert np.isfinite(made.forecast(fresh, 3)).all()
+
+
+def test_partial_fit_of_a_new_model_is_fit(model, series):
+    assert np.array_equal(PhaseModel(**SETTINGS).partial_fit(series).predict(series), model.predict(series))
+
+
+def test_usual_containers_raise_no_alarm_and_odd_ones_do():
+    # Twenty containers are held out to say what is usual.
+    model = PhaseModel(**SETTINGS).fit(drawn(100))
+    usual, odd = drawn(20, seed=6), drawn(20, seed=6, noise=5.0)
+    threshold = model.calibrations_["forecast-error"].threshold
+    shares = []
+    for part in (usual, odd):
+        scores = model.anomaly_scores(part)
+        shares.append((scores[np.isfinite(scores)] > threshold).mean())
+        trigger = model.drift_trigger()
+        for score in model.container_scores(part).tolist():
+            trigger.update(score)
+        assert trigger.is_triggered == (part is odd)
+    assert shares[0] < 0.03 < shares[1]
+
+
+def test_a_score_that_the_encoder_lacks_is_refused(model, series):
+    with pytest.raises(InvalidOptionError, match="forecast-error"):
+        model.anomaly_scores(series, "free-energy")
+
+
+def test_an_unfitted_model_says_so(series):
+    with pytest.raises(NotAllowedError, match="isn't fitted"):
+        PhaseModel().predict(series)
+
+
+@pytest.mark.parametrize("wrong", [{"num_phases": 0}, {"smoothing": 0}, {"anomaly_rate": 1.5}, {"interval_s": 90.0}])
+def test_wrong_parameters_are_refused_by_name(series, wrong):
+    with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
+        PhaseModel(**{**SETTINGS, **wrong}).fit(series)
+
+
+def test_series_too_short_for_a_window_are_refused(series):
+    with pytest.raises(InvalidProblemError, match="more than 30 samples"):
+        PhaseModel(**SETTINGS, encoder_options={"num_delays": 30}).fit(
+            ContainerSeries(
+                resources=series.resources,
+                containers=("a", "b"),
+                lengths=np.array([10, 10]),
+                values=series.values[:20],
+                time_s=np.tile(np.arange(10) * 15.0, 2),
+            )
+        )
+
+
+def blobs(number, seed):
+    """Four clear clusters of codes."""
+    rng = np.random.default_rng(seed)
+    return rng.permutation(np.repeat([[0, 0], [9, 0], [0, 9], [9, 9]], number, axis=0)) + rng.normal(
+        size=(4 * number, 2)
+    )
+
+
+def test_the_rule_finds_as_many_clusters_as_there_are():
+    training = blobs(60, 0)
+    number, rows = choose_count(training, np.arange(240) // 8, blobs(30, 1), 0, candidates=(2, 3, 4, 5))
+    assert number == 4
+    assert rows[-1].gain < 0.02
+    assert rows[2].stability > 0.95
+    assert rows[2].silhouette > max(rows[0].silhouette, rows[3].silhouette)
+
+
+def test_assignment_is_to_the_nearest_centre():
+    codes = blobs(20, 2)
+    centres = fit_clusters(codes, 4, 0)
+    distance = np.linalg.norm(codes[:, None] - centres[None], axis=2)
+    assert np.array_equal(assign(codes, centres), distance.argmin(axis=1))
+    assert adjusted_rand_index(assign(codes, centres), assign(codes, centres[::-1])) == 1.0
+
+
+def test_containers_are_held_out_whole():
+    parts = drawn(10).select([0, 0, 1, 2, 3, 3, 4])
+    training, held = split_containers(parts, 0.4, np.random.default_rng(0))
+    assert not set(parts.container_index[training]) & set(parts.container_index[held])
+    assert len(set(parts.container_index[held])) == 2
+
+
+def test_windows_of_padded_series_repeat_the_first_sample():
+    plain = ScaledSeries(values=np.array([[1.0], [2.0], [5.0]]), lengths=np.array([2, 1]))
+    padded = plain.padded(2)
+    assert padded.values[:, 0].tolist() == [1, 1, 1, 2, 5, 5, 5]
+    assert padded.lengths.tolist() == [4, 3]
+    assert len(padded.ends(2)) == 3
