@@ -24,6 +24,7 @@ from optim.kernels.parameter_server import (
     initial_rows,
     pull_rows,
     push_sparse,
+    row_parameters,
     shard_ranges,
 )
 
@@ -315,8 +316,8 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
         calls["xla"] = _sorted(start, *message, rule)
     return Contest(
         calls=calls,
-        error=lambda: float(np.abs(np.asarray(table[0].parameters) - plain.w).max()),
-        checksum=lambda: float(np.asarray(table[0].parameters).mean(dtype=np.float64)),
+        error=lambda: float(np.abs(np.asarray(row_parameters(table[0], layout)) - plain.w).max()),
+        checksum=lambda: float(np.asarray(row_parameters(table[0], layout)).mean(dtype=np.float64)),
     )
 
 

@@ -5,8 +5,12 @@ squares. On a CPU this is done without sorting: a first loop notes where each ro
 every push to the sum at that place, and then every array of the table is visited in a loop of its own, in which a row
 changes only at its first place. One array a loop, each updated in place: a loop that carries two would copy them. On an
 accelerator, where a loop over rows would starve, equal rows are found by sorting.
+
+Rows are far apart in memory, and going there is what a push costs. So an optimiser with one slot has parameters and
+slot in one array, as real and imaginary parts: there each pushed row is visited once.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple
@@ -19,13 +23,20 @@ from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
 
 Method = Literal["loop", "sort"]
+Messages = tuple[jax.Array, jax.Array, jax.Array]
+"""Rows, whether their update is due, and their gradients; of all messages or of one."""
 
 
 class Rows(NamedTuple):
-    """A table: parameters of shape (rows, width) and the optimiser's slots, each of that shape."""
+    """A table as it lies in memory; `row_parameters` and `row_slots` tell its contents.
 
-    parameters: jax.Array
-    slots: Slots
+    Attributes
+    ----------
+    arrays
+        Shape (rows, width) each: parameters and slots, or one of complex numbers that holds both.
+    """
+
+    arrays: tuple[jax.Array, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +63,11 @@ class RowLayout:
         if self.method not in ("loop", "sort"):
             raise InvalidOptionError(f"method must be 'loop' or 'sort', got {self.method!r}")
 
+    @property
+    def is_paired(self) -> bool:
+        """Whether parameters and slot are real and imaginary parts of one array."""
+        return self.method == "loop" and self.optimiser.num_slots == 1
+
 
 def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
     """Return a table with the given parameters and empty slots; it shares no memory with them.
@@ -64,7 +80,18 @@ def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
     if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
     own = jnp.array(parameters, dtype=jnp.float32, copy=True)
-    return Rows(parameters=own, slots=layout.optimiser.initial_slots(own))
+    slots = layout.optimiser.initial_slots(own)
+    return Rows((lax.complex(own, slots[0]),) if layout.is_paired else (own, *slots))
+
+
+def row_parameters(table: Rows, layout: RowLayout) -> jax.Array:
+    """Return the parameters of all rows, shape (rows, width)."""
+    return lax.real(table.arrays[0]) if layout.is_paired else table.arrays[0]
+
+
+def row_slots(table: Rows, layout: RowLayout) -> Slots:
+    """Return the optimiser's slots of all rows."""
+    return (lax.imag(table.arrays[0]),) if layout.is_paired else table.arrays[1:]
 
 
 @partial(jax.jit, donate_argnums=0, static_argnames="layout")
@@ -90,23 +117,23 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     """
     if rows.shape[0] == 0:
         return table
-    step = version + 1
+    num_rows, step = table.arrays[0].shape[0], version + 1
     pushed = values.astype(jnp.float32)
     if layout.method == "sort":
         return _push_by_sorting(table, rows, pushed, step, layout.optimiser)
     if layout.optimiser.num_slots == 0:
         # Linear in the gradient: repeated rows may be applied one by one.
-        is_in = (rows >= 0) & (rows < table.parameters.shape[0])
-        return _visit_rows(table, rows, is_in, pushed, step, layout.optimiser)
-    is_first, sums = _sum_at_first(rows, pushed, table.parameters.shape[0])
-    return _visit_rows(table, rows, is_first, sums, step, layout.optimiser)
+        is_in = (rows >= 0) & (rows < num_rows)
+        return _visit_rows(table, (rows, is_in, pushed), step, layout)
+    is_first, sums = _sum_at_first(rows, pushed, num_rows)
+    return _visit_rows(table, (rows, is_first, sums), step, layout)
 
 
 @partial(jax.jit, static_argnames="layout")
 def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
-    del layout
-    return _read_rows(table.parameters, rows)
+    read = _read_rows(table.arrays[0], rows)
+    return lax.real(read) if layout.is_paired else read
 
 
 @partial(jax.jit, static_argnames="num_rows")
@@ -143,16 +170,15 @@ def _push_by_sorting(
     table: Rows, rows: jax.Array, values: jax.Array, step: jax.Array, optimiser: AbstractOptimiser
 ) -> Rows:
     """Sum equal rows after sorting, then gather, update and scatter each once."""
-    unique, sums = coalesce_rows(rows, values, num_rows=table.parameters.shape[0])
-    old = jax.tree.map(lambda array: _read_rows(array, unique), table)
-    new, new_slots = optimiser.update(old.parameters, old.slots, sums, step)
+    unique, sums = coalesce_rows(rows, values, num_rows=table.arrays[0].shape[0])
+    parameters, *slots = (_read_rows(array, unique) for array in table.arrays)
+    new, new_slots = optimiser.update(parameters, tuple(slots), sums, step)
 
     def put(array: jax.Array, updated: jax.Array) -> jax.Array:
         # Padding repeats the row beyond the end, so uniqueness is promised to nobody.
         return array.at[unique].set(updated, mode="drop", indices_are_sorted=True)
 
-    written: Rows = jax.tree.map(put, table, Rows(new, new_slots))
-    return written
+    return Rows(tuple(put(array, updated) for array, updated in zip(table.arrays, (new, *new_slots), strict=True)))
 
 
 def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
@@ -179,37 +205,37 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
     return is_in & (owner == place), sums
 
 
-def _visit_rows(
-    table: Rows,
-    rows: jax.Array,
-    is_due: jax.Array,
-    gradients: jax.Array,
-    step: jax.Array,
-    optimiser: AbstractOptimiser,
-) -> Rows:
+def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLayout) -> Rows:
     """Update rows in the order given where that is due: slot after slot, then the parameters by the new slots."""
-    width = gradients.shape[1]
-    messages = (rows, is_due, gradients)
+    rule, width = layout.optimiser, layout.width
 
     def read(array: jax.Array, row: jax.Array) -> jax.Array:
         return lax.dynamic_slice(array, (row, 0), (1, width))
 
-    def advance(number: int, slot: jax.Array) -> jax.Array:
-        def visit(carried: jax.Array, message: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-            row, due, gradient = message
+    def visit_all(array: jax.Array, update: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
+        def visit(carried: jax.Array, message: Messages) -> tuple[jax.Array, None]:
+            row, is_due, gradient = message
             old = read(carried, row)
-            # A slot's new value depends on no other slot, so any may stand for them.
-            new = optimiser.advance((old,) * optimiser.num_slots, gradient[None])[number]
-            return lax.dynamic_update_slice(carried, jnp.where(due, new, old), (row, 0)), None
+            new = jnp.where(is_due, update(old, gradient[None], row), old)
+            return lax.dynamic_update_slice(carried, new, (row, 0)), None
 
-        return lax.scan(visit, slot, messages)[0]
+        return lax.scan(visit, array, messages)[0]
 
-    slots = tuple(advance(number, slot) for number, slot in enumerate(table.slots))
+    def update_pair(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
+        del row
+        new, (slot,) = rule.update(lax.real(old), (lax.imag(old),), gradient, step)
+        return lax.complex(new, slot)
 
-    def move(carried: jax.Array, message: tuple[jax.Array, jax.Array, jax.Array]) -> tuple[jax.Array, None]:
-        row, due, gradient = message
-        old = read(carried, row)
-        new = optimiser.move(old, tuple(read(slot, row) for slot in slots), gradient[None], step)
-        return lax.dynamic_update_slice(carried, jnp.where(due, new, old), (row, 0)), None
+    if layout.is_paired:
+        return Rows((visit_all(table.arrays[0], update_pair),))
 
-    return Rows(parameters=lax.scan(move, table.parameters, messages)[0], slots=slots)
+    def advance(number: int) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
+        # A slot's new value depends on no other slot, so any may stand for them.
+        return lambda old, gradient, row: rule.advance((old,) * rule.num_slots, gradient)[number]
+
+    slots = tuple(visit_all(slot, advance(number)) for number, slot in enumerate(table.arrays[1:]))
+
+    def move(old: jax.Array, gradient: jax.Array, row: jax.Array) -> jax.Array:
+        return rule.move(old, tuple(read(slot, row) for slot in slots), gradient, step)
+
+    return Rows((visit_all(table.arrays[0], move), *slots))

@@ -23,6 +23,8 @@ from optim.kernels.parameter_server import (
     initial_rows,
     pull_rows,
     push_sparse,
+    row_parameters,
+    row_slots,
 )
 
 ROWS, WIDTH, COUNT = 6, 3, 12
@@ -46,21 +48,23 @@ def used(layout):
     """Return the arrays of a table whose slots are no longer empty."""
     table = initial_rows(jnp.arange(ROWS * WIDTH, dtype=jnp.float32).reshape(ROWS, WIDTH), layout)
     everything = jnp.arange(ROWS, dtype=jnp.int32)
-    return arrays(push_sparse(table, everything, jnp.ones((ROWS, WIDTH)), jnp.int32(0), layout=layout))
+    table = push_sparse(table, everything, jnp.ones((ROWS, WIDTH)), jnp.int32(0), layout=layout)
+    return [np.asarray(array) for array in table.arrays]
 
 
 def table_of(layout):
     """Return a used table of its own memory."""
-    first, *slots = (jnp.array(array) for array in used(layout))
-    return Rows(first, tuple(slots))
+    return Rows(tuple(jnp.array(array) for array in used(layout)))
 
 
-def arrays(table):
-    return np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(table)])
+def arrays(table, layout):
+    """Return parameters and slots, one below the other."""
+    return np.stack([np.asarray(array) for array in (row_parameters(table, layout), *row_slots(table, layout))])
 
 
 def push(table, rows, values, layout, version=1):
-    return arrays(push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(version), layout=layout))
+    pushed = push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(version), layout=layout)
+    return arrays(pushed, layout)
 
 
 def scattered(rows, values):
@@ -76,7 +80,7 @@ def scattered(rows, values):
 @given(rows=wild_rows, values=whole_values)
 def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
     table = table_of(layout)
-    before = arrays(table)
+    before = arrays(table, layout)
     found = push(table, rows, values, layout)
     dense = jnp.asarray(scattered(rows, values).reshape(-1))
     slots = tuple(jnp.asarray(slot.reshape(-1)) for slot in before[1:])
@@ -93,7 +97,7 @@ def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
 @given(rows=row_lists, values=whole_values)
 def test_rows_that_are_not_pushed_keep_every_bit(layout, rows, values):
     table = table_of(layout)
-    before = arrays(table)
+    before = arrays(table, layout)
     rest = ~np.isin(np.arange(ROWS), rows)
     assert np.array_equal(push(table, rows, values, layout)[:, rest], before[:, rest])
 
@@ -142,7 +146,7 @@ def test_both_methods_give_the_same_rows(rows, values):
 def test_a_gradient_of_zero_is_a_push_too(layout):
     """Momenta decay where a zero is pushed, and only there."""
     table = table_of(layout)
-    before = arrays(table)
+    before = arrays(table, layout)
     found = push(table, np.full(COUNT, 4, np.int32), np.zeros((COUNT, WIDTH), np.float32), layout)
     changes = isinstance(layout.optimiser, Momentum | Adam)
     assert np.array_equal(found[:, 4], before[:, 4]) is not changes
@@ -151,7 +155,7 @@ def test_a_gradient_of_zero_is_a_push_too(layout):
 @layouts()
 def test_padding_and_negative_rows_are_dropped(layout):
     table = table_of(layout)
-    before = arrays(table)
+    before = arrays(table, layout)
     rows = np.array([ROWS, -1, ROWS + 5, -ROWS] * 3, np.int32)
     assert np.array_equal(push(table, rows, np.full((COUNT, WIDTH), np.nan, np.float32), layout), before)
 
@@ -159,7 +163,7 @@ def test_padding_and_negative_rows_are_dropped(layout):
 @layouts()
 def test_an_empty_push_changes_nothing(layout):
     table = table_of(layout)
-    before = arrays(table)
+    before = arrays(table, layout)
     assert np.array_equal(push(table, np.zeros(0, np.int32), np.zeros((0, WIDTH), np.float32), layout), before)
 
 
@@ -185,7 +189,7 @@ def test_pull_returns_parameters_and_zeros_for_rows_that_do_not_exist(layout):
     table = table_of(layout)
     asked = np.array([4, -1, 0, ROWS, 4], np.int32)
     found = np.asarray(pull_rows(table, jnp.asarray(asked), layout=layout))
-    parameters = arrays(table)[0]
+    parameters = arrays(table, layout)[0]
     assert np.array_equal(
         found, np.stack([parameters[4], np.zeros(WIDTH), parameters[0], np.zeros(WIDTH), parameters[4]])
     )
@@ -204,8 +208,8 @@ def test_memory_of_a_push_does_not_grow_with_the_width_of_the_whole_table(layout
     """A loop that carries more than one array copies them in every step, and needs room for the copies."""
 
     def extra(num_rows):
-        array = jax.ShapeDtypeStruct((num_rows, WIDTH), jnp.float32)
-        table = jax.tree.map(lambda _: array, initial_rows(jnp.zeros((1, WIDTH)), layout))
+        one = initial_rows(jnp.zeros((1, WIDTH)), layout)
+        table = jax.tree.map(lambda array: jax.ShapeDtypeStruct((num_rows, WIDTH), array.dtype), one)
         rows, version = jax.ShapeDtypeStruct((COUNT,), jnp.int32), jax.ShapeDtypeStruct((), jnp.int32)
         values = jax.ShapeDtypeStruct((COUNT, WIDTH), jnp.float32)
         compiled = push_sparse.lower(table, rows, values, version, layout=layout).compile()
