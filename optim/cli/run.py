@@ -119,7 +119,7 @@ def _drill(kills: int, seed: int, output: OutputFormat) -> ExitCode:
     from optim.kernels.parameter_server import Adagrad
     from optim.training.applications import LogisticRegression
     from optim.training.drill import DrillOptions, kill_servers
-    from optim.training.elasticity import ClusterOptions
+    from optim.training.options import ClusterOptions
 
     application = LogisticRegression(num_observations=800, num_features=40, num_partitions=4, seed=seed)
     cluster = ClusterOptions(num_shards=2, sync_every=3)

@@ -7,7 +7,7 @@ of all shards are left; what was computed since is computed again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -37,9 +37,10 @@ from optim.training.messages import (
     Trim,
     Vector,
 )
+from optim.training.options import ClusterOptions
 from optim.training.partitions import deal
 from optim.training.roles import STORAGE, Roles, lay_out
-from optim.training.stages import Stage, StagePolicy, Thresholds
+from optim.training.stages import Stage
 from optim.training.transport import Lost, Transport
 
 if TYPE_CHECKING:
@@ -61,41 +62,6 @@ class Phase(StrEnum):
     """Moving shards and copies to their places."""
     STOPPED = "stopped"
     """No machine is left; the storage's copies wait for one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """How a job is trained.
-
-    Parameters
-    ----------
-    num_shards
-        Pieces of the parameter vector, fixed: the most servers that there will ever be.
-    staleness
-        Clocks by which a partition may be ahead of the slowest; 0 is bulk-synchronous, and bit for bit reproducible.
-    sync_every
-        Clocks between two deltas to the backups.
-    checkpoint_every
-        Clocks between two checkpoints to the storage.
-    max_actives
-        Most transient machines that serve.
-    policy
-        What chooses the stage.
-    """
-
-    num_shards: int = 4
-    staleness: int = 0
-    sync_every: int = 2
-    checkpoint_every: int = 10
-    max_actives: int | None = None
-    policy: StagePolicy = field(default_factory=Thresholds)
-
-    def __post_init__(self) -> None:
-        least = {"num_shards": 1, "staleness": 0, "sync_every": 1, "checkpoint_every": 1, "max_actives": 1}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise InvalidOptionError(f"{name} must be at least {bound}, got {value}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import COUNT, JOB, SLOT, AdmissionPlan
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.elasticity import ClusterOptions, Phase
+from optim.training.elasticity import Phase
 from optim.training.messages import Vector
+from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord

@@ -27,7 +27,7 @@ from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, Travel
 from optim.training.transport import Lost
 
 if TYPE_CHECKING:
-    from optim.training.elasticity import ClusterOptions
+    from optim.training.options import ClusterOptions
 
 FAREWELL_S = 5.0
 """How long a process that was told to end may take before it is killed."""

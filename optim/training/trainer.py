@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.training.application import Application
-from optim.training.elasticity import ClusterOptions, Controller, Phase, Rollback
+from optim.training.elasticity import Controller, Phase, Rollback
 from optim.training.messages import Message, Vector
+from optim.training.options import ClusterOptions
 from optim.training.stages import Stage
 from optim.training.transport import InProcess, Lost, Transport
 

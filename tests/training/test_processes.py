@@ -14,8 +14,8 @@ from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
-from optim.training.elasticity import ClusterOptions
 from optim.training.messages import Applied, Compute, Push, Pushed
+from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory
 from optim.training.trainer import Action, Event, Trainer
@@ -28,7 +28,7 @@ RUNNING = """
 import signal
 from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
-from optim.training.elasticity import ClusterOptions
+from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.trainer import Action, Event, Trainer
 

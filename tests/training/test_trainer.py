@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.kernels.parameter_server import Adagrad, Adam, Sgd, apply_pushes
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.elasticity import ClusterOptions
+from optim.training.options import ClusterOptions
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer
 
