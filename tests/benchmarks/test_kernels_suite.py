@@ -50,7 +50,9 @@ def test_every_row_is_measured_and_verified(size):
         row = record.parameters
         assert row["milliseconds"] > 0
         assert row["gigabytes_per_s"] > 0
-        assert row["share_of_roof"] <= row["share_of_copy"]
+        speed = row["gigabytes_per_s"]
+        assert row["share_of_roof"] == pytest.approx(speed / row["roof_gigabytes_per_s"])
+        assert row["share_of_in_place"] == pytest.approx(speed / row["in_place_gigabytes_per_s"])
         assert row["numpy_ms"] > 0
         assert {"workers", "parameters", "shape", "device", "numba_ms", "torch_ms", "ray_ms"} <= set(row)
 
