@@ -59,6 +59,13 @@ for optimiser in (Sgd(learning_rate=0.1), Momentum(learning_rate=0.1), Adagrad(l
                 "differing": int((result != wanted).sum()),
                 "largest": float(np.abs(result - wanted).max()),
             }
+for shape in ((8, 4095), (7, 4096)):
+    try:
+        update(jnp.zeros(shape[1]), (), jnp.zeros(shape), jnp.ones(shape[0]), jnp.int32(0))
+    except ValueError as error:
+        assert "multiples of the 8 devices" in str(error), error
+    else:
+        raise AssertionError("uneven shards were taken")
 print(json.dumps(found))
 """
 
