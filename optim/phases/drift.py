@@ -7,6 +7,9 @@ import numpy as np
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import FloatArray, IntArray
 
+DOUBT_ERRORS = 2.0
+"""Standard errors of the calibration's mean that an excess must go beyond."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
@@ -20,12 +23,15 @@ class Calibration:
         Share of held-out samples above it.
     mean, deviation
         Of a further container's mean score: the deviation grows with the doubt about the mean where containers are few.
+    num_containers
+        Containers that these are taken from.
     """
 
     threshold: float
     rate: float
     mean: float
     deviation: float
+    num_containers: int
 
 
 def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
@@ -59,6 +65,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
         rate=rate,
         mean=float(means.mean()),
         deviation=spread if spread > 0 else max(abs(float(means.mean())), 1e-12),
+        num_containers=len(means),
     )
 
 
@@ -72,9 +79,10 @@ class DriftTrigger:
     """Cumulative sum of containers' mean scores above what is usual: small but lasting excesses trigger it.
 
     ``s <- max(0, s + z - slack)`` with z a container's mean score in deviations from the calibration's; triggered once s
-    exceeds `limit`, and until `reset`. With normal z, slack 0.5 and limit 5 a false alarm comes about once in 930
-    containers, and a shift of one deviation is found after about ten (Montgomery, Introduction to Statistical Quality
-    Control, table of average run lengths of the one-sided sum).
+    exceeds `limit`, and until `reset`. To the slack come two standard errors of the calibration's mean, which would
+    otherwise add up to a false alarm by themselves. With normal z, slack 0.5, limit 5 and a calibration from many
+    containers a false alarm comes about once in 930 containers, and a shift of one deviation is found after about ten
+    (Montgomery, Introduction to Statistical Quality Control, table of average run lengths of the one-sided sum).
 
     Parameters
     ----------
@@ -100,7 +108,8 @@ class DriftTrigger:
     def update(self, container_score: float) -> bool:
         """Take in a container's mean score; tell whether the model should be updated."""
         excess = (container_score - self.calibration.mean) / self.calibration.deviation
-        self.sum = max(0.0, self.sum + excess - self.slack)
+        doubt = DOUBT_ERRORS / np.sqrt(self.calibration.num_containers)
+        self.sum = max(0.0, self.sum + excess - self.slack - float(doubt))
         self.is_triggered = self.is_triggered or self.sum > self.limit
         return self.is_triggered
 

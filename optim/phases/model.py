@@ -31,7 +31,7 @@ from optim.phases.windows import ScaledSeries, split_containers
 if TYPE_CHECKING:
     import networkx as nx
 
-DEFAULT_ENCODER = "window-statistics"
+DEFAULT_ENCODER = "hmm"
 USUAL_PHASES = 5
 """Hint for encoders that need a number of phases before it is known; the paper's."""
 

@@ -202,7 +202,7 @@ def test_threshold_leaves_the_stated_share_above_it():
 
 def test_trigger_stays_silent_without_drift_and_speaks_soon_after_it():
     rng = np.random.default_rng(3)
-    trigger = DriftTrigger(Calibration(threshold=0.0, rate=0.01, mean=2.0, deviation=0.5))
+    trigger = DriftTrigger(Calibration(threshold=0.0, rate=0.01, mean=2.0, deviation=0.5, num_containers=1000))
     assert not any(trigger.update(2.0 + 0.5 * rng.normal()) for _ in range(100))
     steps = next(k for k in range(100) if trigger.update(3.0 + 0.5 * rng.normal()))
     assert steps < 10
