@@ -1,7 +1,7 @@
 """How well each encoder finds phases that are known: fitted on some generated containers, scored on others."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -112,8 +112,6 @@ def recover(
     drawn = generate_containers(options, seed)
     training, test = drawn.select(np.arange(number)), drawn.select(np.arange(number, options.num_containers))
     if test_drift:
-        from dataclasses import replace
-
         moved = generate_containers(replace(options, drift=test_drift), seed)
         test = moved.select(np.arange(number, options.num_containers))
     parameters = {"interval_s": options.interval_s, "max_gap_s": 4 * options.interval_s, **parameters}

@@ -253,3 +253,23 @@ def test_windows_of_padded_series_repeat_the_first_sample():
     assert padded.values[:, 0].tolist() == [1, 1, 1, 2, 5, 5, 5]
     assert padded.lengths.tolist() == [4, 3]
     assert len(padded.ends(2)) == 3
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options", "kinds"),
+    [
+        ("crbm", {"num_epochs": 10, "num_hidden": 4}, {"forecast-error", "free-energy"}),
+        ("hmm", {"num_restarts": 1, "max_iterations": 5, "stickiness": 1.0}, {"forecast-error"}),
+    ],
+)
+def test_fitted_encoders_are_saved_and_scored_too(encoder, options, kinds, tmp_path):
+    few = drawn(8)
+    made = PhaseModel(encoder=encoder, encoder_options=options, num_phases=3).fit(few)
+    made.save(tmp_path / "model.npz")
+    again = PhaseModel.load(tmp_path / "model.npz")
+    assert np.array_equal(again.predict(few), made.predict(few))
+    assert set(made.calibrations_) == kinds
+    for kind in kinds:
+        scores = made.anomaly_scores(few, kind)
+        assert np.array_equal(again.anomaly_scores(few, kind), scores, equal_nan=True)
+        assert np.isfinite(scores[few.starts + 3]).all()
