@@ -44,6 +44,11 @@ class PlanPiece:
     end_s: int
     is_free: bool
 
+    @property
+    def machine_hours(self) -> float:
+        """Machine-hours."""
+        return self.count * (self.end_s - self.begin_s) / HOUR_S
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleResult:

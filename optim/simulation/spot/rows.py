@@ -126,6 +126,8 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
         work_done=job_work if cost is not None else 0.0,
         is_done=cost is not None,
         cost_per_work=None if cost is None else cost / job_work,
+        paid_hours=sum(piece.machine_hours for piece in result.plan if not piece.is_free),
+        free_hours=sum(piece.machine_hours for piece in result.plan if piece.is_free),
         redrawn=redrawn,
     )
 

@@ -71,6 +71,16 @@ def test_ratios_to_nothing_are_null(history):
     )
 
 
+def test_references_tell_the_machine_hours_of_their_plans(history):
+    world = make_world(history, None, OPTIONS)
+    (entry,) = run_backtest(world, NAMES, starts=1, seed=0)
+    rows = {row.policy: row for row in entry.rows}
+    paid, free = rows["oracle-paid"], rows["oracle"]
+    assert paid.paid_hours > 0
+    assert paid.free_hours == 0
+    assert (free.free_hours > 0) == (free.cost_usd == 0)
+
+
 def test_a_summary_has_the_mean_and_its_interval():
     rows = [
         Row(policy="p", start="s", cost_usd=cost, hours=1.0, work_done=2.0, is_done=True, cost_per_work=cost / 2)
