@@ -28,7 +28,7 @@ class Case:
 
     source: InstanceSource
     label: str
-    time_limit_s: float = 10.0
+    time_limit_s: float = 30.0
     left_out: frozenset[str] = frozenset()
     tol: float | None = None
 
