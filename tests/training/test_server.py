@@ -1,0 +1,72 @@
+"""One shard: what it takes, in which order it adds, and what it hands out."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.kernels.parameter_server import Adam
+from optim.training.messages import Applied, Delta, Host, Push, ShardValues
+from optim.training.server import ServedShard
+
+SIZE, P, CLOCKS = 64, 6, 3
+RNG = np.random.default_rng(0)
+GRADIENTS = RNG.standard_normal((CLOCKS, P, SIZE)).astype(np.float32)
+START = RNG.standard_normal(SIZE).astype(np.float32)
+
+
+def make_shard(sync_every=2):
+    slots = (np.zeros(SIZE, np.float32), np.zeros(SIZE, np.float32))
+    values = ShardValues(0, 0, START, slots)
+    optimiser = Adam(learning_rate=0.1)
+    return ServedShard(Host(generation=1, values=values, optimiser=optimiser, num_partitions=P, sync_every=sync_every))
+
+
+def push(clock, partition):
+    gradient = GRADIENTS[clock, partition]
+    return Push(generation=1, shard=0, partition=partition, clock=clock, gradient=gradient, weight=1.0 + partition)
+
+
+def play(order, shard=None):
+    shard = make_shard() if shard is None else shard
+    replies = [reply for clock, partition in order for reply in shard.push(push(clock, partition))]
+    return shard, replies
+
+
+IN_ORDER = [(clock, partition) for clock in range(CLOCKS) for partition in range(P)]
+
+
+@given(st.permutations(IN_ORDER), st.lists(st.sampled_from(IN_ORDER), max_size=5))
+def test_neither_order_nor_repetition_of_pushes_changes_a_bit(order, repeated):
+    expected, _ = play(IN_ORDER)
+    shard, replies = play([*order, *repeated])
+    assert np.array_equal(shard.values().parameters, expected.values().parameters)
+    assert all(map(np.array_equal, shard.values().slots, expected.values().slots))
+    assert (shard.accepted, shard.rejected) == (CLOCKS * P, len(repeated))
+    assert [reply.clock for reply in replies if isinstance(reply, Applied)] == [1, 2, 3]
+
+
+def test_without_the_fixed_order_of_the_sum_bits_differ(monkeypatch):
+    """The guard behind the test above: the order of arrival would show."""
+    expected, _ = play(IN_ORDER)
+    monkeypatch.setattr(ServedShard, "_order", lambda self, pushes: list(pushes))
+    shard, _ = play(IN_ORDER[::-1])
+    assert not np.array_equal(shard.values().parameters, expected.values().parameters)
+
+
+def test_deltas_follow_each_other_without_a_gap():
+    shard, replies = play(IN_ORDER)
+    replies += shard.sync(None)
+    deltas = [reply for reply in replies if isinstance(reply, Delta)]
+    assert [(delta.from_clock, delta.values.clock) for delta in deltas] == [(0, 2), (2, 3)]
+    assert shard.sync(None) == []
+
+
+@pytest.mark.parametrize("kind", [Applied, Delta])
+def test_what_was_handed_out_does_not_change_later(kind):
+    shard, replies = play(IN_ORDER[: 2 * P])
+    sent = [reply for reply in replies if isinstance(reply, kind)][-1]
+    vector = sent.parameters if kind is Applied else sent.values.parameters
+    before = vector.copy()
+    play(IN_ORDER[2 * P :], shard)
+    assert np.array_equal(vector, before)
