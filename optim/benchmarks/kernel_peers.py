@@ -10,7 +10,7 @@ import numpy as np
 def dense_sgd(w: Any, pushes: list[Any], rate: float) -> dict[str, Callable[[], Any]]:
     """Return what aggregates and applies dense pushes, by name."""
     sides: dict[str, Callable[[], Any]] = {}
-    if find_spec("torch") is not None:
+    if _is_installed("torch"):
         import torch
 
         own = torch.from_numpy(w.copy())
@@ -21,14 +21,14 @@ def dense_sgd(w: Any, pushes: list[Any], rate: float) -> dict[str, Callable[[], 
                 own.add_(push, alpha=-rate / len(sent))
 
         sides["torch"] = by_torch
-    if find_spec("ray") is not None:
+    if _is_installed("ray"):
         sides["ray"] = _ray_server(w, pushes, rate)
     return sides
 
 
 def sparse_sgd(table: Any, rows: Any, values: Any, rate: float) -> dict[str, Callable[[], Any]]:
     """Return what applies pushed rows, by name."""
-    if find_spec("torch") is None:
+    if not _is_installed("torch"):
         return {}
     import torch
 
@@ -67,3 +67,9 @@ def _ray_server(w: Any, pushes: list[Any], rate: float) -> Callable[[], Any]:
         ray.get(server.update.remote(*[ray.put(push) for push in pushes]))
 
     return by_ray
+
+
+def _is_installed(name: str) -> bool:
+    """Tell whether there is a package of that name; a mere folder on the path has no origin."""
+    spec = find_spec(name)
+    return spec is not None and spec.origin is not None
