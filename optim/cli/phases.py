@@ -4,7 +4,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from optim.cli.border import note
@@ -376,5 +375,5 @@ def _agreement(model: "PhaseModel", series: "ContainerSeries") -> float | None:
     truth = phased.series.phase
     if truth is None:
         return None
-    known = np.flatnonzero((phased.labels >= 0) & (truth >= 0))
+    known = (phased.labels >= 0) & (truth >= 0)
     return adjusted_rand_index(truth[known], phased.labels[known]) if len(known) else None
