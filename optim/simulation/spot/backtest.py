@@ -23,8 +23,8 @@ from optim.simulation.spot.world import World
 MOST_DRAWS = 1000
 """Draws of one start until none of its runs touches a gap."""
 
-CHUNKS = 4
-"""Pieces of work a process, so that progress is seen."""
+CHUNK = 5
+"""Starts in a piece of work at most, so that progress is seen and Ctrl-C answered soon."""
 
 Done = Callable[[int], None]
 """Told how many starts are done."""
@@ -175,7 +175,8 @@ def _in_processes(
     world: World, policies: Sequence[str], starts: int, seed: int, processes: int, done: Done
 ) -> Iterator[StartRows]:
     """Run chunks of starts in processes; yield in order, whatever order they are done in."""
-    chunks = [chunk.tolist() for chunk in np.array_split(np.arange(starts), min(starts, CHUNKS * processes))]
+    number_of_chunks = max(processes, -(-starts // CHUNK))
+    chunks = [chunk.tolist() for chunk in np.array_split(np.arange(starts), number_of_chunks)]
     finished: dict[int, StartRows] = {}
     upcoming = number = 0
     pool = ProcessPoolExecutor(
