@@ -53,6 +53,15 @@ class Output(StrEnum):
     LOGIT = "logit"
 
 
+class Pool(StrEnum):
+    """What is kept of the last few outputs."""
+
+    BOTH = "both"
+    """Their mean and their deviation."""
+    DEVIATION = "deviation"
+    """The square root of their deviation: how much a unit is at work, whatever the level, small differences spread out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrbmOptions:
     """Options of the encoder.
@@ -72,7 +81,9 @@ class CrbmOptions:
     output
         Probabilities as in the paper, or their logits.
     pooling
-        A code is the mean and the deviation of the last so many hidden outputs; 1 for the output itself.
+        A code is made of the last so many hidden outputs; 1 for the output itself.
+    pool
+        What is kept of them.
     spread
         How codes are brought to one scale.
     """
@@ -90,6 +101,7 @@ class CrbmOptions:
     sparsity_cost: float = 0.0
     output: Output = Output.LOGIT
     pooling: int = 8
+    pool: Pool = Pool.DEVIATION
     spread: Spread = Spread.STANDARDISED
 
     def __post_init__(self) -> None:
@@ -132,7 +144,7 @@ class CrbmEncoder:
         return self
 
     def encode(self, series: ScaledSeries) -> FloatArray:
-        """Return codes, shape (n, num_hidden), or (n, 2 num_hidden) where outputs are pooled."""
+        """Return codes, shape (n, num_hidden), or (n, 2 num_hidden) where mean and deviation are kept."""
         return self._spread.apply(self._outputs(series))
 
     def free_energy(self, series: ScaledSeries) -> FloatArray:
@@ -204,7 +216,10 @@ class CrbmEncoder:
         is_logit = self.options.output == Output.LOGIT
         kernel = crbm.hidden_logits if is_logit else crbm.encode
         outputs = np.asarray(kernel(self.parameters, values, jnp.asarray(ends, jnp.int32)), np.float64)
-        return outputs if self.options.pooling == 1 else pooled(outputs, series, self.num_delays, self.options.pooling)
+        if self.options.pooling == 1:
+            return outputs
+        both = pooled(outputs, series, self.num_delays, self.options.pooling)
+        return both if self.options.pool == Pool.BOTH else np.sqrt(both[:, outputs.shape[1] :])
 
     def arrays(self) -> Arrays:
         """Return parameters and spread."""

@@ -146,6 +146,15 @@ def test_pooling_is_mean_and_deviation_of_the_last_codes_of_the_segment(lengths,
         row += count
 
 
+def test_pooled_codes_are_the_roots_of_deviations_unless_both_are_asked_for():
+    series = drawn([40, 25], seed=5)
+    options = {**SMALL["crbm"], "pooling": 4}
+    both = make_encoder("crbm", {**options, "pool": "both"}).fit(series, 3, 0).encode(series)
+    roots = make_encoder("crbm", options).fit(series, 3, 0).encode(series)
+    assert both.shape[1] == 8
+    assert roots == pytest.approx(np.sqrt(both[:, 4:]))
+
+
 def test_whitened_codes_are_uncorrelated_with_deviation_one():
     rng = np.random.default_rng(9)
     codes = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) + 5
