@@ -1,7 +1,7 @@
 """Machines come, go and die while messages are late, repeated and lost: no update is lost, none counts twice."""
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -97,4 +97,6 @@ class ElasticTraining(RuleBasedStateMachine):
 
 
 TestElasticTraining = ElasticTraining.TestCase
-TestElasticTraining.settings = settings(max_examples=SEQUENCES, stateful_step_count=STEPS)
+TestElasticTraining.settings = settings(
+    max_examples=SEQUENCES, stateful_step_count=STEPS, suppress_health_check=[HealthCheck.too_slow]
+)
