@@ -130,6 +130,15 @@ class Record:
         return encode_line(self)
 
 
+def row_of(record: Record) -> dict[str, Any]:
+    """Return a record's fields for those who read rows by name: what `parameters` holds is at the top level, too.
+
+    Where a field of the record has the same name, the field stays; the figure is under `parameters` then.
+    """
+    fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
+    return fields | {name: value for name, value in record.parameters.items() if name not in fields}
+
+
 def record_from_json(line: bytes) -> Record:
     """Build a record from a line of JSON; unknown fields are ignored, so that newer files can be read.
 

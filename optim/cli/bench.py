@@ -91,6 +91,7 @@ def bench(
     """Run suites: every solver on every instance, each answer verified."""
     from optim.benchmarks.golden import read_golden
     from optim.benchmarks.golden import write_golden as store_golden
+    from optim.benchmarks.record import row_of
     from optim.benchmarks.registry import SUITES, choose_suites
     from optim.benchmarks.report import write_report
     from optim.benchmarks.runner import plan_work, run_work
@@ -143,7 +144,7 @@ def bench(
         ):
             records.append(record)
             if output is OutputFormat.JSON:
-                print_json(record)
+                print_json(row_of(record))
     records.sort(key=plan.position)
     if output is OutputFormat.TABLE:
         print_bench_tables(specs, records, plan.skipped)

@@ -1,5 +1,6 @@
 """Records as lines of JSON."""
 
+import dataclasses
 import json
 from fractions import Fraction
 
@@ -7,7 +8,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from optim.benchmarks.record import Record, plain, record_from_json, summarise_decisions
+from optim.benchmarks.record import Record, plain, record_from_json, row_of, summarise_decisions
+from optim.core.documents import encode_line
 from optim.core.status import Termination
 
 RECORD = Record(problem="admission", instance="i", solver="s", seed=3, termination="optimal", seconds={}, verified=True)
@@ -26,6 +28,13 @@ def test_has_the_fields_that_programs_rely_on():
         *("seconds", "verified", "load", "decision_ms", "options", "versions", "machine", "parameters"),
         *("memory_mb", "counts"),
     }
+
+
+def test_a_row_has_its_figures_at_the_top_too_and_is_still_a_record():
+    record = dataclasses.replace(RECORD, parameters={"jobs": 3, "seed": "other"})
+    row = json.loads(encode_line(row_of(record)))
+    assert (row["jobs"], row["seed"], row["parameters"]) == (3, RECORD.seed, {"jobs": 3, "seed": "other"})
+    assert record_from_json(encode_line(row_of(record))) == record
 
 
 def test_reads_records_of_newer_releases_that_have_more_fields():
