@@ -165,6 +165,30 @@ class Controller:
         self.stop_at = stop_at
         self._advance()
 
+    def save(self) -> None:
+        """Have a checkpoint written of the clock that all shards stand at; `saved_clock` tells when it is.
+
+        Raises
+        ------
+        NotAllowedError
+            If something is under way, or the storage isn't where the shards' copies go.
+        """
+        if self.phase is not Phase.RUNNING or not self.flow.is_settled_at(self.flow.read_clock):
+            raise NotAllowedError(
+                f"a checkpoint needs a run at rest, this one is {self.phase}; let it come to its clock"
+            )
+        if set(self.roles.backups) != {STORAGE}:
+            raise NotAllowedError(
+                f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints are for the others"
+            )
+        for shard, server in enumerate(self.roles.servers):
+            self._transport.send(server, Sync(generation=self.generation, shard=shard))
+
+    @property
+    def saved_clock(self) -> int:
+        """The last clock of which the storage has a checkpoint."""
+        return self._copies.storage_clock()
+
     def reconsider(self) -> None:
         """Ask the policy for the stage again: it may have learnt something."""
         self._change()

@@ -16,6 +16,7 @@ from optim.models.bidding.billing import (
     to_usd,
 )
 from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.spot.moment import Holding, Moment, Watcher, watch_nothing
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.world import World
@@ -96,10 +97,12 @@ class SpotRun:
         Who decides.
     start_s
         When the job begins.
+    watcher
+        Told what is held, and how far the job is, whenever something may have changed.
     """
 
-    def __init__(self, world: World, policy: Policy, start_s: int) -> None:
-        self._world, self._policy, self._start = world, policy, start_s
+    def __init__(self, world: World, policy: Policy, start_s: int, watcher: Watcher = watch_nothing) -> None:
+        self._world, self._policy, self._start, self._watcher = world, policy, start_s, watcher
         self._options = world.options
         self._now = start_s
         self._held: list[_Held] = []
@@ -122,16 +125,35 @@ class SpotRun:
         tick = self._start
         self._decide()
         self._happen()
+        self._tell()
         while True:
             interested = self._policy.is_interested(self._leases(), self._room())
             if interested:
                 tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
             until = min(self._next_event(), tick if interested else NEVER, last)
             if self._advance(until) or self._now >= last:
+                self._tell()
                 return self._finish()
             if self._happen() or (interested and self._now == tick):
                 self._decide()
                 self._happen()  # what was taken without a start-up works at once
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._watcher is watch_nothing:
+            return  # a back-test of thousands of starts pays nothing for being watched by nobody
+        fixed = [Holding(lease=lease, is_working=lease.ready_s <= self._now, is_warned=False) for lease in self._fixed]
+        spot = [Holding(lease=held.lease, is_working=held.is_working, is_warned=held.is_leaving) for held in self._held]
+        self._watcher(
+            Moment(
+                time_s=self._now,
+                holdings=(*fixed, *spot),
+                work_done=self._progress,
+                work_saved=self._saved,
+                rate=self._rate,
+                resumes_s=max(self._now, self._paused_s),
+            )
+        )
 
     def _leases(self) -> list[LiveLease]:
         return [held.lease for held in self._held if not held.is_leaving]
