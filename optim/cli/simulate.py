@@ -2,7 +2,7 @@
 
 import typer
 
-from optim.cli import simulate_containers, simulate_spot
+from optim.cli import simulate_containers, simulate_packing, simulate_spot
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 
@@ -14,3 +14,4 @@ def simulate() -> None:
 
 app.command("spot")(simulate_spot.spot)
 app.command("containers")(simulate_containers.containers)
+app.command("packing")(simulate_packing.packing)

@@ -1,0 +1,81 @@
+"""`optim simulate packing`: how much more work fits with requests by phase, and what happens when it runs."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.output import OutputFormat, print_json, print_table
+from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption
+from optim.cli.progress import terminal_progress
+
+if TYPE_CHECKING:
+    from optim.simulation.packing.study import PackingRow
+
+JOBS, PHASES = "Jobs and servers", "Phases"
+FIGURES = ("overload", "under_time", "used", "pair_saving", "pair_overload")
+
+
+def packing(
+    *,
+    risk: Annotated[
+        float, typer.Option("--risk", metavar="SHARE", help="Share of a phase's samples above its request.")
+    ] = 0.05,
+    jobs: Annotated[int, typer.Option("--jobs", min=2, help="Jobs that ask.", rich_help_panel=JOBS)] = 40,
+    learned: Annotated[
+        int, typer.Option("--learned", min=2, help="Other containers to learn from.", rich_help_panel=JOBS)
+    ] = 200,
+    servers: Annotated[int, typer.Option("--servers", min=1, help="Equal servers.", rich_help_panel=JOBS)] = 2,
+    solver: Annotated[
+        str, typer.Option("--solver", metavar="NAME", help="Solver of admission.", rich_help_panel=JOBS)
+    ] = "online",
+    profile_error: Annotated[
+        float,
+        typer.Option("--profile-error", metavar="E", help="How far a job's last run is off.", rich_help_panel=PHASES),
+    ] = 0.05,
+    encoder: Annotated[
+        str | None,
+        typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
+    ] = None,
+    num_phases: Annotated[
+        int | None, typer.Option("--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+    ] = None,
+    time_limit: TimeLimitOption = None,
+    seed: SeedOption = 0,
+    output: FormatOption = OutputFormat.TABLE,
+) -> ExitCode:
+    """Pack generated jobs by their peaks and by their phases, then replay their true series: a row a sizing."""
+    import numpy as np
+
+    from optim.phases.model import DEFAULT_ENCODER
+    from optim.simulation.containers.preparation import WorldOptions, find_phases
+    from optim.simulation.packing.study import PackingOptions, pack
+    from optim.workloads.containers import ContainerOptions, generate_containers
+
+    options = PackingOptions(
+        risk=risk, num_servers=servers, solver=solver, profile_error=profile_error, time_limit_s=time_limit
+    )
+    world = WorldOptions(encoder=encoder or DEFAULT_ENCODER, num_phases=num_phases)
+    drawn = generate_containers(ContainerOptions(num_containers=learned + jobs), seed)
+    training, asking = drawn.select(np.arange(learned)), drawn.select(np.arange(learned, learned + jobs))
+    rows: list[PackingRow] = []
+    with terminal_progress() as progress:
+        phases = find_phases(training, asking, world, seed)
+        note(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
+        progress.start("sizings", 3)
+        for row in pack(training, asking, phases, options, seed):
+            rows.append(row)
+            progress.update(len(rows))
+            if output is OutputFormat.JSON:
+                print_json(row)
+        progress.finish()
+    if output is OutputFormat.TABLE:
+        header = ("sizing", "admitted", "work", "gain", *FIGURES)
+        print_table(header, [_cells(row) for row in rows], title=f"{jobs} jobs; figures by {', '.join(drawn.names)}")
+    return ExitCode.DONE
+
+
+def _cells(row: "PackingRow") -> list[object]:
+    figures = [" / ".join(f"{value:.4f}" for value in getattr(row, name).values()) for name in FIGURES]
+    return [row.sizing, row.admitted, row.work, row.gain, *figures]

@@ -1,0 +1,215 @@
+"""The same jobs and servers, with requests sized by peaks and by phases."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.simulation.containers.world import PhaseLabels
+from optim.simulation.packing.jobs import admission_instance
+from optim.simulation.packing.pairing import joint_peak, pair_jobs
+from optim.simulation.packing.profiles import demand_by_slot, disturbed, phase_spread, profile_of
+from optim.simulation.packing.replay import replay
+from optim.solvers.solve import solve
+
+TYPICAL_LEVEL = 0.5
+"""Servers are sized by the median of peaks."""
+
+
+class Sizing(StrEnum):
+    """How requests are sized."""
+
+    PEAK = "peak"
+    """The job's own largest sample, for its whole life: nothing is ever lacking."""
+    FLAT = "flat"
+    """The job's own (1 - risk)-quantile, for its whole life."""
+    PHASE = "phase"
+    """By phase, see `optim.simulation.packing.profiles`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingOptions:
+    """Jobs, servers and sizing.
+
+    Attributes
+    ----------
+    risk
+        Share of samples above what is given, in each phase.
+    profile_error
+        How far levels and lengths of a job's last run are off, as a standard deviation of logarithms.
+    num_servers
+        Equal servers.
+    jobs_per_server
+        A server has so many times the median peak of each resource.
+    slot_s
+        Length of a slot.
+    horizon_hours
+        Jobs arrive in the first half of it.
+    solver
+        Solver of the admission problem.
+    time_limit_s
+        Limit of each solve.
+    """
+
+    risk: float = 0.05
+    profile_error: float = 0.05
+    num_servers: int = 2
+    jobs_per_server: float = 5.0
+    slot_s: float = 300.0
+    horizon_hours: float = 3.0
+    solver: str = "online"
+    time_limit_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        if not 0 <= self.risk < 1:
+            raise InvalidOptionError(f"risk must be in [0, 1), got {self.risk}")
+        if not 0 <= self.profile_error <= 1:
+            raise InvalidOptionError(f"profile_error must be in [0, 1], got {self.profile_error}")
+        if self.num_servers < 1:
+            raise InvalidOptionError(f"num_servers must be at least 1, got {self.num_servers}")
+        for name in ("jobs_per_server", "slot_s", "horizon_hours"):
+            if not getattr(self, name) > 0:
+                raise InvalidOptionError(f"{name} must be above 0, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackingRow:
+    """Figures of a sizing.
+
+    Attributes
+    ----------
+    sizing
+        How requests are sized.
+    jobs, admitted
+        Jobs that ask, and that are admitted.
+    work, gain
+        Slots of work packed, and how much more than with peak requests.
+    bound
+        Proven bound on the work with these requests; None where the solver proves none.
+    overload, excess, under_time, used
+        Of the replay, by resource; see `Replay`.
+    pair_saving
+        Capacity that pairs by phase save against both peaks of each pair, by resource.
+    pair_overload
+        Share of samples in which a pair's true series exceed what was set aside for it, by resource.
+    """
+
+    sizing: str
+    jobs: int
+    admitted: int
+    work: float
+    gain: float
+    bound: float | None
+    overload: dict[str, float]
+    excess: dict[str, float]
+    under_time: dict[str, float]
+    used: dict[str, float]
+    pair_saving: dict[str, float]
+    pair_overload: dict[str, float]
+
+
+def pack(
+    training: ContainerSeries, jobs: ContainerSeries, phases: PhaseLabels, options: PackingOptions, seed: int
+) -> Iterator[PackingRow]:
+    """Yield a row a sizing, peaks first.
+
+    Parameters
+    ----------
+    training
+        Containers that spreads are learned from.
+    jobs
+        Jobs to be packed, each a container on the grid; their series are what is replayed.
+    phases
+        Phases of both.
+    options
+        What jobs, servers and sizing are like.
+    seed
+        Of arrivals and of errors of profiles.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a slot is shorter than an interval.
+    """
+    interval_s = jobs.interval_s
+    if interval_s is None or round(options.slot_s / interval_s) < 1:
+        raise InvalidProblemError(f"jobs must lie on a grid of at most slot_s {options.slot_s:g}, got {interval_s}")
+    slot_samples = round(options.slot_s / interval_s)
+    series = [jobs.values[rows] for rows in jobs.segments()]
+    rng = np.random.default_rng(seed)
+    horizon = max(2, round(options.horizon_hours * 3600 / options.slot_s))
+    arrival = np.sort(rng.integers(0, horizon // 2, size=len(series)))
+    capacity = options.jobs_per_server * np.quantile([own.max(axis=0) for own in series], TYPICAL_LEVEL, axis=0)
+    packed = 0.0
+    for sizing in Sizing:
+        demands = _demands(sizing, training, jobs, phases, slot_samples, options, rng)
+        instance = admission_instance(
+            sizing, demands, arrival, capacity, options.num_servers, horizon, options.slot_s, jobs.names
+        )
+        found = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=seed)
+        work = float(found.objective or 0.0)
+        packed = work if sizing == Sizing.PEAK else packed
+        happened = replay(found.decision, series, demands, capacity, options.num_servers, slot_samples)
+        saving, pair_overload = _pairs(series, demands, slot_samples)
+        yield PackingRow(
+            sizing=str(sizing),
+            jobs=len(series),
+            admitted=len(found.decision.admitted),
+            work=work,
+            gain=work / packed - 1.0 if packed > 0 else 0.0,
+            bound=found.bound,
+            overload=_named(jobs, happened.overload),
+            excess=_named(jobs, happened.excess),
+            under_time=_named(jobs, happened.under_time),
+            used=_named(jobs, happened.used),
+            pair_saving=_named(jobs, saving),
+            pair_overload=_named(jobs, pair_overload),
+        )
+
+
+def _demands(
+    sizing: Sizing,
+    training: ContainerSeries,
+    jobs: ContainerSeries,
+    phases: PhaseLabels,
+    slot_samples: int,
+    options: PackingOptions,
+    rng: np.random.Generator,
+) -> list[FloatArray]:
+    """Return each job's demand by slot of work."""
+    series = [jobs.values[rows] for rows in jobs.segments()]
+    slots = [-(-len(own) // slot_samples) for own in series]
+    if sizing != Sizing.PHASE:
+        level = 1.0 if sizing == Sizing.PEAK else 1.0 - options.risk
+        return [np.tile(np.quantile(own, level, axis=0), (n, 1)) for own, n in zip(series, slots, strict=True)]
+    known: IntArray = np.where(phases.training >= 0, phases.training, phases.num_phases)
+    factor = phase_spread(training, known, phases.num_phases).factor(options.risk)
+    found = []
+    for rows, own, n in zip(jobs.segments(), series, slots, strict=True):
+        profile = profile_of(own, phases.labels[rows], phases.num_phases)
+        profile = disturbed(profile, options.profile_error, rng)
+        found.append(demand_by_slot(profile, factor, n, slot_samples))
+    return found
+
+
+def _pairs(series: list[FloatArray], demands: list[FloatArray], slot_samples: int) -> tuple[FloatArray, FloatArray]:
+    """Pair jobs, and return what that saves and the share of samples in which true pairs need more, shape (R,) both."""
+    pairing = pair_jobs(demands)
+    over, samples = np.zeros(series[0].shape[1]), 0
+    for first, second in pairing.pairs:
+        given = joint_peak(demands[first], demands[second])
+        length = max(len(series[first]), len(series[second]))
+        total = np.zeros((length, len(given)))
+        total[: len(series[first])] += series[first]
+        total[: len(series[second])] += series[second]
+        over += (total > given * (1 + 1e-9)).sum(axis=0)
+        samples += length
+    return pairing.saving, np.asarray(over / max(samples, 1))
+
+
+def _named(jobs: ContainerSeries, values: FloatArray) -> dict[str, float]:
+    return dict(zip(jobs.names, values.tolist(), strict=True))

@@ -1,0 +1,37 @@
+"""`optim simulate packing`: a row a sizing, and one clear line for bad input."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+RUNNER = CliRunner()
+
+
+def run(*words):
+    return RUNNER.invoke(app, ["simulate", "packing", "--encoder", "truth", *map(str, words)])
+
+
+def test_a_row_a_sizing_as_json():
+    result = run("--jobs", 8, "--learned", 10, "--servers", 1, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["sizing"] for row in rows] == ["peak", "flat", "phase"]
+    assert rows[0]["overload"] == {"cpu": 0.0, "memory": 0.0}
+    assert all(row["admitted"] <= row["jobs"] == 8 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--risk", "1"), "risk must be in [0, 1), got 1.0"),
+        (("--profile-error", "-1"), "profile_error must be in [0, 1], got -1.0"),
+        (("--jobs", "4", "--learned", "4", "--solver", "magic"), "magic"),
+    ],
+)
+def test_wrong_use_is_one_line_and_two(words, message):
+    result = run(*words)
+    assert result.exit_code == 2
+    assert message in result.stderr

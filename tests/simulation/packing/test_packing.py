@@ -1,0 +1,147 @@
+"""Profiles, instances, replays and pairs by hand and against brute force; and the study as a whole."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError
+from optim.models.admission.plan import AdmissionPlan
+from optim.simulation.containers import PhaseLabels
+from optim.simulation.packing import (
+    PackingOptions,
+    Profile,
+    admission_instance,
+    demand_by_slot,
+    pack,
+    pair_jobs,
+    phase_spread,
+    profile_of,
+    replay,
+)
+from optim.simulation.packing.pairing import joint_peak
+from optim.workloads.containers import ContainerOptions, generate_containers
+from tests.simulation.containers.worlds import series_of
+
+ONE = np.ones((3, 1))
+
+
+def column(*values):
+    return np.array(values, dtype=np.float64)[:, None]
+
+
+def test_a_profile_holds_runs_with_their_means():
+    profile = profile_of(column(1, 3, 8, 8, 4), np.array([-1, -1, 0, 0, 1]), 2)
+    assert profile.phase.tolist() == [2, 0, 1]
+    assert profile.dwell.tolist() == [2, 2, 1]
+    assert profile.level[:, 0].tolist() == [2, 8, 4]
+
+
+def test_a_slot_is_given_the_most_of_the_runs_that_touch_it():
+    profile = Profile(phase=np.array([0, 1, 0]), dwell=np.array([3.0, 2.5, 9.0]), level=column(1, 5, 2))
+    assert demand_by_slot(profile, ONE, 4, 2)[:, 0].tolist() == [1, 5, 5, 2]
+
+
+def test_the_last_run_goes_on_where_the_job_takes_longer_than_last_time():
+    profile = Profile(phase=np.array([0]), dwell=np.array([1.0]), level=column(3))
+    assert demand_by_slot(profile, 2 * ONE, 3, 2)[:, 0].tolist() == [6, 6, 6]
+
+
+@given(seed=st.integers(0, 2**32 - 1), risk=st.sampled_from([0.0, 0.05, 0.25]))
+def test_so_many_training_samples_lie_above_what_their_phase_is_given(seed, risk):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, size=12).repeat(20)
+    series = series_of([np.stack([rng.random(240), 1 + rng.random(240)], axis=1)])
+    spread = phase_spread(series, labels, 2).factor(risk)
+    level = {}
+    for run, rows in enumerate(np.split(np.arange(240), np.flatnonzero(np.diff(labels)) + 1)):
+        level[run] = (rows, series.values[rows].mean(axis=0))
+    for phase in np.unique(labels).tolist():
+        above = total = 0
+        for rows, mean in level.values():
+            if labels[rows[0]] == phase:
+                above = above + (series.values[rows] > mean * spread[phase] * (1 + 1e-12)).sum(axis=0)
+                total += len(rows)
+        assert (np.asarray(above) <= risk * total + 1).all()
+
+
+def test_an_instance_asks_for_a_slot_of_work_a_slot_and_changes_its_demands_in_between():
+    demands = [np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 1.0]]), np.array([[0.5, 0.1234567]])]
+    instance = admission_instance(
+        "two", demands, np.array([0, 1]), np.array([4.0, 4.0]), 1, 6, 300.0, ("cpu", "memory")
+    )
+    assert instance.work.tolist() == [3, 1]
+    assert instance.jobs.segment_start.tolist() == [0, 2, 0]
+    assert instance.jobs.worker_demand.tolist() == [[10**6, 2 * 10**6], [3 * 10**6, 10**6], [500_000, 123_457]]
+    assert instance.value[0].tolist() == [3.0] * 6
+
+
+def test_a_replay_finds_the_samples_that_do_not_fit():
+    """Two jobs on one server of 4, two samples a slot; the second runs in slots 0 and 2."""
+    series = [column(1, 1, 3, 3), column(2, 4, 1, 1)]
+    demands = [column(1, 3), column(3, 1)]
+    plan = AdmissionPlan.from_rows([(0, 0, 0, 1), (0, 1, 0, 1), (1, 0, 0, 1), (1, 2, 0, 1)], [])
+    found = replay(plan, series, demands, np.array([4.0]), 1, 2)
+    assert found.overload.tolist() == [1 / 6]
+    assert found.excess.tolist() == [1 / 16]
+    assert found.under_time.tolist() == [1 / 8]
+    assert found.used.tolist() == [16 / 24]
+
+
+def best_saving(demands):
+    """Most that any way of pairing saves, by trying all."""
+    scale = np.mean([demand.max(axis=0) for demand in demands], axis=0)
+    best = 0.0
+    for order in itertools.permutations(range(len(demands))):
+        saved = sum(
+            ((demands[i].max(axis=0) + demands[j].max(axis=0) - joint_peak(demands[i], demands[j])) / scale).sum()
+            for i, j in zip(order[::2], order[1::2], strict=True)
+        )
+        best = max(best, saved)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_way_of_pairing_saves_more(seed):
+    rng = np.random.default_rng(seed)
+    demands = [rng.random((int(rng.integers(1, 6)), 2)) for _ in range(6)]
+    pairing = pair_jobs(demands)
+    scale = np.mean([demand.max(axis=0) for demand in demands], axis=0)
+    assert ((pairing.apart - pairing.joint) / scale).sum() == pytest.approx(best_saving(demands))
+    assert sorted(sum(pairing.pairs, ())) == list(range(6))
+
+
+def test_jobs_that_are_high_in_turn_are_paired():
+    early, late = column(4, 1), column(1, 4)
+    pairing = pair_jobs([early, early, late, late])
+    assert {tuple(sorted(pair)) for pair in pairing.pairs} <= {(0, 2), (0, 3), (1, 2), (1, 3)}
+    assert pairing.saving.tolist() == [1 - 5 / 8]
+
+
+def test_phases_pack_more_than_peaks_and_peaks_never_overload():
+    series = generate_containers(ContainerOptions(num_containers=34), seed=0)
+    training, jobs = series.select(np.arange(20)), series.select(np.arange(20, 34))
+    phases = PhaseLabels(labels=jobs.phase, training=training.phase, num_phases=5)
+    options = PackingOptions(num_servers=1, jobs_per_server=3.0, horizon_hours=2.0)
+    peak, flat, phase = pack(training, jobs, phases, options, seed=0)
+    assert [row.sizing for row in (peak, flat, phase)] == ["peak", "flat", "phase"]
+    assert peak.gain == 0.0
+    assert set(peak.overload.values()) == {0.0}
+    assert set(peak.under_time.values()) == {0.0}
+    assert max(peak.pair_overload.values()) == 0.0
+    assert phase.work >= peak.work
+    assert phase.gain == pytest.approx(phase.work / peak.work - 1)
+    assert all(0 <= value < 0.2 for row in (flat, phase) for value in row.overload.values())
+    again = list(pack(training, jobs, phases, options, seed=0))
+    assert again[2] == phase
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("risk", 1.0), ("profile_error", -0.1), ("num_servers", 0), ("slot_s", 0.0), ("horizon_hours", 0.0)],
+)
+def test_options_out_of_range_are_refused(name, value):
+    with pytest.raises(InvalidOptionError, match=f"{name} must be"):
+        PackingOptions(**{name: value})
