@@ -1,6 +1,7 @@
 """Hidden Markov models with Gaussian emissions, plain or autoregressive: filtering, smoothing and fitting by EM.
 
-Series are padded to one length and advance together; every pass is one scan over time, in log space.
+Series are padded to one length and advance together; every pass is one scan over time, on probabilities
+whose scale is taken out sample by sample.
 """
 
 from functools import partial
@@ -20,6 +21,9 @@ FULL = lax.Precision.HIGHEST
 LOG_2_PI = float(np.log(2.0 * np.pi))
 COVARIANCE_FLOOR = 1e-3
 """Added to each variance: for standardised series, a thirtieth of a deviation."""
+
+LEAST_PROBABILITY = 1e-30
+"""No state is ruled out further: a sample that no state allows leaves probabilities that can still be normalised."""
 
 
 class HmmParameters(NamedTuple):
@@ -111,15 +115,15 @@ def filter(  # the field's word; the built-in of that name isn't used here
         Probabilities of shape (N, L, K); beyond a series' end they are predictions. Log-likelihoods of shape (N,); for an
         autoregressive model, of all samples after the first.
     """
-    log_filtered, _, log_likelihood = _forward(parameters, _log_emission(parameters, series, lengths))
-    return jnp.exp(log_filtered).swapaxes(0, 1), log_likelihood
+    filtered, _, log_likelihood = _forward(parameters, _log_emission(parameters, series, lengths))
+    return filtered.transpose(2, 0, 1), log_likelihood
 
 
 @partial(jax.jit)
 def smooth(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
     """Return the states' probabilities given whole series, shape (N, L, K); see `filter`."""
-    log_filtered, log_predicted, _ = _forward(parameters, _log_emission(parameters, series, lengths))
-    return _backward(parameters, log_filtered, log_predicted, lengths)[0].swapaxes(0, 1)
+    filtered, predicted, _ = _forward(parameters, _log_emission(parameters, series, lengths))
+    return _backward(parameters, filtered, predicted, lengths)[0].swapaxes(0, 1)
 
 
 @partial(jax.jit)
@@ -221,8 +225,8 @@ def _fit(
     num_samples = jnp.maximum(jnp.sum(counts), 1.0)
 
     def expect(parameters: HmmParameters) -> tuple[jax.Array, jax.Array, jax.Array]:
-        log_filtered, log_predicted, log_likelihood = _forward(parameters, _log_emission(parameters, series, lengths))
-        smoothed, pairs = _backward(parameters, log_filtered, log_predicted, lengths)
+        filtered, predicted, log_likelihood = _forward(parameters, _log_emission(parameters, series, lengths))
+        smoothed, pairs = _backward(parameters, filtered, predicted, lengths)
         return smoothed, pairs, jnp.sum(log_likelihood)
 
     def restart(key: jax.Array) -> Fit:
@@ -290,42 +294,44 @@ def _log_emission(parameters: HmmParameters, series: jax.Array, lengths: jax.Arr
 
 
 def _forward(parameters: HmmParameters, log_emission: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return log-probabilities after each sample and before it, shape (L, N, K) each, and log-likelihoods (N,)."""
-    shape = log_emission.shape[1:]
+    """Return probabilities after each sample and before it, shape (L, K, N) each, and log-likelihoods (N,)."""
+    # One scale a sample, taken out before: within the scan there are only products, sums and one division.
+    largest = jnp.max(log_emission, axis=2)
+    likelihood = jnp.exp(log_emission - largest[:, :, None]).swapaxes(1, 2)
+    backwards = jnp.exp(parameters.log_transition).T
 
-    def step(log_predicted: jax.Array, emission: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
-        joint = log_predicted + emission
-        total = logsumexp(joint, axis=1)
-        log_filtered = joint - total[:, None]
-        after = logsumexp(log_filtered[:, :, None] + parameters.log_transition[None], axis=1)
-        return after, (log_filtered, log_predicted, total)
+    def step(predicted: jax.Array, likelihood: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array, jax.Array]]:
+        joint = predicted * likelihood
+        total = jnp.sum(joint, axis=0)
+        filtered = joint / total[None, :]
+        after = jnp.maximum(jnp.matmul(backwards, filtered, precision=FULL), LEAST_PROBABILITY)
+        return after, (filtered, predicted, total)
 
-    start = jnp.broadcast_to(parameters.log_initial[None, :], shape)
-    _, (log_filtered, log_predicted, totals) = lax.scan(step, start, log_emission)
-    return log_filtered, log_predicted, jnp.sum(totals, axis=0)
+    initial = jnp.maximum(jnp.exp(parameters.log_initial), LEAST_PROBABILITY)
+    start = jnp.broadcast_to(initial[:, None], likelihood.shape[1:])
+    _, (filtered, predicted, totals) = lax.scan(step, start, likelihood)
+    return filtered, predicted, jnp.sum(jnp.log(totals) + largest, axis=0)
 
 
 def _backward(
-    parameters: HmmParameters, log_filtered: jax.Array, log_predicted: jax.Array, lengths: jax.Array
+    parameters: HmmParameters, filtered: jax.Array, predicted: jax.Array, lengths: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Return smoothed probabilities (L, N, K) and expected transitions (K, K), padding left out of the latter."""
-    num_states = log_filtered.shape[2]
+    transition = jnp.exp(parameters.log_transition)
 
-    def step(
-        carry: tuple[jax.Array, jax.Array], inputs: tuple[jax.Array, jax.Array, jax.Array]
-    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        log_after, pairs = carry
-        filtered, predicted, counts = inputs
+    def step(after: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+        filtered, predicted = inputs
         # Bayes backwards: P(i now | j next) is the filtered i times the transition over the predicted j.
-        joint = filtered[:, :, None] + parameters.log_transition[None] + (log_after - predicted)[:, None, :]
-        log_smoothed = logsumexp(joint, axis=2)
-        pairs = pairs + jnp.sum(jnp.exp(joint) * counts[:, None, None], axis=0)
-        return (log_smoothed, pairs), log_smoothed
+        ratio = after / predicted
+        smoothed = filtered * jnp.matmul(transition, ratio, precision=FULL)
+        return smoothed, (smoothed, ratio)
 
-    start = (log_filtered[-1], jnp.zeros((num_states, num_states), log_filtered.dtype))
-    later = (jnp.arange(1, log_filtered.shape[0])[:, None] < lengths[None, :]).astype(log_filtered.dtype)
-    (_, pairs), log_smoothed = lax.scan(step, start, (log_filtered[:-1], log_predicted[1:], later), reverse=True)
-    return jnp.exp(jnp.concatenate([log_smoothed, log_filtered[-1:]])), pairs
+    _, (smoothed, ratio) = lax.scan(step, filtered[-1], (filtered[:-1], predicted[1:]), reverse=True)
+    later = (jnp.arange(1, filtered.shape[0])[:, None] < lengths[None, :]).astype(filtered.dtype)
+    now = (filtered[:-1] * later[:, None, :]).swapaxes(0, 1).reshape(transition.shape[0], -1)
+    then = ratio.swapaxes(0, 1).reshape(transition.shape[0], -1)
+    pairs = transition * jnp.matmul(now, then.T, precision=FULL)
+    return jnp.concatenate([smoothed, filtered[-1:]]).swapaxes(1, 2), pairs
 
 
 def _maximise(

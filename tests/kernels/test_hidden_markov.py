@@ -91,8 +91,8 @@ def test_expected_transitions_equal_enumeration():
     @jax.jit
     def transitions(kernel, series, lengths):
         emission = hidden_markov._log_emission(kernel, series, lengths)
-        log_filtered, log_predicted, _ = hidden_markov._forward(kernel, emission)
-        return hidden_markov._backward(kernel, log_filtered, log_predicted, lengths)[1]
+        filtered, predicted, _ = hidden_markov._forward(kernel, emission)
+        return hidden_markov._backward(kernel, filtered, predicted, lengths)[1]
 
     pairs = transitions(kernel, jnp.asarray(series, jnp.float32), jnp.asarray(lengths))
     np.testing.assert_allclose(pairs, expected, atol=1e-4)
@@ -191,3 +191,19 @@ def test_series_are_padded_in_order():
 def test_refuses_impossible_counts():
     with pytest.raises(InvalidOptionError, match="num_states must be at least 1"):
         hidden_markov.fit(jnp.zeros((1, 5, 1)), jnp.asarray([5]), jax.random.key(0), num_states=0)
+
+
+def test_a_sample_far_from_every_state_leaves_probabilities():
+    kernel = as_kernel(
+        (
+            np.array([1 - 1e-9, 1e-9]),
+            np.array([[1 - 1e-9, 1e-9], [1e-9, 1 - 1e-9]]),
+            np.array([[[-1.0]], [[1.0]]]),
+            np.full((2, 1, 1), 0.01),
+        )
+    )
+    series = jnp.asarray([[[-1.0], [80.0], [1.0], [1.0]]], jnp.float32)
+    belief, log_likelihood = hidden_markov.filter(kernel, series, jnp.asarray([4]))
+    np.testing.assert_allclose(np.asarray(belief).sum(axis=2), 1.0, rtol=1e-5)
+    assert np.isfinite(float(log_likelihood[0]))
+    assert np.isfinite(np.asarray(hidden_markov.smooth(kernel, series, jnp.asarray([4])))).all()
