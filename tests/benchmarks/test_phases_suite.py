@@ -1,0 +1,36 @@
+"""The study of what phases are worth: rows hold savings that no bound contradicts, and bad requests are refused."""
+
+import pytest
+
+from optim.benchmarks.registry import SUITES
+from optim.benchmarks.spec import BenchRequest
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+
+
+def works(**request):
+    return list(SUITES.get("phases").build(BenchRequest(**request)))
+
+
+def test_true_phases_save_less_than_the_bound_and_agree_with_themselves():
+    (work,) = works(solvers=("truth",), options={"containers": 40, "resamples": 10})
+    record = work.run(Never(), SilentProgress())
+    assert record.error is None
+    assert record.verified
+    figures = record.parameters
+    assert figures["ari"] == 1.0
+    assert figures["price"] == record.objective
+    assert figures["price"] <= figures["bound"] < 1
+    assert figures["price_low"] <= figures["price_high"]
+
+
+def test_the_small_size_leaves_out_what_must_be_trained():
+    assert [work.solver for work in works(seeds=(0, 1))] == ["truth", "window-statistics", "raw-window"] * 2
+    assert {"crbm", "hmm"} < {work.solver for work in works(size="full")}
+
+
+@pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"risk": 2.0}}])
+def test_refuses_other_encoders_and_options(request_):
+    with pytest.raises(InvalidOptionError):
+        works(**request_)
