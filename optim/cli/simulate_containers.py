@@ -77,6 +77,7 @@ def containers(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
+    from optim.phases.model import DEFAULT_ENCODER
     from optim.simulation.containers.catalogue import needs_phases, policy_names
     from optim.simulation.containers.comparison import compare_policies
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
@@ -85,9 +86,8 @@ def containers(
     for name in names:
         if name not in policy_names():
             raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
-    chosen = {} if encoder is None else {"encoder": encoder}
     options = WorldOptions(
-        **chosen,
+        encoder=encoder or DEFAULT_ENCODER,
         num_phases=num_phases,
         test_share=test_share,
         interval_s=interval_s,

@@ -44,7 +44,7 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path):
     result = run("--input", path, "--policy", "phase-shift", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5)
     assert result.exit_code == 0, result.output
     assert "phase-shift" in result.stdout
-    assert "2 phases by window-statistics" in result.stderr
+    assert "2 phases by hmm" in result.stderr
 
 
 @pytest.mark.parametrize(
