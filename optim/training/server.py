@@ -62,7 +62,7 @@ class ServedShard:
         self._pending.clear()
 
     def values(self) -> ShardValues:
-        """Return the shard's values: copies, for a view of a donated buffer would change under its reader."""
+        """Return the shard's values: copies, for a buffer that somebody views can't be donated to the next update."""
         return ShardValues(self.shard, self.clock, _copy(self._parameters), tuple(map(_copy, self._slots)))
 
     def _is_new(self, push: Push) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import optim.kernels.parameter_server.delta as delta_module
 from optim.kernels.parameter_server import (
     Adam,
     Backup,
@@ -77,6 +78,15 @@ def test_replayed_gradients_give_the_active_bits_whatever_is_repeated_late_or_re
         assert is_taken == (low == clock and high > low)
         assert backup.clock == (high if is_taken else clock)
     assert np.array_equal(flat((backup.parameters, backup.slots)), wanted[backup.clock])
+
+
+@optimisers()
+def test_without_the_guard_a_repeated_message_counts_twice(optimiser, monkeypatch):
+    monkeypatch.setattr(delta_module, "_follows", lambda *_: True)
+    backup = Backup(0, 0, *start(optimiser))
+    for low, high in [(0, 1), (0, 1), (1, 2)]:
+        backup, _ = replay_gradients(backup, gradients(low, high), optimiser=optimiser)
+    assert not np.array_equal(flat((backup.parameters, backup.slots)), history(optimiser)[2])
 
 
 @optimisers()
