@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim.benchmarks.racing import Times, medians, race, timed
 from optim.benchmarks.record import Record, plain, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
@@ -24,12 +25,11 @@ from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
 from optim.core.status import PointStatus, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.stopping import StoppingCriterion
 from optim.solvers.solve import package_versions
 
 if TYPE_CHECKING:
-    from optim.benchmarks.kernel_cases import Case, Contest
-    from optim.benchmarks.kernel_roof import Roof
+    from optim.benchmarks.kernel_cases import Case
 
 PROBLEM = "kernels"
 FULL = "full"
@@ -38,9 +38,6 @@ SOLVER = "jax"
 DENSE, SPARSE = "dense", "sparse"
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
-
-LEAST_ROUNDS, SIDE_S = 3, 4.0
-"""A side that is slow leaves the race after so many rounds, once it has taken so many seconds."""
 
 OTHERS = ("numpy", "numba", "xla", "torch", "ray")
 
@@ -164,9 +161,10 @@ class KernelWork(AbstractWork):
         begun = time.perf_counter()
         roof, contest = Roof(), contest_of(case, self.seed)
         build_s = time.perf_counter() - begun
-        compile_s = {name: _timed(call)[0] for name, call in {**roof.calls(), **contest.calls}.items()}
+        calls = {**roof.calls(), **contest.calls}
+        compile_s = {name: timed(call)[0] for name, call in calls.items()}
         error, checksum = contest.error(), contest.checksum()
-        rounds = _race(roof, contest, options.rounds, stop, progress)
+        rounds = race(calls, options.rounds, stop, progress, always=(JAX, *roof.calls()))
         figures = _figures(case.moved, roof.moved, rounds)
         figures |= {"error": error, "shards": contest.shards}
         figures["compile_ms"] = max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"])
@@ -190,36 +188,11 @@ class KernelWork(AbstractWork):
         )
 
 
-Times = dict[str, list[tuple[float, float]]]
-
-
-def _race(roof: "Roof", contest: "Contest", rounds: int, stop: StoppingCriterion, progress: Progress) -> Times:
-    """Return wall and processor seconds of every call, by side."""
-    from optim.benchmarks.kernel_cases import JAX
-
-    calls = {**roof.calls(), **contest.calls}
-    times: Times = {name: [] for name in calls}
-    begun = time.perf_counter()
-    progress.start("rounds", rounds)
-    for number in range(rounds):
-        for name, call in calls.items():
-            spent = sum(wall for wall, _ in times[name])
-            if name in OTHERS and len(times[name]) >= LEAST_ROUNDS and spent > SIDE_S:
-                continue
-            times[name].append(_timed(call))
-        progress.update(number + 1, {"ms": 1e3 * times[JAX][-1][0]})
-        if stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=number)) is not None:
-            break
-    progress.finish()
-    return times
-
-
 def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
     """Return medians, speeds and shares."""
     from optim.benchmarks.kernel_cases import JAX
 
-    wall = {name: float(np.median([one for one, _ in each])) for name, each in times.items()}
-    spent = {name: float(np.median([one for _, one in each])) for name, each in times.items()}
+    wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9
     in_place, copy = (roof_moved / wall[name] / 1e9 for name in ("roof_in_place", "roof_copy"))
     return {
@@ -235,13 +208,6 @@ def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
         **{f"speedup_over_{name}": wall[name] / wall[JAX] if name in wall else None for name in OTHERS},
         "rounds": len(times[JAX]),
     }
-
-
-def _timed(call: Any) -> tuple[float, float]:
-    """Return wall and processor seconds of a call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:

@@ -1,0 +1,212 @@
+"""The study `traps`: what the parameter-server kernels avoid, and what it would cost.
+
+A row does one piece of work by the kernel and as one would write it first, in turns, and compares the results.
+`milliseconds` are the kernel's, `naive_ms` the other's, `times` the quotient, and `processor_times` that of processor
+seconds: an update with slots runs on one core, where a shard has a thread, and the whole expression on all cores. For
+`two-carries` both are measured on a table of ten times the rows too: `growth` and `naive_growth` are what that takes
+over the smaller one, and a push should take as long as before. `roof-in-cache` compares speeds: it shows what a roof
+would be that fits into a cache.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+from optim.benchmarks.racing import medians, race, timed
+from optim.benchmarks.record import Record, plain, provenance
+from optim.benchmarks.registry import register_suite
+from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.core.errors import InvalidOptionError
+from optim.core.options import build_options, options_as_dict
+from optim.core.progress import Progress
+from optim.core.status import PointStatus, Termination
+from optim.core.stopping import StoppingCriterion
+from optim.solvers.solve import package_versions
+
+PROBLEM = "kernels"
+FULL = "full"
+SOLVER = "jax"
+NAMES = ("stacked-sum", "donation", "row-scatter", "two-carries", "shared-producer", "many-leaves", "roof-in-cache")
+AGREEMENT = 1e-4
+"""Largest difference between two ways of doing the same, after one update of rate 0.01."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrapOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    parameters, workers
+        Length of dense pushes, and how many come together.
+    leaves
+        Arrays that a model's parameters come in.
+    pushed, width, rows
+        Rows of a sparse push, their width, and rows of the table.
+    carried_pushes, carried_rows
+        Rows of a push and of a table where a loop carries two arrays.
+    rounds
+        Rounds of which the median is taken.
+    """
+
+    parameters: int = 1 << 22
+    workers: int = 16
+    leaves: int = 200
+    pushed: int = 262_144
+    width: int = 64
+    rows: int = 1_000_000
+    carried_pushes: int = 512
+    carried_rows: int = 2_000
+    rounds: int = 15
+
+    def __post_init__(self) -> None:
+        for name, value in options_as_dict(self).items():
+            if value < 1:
+                raise InvalidOptionError(f"{name} must be at least 1, got {value}")
+        if self.carried_pushes > self.carried_rows:
+            raise InvalidOptionError(
+                f"carried_pushes must be at most carried_rows {self.carried_rows}, got {self.carried_pushes}: each row "
+                "is pushed once"
+            )
+
+
+SIZES: Mapping[str, TrapOptions] = MappingProxyType(
+    {
+        SMALL: TrapOptions(
+            parameters=1 << 20, pushed=16_384, rows=1 << 16, carried_pushes=128, carried_rows=1_000, rounds=3
+        ),
+        FULL: TrapOptions(),
+    }
+)
+
+
+class TrapSubject(Subject):
+    """A trap on a size."""
+
+    def __init__(self, name: str, options: TrapOptions) -> None:
+        self.name, self.options = name, options
+        self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of the name and the sizes."""
+        return hashlib.sha256(repr((self.name, self.options)).encode()).hexdigest()[:16]
+
+    @cached_property
+    def parameters(self) -> dict[str, Any]:
+        """Which trap, and where."""
+        import jax
+
+        return {"trap": self.name, "device": jax.devices()[0].device_kind}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrapWork(AbstractWork):
+    """Run both sides of a trap, round after round."""
+
+    def resolved_options(self) -> dict[str, Any]:
+        """Return the study's complete options."""
+        return plain(options_as_dict(build_options(TrapOptions, self.options)))
+
+    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Measure one row."""
+        try:
+            return self._measure(stop, progress)
+        except Exception as error:  # one trap that fails must not end the others
+            return self.failed(describe_error(error))
+
+    def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
+        import numpy as np
+
+        from optim.benchmarks.kernel_traps import OURS, TRAPS, TrapSizes
+
+        options = options_as_dict(build_options(TrapOptions, self.options))
+        rounds = options.pop("rounds")
+        begun = time.perf_counter()
+        trap = TRAPS[self.subject.name](TrapSizes(**options), np.random.default_rng(self.seed))
+        build_s = time.perf_counter() - begun
+        compile_s = sum(timed(call)[0] for call in trap.calls.values())
+        difference = trap.difference()
+        times = race(trap.calls, rounds, stop, progress, always=(OURS,))
+        problems = [] if difference <= AGREEMENT else [f"the two ways differ by {difference:.2e}"]
+        figures = _figures(medians(times), medians(times, 1), trap.moved) | {"difference": difference}
+        return Record(
+            **self.identity() | {"parameters": {**self.subject.parameters, **plain(figures)}},
+            **provenance(),
+            versions=dict(package_versions()),
+            termination=Termination.COMPLETED.value,
+            primal=PointStatus.FEASIBLE.value,
+            objective=difference,
+            seconds={
+                "build": build_s,
+                "compile": compile_s,
+                "solve": float(np.sum(times[OURS], axis=0)[0]),
+                "verify": 0.0,
+            },
+            verified=not problems,
+            violations=problems,
+            iterations=len(times[OURS]),
+        )
+
+
+def _figures(wall: dict[str, float], spent: dict[str, float], moved: Mapping[str, int]) -> dict[str, Any]:
+    """Return medians by side, speeds, and quotients."""
+    from optim.benchmarks.kernel_traps import GROWTH, NAIVE, OURS
+
+    speeds = {name: moved[name] / wall[name] / 1e9 for name in moved}
+    is_same_work = len(set(moved.values())) <= 1
+    figures: dict[str, Any] = {
+        "milliseconds": 1e3 * wall[OURS],
+        "naive_ms": 1e3 * wall[NAIVE],
+        "times": wall[NAIVE] / wall[OURS] if is_same_work else speeds[NAIVE] / speeds[OURS],
+        "processor_ms": 1e3 * spent[OURS],
+        "naive_processor_ms": 1e3 * spent[NAIVE],
+        "processor_times": spent[NAIVE] / max(spent[OURS], 1e-9) if is_same_work else None,
+    }
+    figures |= {f"{name}_ms": 1e3 * seconds for name, seconds in wall.items() if name not in (OURS, NAIVE)}
+    figures |= {f"{name}_gigabytes_per_s": speed for name, speed in speeds.items()}
+    for name, label in ((OURS, "growth"), (NAIVE, "naive_growth")):
+        larger = f"{name}_{GROWTH}"
+        figures[label] = wall[larger] / wall[name] if larger in wall else None
+    return figures
+
+
+def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+    """Yield each trap for each seed.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such option, or another solver is asked for.
+    """
+    options = build_options(TrapOptions, {**options_as_dict(SIZES[request.size]), **request.options})
+    for name in request.solvers or ():
+        if name != SOLVER:
+            raise InvalidOptionError(f"unknown side {name!r}; the rows are of {SOLVER!r}, what it avoids stands beside")
+    for seed in request.seeds:
+        for name in NAMES:
+            yield TrapWork(
+                suite=SPEC.name,
+                subject=TrapSubject(name, options),
+                solver=SOLVER,
+                seed=seed,
+                time_limit_s=request.time_limit_s,
+                options=options_as_dict(options),
+            )
+
+
+SPEC = register_suite(
+    BenchSpec(
+        name="traps",
+        problem=PROBLEM,
+        summary="what the parameter-server kernels avoid, and what it would cost",
+        build=build,
+        sizes=(SMALL, FULL),
+        columns=("milliseconds", "naive_ms", "times", "processor_times", "growth", "naive_growth"),
+    )
+)

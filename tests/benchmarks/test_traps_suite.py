@@ -1,0 +1,90 @@
+"""The traps' study: both ways do the same work, and what avoids a trap has a reason that isn't a time."""
+
+import numpy as np
+import pytest
+
+from optim.benchmarks.kernel_traps import GROWTH, NAIVE, OURS, TRAPS, TrapSizes
+from optim.benchmarks.racing import SIDE_S, medians, race
+from optim.benchmarks.registry import SUITES
+from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suites.traps import NAMES
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+
+SIZES = {
+    "parameters": 40_000,
+    "workers": 3,
+    "leaves": 7,
+    "pushed": 30,
+    "width": 4,
+    "rows": 20,
+    "carried_pushes": 8,
+    "carried_rows": 16,
+}
+
+
+@pytest.fixture(autouse=True)
+def small_cache(monkeypatch):
+    """Let buffers be small: nothing is judged by them here."""
+    monkeypatch.setattr("optim.benchmarks.kernel_traps.third_level_cache", lambda: 1 << 14)
+
+
+def works(**request):
+    return list(SUITES.get("traps").build(BenchRequest(**request)))
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_the_ways_agree_round_after_round(name):
+    trap = TRAPS[name](TrapSizes(**SIZES), np.random.default_rng(2))
+    assert {OURS, NAIVE} <= set(trap.calls)
+    for _ in range(3):
+        for call in trap.calls.values():
+            call()
+        assert trap.difference() <= 1e-5
+
+
+def test_a_side_that_does_other_work_is_found_out():
+    trap = TRAPS["row-scatter"](TrapSizes(**SIZES), np.random.default_rng(2))
+    trap.calls[OURS]()
+    assert trap.difference() > 1e-3
+
+
+@pytest.mark.parametrize("size", ["small", "full"])
+def test_every_row_is_measured_and_verified(size):
+    records = [work.run(Never(), SilentProgress()) for work in works(size=size, options={**SIZES, "rounds": 2})]
+    assert [record.parameters["trap"] for record in records] == list(NAMES) == list(TRAPS)
+    for record in records:
+        assert record.error is None
+        assert record.verified
+        assert record.parameters["naive_ms"] > 0
+        assert record.parameters["times"] > 0
+    carried = next(record.parameters for record in records if record.parameters["trap"] == "two-carries")
+    assert carried["growth"] > 0
+    assert carried["naive_growth"] > 0
+    assert f"{OURS}_{GROWTH}_ms" in carried
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"leaves": 0}}, {"options": {"carried_rows": 3}}],
+)
+def test_refuses_other_sides_and_options(request_):
+    with pytest.raises(InvalidOptionError):
+        works(**request_)
+
+
+def test_a_slow_side_leaves_the_race_and_the_others_go_on(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("optim.benchmarks.racing.time.perf_counter", lambda: now[0])
+
+    def lasting(seconds):
+        def call():
+            now[0] += seconds
+
+        return call
+
+    calls = {"ours": lasting(SIDE_S), "slow": lasting(SIDE_S), "fast": lasting(1e-3)}
+    times = race(calls, 6, Never(), SilentProgress(), always=("ours",))
+    assert {name: len(taken) for name, taken in times.items()} == {"ours": 6, "slow": 3, "fast": 6}
+    assert medians(times)["slow"] == pytest.approx(SIDE_S)
