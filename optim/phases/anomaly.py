@@ -50,7 +50,7 @@ class LinearForecast:
     def errors(self, series: ScaledSeries) -> FloatArray:
         """Return scaled errors at ``series.ends(3)``, shape (n, R)."""
         windows = series.windows(DELAYS)
-        history = windows[:, :-1].reshape(len(windows), -1)
+        history = windows[:, :-1].reshape(len(windows), len(self.matrix))
         return np.asarray(windows[:, -1] - history @ self.matrix - self.bias)
 
     def scores(self, series: ScaledSeries) -> FloatArray:

@@ -56,7 +56,9 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
     if not 0 < rate < 1:
         raise InvalidOptionError(f"anomaly_rate must be in (0, 1), got {rate}")
     if not len(scores):
-        raise InvalidProblemError("no score to calibrate with: the held-out containers are too short")
+        raise InvalidProblemError(
+            "no score to calibrate with: no container has a sample with enough history; give longer series"
+        )
     means = container_means(scores, owner)
     spread = float(means.std(ddof=1) * np.sqrt(1 + 1 / len(means))) if len(means) > 1 else 0.0
     return Calibration(

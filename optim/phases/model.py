@@ -188,15 +188,17 @@ class PhaseModel:
         self.resources_: tuple[Resource, ...] = chosen.resources
         grid = to_grid(chosen, self.interval_s, self.max_gap_s).series
         rng = np.random.default_rng(self.seed)
-        training, held = (grid.select(part) for part in split_containers(grid, HELD_OUT_SHARE, rng))
-        self.scaling_ = Scaling.fit(training.values, has_logarithm=self.has_logarithm)
         self.encoder_: Encoder = make_encoder(self.encoder, self.encoder_options)
-        scaled = self._scaled(training)
-        if not len(scaled.ends(max(self.encoder_.num_delays, STATISTICS_DELAYS))):
+        delays = max(self.encoder_.num_delays, STATISTICS_DELAYS)
+        if grid.lengths.max() <= delays:
             raise InvalidProblemError(
-                f"no series has more than {self.encoder_.num_delays} samples at {self.interval_s:g} s without a gap; "
+                f"no series has more than {delays} samples at {self.interval_s:g} s without a gap; "
                 "give longer series, a shorter interval or fewer delays"
             )
+        split_segments = split_containers(grid, HELD_OUT_SHARE, rng, delays + 1)
+        training, held = (grid.select(part) for part in split_segments)
+        self.scaling_ = Scaling.fit(training.values, has_logarithm=self.has_logarithm)
+        scaled = self._scaled(training)
         self.encoder_.fit(scaled, self.num_phases or USUAL_PHASES, self.seed)
         self._cluster(training, held, grid)
         self.linear_forecast_ = LinearForecast.fit(scaled)
@@ -384,6 +386,8 @@ class PhaseModel:
         if not hasattr(self, "centres_"):
             return self.fit(series)
         grid = self.prepare(series).series
+        # Whatever can be refused is refused before anything changes.
+        calibrations = self._calibrate(grid)
         codes, _ = self._codes(grid)
         labels = assign(codes, self.centres_)
         number = np.bincount(labels, minlength=self.num_phases_).astype(np.float64)
@@ -395,7 +399,7 @@ class PhaseModel:
         fresh = phase_statistics(grid, labels, self.num_phases_, STATISTICS_DELAYS)
         self.statistics_ = self.statistics_.merged(fresh)
         self.runs_ = self.runs_.joined(runs_of(labels, grid.lengths, self.min_dwell))
-        self.calibrations_ = self._calibrate(grid)
+        self.calibrations_ = calibrations
         self._forget()
         return self
 

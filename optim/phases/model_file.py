@@ -68,8 +68,7 @@ def load_model(path: str | Path) -> "PhaseModel":
     from optim.phases.model import PhaseModel
 
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = _arrays(read_bytes(path))
         header = _header(path, arrays)
         model = PhaseModel(**header["parameters"])
         model.resources_ = tuple(Resource(**resource) for resource in header["resources"])
@@ -87,11 +86,20 @@ def load_model(path: str | Path) -> "PhaseModel":
     except InvalidProblemError:
         raise
     except (ValueError, KeyError, EOFError, TypeError, OSError, zipfile.BadZipFile, OptimError) as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
+        said = " ".join(str(error).split()) or type(error).__name__
+        cause = f"no {said} in it" if isinstance(error, KeyError) else said
         raise InvalidProblemError(
             f"{path}: not a phase model ({cause}); write one with 'optim phases fit --out FILE'"
         ) from error
     return model
+
+
+def _arrays(content: bytes) -> Arrays:
+    # Whatever isn't an archive would be taken for a pickle, and refused with the advice to load it unsafely.
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("no archive" if content else "the file is empty")
+    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
 
 
 def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:

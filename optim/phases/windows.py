@@ -49,16 +49,20 @@ class ScaledSeries:
         return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
 
 
-def split_containers(series: ContainerSeries, share: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def split_containers(
+    series: ContainerSeries, share: float, rng: np.random.Generator, least_samples: int = 1
+) -> tuple[IntArray, IntArray]:
     """Return segments of a random part of the containers, and of a `share` of them that is held out.
 
-    All segments of a container are on one side. With a single container both sides are that container.
+    All segments of a container are on one side. Containers without a segment of at least `least_samples` are never held
+    out: they would tell nothing. Where a single container tells something, both sides are all containers.
     """
     owner = series.container_index
-    number = int(owner.max()) + 1
-    if number == 1:
+    telling = np.unique(owner[series.lengths >= least_samples])
+    number = len(telling)
+    if number <= 1:
         everything = np.arange(series.num_segments)
         return everything, everything
-    held = rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]
+    held = telling[rng.permutation(number)[: min(max(1, round(share * number)), number - 1)]]
     is_held = np.isin(owner, held)
     return np.flatnonzero(~is_held), np.flatnonzero(is_held)

@@ -89,11 +89,21 @@ def test_saves_and_loads_all_that_it_knows(model, series, tmp_path):
     assert again.get_params() == model.get_params()
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", pickle.dumps({"a": 1})])
-def test_other_files_are_no_models(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "cause"), [(b"", "empty"), (b"no archive", "no archive"), (pickle.dumps({"a": 1}), "no archive")]
+)
+def test_other_files_are_no_models(tmp_path, content, cause):
     path = tmp_path / "model.npz"
     path.write_bytes(content)
-    with pytest.raises(InvalidProblemError, match="not a phase model"):
+    with pytest.raises(InvalidProblemError, match=f"not a phase model .*{cause}") as caught:
+        PhaseModel.load(path)
+    assert "allow_pickle" not in str(caught.value)
+
+
+def test_other_archives_are_no_models(tmp_path):
+    path = tmp_path / "model.npz"
+    np.savez(path, values=np.zeros(3))
+    with pytest.raises(InvalidProblemError, match="no 'header' in it"):
         PhaseModel.load(path)
 
 
@@ -213,6 +223,58 @@ def test_series_too_short_for_a_window_are_refused(series):
                 time_s=np.tile(np.arange(10) * 15.0, 2),
             )
         )
+
+
+def of_lengths(*lengths):
+    """Return containers of these lengths, cut from drawn ones."""
+    source = drawn(1, seed=4)
+    values = np.concatenate([source.values[:length] for length in lengths])
+    return ContainerSeries(
+        resources=source.resources,
+        containers=tuple(f"c{place}" for place in range(len(lengths))),
+        lengths=np.array(lengths),
+        values=values,
+        time_s=np.concatenate([np.arange(length) * 15.0 for length in lengths]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoder", "lengths"),
+    [("window-statistics", (60, 1)), ("raw-window", (1, 60, 2, 3)), ("raw-window", (60, 3, 3, 3)), ("hmm", (60, 1, 3))],
+)
+def test_containers_shorter_than_a_window_never_stand_in_the_way(encoder, lengths):
+    few = of_lengths(*lengths)
+    options = {"num_restarts": 1, "max_iterations": 3} if encoder == "hmm" else None
+    made = PhaseModel(encoder=encoder, encoder_options=options, num_phases=2).fit(few)
+    labels, scores = made.predict(few), made.anomaly_scores(few)
+    short = np.repeat(np.array(lengths) < 4, lengths)
+    assert (labels[~short] >= 0).any()
+    assert np.isnan(scores[short]).all()
+    assert len(made.container_scores(few)) == 1
+    made.partial_fit(few)
+    assert np.isfinite(made.anomaly_scores(few)[~short]).any()
+
+
+def test_containers_that_tell_nothing_are_never_held_out():
+    parts = of_lengths(9, 1, 9, 2, 9, 3, 9)
+    for seed in range(20):
+        training, held = split_containers(parts, 0.5, np.random.default_rng(seed), least_samples=4)
+        assert len(held) == 2
+        assert (parts.lengths[held] == 9).all()
+        assert sorted([*training, *held]) == list(range(7))
+    alone = of_lengths(2, 9, 3)
+    both = split_containers(alone, 0.5, np.random.default_rng(0), least_samples=4)
+    assert [part.tolist() for part in both] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_an_update_without_a_scored_sample_is_refused_and_changes_nothing(series):
+    made = PhaseModel(**SETTINGS).fit(series)
+    before, centres = made.calibrations_, made.centres_
+    with pytest.raises(InvalidProblemError, match="give longer series"):
+        made.partial_fit(of_lengths(2, 3))
+    assert made.calibrations_ == before
+    assert np.array_equal(made.centres_, centres)
+    assert made.runs_.num_segments == series.num_segments
 
 
 def blobs(number, seed):

@@ -181,7 +181,9 @@ class ContainerSeries:
         """
         for name in names:
             if name not in self.names:
-                raise InvalidProblemError(f"the series have no resource {name!r}; they have: {', '.join(self.names)}")
+                raise InvalidProblemError(
+                    f"the series have no resource {name!r}; they have: {', '.join(self.names)}; name it so, or choose others"
+                )
         columns = [self.names.index(name) for name in names]
         return replace(
             self,

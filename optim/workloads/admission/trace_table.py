@@ -115,7 +115,7 @@ def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] 
             f"{path}: column {missing[0]!r} is missing (there are: {found}); check file and trace format"
         )
     if not len(frame):
-        raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with jobs")
+        raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with rows")
     columns: dict[str, NDArray[Any]] = {name: frame[name].to_numpy(dtype=object) for name in texts}
     for name in numbers:
         values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
