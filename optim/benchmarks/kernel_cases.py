@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.benchmarks import kernel_loop, kernel_peers
+from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernel_stream_cases import StreamCase, stream_contest
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import (
     AbstractOptimiser,
@@ -28,9 +30,6 @@ from optim.kernels.parameter_server import (
     shard_ranges,
 )
 
-FloatArray = np.ndarray[Any, np.dtype[np.float32]]
-
-RATE = 0.01
 RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
     {
         "sgd": Sgd(learning_rate=RATE),
@@ -39,7 +38,6 @@ RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(
         "adam": Adam(learning_rate=RATE),
     }
 )
-JAX = "jax"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,35 +117,19 @@ class SparseCase:
         return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
 
 
-Case = DenseCase | SparseCase
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """The sides of a case, ready to run.
-
-    Parameters
-    ----------
-    calls
-        One update by each side; the kernel is `JAX`.
-    error
-        Largest difference of the kernel's parameters from NumPy's, asked for when both have run equally often.
-    checksum
-        Mean of the kernel's parameters.
-    shards
-        Arrays that the parameters lie in, one thread each.
-    """
-
-    calls: dict[str, Callable[[], Any]]
-    error: Callable[[], float]
-    checksum: Callable[[], float]
-    shards: int = 1
+Case = DenseCase | SparseCase | StreamCase
 
 
 def contest_of(case: Case, seed: int) -> Contest:
     """Draw a case's data and make its sides."""
     rng = np.random.default_rng(seed)
-    return dense_contest(case, rng) if isinstance(case, DenseCase) else sparse_contest(case, rng)
+    match case:
+        case DenseCase():
+            return dense_contest(case, rng)
+        case SparseCase():
+            return sparse_contest(case, rng)
+        case StreamCase():
+            return stream_contest(case, rng)
 
 
 def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:

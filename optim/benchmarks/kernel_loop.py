@@ -72,3 +72,44 @@ def pull(table, rows, out):
     for i in range(rows.shape[0]):
         for j in range(table.shape[1]):
             out[i, j] = table[rows[i], j]
+
+
+@njit(cache=True, nogil=True)
+def push(total, gradient, weight):
+    """Add a weighted push."""
+    share = np.float32(weight)
+    for i in range(total.shape[0]):
+        total[i] += share * gradient[i]
+
+
+@njit(cache=True, nogil=True)
+def damped_sgd(w, gradients, weights, rate):
+    """Apply gradients one after the other, each with its weight."""
+    step = np.float32(rate)
+    for i in range(w.shape[0]):
+        value = w[i]
+        for k in range(gradients.shape[0]):
+            value -= step * weights[k] * gradients[k, i]
+        w[i] = value
+
+
+@njit(cache=True, nogil=True)
+def push_int8(total, left, gradient, noise, limit):
+    """Round gradient and residual to levels by noise in [0, 1), and add those to the sum."""
+    largest = np.float32(0)
+    for i in range(left.shape[0]):
+        left[i] += gradient[i]
+        largest = max(largest, abs(left[i]))
+    scale = np.float32(largest / limit) if largest > 0 else np.float32(1)
+    for i in range(left.shape[0]):
+        level = min(max(np.floor(left[i] / scale + noise[i]), -limit), limit)
+        decoded = np.float32(level) * scale
+        left[i] -= decoded
+        total[i] += decoded
+
+
+@njit(cache=True, nogil=True)
+def copy(source, target):
+    """Copy an array."""
+    for i in range(source.shape[0]):
+        target[i] = source[i]

@@ -1,12 +1,20 @@
 """The kernels' suite: every side does the same work, and no row depends on a clock."""
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
-from optim.benchmarks.kernel_cases import JAX, DenseCase, SparseCase, contest_of
+from optim.benchmarks import kernel_loop
+from optim.benchmarks.kernel_cases import DenseCase, SparseCase, contest_of
+from optim.benchmarks.kernel_contest import JAX
 from optim.benchmarks.kernel_roof import TIMES_THE_CACHE, Roof, third_level_cache
+from optim.benchmarks.kernel_stream_cases import StreamCase
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suites.kernels import STREAMS
+from optim.cli.main import app
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -31,7 +39,10 @@ def small_cache(monkeypatch):
     monkeypatch.setattr("optim.benchmarks.kernel_roof.third_level_cache", lambda: 1 << 16)
 
 
-@pytest.mark.parametrize("case", [*DENSE, *SPARSE], ids=lambda case: f"{case.kernel}")
+STREAM = [StreamCase(kernel=kernel, parameters=4001, workers=5 if kernel == "async-sgd" else 1) for kernel in STREAMS]
+
+
+@pytest.mark.parametrize("case", [*DENSE, *SPARSE, *STREAM], ids=lambda case: f"{case.kernel}")
 def test_kernel_and_numpy_agree_round_after_round(case):
     contest = contest_of(case, seed=1)
     for _ in range(4):
@@ -57,6 +68,30 @@ def test_every_row_is_measured_and_verified(size):
         assert {"workers", "parameters", "shape", "device", "numba_ms", "torch_ms", "ray_ms"} <= set(row)
 
 
+def test_numba_does_the_same_work_where_it_has_a_state_of_its_own():
+    rng = np.random.default_rng(0)
+    total, left, gradient = np.zeros(200, np.float32), np.zeros(200, np.float32), rng.random(200, dtype=np.float32)
+    kernel_loop.push_int8(total, left, gradient, rng.random(200, dtype=np.float32), 127.0)
+    assert total + left == pytest.approx(gradient, abs=1e-6)
+    assert np.abs(left).max() <= np.abs(gradient).max() / 127
+    held, weights = gradient.copy(), np.array([1.0, 0.5], np.float32)
+    kernel_loop.damped_sgd(held, np.stack([gradient, gradient]), weights, 0.1)
+    assert held == pytest.approx(gradient * 0.85, abs=1e-6)
+
+
+def test_the_command_prints_the_promised_fields_of_each_kernel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = [word for name, value in TINY.items() for word in ("--option", f"{name}={value}")]
+    result = CliRunner().invoke(app, ["bench", "kernels", *options, "--format", "json", "--no-report"])
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {"dense-sgd", "dense-adam", "sparse-sgd", "sparse-adagrad", *STREAMS} == {row["kernel"] for row in rows}
+    fields = ("workers", "parameters", "shape", "device", "milliseconds", "gigabytes_per_s", "share_of_roof")
+    for row in rows:
+        assert {*fields, "numpy_ms", "numba_ms", "xla_ms", "torch_ms", "ray_ms"} <= set(row)
+        assert row["parameters"]["parameters"] >= row["shape"][-1]
+
+
 def test_the_answer_is_no_time():
     first, again = (next(iter(works(options=TINY))).run(Never(), SilentProgress()) for _ in range(2))
     assert first.objective == again.objective
@@ -75,6 +110,8 @@ def test_bytes_are_those_that_must_be_moved():
     assert DenseCase(rule="adam", workers=4, parameters=100).moved == 4 * 100 * 10
     assert DenseCase(rule="sgd", workers=4, parameters=100, is_half=True).moved == 100 * (2 * 4 + 8)
     assert SparseCase(rule="pull", pushed=10, width=8, rows=50).moved == 8 * 10 * 8
+    assert StreamCase(kernel="async-sgd", parameters=100, workers=16).moved == 4 * 100 * 18
+    assert StreamCase(kernel="push", parameters=100).moved == 12 * 100
     one = SparseCase(rule="adagrad", pushed=1, width=8, rows=1000)
     assert one.moved == pytest.approx(4 * 8 + 4 + 16 * 8, abs=1)
 

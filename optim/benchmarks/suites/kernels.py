@@ -35,7 +35,8 @@ PROBLEM = "kernels"
 FULL = "full"
 SOLVER = "jax"
 
-DENSE, SPARSE = "dense", "sparse"
+DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
+STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapshot")
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
 
@@ -49,7 +50,7 @@ class KernelOptions:
     Parameters
     ----------
     parameters, small_parameters
-        Length of dense pushes, and the length that is measured beside it.
+        Length of dense pushes, and the length that is measured beside it and for the kernels on one vector.
     pushed, width, rows
         Rows of a sparse push, their width, and rows of the table.
     rounds
@@ -71,13 +72,13 @@ class KernelOptions:
 
 SIZES: Mapping[str, KernelOptions] = MappingProxyType(
     {
-        SMALL: KernelOptions(parameters=1 << 18, pushed=4096, rows=16_384, rounds=3),
+        SMALL: KernelOptions(parameters=1 << 18, small_parameters=1 << 16, pushed=4096, rows=16_384, rounds=3),
         FULL: KernelOptions(),
     }
 )
 
 Row = tuple[str, str, int, int]
-"""Dense or sparse, the rule, workers, and parameters or the table's rows."""
+"""Dense, sparse or stream; the rule or kernel; workers; and parameters or the table's rows."""
 
 
 def rows_of(size: str, options: KernelOptions) -> list[Row]:
@@ -92,7 +93,9 @@ def rows_of(size: str, options: KernelOptions) -> list[Row]:
         # The same push into a tenth of the rows takes as long, unless a loop copies the table.
         sparse = [("sgd", options.rows), ("sgd", max(1, options.rows // 10)), ("adagrad", options.rows)]
         sparse += [("adagrad", max(1, options.rows // 10)), ("adam", options.rows), ("pull", options.rows)]
-    return [(DENSE, *row) for row in dense] + [(SPARSE, rule, 1, rows) for rule, rows in sparse]
+    stream = [(name, 16 if name == "async-sgd" else 1, options.small_parameters) for name in STREAMS]
+    tables = [(SPARSE, rule, 1, rows) for rule, rows in sparse]
+    return [(DENSE, *row) for row in dense] + tables + [(STREAM, *row) for row in stream]
 
 
 class KernelSubject(Subject):
@@ -101,14 +104,15 @@ class KernelSubject(Subject):
     def __init__(self, row: Row, options: KernelOptions) -> None:
         self.row, self.options = row, options
         kind, rule, workers, size = row
-        self.name = f"{kind}-{rule}-w{workers}-{size}" if kind == DENSE else f"{kind}-{rule}-{size}"
+        names = {DENSE: f"{kind}-{rule}-w{workers}-{size}", STREAM: f"{rule}-{size}"}
+        self.name = names.get(kind, f"{kind}-{rule}-{size}")
         self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
 
     @cached_property
     def digest(self) -> str:
         """Digest of the sizes."""
         options = self.options
-        sizes = () if self.row[0] == DENSE else (options.pushed, options.width)
+        sizes = (options.pushed, options.width) if self.row[0] == SPARSE else ()
         return hashlib.sha256(repr((*self.row, *sizes)).encode()).hexdigest()[:16]
 
     @cached_property
@@ -129,8 +133,11 @@ class KernelSubject(Subject):
     def case(self) -> "Case":
         """What is measured."""
         from optim.benchmarks.kernel_cases import DenseCase, SparseCase
+        from optim.benchmarks.kernel_stream_cases import StreamCase
 
         kind, rule, workers, size = self.row
+        if kind == STREAM:
+            return StreamCase(kernel=rule, parameters=size, workers=workers)
         if kind == DENSE:
             name, _, half = rule.partition("-")
             return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
@@ -153,7 +160,8 @@ class KernelWork(AbstractWork):
             return self.failed(describe_error(error))
 
     def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        from optim.benchmarks.kernel_cases import JAX, contest_of
+        from optim.benchmarks.kernel_cases import contest_of
+        from optim.benchmarks.kernel_contest import JAX
         from optim.benchmarks.kernel_roof import Roof
 
         options = build_options(KernelOptions, self.options)
@@ -190,7 +198,7 @@ class KernelWork(AbstractWork):
 
 def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
     """Return medians, speeds and shares."""
-    from optim.benchmarks.kernel_cases import JAX
+    from optim.benchmarks.kernel_contest import JAX
 
     wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9
