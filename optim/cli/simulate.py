@@ -2,7 +2,7 @@
 
 import typer
 
-from optim.cli import simulate_containers, simulate_packing, simulate_spot
+from optim.cli import simulate_containers, simulate_packing, simulate_spot, simulate_training
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 
@@ -13,5 +13,6 @@ def simulate() -> None:
 
 
 app.command("spot")(simulate_spot.spot)
+app.command("training")(simulate_training.training)
 app.command("containers")(simulate_containers.containers)
 app.command("packing")(simulate_packing.packing)

@@ -11,6 +11,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
+from optim.cli.price_source import read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
@@ -118,22 +119,13 @@ def _backtest(
     from optim.core.options import build_options
     from optim.simulation.spot.backtest import check_policies, make_world, run_backtest
     from optim.simulation.spot.options import SpotOptions
-    from optim.workloads.bidding.price_files import parse_times, read_on_demand, read_prices
-    from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
+    from optim.workloads.bidding.price_generator import PriceOptions
 
     chosen = names or DEFAULT_POLICIES
     check_policies(chosen)
     options = build_options(SpotOptions, given)
-    if prices is None:
-        if on_demand is not None:
-            raise InvalidOptionError("--on-demand goes with --prices FILE")
-        history = generate_prices(PriceOptions(), seed)
-    else:
-        if on_demand is None:
-            raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
-        history = read_prices(prices, read_on_demand(on_demand))
-    cut = None if train_until is None else int(parse_times("--train-until", "date", [train_until])[0])
-    world = make_world(history, cut, options)
+    history = read_or_draw(prices, on_demand, PriceOptions(), seed)
+    world = make_world(history, split_time(train_until), options)
     note(
         f"{history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"

@@ -1,15 +1,18 @@
 """What a policy holds over time in one simulated start: machines that come and go, work, the bill so far."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
+from optim.core.errors import InvalidOptionError
 from optim.models.bidding.billing import Reason, to_usd
 from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.spot.backtest import Backtest
 from optim.simulation.spot.engine import RunResult, SpotRun
 from optim.simulation.spot.moment import Moment
-from optim.simulation.spot.policies import make_policy
+from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery
 from optim.simulation.spot.world import World
 
@@ -186,6 +189,31 @@ def record_timeline(world: World, policy: str, start_s: int) -> Timeline:
         steps=tuple(recorder.steps_until(end)),
         result=result,
     )
+
+
+def record_start(world: World, policies: Sequence[str], seed: int, index: int) -> tuple[Timeline, ...]:
+    """Run policies from a back-test's start: the bills are those of its rows.
+
+    Parameters
+    ----------
+    world
+        Prices, knowledge and job.
+    policies
+        Their names.
+    seed, index
+        The back-test's seed, and the start's number in it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a policy is unknown, or the prices have no time for the job.
+    """
+    for name in policies:
+        if name not in POLICIES:
+            raise InvalidOptionError(f"unknown policy {name!r} to train by; there are: {', '.join(POLICIES)}")
+    start = Backtest(world, policies, seed).run_start(index).rows[0].start
+    start_s = int(datetime.fromisoformat(start).timestamp())
+    return tuple(record_timeline(world, name, start_s) for name in policies)
 
 
 class _Recorder:

@@ -8,7 +8,7 @@ seconds differ.
 
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -21,6 +21,7 @@ from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.spot.policy import Recovery
 from optim.simulation.spot.process_scale import processes_of
 from optim.simulation.spot.timeline import Change, Step, Timeline
+from optim.simulation.spot.training_rows import CLOCK, TrainingRow, TrainingSummary
 from optim.training.applications import LogisticRegression
 from optim.training.elasticity import NEVER, Phase
 from optim.training.options import ClusterOptions
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 NAP_S = 0.02
 """How often a replay that is early looks at the time."""
-
-CLOCK = "clock"
-"""Event of the rows between the simulation's own: a clock of training is complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,81 +66,6 @@ class ReplayOptions:
         for name, least in (("clocks", 1), ("hour_s", 0), ("max_processes", 1), ("seed", 0)):
             if not getattr(self, name) >= least:
                 raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingRow:
-    """A moment of a replay.
-
-    Attributes
-    ----------
-    policy, event
-        Whose, and what happened: a `Change` of the simulation, or a clock of training.
-    hours
-        Since the start, by the simulation's time.
-    machines, processes
-        Instances held by the simulated job, and the processes that stand for them.
-    clock, loss
-        Clocks of training that count, and the mean loss that the last of them began with; None before the first.
-    bill_usd, free_hours
-        Due so far, and machine-hours that evictions have made free.
-    lost_clocks
-        Clocks that this event has undone.
-    seconds
-        Since the replay's begin, by this machine's time.
-    """
-
-    policy: str
-    event: str
-    hours: float
-    machines: int
-    processes: int
-    clock: int
-    loss: float | None
-    bill_usd: float
-    free_hours: float
-    lost_clocks: int = 0
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSummary:
-    """A replay as a whole.
-
-    Attributes
-    ----------
-    policy
-        Whose.
-    hours, is_done
-        Simulated time of the job, and whether it was finished within the horizon.
-    bill_usd, free_hours, evictions
-        The simulation's figures.
-    clocks, lost_clocks, gradients
-        Clocks at the end, clocks undone on the way, and gradients computed for all of them.
-    processes_started
-        By how many processes.
-    last_loss
-        At the end.
-    is_exact
-        Whether losses and parameters are those of one undisturbed machine, bit for bit; None if it was stopped.
-    seconds
-        That it took.
-    """
-
-    policy: str
-    summary: bool = True
-    hours: float
-    is_done: bool
-    bill_usd: float
-    free_hours: float
-    evictions: int
-    clocks: int
-    lost_clocks: int
-    gradients: int
-    processes_started: int
-    last_loss: float | None
-    is_exact: bool | None
-    seconds: float
 
 
 class _StoppedError(Exception):
@@ -184,7 +107,7 @@ class Replay:
     _is_whole: bool = False
     _trainer: Trainer = field(init=False)
 
-    def rows(self) -> Iterator[TrainingRow]:
+    def rows(self) -> Generator[TrainingRow]:
         """Train as the simulation says, and yield a row for each clock and each change; close it to end early."""
         application, optimiser = make_job(self.options)
         cluster = self._cluster()

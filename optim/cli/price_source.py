@@ -1,0 +1,37 @@
+"""Spot prices for a sub-command: read from files, or drawn."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.models.bidding.price_history import PriceHistory
+    from optim.workloads.bidding.price_generator import PriceOptions
+
+
+def read_or_draw(prices: Path | None, on_demand: Path | None, options: "PriceOptions", seed: int) -> "PriceHistory":
+    """Return the prices of two files, or generated ones without files.
+
+    Raises
+    ------
+    InvalidOptionError
+        If only one of the two is given.
+    """
+    from optim.workloads.bidding.price_files import read_on_demand, read_prices
+    from optim.workloads.bidding.price_generator import generate_prices
+
+    if prices is None:
+        if on_demand is not None:
+            raise InvalidOptionError("--on-demand goes with --prices FILE")
+        return generate_prices(options, seed)
+    if on_demand is None:
+        raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
+    return read_prices(prices, read_on_demand(on_demand))
+
+
+def split_time(train_until: str | None) -> int | None:
+    """Return the seconds since 1970 of ``--train-until``."""
+    from optim.workloads.bidding.price_files import parse_times
+
+    return None if train_until is None else int(parse_times("--train-until", "date", [train_until])[0])

@@ -1,0 +1,124 @@
+"""`optim simulate training`: rows over time whose bill is the back-test's, a picture, and no process left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+
+RUNNER = CliRunner()
+HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
+JOB = ["--job-hours", "3", "--option", "baseline=8", "--option", "max_spot=8", "--option", "checkpoint_min=3"]
+SMALL = [*JOB, "--clocks", "40", "--hour-seconds", "0", "--max-processes", "2"]
+PATIENCE_S = 600
+"""Far more than any of these runs takes; only one that hangs meets it."""
+
+
+def run(*words):
+    return RUNNER.invoke(app, ["simulate", *map(str, words)])
+
+
+def lines(result):
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def prices(tmp_path):
+    """Ten days of a market whose price exceeds on-demand for ten minutes every two hours and a half."""
+    rows = []
+    for minutes in range(0, 14_400, 150):
+        for at, price in ((minutes, 0.05), (minutes + 140, 0.5)):
+            rows.append(f"2015-03-{1 + at // 1440:02d}T{at % 1440 // 60:02d}:{at % 60:02d}:00Z,z,c3.xlarge,{price}")
+    file, on_demand = tmp_path / "prices.csv", tmp_path / "od.csv"
+    file.write_text(HEADER + "\n".join(rows) + "\n")
+    on_demand.write_text("instance_type,on_demand_usd_per_hour\nc3.xlarge,0.21\n")
+    return ["--prices", file, "--on-demand", on_demand]
+
+
+def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path):
+    picture = tmp_path / "run.png"
+    words = [*prices, "--seed", 3, "--format", "json"]
+    result = run("training", *words, *SMALL, "--picture", picture)
+    assert result.exit_code == 0, result.output
+    rows = [row for row in lines(result) if not row.get("summary")]
+    summaries = {row["policy"]: row for row in lines(result) if row.get("summary")}
+    wanted = {"policy", "hours", "machines", "clock", "loss", "bill_usd", "free_hours", "event"}
+    assert all(wanted <= set(row) for row in rows)
+    policies = ("--policy", "proteus", "--policy", "standard-checkpoint")
+    spot = run("spot", *words, *JOB, *policies, "--starts", 1, "--processes", 1)
+    for expected in lines(spot)[:2]:
+        policy = expected["policy"]
+        last = [row for row in rows if row["policy"] == policy][-1]
+        assert last["event"] == "done"
+        assert last["bill_usd"] == summaries[policy]["bill_usd"] == expected["cost_usd"]
+        assert last["free_hours"] == pytest.approx(expected["free_hours"])
+        assert summaries[policy]["is_exact"] is True
+    assert summaries["standard-checkpoint"]["lost_clocks"] > 0
+    assert summaries["proteus"]["lost_clocks"] == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--policy", "oracle"), "unknown policy 'oracle' to train by"),
+        (("--picture", "x.gif"), "--picture writes .png, .svg, .pdf, got x.gif"),
+        (("--picture", "nowhere/x.png"), "there is no folder nowhere"),
+        (("--hour-seconds", "-1"), "hour_s must be at least 0"),
+        (("--max-processes", "1"), "more than max_processes 1"),
+        (("--on-demand", "x.csv"), "goes with --prices"),
+        (("--prices", "x.csv"), "needs --on-demand"),
+        (("--types", "9"), "num_types must be between 1 and 5"),
+    ],
+)
+def test_wrong_use_is_one_line(words, message):
+    result = run("training", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def is_alive(process_id):
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+def test_ctrl_c_ends_all_processes_and_tells_what_is_done(tmp_path):
+    picture = tmp_path / "run.svg"
+    script = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom optim.cli.main import main\n"
+    )
+    words = ["simulate", "training", "--hour-seconds", "1000", "--max-processes", "2", "--policy", "standard-agile"]
+    words += ["--format", "json", "--picture", str(picture)]
+    running = subprocess.Popen(
+        [sys.executable, "-c", f"{script}if __name__ == '__main__': main()", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    rows = [json.loads(running.stdout.readline()) for _ in range(2)]
+    assert rows[1]["processes"] > 0
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+    assert len(children) >= rows[1]["processes"]
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the group gets it
+    _, errors = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+    assert "leaked" not in errors
+    drawn = picture.read_text()
+    assert all(f">{name}<" in drawn for name in ("standard-agile", "training loss", "bill in $", "free machine-hours"))
+    end = time.monotonic() + PATIENCE_S
+    while any(is_alive(child) for child in children):
+        assert time.monotonic() < end
+        time.sleep(0.02)
