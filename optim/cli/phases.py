@@ -11,6 +11,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options, split_seeds
 from optim.cli.progress import terminal_progress
+from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_input
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
@@ -20,25 +21,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
 
-SERIES, MODEL = "Series", "Model"
+MODEL = "Model"
 
-InputOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="[NAME=]FILE",
-        help="CSV, or answers of Prometheus (.json), one a resource; repeat for several.",
-        rich_help_panel=SERIES,
-    ),
-]
-GenerateOption = Annotated[
-    int | None,
-    typer.Option("--generate", min=1, metavar="N", help="Draw N containers instead.", rich_help_panel=SERIES),
-]
-GeneratorOption = Annotated[
-    list[str] | None,
-    typer.Option("--generator-option", metavar="NAME=VALUE", help="A knob of the generator.", rich_help_panel=SERIES),
-]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'optim phases fit' wrote.")]
 
 
@@ -292,7 +276,7 @@ def _series(
 ) -> "ContainerSeries":
     """Read or draw series."""
     from optim.core.options import build_options
-    from optim.workloads.containers import ContainerOptions, generate_containers, read_containers, read_prometheus
+    from optim.workloads.containers import ContainerOptions, generate_containers
 
     if (generate is None) == (not inputs):
         raise InvalidOptionError("give either --input FILE or --generate N")
@@ -301,16 +285,7 @@ def _series(
         return generate_containers(options, seed)
     if generator_option:
         raise InvalidOptionError("--generator-option goes with --generate N")
-    given = inputs or []
-    files: dict[str, str] = {}
-    for place, text in enumerate(given):
-        name, sign, path = text.partition("=")
-        files[name if sign else f"#{place}"] = path if sign else text
-    if all(path.removesuffix(".gz").endswith(".json") for path in files.values()):
-        return read_prometheus(files)
-    if len(given) > 1:
-        raise InvalidOptionError("several --input must all be answers of Prometheus (.json); join CSV files first")
-    return read_containers(next(iter(files.values())))
+    return read_input(inputs or [])
 
 
 def _encoder_options(texts: list[str] | None, names: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -1,5 +1,6 @@
 """`optim simulate containers`: allocations of containers, policy by policy, at equal risk."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,16 +10,22 @@ from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list
+from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
 from optim.cli.progress import terminal_progress
+from optim.cli.series_input import SERIES, GeneratorOption, InputOption, read_input
 from optim.core.errors import InvalidOptionError
+from optim.core.files import prepare_folder
 
 if TYPE_CHECKING:
+    from optim.core.progress import Progress
+    from optim.core.stopping import Interruption
     from optim.models.containers.series import ContainerSeries
     from optim.simulation.containers.comparison import Row
+    from optim.simulation.containers.trade_off import TradePoint
+    from optim.simulation.containers.world import World
 
 NUM_GENERATED = 500
-SERIES, PHASES = "Series", "Phases"
+PHASES = "Phases"
 HEADER = (
     "policy",
     "resource",
@@ -34,6 +41,12 @@ HEADER = (
 )
 
 
+POINTS = (
+    *("policy", "resource", "multiplier", "under_time", "allocation_over_demand"),
+    *("over_share", "under_share", "oom", "changes"),
+)
+
+
 def containers(
     *,
     policy: Annotated[
@@ -46,16 +59,22 @@ def containers(
     cycle_minutes: Annotated[
         float, typer.Option("--cycle-minutes", metavar="M", help="Minutes between decisions.")
     ] = 10.0,
-    path: Annotated[
-        Path | None,
-        typer.Option("--input", metavar="FILE", help="CSV of series; else generated.", rich_help_panel=SERIES),
+    multiplier: Annotated[
+        list[str] | None,
+        typer.Option("--multipliers", metavar="M,M,...", help="Don't tune: a row a policy, resource and multiplier."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Also write a page with allocation against risk as curves."),
+    ] = None,
+    input_: InputOption = None,
     generate: Annotated[
         int | None,
         typer.Option(
             "--generate", min=2, help=f"Containers to generate (default {NUM_GENERATED}).", rich_help_panel=SERIES
         ),
     ] = None,
+    generator_option: GeneratorOption = None,
     test_share: Annotated[
         float,
         typer.Option("--test-share", metavar="SHARE", help="Containers that policies run on.", rich_help_panel=SERIES),
@@ -79,7 +98,6 @@ def containers(
     """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
     from optim.phases.model import DEFAULT_ENCODER
     from optim.simulation.containers.catalogue import needs_phases, policy_names
-    from optim.simulation.containers.comparison import compare_policies
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
 
     names = split_list(policy) or policy_names()
@@ -94,8 +112,12 @@ def containers(
         max_gap_s=max_gap_s,
         cycle_s=60.0 * cycle_minutes,
     )
-    series = _series(path, generate, interval_s, seed)
-    rows: list[Row] = []
+    values = _multipliers(multiplier)
+    if values and report is not None:
+        raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
+    if report is not None:
+        prepare_folder(report)
+    series = _series(input_, generate, generator_option, interval_s, seed)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
         world = prepare_world(series, options, seed, has_phases=any(map(needs_phases, names)))
         note(
@@ -103,31 +125,101 @@ def containers(
             + (f"; {world.num_phases} phases by {options.encoder}" if world.num_phases else "")
         )
         progress.start(f"{len(names)} policies", len(names))
-        found = compare_policies(world, names, risk=risk, num_resamples=resamples, seed=seed, done=progress.update)
-        for group in found:
-            for row in group:
-                rows.append(row)
-                if output is OutputFormat.JSON:
-                    print_json(row)
-            if interruption.is_requested:
-                break
+        if values:
+            _at_multipliers(world, names, values, output, progress, interruption)
+        else:
+            _at_equal_risk(world, names, (risk, resamples, seed), report, output, progress, interruption)
         was_stopped = interruption.is_requested
         progress.finish()
-    if output is OutputFormat.TABLE:
-        title = f"at {100 * risk:g} % under-provisioned time; reduction against prev-step-rules"
-        print_table(HEADER, [_cells(row) for row in rows], title=title)
     return ExitCode.INTERRUPTED if was_stopped else ExitCode.DONE
 
 
-def _series(path: Path | None, generate: int | None, interval_s: float, seed: int) -> "ContainerSeries":
-    from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+def _at_equal_risk(
+    world: "World",
+    names: Sequence[str],
+    settings: tuple[float, int, int],
+    report: Path | None,
+    output: OutputFormat,
+    progress: "Progress",
+    interruption: "Interruption",
+) -> None:
+    """Print the tuned policies' rows, and write the report of those that were compared."""
+    from optim.simulation.containers.comparison import compare_policies
+    from optim.simulation.containers.trade_off import trade_curve
 
-    if path is None:
+    risk, resamples, seed = settings
+    rows: list[Row] = []
+    points: list[TradePoint] = []
+    found = compare_policies(world, names, risk=risk, num_resamples=resamples, seed=seed, done=progress.update)
+    for group in found:
+        for row in group:
+            rows.append(row)
+            if output is OutputFormat.JSON:
+                print_json(row)
+        if report is not None:
+            points += trade_curve(world, group[0].policy)
+        if interruption.is_requested:
+            break
+    if output is OutputFormat.TABLE:
+        title = f"at {100 * risk:g} % under-provisioned time; reduction against prev-step-rules"
+        print_table(HEADER, [_cells(row) for row in rows], title=title)
+    if report is not None:
+        from optim.benchmarks.container_report import write_container_report
+
+        write_container_report(rows, points, risk, report)
+        note(f"report written to {report}")
+
+
+def _at_multipliers(
+    world: "World",
+    names: Sequence[str],
+    multipliers: Sequence[float],
+    output: OutputFormat,
+    progress: "Progress",
+    interruption: "Interruption",
+) -> None:
+    """Print the policies' rows at given multipliers."""
+    from optim.simulation.containers.trade_off import trade_points
+
+    points: list[TradePoint] = []
+    for number, name in enumerate(names, start=1):
+        fresh = trade_points(world, name, multipliers)
+        points += fresh
+        if output is OutputFormat.JSON:
+            for point in fresh:
+                print_json(point)
+        progress.update(number)
+        if interruption.is_requested:
+            break
+    if output is OutputFormat.TABLE:
+        print_table(POINTS, [[getattr(point, name) for name in POINTS] for point in points], title="untuned")
+
+
+def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
+    values = []
+    for text in split_list(texts):
+        try:
+            values.append(float(text))
+        except ValueError:
+            raise InvalidOptionError(f"--multipliers must be numbers, got {text!r}") from None
+    return tuple(values)
+
+
+def _series(
+    inputs: list[str] | None, generate: int | None, generator_option: list[str] | None, interval_s: float, seed: int
+) -> "ContainerSeries":
+    from optim.core.options import build_options
+    from optim.workloads.containers import ContainerOptions, generate_containers
+
+    if not inputs:
         number = NUM_GENERATED if generate is None else generate
-        return generate_containers(ContainerOptions(num_containers=number, interval_s=interval_s), seed)
+        given = {"interval_s": interval_s, **split_options(generator_option), "num_containers": number}
+        return generate_containers(build_options(ContainerOptions, given), seed)
     if generate is not None:
         raise InvalidOptionError("--generate and --input exclude each other; give one")
-    return read_containers(path)
+    if generator_option:
+        raise InvalidOptionError("--generator-option goes with --generate N")
+    return read_input(inputs)
 
 
 def _cells(row: "Row") -> list[object]:

@@ -47,6 +47,48 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path):
     assert "2 phases by hmm" in result.stderr
 
 
+def test_multipliers_are_taken_as_they_are():
+    result = run("--policy", "prev-step-max", "--multipliers", "0,1,1.5", "--format", "json", *SMALL)
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["multiplier"], row["resource"]) for row in rows] == [
+        (multiplier, resource) for multiplier in (0, 1, 1.5) for resource in ("cpu", "memory")
+    ]
+    cpu = rows[::2]
+    assert cpu[0]["under_time"] > cpu[1]["under_time"] > cpu[2]["under_time"]
+    assert cpu[0]["allocation_over_demand"] < cpu[1]["allocation_over_demand"] < cpu[2]["allocation_over_demand"]
+
+
+def test_the_report_draws_allocation_against_risk(tmp_path):
+    out = tmp_path / "new" / "page.html"
+    result = run("--policy", "phase-shift,prev-step-rules,oracle-cheapest", "--report", out, *SMALL)
+    assert result.exit_code == 0, result.output
+    page = out.read_text()
+    assert page.count("<svg") == 1
+    assert "http" not in page
+    for text in ("Allocation against risk", "phase-shift", "oracle-cheapest", "under-provisioned time [%]"):
+        assert text in page
+
+
+def test_answers_of_prometheus_are_read(tmp_path):
+    def answer(level):
+        rows = [
+            {"metric": {"pod": f"p{c}"}, "values": [[15 * t, str(level + c + t % 4)] for t in range(90)]}
+            for c in range(4)
+        ]
+        return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": rows}})
+
+    for name, level in (("cpu", 1), ("memory", 5)):
+        (tmp_path / f"{name}.json").write_text(answer(level))
+    given = [word for name in ("cpu", "memory") for word in ("--input", f"{name}={tmp_path / name}.json")]
+    result = run(*given, "--policy", "prev-step-max", "--resamples", 2, "--test-share", 0.5, "--format", "json")
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["resource"] for row in rows] == ["cpu", "memory", "all"]
+    # Demand repeats within each cycle, so what it needed last time is what it needs.
+    assert rows[0]["under_time"] <= 0.05
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -56,6 +98,12 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path):
         (("--test-share", "0"), "test_share must be in (0, 1), got 0.0"),
         (("--input", "absent.csv"), "absent.csv"),
         (("--input", "a.csv", "--generate", "4"), "--generate and --input exclude each other"),
+        (("--input", "a.csv", "--generator-option", "noise=2"), "--generator-option goes with --generate"),
+        (("--input", "cpu=a.json", "--input", "cpu=b.json"), "given twice"),
+        (("--generator-option", "noise=-1"), "noise"),
+        (("--multipliers", "1,many"), "--multipliers must be numbers, got 'many'"),
+        (("--multipliers", "-1", "--policy", "static", *SMALL), "multiplier must be at least 0"),
+        (("--multipliers", "1", "--report", "a.html"), "leave --multipliers out"),
         (("--cycle-minutes", "0", "--policy", "static", *SMALL), "cycle_s must be at least the interval"),
     ],
 )

@@ -36,7 +36,7 @@ class Tuned:
     is_reached: NDArray[np.bool_]
 
 
-def tune(world: World, plan: Plan, risk: float) -> Tuned:
+def tune(world: World, plan: Plan, risk: float | FloatArray) -> Tuned:
     """Return the smallest multipliers, at least 0, whose under-provisioned time is at most `risk`.
 
     Under-provisioned time falls in the multiplier, as allocations grow. With feedback (kills raise later estimates) it
@@ -47,7 +47,7 @@ def tune(world: World, plan: Plan, risk: float) -> Tuned:
     world, plan
         Containers, and a policy on them.
     risk
-        Share of samples, the same for each resource.
+        Share of samples, the same for each resource or one each.
     """
 
     def meets(multiplier: FloatArray) -> NDArray[np.bool_]:

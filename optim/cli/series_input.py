@@ -1,0 +1,54 @@
+"""Series of containers that a command is given: files, or a number to draw."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.core.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from optim.models.containers.series import ContainerSeries
+
+SERIES = "Series"
+
+InputOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="[NAME=]FILE",
+        help="CSV, or answers of Prometheus (.json), one a resource; repeat for several.",
+        rich_help_panel=SERIES,
+    ),
+]
+GenerateOption = Annotated[
+    int | None,
+    typer.Option("--generate", min=1, metavar="N", help="Draw N containers instead.", rich_help_panel=SERIES),
+]
+GeneratorOption = Annotated[
+    list[str] | None,
+    typer.Option("--generator-option", metavar="NAME=VALUE", help="A knob of the generator.", rich_help_panel=SERIES),
+]
+
+
+def read_input(given: list[str]) -> "ContainerSeries":
+    """Read the files of ``--input``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If several files aren't all answers of Prometheus, or a resource comes twice.
+    """
+    from optim.workloads.containers import read_containers, read_prometheus
+
+    files: dict[str, str] = {}
+    for place, text in enumerate(given):
+        name, sign, path = text.partition("=")
+        key = name if sign else f"#{place}"
+        if key in files:
+            raise InvalidOptionError(f"--input {key}= is given twice; one file a resource")
+        files[key] = path if sign else text
+    if all(path.removesuffix(".gz").endswith(".json") for path in files.values()):
+        return read_prometheus(files)
+    if len(given) > 1:
+        raise InvalidOptionError("several --input must all be answers of Prometheus (.json); join CSV files first")
+    return read_containers(next(iter(files.values())))
