@@ -231,7 +231,7 @@ def _fit(
 
     def restart(key: jax.Array) -> Fit:
         points = samples.reshape(-1, samples.shape[2])
-        seeds = plus_plus(points, counts.reshape(-1), key, num_states)
+        seeds = plus_plus(points, counts.reshape(-1), key, num_states, num_states)
         distance = jnp.sum(jnp.square(samples[:, :, None, :] - seeds[None, None]), axis=3)
         belief = jax.nn.one_hot(jnp.argmin(distance, axis=2), num_states, dtype=series.dtype)
         pairs = jnp.einsum("tnj,tnk,tn->jk", belief[:-1], belief[1:], counts[1:], precision=FULL)

@@ -35,6 +35,7 @@ def fit(
     key: jax.Array,
     *,
     num_clusters: int,
+    most_clusters: int | None = None,
     num_restarts: int = 10,
     max_iterations: int = 300,
     weights: jax.Array | None = None,
@@ -49,6 +50,9 @@ def fit(
         Key of all seeds.
     num_clusters
         k.
+    most_clusters
+        Centres to compile for, at least k: one compilation then serves every k up to it, with the same results. k if
+        absent.
     num_restarts
         Seeds tried, one after another; the least inertia wins, the first among equals.
     max_iterations
@@ -82,26 +86,39 @@ def fit(
         raise InvalidOptionError(
             f"points must have shape (n, p) with n at least num_clusters = {num_clusters}, got {points.shape}"
         )
-    return _fit(  # type: ignore[no-any-return]
+    width = num_clusters if most_clusters is None else min(most_clusters, points.shape[0])
+    if width < num_clusters:
+        raise InvalidOptionError(f"most_clusters must be at least num_clusters = {num_clusters}, got {most_clusters}")
+    found = _fit(
         points,
         key,
         jnp.ones(points.shape[0], points.dtype) if weights is None else weights,
-        num_clusters=num_clusters,
+        jnp.int32(num_clusters),
+        width=width,
         num_restarts=num_restarts,
         max_iterations=max_iterations,
     )
+    return found._replace(centres=found.centres[:num_clusters])  # type: ignore[no-any-return]
 
 
-@partial(jax.jit, static_argnames=("num_clusters", "num_restarts", "max_iterations"))
+@partial(jax.jit, static_argnames=("width", "num_restarts", "max_iterations"))
 def _fit(
-    points: jax.Array, key: jax.Array, weights: jax.Array, *, num_clusters: int, num_restarts: int, max_iterations: int
+    points: jax.Array,
+    key: jax.Array,
+    weights: jax.Array,
+    num_clusters: jax.Array,
+    *,
+    width: int,
+    num_restarts: int,
+    max_iterations: int,
 ) -> Clusters:
     # Around their mean the squares of points and centres are small, and their differences exact to more digits.
     origin = jnp.sum(weights[:, None] * points, axis=0) / jnp.maximum(jnp.sum(weights), 1e-30)
     columns = (points - origin[None, :]).T
 
     def restart(key: jax.Array) -> Clusters:
-        return _lloyd(columns, weights, plus_plus(columns.T, weights, key, num_clusters), max_iterations)
+        start = plus_plus(columns.T, weights, key, num_clusters, width)
+        return _lloyd(columns, weights, start, num_clusters, max_iterations)
 
     found = lax.map(restart, jax.random.split(key, num_restarts))
     best = jnp.argmin(found.inertia)
@@ -122,47 +139,56 @@ def inertia(centres: jax.Array, points: jax.Array) -> jax.Array:
     return jnp.sum(difference * difference)
 
 
-def plus_plus(points: jax.Array, weights: jax.Array, key: jax.Array, num_clusters: int) -> jax.Array:
+def plus_plus(
+    points: jax.Array, weights: jax.Array, key: jax.Array, num_clusters: int | jax.Array, width: int
+) -> jax.Array:
     """Return k points, each drawn with probability proportional to weight times squared distance to those before it.
 
     Parameters
     ----------
     points, weights, key, num_clusters
         As for `fit`.
+    width
+        Rows of the result, at least k.
 
     Returns
     -------
     jax.Array
-        Shape (k, p). Once every point is drawn, further ones repeat them.
+        Shape (width, p), zeros beyond the k-th row. Once every point is drawn, further ones repeat them.
     """
-    keys = jax.random.split(key, num_clusters)
-    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
-    centres = jnp.zeros((num_clusters, points.shape[1]), points.dtype).at[0].set(first)
+    first = points[jax.random.categorical(jax.random.fold_in(key, 0), jnp.log(weights))]
+    centres = jnp.zeros((width, points.shape[1]), points.dtype).at[0].set(first)
     nearest = jnp.sum(jnp.square(points - first[None, :]), axis=1)
 
     def draw(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         centres, nearest = carry
         mass = weights * nearest
         mass = jnp.where(jnp.sum(mass) > 0, mass, weights)
-        chosen = points[jax.random.categorical(keys[index], jnp.log(mass))]
+        chosen = points[jax.random.categorical(jax.random.fold_in(key, index), jnp.log(mass))]
         distance = jnp.sum(jnp.square(points - chosen[None, :]), axis=1)
         return centres.at[index].set(chosen), jnp.minimum(nearest, distance)
 
     return lax.fori_loop(1, num_clusters, draw, (centres, nearest))[0]
 
 
-def _nearest(columns: jax.Array, centres: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return each point's nearest centre and squared distance, for points as columns."""
-    score = jnp.sum(centres * centres, axis=1)[:, None] - 2.0 * jnp.matmul(centres, columns, precision=FULL)
+def _nearest(
+    columns: jax.Array, centres: jax.Array, num_clusters: jax.Array | int | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Return each point's nearest centre, of the first few, and squared distance, for points as columns."""
+    squares = jnp.sum(centres * centres, axis=1)
+    if num_clusters is not None:
+        squares = jnp.where(jnp.arange(centres.shape[0]) < num_clusters, squares, jnp.inf)
+    score = squares[:, None] - 2.0 * jnp.matmul(centres, columns, precision=FULL)
     label = jnp.argmin(score, axis=0).astype(jnp.int32)
     distance = jnp.min(score, axis=0) + jnp.sum(columns * columns, axis=0)
     return label, jnp.maximum(distance, 0.0)
 
 
-def _lloyd(columns: jax.Array, weights: jax.Array, centres: jax.Array, max_iterations: int) -> Clusters:
-    """Move centres to the means of their points until no point changes its cluster."""
-    num_clusters = centres.shape[0]
-    index = jnp.arange(num_clusters, dtype=jnp.int32)
+def _lloyd(
+    columns: jax.Array, weights: jax.Array, centres: jax.Array, num_clusters: jax.Array | int, max_iterations: int
+) -> Clusters:
+    """Move the first few centres to the means of their points until no point changes its cluster."""
+    index = jnp.arange(centres.shape[0], dtype=jnp.int32)
 
     def is_going_on(carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
         *_, number, has_moved = carry
@@ -171,18 +197,18 @@ def _lloyd(columns: jax.Array, weights: jax.Array, centres: jax.Array, max_itera
     def iterate(
         carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array],
     ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
-        _, label, distance, number, _ = carry
+        centres, label, distance, number, _ = carry
         share = jnp.where(label[None, :] == index[:, None], weights[None, :], 0.0)
         mass = jnp.sum(share, axis=1)
         mean = jnp.matmul(share, columns.T, precision=FULL) / jnp.maximum(mass, 1e-30)[:, None]
-        _, farthest = lax.top_k(jnp.where(weights > 0, distance, -1.0), num_clusters)
-        is_empty = mass <= 0
+        _, farthest = lax.top_k(jnp.where(weights > 0, distance, -1.0), centres.shape[0])
+        is_empty = (mass <= 0) & (index < num_clusters)
         instead = columns.T[farthest[jnp.maximum(jnp.cumsum(is_empty) - 1, 0)]]
         centres = jnp.where(is_empty[:, None], instead, mean)
-        moved, distance = _nearest(columns, centres)
+        moved, distance = _nearest(columns, centres, num_clusters)
         return centres, moved, distance, number + 1, jnp.any((moved != label) & (weights > 0))
 
-    label, distance = _nearest(columns, centres)
+    label, distance = _nearest(columns, centres, num_clusters)
     start = (centres, label, distance, jnp.zeros((), jnp.int32), jnp.ones((), bool))
     centres, label, _, number, _ = lax.while_loop(is_going_on, iterate, start)
     difference = columns - centres.T[:, label]

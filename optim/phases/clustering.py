@@ -70,12 +70,13 @@ def fit_clusters(
         raise InvalidProblemError(
             f"{len(codes)} windows can't make {num_clusters} phases; give longer series or fewer phases"
         )
-    # Weights are always given: without them another version would be compiled.
+    # Weights and room for the most clusters are always given: one compilation serves the search for their number.
     counts = np.ones(len(codes)) if weights is None else weights
     found = k_means.fit(
         jnp.asarray(codes, jnp.float32),
         jax.random.key(seed),
         num_clusters=num_clusters,
+        most_clusters=max(num_clusters, MOST),
         num_restarts=restarts,
         weights=jnp.asarray(counts, jnp.float32),
     )

@@ -56,7 +56,7 @@ def test_points_of_weight_zero_do_not_count():
 def test_an_empty_cluster_goes_on_from_the_farthest_point():
     columns = jnp.asarray([[0.0, 1.0, 2.0, 9.0]])
     start = jnp.asarray([[1.0], [100.0]])
-    found = k_means._lloyd(columns, jnp.ones(4), start, 10)
+    found = k_means._lloyd(columns, jnp.ones(4), start, 2, 10)
     assert sorted(np.asarray(found.centres)[:, 0].tolist()) == [1.0, 9.0]
 
 
@@ -73,9 +73,22 @@ def test_the_same_key_gives_the_same_centres():
     np.testing.assert_array_equal(one.centres, two.centres)
 
 
+@pytest.mark.parametrize("num_clusters", [1, 3, 7])
+def test_compiled_for_more_clusters_it_finds_the_same(num_clusters):
+    points = jnp.asarray(np.random.default_rng(4).standard_normal((50, 2)), jnp.float32)
+    own = k_means.fit(points, jax.random.key(1), num_clusters=num_clusters)
+    wide = k_means.fit(points, jax.random.key(1), num_clusters=num_clusters, most_clusters=9)
+    np.testing.assert_allclose(wide.centres, own.centres, atol=1e-5)
+    assert float(wide.inertia) == pytest.approx(float(own.inertia), rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
-    [({"num_clusters": 0}, "num_clusters must be at least 1"), ({"num_clusters": 9}, "at least num_clusters = 9")],
+    [
+        ({"num_clusters": 0}, "num_clusters must be at least 1"),
+        ({"num_clusters": 9}, "at least num_clusters = 9"),
+        ({"num_clusters": 3, "most_clusters": 2}, "most_clusters must be at least num_clusters = 3, got 2"),
+    ],
 )
 def test_refuses_impossible_counts(options, words):
     with pytest.raises(InvalidOptionError, match=words):

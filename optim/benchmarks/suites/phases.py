@@ -52,22 +52,27 @@ class PhaseOptions:
         Resamples of containers for intervals.
     risk
         Under-provisioned time of all policies.
+    num_phases
+        Phases to be told apart; by rule if absent.
     """
 
     containers: int = 100
     resamples: int = 100
     risk: float = 0.05
+    num_phases: int | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("containers", 10), ("resamples", 1)):
             if getattr(self, name) < least:
                 raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.num_phases is not None and self.num_phases < 1:
+            raise InvalidOptionError(f"num_phases must be at least 1, got {self.num_phases}")
         if not 0 < self.risk < 1:
             raise InvalidOptionError(f"risk must be in (0, 1), got {self.risk}")
 
 
 SIZES: Mapping[str, PhaseOptions] = MappingProxyType(
-    {SMALL: PhaseOptions(), FULL: PhaseOptions(containers=500, resamples=1000)}
+    {SMALL: PhaseOptions(containers=50, resamples=20, num_phases=5), FULL: PhaseOptions(containers=500, resamples=1000)}
 )
 
 
@@ -113,7 +118,7 @@ class PhaseWork(AbstractWork):
 
     def _study(self, progress: Progress) -> Record:
         options = build_options(PhaseOptions, self.options)
-        chosen = WorldOptions(encoder=self.solver)
+        chosen = WorldOptions(encoder=self.solver, num_phases=options.num_phases)
         begun = time.perf_counter()
         training, test = split_series(self.subject.series, chosen, self.seed)  # type: ignore[attr-defined]
         built = time.perf_counter()
