@@ -136,7 +136,8 @@ class Timeline:
     def free_hours(self, time_s: float) -> float:
         """Return the machine-hours that evictions have made free by a time."""
         lines = self.result.ledger
-        return sum(line.machine_hours for line in lines if line.reason is Reason.EVICTED_FREE and line.end_s <= time_s)
+        free = [line for line in lines if line.reason is Reason.EVICTED_FREE and line.end_s <= time_s]
+        return sum((line.machine_hours for line in free), 0.0)
 
     def num_machines(self, step: Step) -> int:
         """Return how many instances are held after a step."""
