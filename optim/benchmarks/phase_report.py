@@ -4,14 +4,21 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-import numpy as np
-
 from optim.benchmarks.phase_pictures import phase_figures
 from optim.benchmarks.report import table
 from optim.core.files import write_bytes
 from optim.models.containers.series import ContainerSeries
-from optim.phases.model import PhaseModel
+from optim.phases.forecasting import score_table
+from optim.phases.model import PhasedSeries, PhaseModel
+from optim.phases.runs import runs_of
 from optim.phases.statistics import LEVELS
+from optim.phases.tree import packed_sequences
+from optim.phases.watching import watch
+
+HORIZONS = (1, 4, 20, 40)
+"""Samples ahead that forecasts are scored at: a quarter of a minute to ten minutes."""
+
+MOST_FORECASTS = 200
 
 
 def write_phase_report(model: PhaseModel, series: ContainerSeries | None, path: Path) -> None:
@@ -37,7 +44,8 @@ def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> s
         "<h2>Changes</h2>",
         _changes(model),
         "<h2>Prototypes</h2>",
-        _prototypes(model),
+        _prototypes(model, phased),
+        "" if phased is None else _forecasts(model, phased),
         _count_rule(model),
         "" if series is None else "<h2>Watching</h2>" + _watching(model, series),
         "<h2>Parameters</h2>",
@@ -86,11 +94,30 @@ def _changes(model: PhaseModel) -> str:
     return note + table(("from", "to", "count", "probability"), rows)
 
 
-def _prototypes(model: PhaseModel) -> str:
+def _prototypes(model: PhaseModel, phased: PhasedSeries | None) -> str:
     found = model.prototypes()
     rows = [(" ".join(path), count) for path, count in zip(found.paths, found.counts, strict=True)]
-    note = f'<p class="note">{len(found.paths)} of {len(found.coverage)} distinct sequences cover 90 % of series.</p>'
-    return note + table(("sequence", "series"), rows)
+    plain = len({tuple(phase.tolist()) for phase, _ in model.runs_.sequences()})
+    text = (
+        f"{len(found.paths)} of {len(found.coverage)} distinct sequences ({plain} before packing) cover 90 % of the series "
+        "that the model was fitted on"
+    )
+    if phased is not None:
+        runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
+        text += f", and {100 * found.share_covered(packed_sequences(runs)):.1f} % of those drawn here"
+    return f'<p class="note">{text}.</p>' + table(("sequence", "series"), rows)
+
+
+def _forecasts(model: PhaseModel, phased: PhasedSeries) -> str:
+    """Score all methods on the given series, at those horizons that the longest of them allows."""
+    runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
+    longest = max((int(dwell.sum()) for _, dwell in runs.sequences()), default=0)
+    horizons = tuple(horizon for horizon in HORIZONS if horizon < longest)
+    if not horizons:
+        return ""
+    rows = score_table(model.forecaster, runs, horizons, max_points=MOST_FORECASTS)
+    note = '<p class="note">Forecasts from random samples of the series drawn here; lower is better.</p>'
+    return "<h2>Forecasts</h2>" + note + table(("method", "samples ahead", "log-loss", "Brier score"), rows)
 
 
 def _count_rule(model: PhaseModel) -> str:
@@ -107,12 +134,9 @@ def _count_rule(model: PhaseModel) -> str:
 def _watching(model: PhaseModel, series: ContainerSeries) -> str:
     rows = []
     for kind in model.anomaly_kinds:
-        scores = model.anomaly_scores(series, kind)
-        known = np.isfinite(scores)
+        readings = watch(model, series, kind)
+        number = sum(reading.samples for reading in readings)
+        share = 100 * sum(reading.anomalies for reading in readings) / number if number else None
         threshold = model.calibrations_[str(kind)].threshold
-        trigger = model.drift_trigger(kind)
-        for score in model.container_scores(series, kind).tolist():
-            trigger.update(score)
-        share = float((scores[known] > threshold).mean()) if known.any() else None
-        rows.append((str(kind), threshold, None if share is None else 100 * share, trigger.is_triggered))
+        rows.append((str(kind), threshold, share, readings[-1].is_update_due))
     return table(("score", "threshold", "anomalies %", "update due"), rows)

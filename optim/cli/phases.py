@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from optim.cli import phases_watch
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options, split_seeds
+from optim.cli.phases_watch import ModelArgument
 from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_input
+from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
 
 MODEL = "Model"
-
-ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'optim phases fit' wrote.")]
 
 
 @app.callback()
@@ -70,7 +70,7 @@ def fit(
 
     if out is not None:
         prepare_folder(out)
-    series = _series(input_, generate, generator_option, seed)
+    series = read_or_draw(input_, generate, generator_option, seed)
     model = PhaseModel(
         encoder=encoder or DEFAULT_ENCODER,
         encoder_options=split_options(option) or None,
@@ -110,7 +110,7 @@ def encode(
     from optim.phases.runs import runs_of
 
     fitted = PhaseModel.load(model)
-    series = _series(input_, generate, generator_option, seed)
+    series = read_or_draw(input_, generate, generator_option, seed)
     phased = fitted.label(series)
     scores = fitted.anomaly_scores(phased.series)
     threshold = fitted.calibrations_["forecast-error"].threshold
@@ -187,7 +187,7 @@ def report(
     prepare_folder(out)
     fitted = PhaseModel.load(model)
     is_given = input_ or generate is not None
-    series = _series(input_, generate, generator_option, seed) if is_given else None
+    series = read_or_draw(input_, generate, generator_option, seed) if is_given else None
     write_phase_report(fitted, series, out)
     note(f"report written to {out}")
     return ExitCode.DONE
@@ -271,21 +271,8 @@ def score(
     return ExitCode.DONE
 
 
-def _series(
-    inputs: list[str] | None, generate: int | None, generator_option: list[str] | None, seed: int
-) -> "ContainerSeries":
-    """Read or draw series."""
-    from optim.core.options import build_options
-    from optim.workloads.containers import ContainerOptions, generate_containers
-
-    if (generate is None) == (not inputs):
-        raise InvalidOptionError("give either --input FILE or --generate N")
-    if generate is not None:
-        options = build_options(ContainerOptions, {**split_options(generator_option), "num_containers": generate})
-        return generate_containers(options, seed)
-    if generator_option:
-        raise InvalidOptionError("--generator-option goes with --generate N")
-    return read_input(inputs or [])
+app.command()(phases_watch.watch)
+app.command()(phases_watch.forecast)
 
 
 def _encoder_options(texts: list[str] | None, names: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from optim.cli.parameters import split_options
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -28,6 +29,29 @@ GeneratorOption = Annotated[
     list[str] | None,
     typer.Option("--generator-option", metavar="NAME=VALUE", help="A knob of the generator.", rich_help_panel=SERIES),
 ]
+
+
+def read_or_draw(
+    given: list[str] | None, generate: int | None, generator_option: list[str] | None, seed: int
+) -> "ContainerSeries":
+    """Read the files of ``--input``, or draw as many containers as ``--generate`` says.
+
+    Raises
+    ------
+    InvalidOptionError
+        If neither or both are given, or options don't go together.
+    """
+    from optim.core.options import build_options
+    from optim.workloads.containers import ContainerOptions, generate_containers
+
+    if (generate is None) == (not given):
+        raise InvalidOptionError("give either --input FILE or --generate N")
+    if generate is not None:
+        options = build_options(ContainerOptions, {**split_options(generator_option), "num_containers": generate})
+        return generate_containers(options, seed)
+    if generator_option:
+        raise InvalidOptionError("--generator-option goes with --generate N")
+    return read_input(given or [])
 
 
 def read_input(given: list[str]) -> "ContainerSeries":

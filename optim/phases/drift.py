@@ -108,12 +108,23 @@ class DriftTrigger:
         self.is_triggered = False
 
     def update(self, container_score: float) -> bool:
-        """Take in a container's mean score; tell whether the model should be updated."""
-        excess = (container_score - self.calibration.mean) / self.calibration.deviation
+        """Take in a container's mean score; tell whether the model should be updated.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the score isn't finite.
+        """
+        if not np.isfinite(container_score):
+            raise InvalidOptionError(f"a container's score must be finite, got {container_score}; leave it out")
         doubt = DOUBT_ERRORS / np.sqrt(self.calibration.num_containers)
-        self.sum = max(0.0, self.sum + excess - self.slack - float(doubt))
+        self.sum = max(0.0, self.sum + self.excess(container_score) - self.slack - float(doubt))
         self.is_triggered = self.is_triggered or self.sum > self.limit
         return self.is_triggered
+
+    def excess(self, container_score: float) -> float:
+        """Return a container's mean score in deviations above the calibration's."""
+        return (container_score - self.calibration.mean) / self.calibration.deviation
 
     def reset(self) -> None:
         """Begin anew, after an update of the model."""

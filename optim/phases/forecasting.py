@@ -1,6 +1,7 @@
 """Which phase a container will be in: Markov, semi-Markov, and the posterior over paths that others took."""
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 
 import numpy as np
@@ -196,3 +197,19 @@ def forecast_scores(
             loss[horizon][0] -= float(np.log(max(probability[truth], 1e-3)))
             loss[horizon][1] += float(((probability - np.eye(forecaster.num_phases)[truth]) ** 2).sum())
     return {horizon: (a / len(chosen), b / len(chosen)) for horizon, (a, b) in loss.items()}
+
+
+def score_table(
+    forecaster: PhaseForecaster,
+    runs: PhaseRuns,
+    horizons: tuple[int, ...],
+    methods: Sequence[ForecastMethod | str] = tuple(ForecastMethod),
+    *,
+    max_points: int = 500,
+) -> list[tuple[str, int, float, float]]:
+    """Return method, horizon, log-loss and Brier score of each method at each horizon; see `forecast_scores`."""
+    rows = []
+    for method in methods:
+        found = forecast_scores(forecaster, runs, horizons, method, max_points=max_points)
+        rows += [(str(method), horizon, *found[horizon]) for horizon in horizons]
+    return rows

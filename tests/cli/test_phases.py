@@ -63,8 +63,56 @@ def test_report_is_one_page_with_pictures(model, tmp_path):
     page = out.read_text()
     assert page.count("<svg") == 4
     assert "http" not in page.replace("http-equiv", "")
-    for heading in ("Series by phase", "Which phase follows which", "Tree and prototypes", "Prototypes", "Watching"):
+    headings = (
+        "Series by phase",
+        "Which phase follows which",
+        "Tree and prototypes",
+        "Prototypes",
+        "Forecasts",
+        "Watching",
+    )
+    for heading in headings:
         assert heading in page
+    assert "before packing" in page
+
+
+def test_watching_tells_of_each_container_and_writes_an_updated_model(model, tmp_path):
+    out = tmp_path / "new" / "model.npz"
+    usual = run("watch", model[0], "--generate", 6, "--seed", 2, "--format", "json")
+    assert "no update is due" in usual.stderr
+    rows = lines(usual)
+    assert len(rows) == 6
+    assert all(row["anomalies"] <= row["samples"] for row in rows)
+    words = ("--generate", 12, "--generator-option", "noise=6", "--seed", 2)
+    result = run("watch", model[0], *words, "--update", out, "--format", "json")
+    odd = lines(result)
+    assert odd[-1]["is_update_due"]
+    first = next(row["container"] for row in odd if row["is_update_due"])
+    assert f"an update is due since container {first}\n" in result.stderr
+    again = run("watch", out, *words)
+    assert again.exit_code == 0
+    assert "no update is due" in again.stderr
+    starts = [row for row in lines(run("graph", out, "--order", 1, "--format", "json")) if row["from"] == "start"]
+    assert sum(row["count"] for row in starts) == 32
+
+
+def test_forecasts_are_distributions_and_quantiles_by_series(model):
+    found = lines(run("forecast", model[0], "--generate", 3, "--level", 0.9, "--format", "json"))
+    assert len(found) == 3
+    for row in found:
+        for horizon in (1, 4, 20, 40):
+            assert sum(row[f"in_{horizon}"].values()) == pytest.approx(1.0)
+        assert row["in_1"][row["phase"]] == max(row["in_1"].values())
+        assert 0 < row["cpu_p90"] < 10
+    assert run("forecast", model[0], "--generate", 3, "--steps", 4).exit_code == 0
+
+
+def test_methods_are_scored_by_horizon(model):
+    found = lines(run("forecast", model[0], "--generate", 6, "--seed", 3, "--score", "--format", "json"))
+    loss = {(row["method"], row["horizon"]): row["log_loss"] for row in found}
+    assert len(loss) == 16
+    assert loss["markov", 40] < loss["same", 40]
+    assert loss["semi-markov", 1] < loss["semi-markov", 40]
 
 
 def test_score_prints_an_interval_an_encoder():
@@ -88,9 +136,34 @@ def test_score_prints_an_interval_an_encoder():
         (("encode", "none.npz", "--generate", 2), "none.npz"),
         (("score", "--option", "num_delays=3"), "ENCODER.NAME=VALUE"),
         (("score", "--encoder", "pca"), "unknown encoder"),
+        (("watch", "none.npz", "--generate", 2), "none.npz"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_two(words, cause):
+    refused(words, cause)
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("watch", "--generate", 2, "--kind", "free-energy"), "it has: forecast-error"),
+        (("watch",), "either --input FILE or --generate N"),
+        (("forecast", "--generate", 2, "--method", "magic"), "method"),
+        (("forecast", "--generate", 2, "--level", 2), "level must be in [0, 1]"),
+        (("encode", "--input", "OTHER"), "no resource 'memory'; they have: cpu; name it so"),
+        (("watch", "--input", "OTHER"), "no resource 'memory'"),
+        (("forecast", "--score", "--input", "SHORT"), "no series is longer"),
+    ],
+)
+def test_what_a_model_cannot_do_is_one_line_and_code_two(model, tmp_path, words, cause):
+    files = {"OTHER": "container,time_s,cpu\n" + "".join(f"a,{15 * k},1\n" for k in range(9))}
+    files["SHORT"] = "container,time_s,cpu,memory\n" + "".join(f"a,{15 * k},1,{k}\n" for k in range(9))
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    refused((words[0], model[0], *(tmp_path / word if word in files else word for word in words[1:])), cause)
+
+
+def refused(words, cause):
     result = run(*words)
     assert result.exit_code == 2
     assert cause in result.stderr
