@@ -94,7 +94,7 @@ class PaperSize:
 SIZES: Mapping[str, PaperSize] = MappingProxyType(
     {
         SMALL: PaperSize(
-            middle=GeneratorOptions(num_jobs=40, num_slots=30, num_worker_servers=30, num_ps_servers=30),
+            middle=GeneratorOptions(num_jobs=30, num_slots=24, num_worker_servers=20, num_ps_servers=20),
             job_factors=(0.5, 1.0, 2.0),
             slot_factors=(0.5, 1.0, 2.0),
             critical_shares=(0, 35, 70),
