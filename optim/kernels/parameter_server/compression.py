@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server.shapes import check_shape
+
 _INT8_LIMIT = 127.0
 
 
@@ -36,7 +39,15 @@ def encode_top_k(gradient: jax.Array, residual: jax.Array, *, k: int) -> tuple[T
         Shape (n,), float32.
     k
         Entries to send, 1 to n.
+
+    Raises
+    ------
+    InvalidOptionError
+        If k is out of range, or the residual isn't as long as the gradient.
     """
+    check_shape("residual", residual, gradient.shape, "start with zeros of the gradient's length")
+    if not 1 <= k <= gradient.size:
+        raise InvalidOptionError(f"k must be from 1 to the gradient's length {gradient.size}, got {k}")
     total = gradient + residual
     _, indices = lax.top_k(jnp.abs(total), k)
     return TopK(indices=indices, values=total[indices]), total.at[indices].set(0.0)
@@ -62,7 +73,13 @@ def encode_int8(gradient: jax.Array, residual: jax.Array, key: jax.Array) -> tup
         Shape (n,), float32.
     key
         Randomness of the rounding: one for each partition and clock.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the residual isn't as long as the gradient.
     """
+    check_shape("residual", residual, gradient.shape, "start with zeros of the gradient's length")
     total = gradient + residual
     largest = jnp.max(jnp.abs(total))
     scale = jnp.where(largest > 0, largest / _INT8_LIMIT, 1.0)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.shapes import check_shape
 
 Updated = tuple[jax.Array, Slots]
 
@@ -76,7 +77,13 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
         Shape (n,), float32 or bfloat16.
     weight
         Scalar: how much data stands behind the gradient.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the gradient isn't as long as the shard.
     """
+    check_shape("gradient", gradient, state.parameters.shape, "push the shard's own range")
     share = weight.astype(jnp.float32)
     return state._replace(
         accumulator=share * gradient.astype(jnp.float32) + state.accumulator,
@@ -143,12 +150,14 @@ def apply_pushes(
     Raises
     ------
     InvalidOptionError
-        If there is no push, or not one weight for each.
+        If there is no push, not one weight for each, or one of another length than the parameters.
     """
     if len(pushes) == 0 or weights.shape != (len(pushes),):
         raise InvalidOptionError(
             f"weights must have shape ({len(pushes)},), one for each push and at least one, got {weights.shape}"
         )
+    for push in pushes:
+        check_shape("each push", push, parameters.shape, "push the shard's own range")
     total = jnp.sum(weights)
     if len(pushes) <= LARGEST_FOLD:
         run = _apply_kept if keep else _apply

@@ -21,6 +21,7 @@ from jax import lax
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.shapes import check_rows
 
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
@@ -111,10 +112,16 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     layout
         Optimiser, width and method.
 
+    Raises
+    ------
+    InvalidOptionError
+        If rows aren't integers, or don't have a gradient of the table's width each.
+
     Notes
     -----
     Equal rows add up in the order given. O(N + R / width) for "loop", O(N log N) for "sort".
     """
+    check_rows(rows, values, layout.width)
     if rows.shape[0] == 0:
         return table
     num_rows, step = table.arrays[0].shape[0], version + 1

@@ -9,6 +9,7 @@ from jax import lax
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.shapes import check_shape
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,13 @@ def apply_damped(
         Shape (n,) each.
     version, version_read
         Scalars int32: updates applied by now, and when the worker pulled.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the gradient isn't as long as the shard.
     """
+    check_shape("gradient", gradient, parameters.shape, "push the shard's own range")
     scaled = damping.weight(version - version_read) * gradient.astype(jnp.float32)
     return optimiser.update(parameters, slots, scaled, version + 1)
 
@@ -85,7 +92,14 @@ def apply_damped_batch(
     -------
     tuple
         Parameters, slots, and the sum of the weights used.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there isn't one version for each gradient, or a gradient isn't as long as the shard.
     """
+    count = versions_read.shape[0]
+    check_shape("gradients", gradients, (count, *parameters.shape), "one row for each version read")
 
     def step(
         state: tuple[jax.Array, Slots, jax.Array], message: tuple[jax.Array, jax.Array]

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import decode_int8, decode_top_k, encode_int8, encode_top_k
 
 SIZE, SENT = 12, 3
@@ -59,6 +60,18 @@ def test_int8_errs_by_a_level_at_most_and_keeps_the_error(gradient, residual, se
     assert decoded + np.asarray(left) == pytest.approx(total, rel=1e-6, abs=1e-6 * max(1.0, float(level)))
 
 
+@given(whole_numbers, st.integers(0, 2**31))
+def test_int8_sends_over_time_what_was_pushed_but_for_the_last_residual(gradients, seed):
+    residual, sent = jnp.zeros(SIZE), np.zeros(SIZE)
+    for clock, gradient in enumerate(gradients):
+        key = jax.random.fold_in(jax.random.key(seed), clock)
+        message, residual = encode_int8(jnp.asarray(gradient), residual, key)
+        sent += np.asarray(decode_int8(message), np.float64)
+    assert sent + np.asarray(residual) == pytest.approx(gradients.sum(axis=0, dtype=np.float64), abs=5e-3)
+    # A level is at most what five gradients of 1000 and their residuals could hold over 127.
+    assert np.abs(np.asarray(residual)).max() <= 1000 / 127 * 1.1
+
+
 def test_int8_rounds_without_bias():
     gradient, draws = jnp.asarray([1.0, 0.3, -0.7123, 0.0]), 1000
     total = np.zeros(4)
@@ -89,3 +102,16 @@ def test_descent_with_error_feedback_reaches_the_minimum():
         message, residual = encode_top_k(jnp.asarray(parameters - target), residual, k=4)
         parameters = parameters - 0.05 * np.asarray(decode_top_k(message, size=40))
     assert np.abs(parameters - target).max() < 1e-2
+
+
+@pytest.mark.parametrize("k", [0, SIZE + 1])
+def test_top_k_refuses_numbers_out_of_range(k):
+    with pytest.raises(InvalidOptionError, match=f"from 1 to the gradient's length {SIZE}, got {k}"):
+        encode_top_k(jnp.ones(SIZE), jnp.zeros(SIZE), k=k)
+
+
+def test_residuals_of_another_length_are_refused_and_not_stretched():
+    with pytest.raises(InvalidOptionError, match="residual must have shape"):
+        encode_top_k(jnp.ones(SIZE), jnp.zeros(1), k=SENT)
+    with pytest.raises(InvalidOptionError, match="residual must have shape"):
+        encode_int8(jnp.ones(SIZE), jnp.zeros(1), jax.random.key(0))

@@ -29,14 +29,26 @@ except ModuleNotFoundError:
 else:
     raise SystemExit("the block does not hold")
 
+import pkgutil
+from importlib import import_module
+
 import jax.numpy as jnp
+import optim.kernels
 import optim.kernels.parameter_server as server
+
+for module in pkgutil.walk_packages(optim.kernels.__path__, "optim.kernels."):
+    import_module(module.name)
 
 mine = [name for name, module in sys.modules.items() if name.startswith("optim.") and module is not None]
 state = server.initial_state(jnp.zeros(4), server.Sgd(learning_rate=0.5))
 state = server.push_dense(state, jnp.ones(4), jnp.float32(2.0))
 state = server.apply_accumulated(state, optimiser=server.Sgd(learning_rate=0.5))
 assert float(state.parameters[0]) == -0.5
+layout = server.RowLayout(optimiser=server.Adagrad(learning_rate=0.5), width=2)
+table = server.push_sparse(
+    server.initial_rows(jnp.zeros((3, 2)), layout), jnp.array([1, 1]), jnp.ones((2, 2)), jnp.int32(0), layout=layout
+)
+assert float(server.row_slots(table, layout)[0][1, 0]) == 4.0
 assert not {"optim.models", "optim.solvers"} & set(mine), mine
 print("works")
 """

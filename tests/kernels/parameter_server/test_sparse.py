@@ -229,3 +229,17 @@ def test_refuses_layouts_that_cannot_be(width, method):
 def test_refuses_parameters_of_another_shape(shape):
     with pytest.raises(InvalidOptionError, match="must have shape"):
         initial_rows(jnp.zeros(shape), LAYOUTS[0])
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "cause"),
+    [
+        (np.zeros(2, np.float32), np.ones((2, WIDTH), np.float32), "vector of integers"),
+        (np.zeros((2, 1), np.int32), np.ones((2, WIDTH), np.float32), "vector of integers"),
+        (np.zeros(2, np.int32), np.ones((2, WIDTH + 1), np.float32), "values must have shape"),
+        (np.zeros(2, np.int32), np.ones((1, WIDTH), np.float32), "values must have shape"),
+    ],
+)
+def test_refuses_messages_that_do_not_fit_the_table(rows, values, cause):
+    with pytest.raises(InvalidOptionError, match=cause):
+        push(table_of(LAYOUTS[0]), rows, values, LAYOUTS[0])

@@ -102,6 +102,24 @@ def test_plain_descent_of_a_batch_is_one_weighted_sum():
     assert np.asarray(found) == pytest.approx(start - 0.1 * weights @ gradients, abs=1e-5)
 
 
+def test_with_momentum_a_batch_is_no_weighted_sum():
+    """Each update multiplies what the slot holds: the batch has to be applied one gradient after the other."""
+    optimiser, damping = OPTIMISERS[1], Damping(power=0.5)
+    start, gradients = drawn()
+    read = np.zeros(COUNT, np.int32)
+    found, *_ = apply_damped_batch(
+        *started(optimiser),
+        jnp.asarray(gradients),
+        jnp.int32(0),
+        jnp.asarray(read),
+        optimiser=optimiser,
+        damping=damping,
+    )
+    summed = ((1.0 + np.arange(COUNT)) ** -0.5).astype(np.float32) @ gradients
+    once, _ = apply_pushes(*started(optimiser), [jnp.asarray(summed)], jnp.ones(1), jnp.int32(0), optimiser=optimiser)
+    assert np.abs(np.asarray(found) - np.asarray(once)).max() > 0.1 * np.abs(np.asarray(once) - start).max()
+
+
 @given(st.floats(0, 4), st.integers(0, 10_000), st.integers(0, 10_000))
 def test_older_gradients_never_weigh_more(power, lag, more):
     damping = Damping(power=power)
@@ -126,3 +144,13 @@ def test_a_gradient_without_drift_needs_no_compensation():
     start, gradients = drawn()
     found = compensate_delay(jnp.asarray(gradients[0]), jnp.asarray(start), jnp.asarray(start), jnp.float32(0.5))
     assert np.array_equal(np.asarray(found), gradients[0])
+
+
+def test_gradients_of_another_length_are_refused_and_not_stretched():
+    optimiser, damping, now = OPTIMISERS[0], Damping(), jnp.int32(0)
+    with pytest.raises(InvalidOptionError, match="gradient must have shape"):
+        apply_damped(*started(optimiser), jnp.ones(1), now, now, optimiser=optimiser, damping=damping)
+    with pytest.raises(InvalidOptionError, match="one row for each version read"):
+        apply_damped_batch(
+            *started(optimiser), jnp.ones((3, SIZE)), now, jnp.zeros(2, jnp.int32), optimiser=optimiser, damping=damping
+        )
