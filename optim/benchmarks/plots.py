@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,9 @@ PALETTE = (
 
 MOST_PANELS = 24
 """Instances drawn at most; the table holds the rest."""
+
+LONGEST_TITLE = 44
+"""Characters that fit over one of three panels."""
 
 LEAST_SECONDS = 1e-4
 """Left end of the axis of seconds: below lies the clock's noise."""
@@ -139,7 +143,7 @@ def _values(records: Sequence[Record]) -> Figure | None:
                 if record.bound is not None:
                     panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
             _name_rows(panel, [record.solver for record in reversed(group)])
-            panel.set_title(title, fontsize=9.5, loc="left")
+            panel.set_title(shorten(title, LONGEST_TITLE, placeholder=" ..."), fontsize=9.5, loc="left")
             panel.set_xlim(0, min(200.0, max(112.0, *((r.bound or 0.0) * unit * 1.04 for r in group))))
             panel.grid(visible=False, axis="y")
         for panel in panels[len(cases) :]:
