@@ -16,6 +16,9 @@ ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model th
 HORIZONS = (1, 4, 20, 40)
 """Samples ahead that forecasts are shown and scored at."""
 
+MOST_STEPS = 5760
+"""A day at 15 s; beyond it a forecast is the phases' long-run shares."""
+
 
 def watch(
     model: ModelArgument,
@@ -66,7 +69,7 @@ def forecast(
         str | None,
         typer.Option("--method", metavar="NAME", help="markov, semi-markov (default), prototype or same."),
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, metavar="N", help="Samples ahead.")] = 40,
+    steps: Annotated[int, typer.Option("--steps", min=1, max=MOST_STEPS, metavar="N", help="Samples ahead.")] = 40,
     level: Annotated[
         float, typer.Option("--level", metavar="SHARE", help="Of the next samples' demand: the quantile shown.")
     ] = 0.95,

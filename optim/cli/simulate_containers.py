@@ -98,12 +98,14 @@ def containers(
     """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
     from optim.phases.model import DEFAULT_ENCODER
     from optim.simulation.containers.catalogue import needs_phases, policy_names
+    from optim.simulation.containers.comparison import check_comparison
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
+    from optim.simulation.containers.trade_off import check_multipliers
 
     names = split_list(policy) or policy_names()
-    for name in names:
-        if name not in policy_names():
-            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
+    values = _multipliers(multiplier)
+    check_comparison(names, risk, resamples)
+    check_multipliers(values)
     options = WorldOptions(
         encoder=encoder or DEFAULT_ENCODER,
         num_phases=num_phases,
@@ -112,7 +114,6 @@ def containers(
         max_gap_s=max_gap_s,
         cycle_s=60.0 * cycle_minutes,
     )
-    values = _multipliers(multiplier)
     if values and report is not None:
         raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
     if report is not None:

@@ -51,11 +51,13 @@ def packing(
     from optim.phases.model import DEFAULT_ENCODER
     from optim.simulation.containers.preparation import WorldOptions, find_phases
     from optim.simulation.packing.study import PackingOptions, pack
+    from optim.solvers.solve import solver_named
     from optim.workloads.containers import ContainerOptions, generate_containers
 
     options = PackingOptions(
         risk=risk, num_servers=servers, solver=solver, profile_error=profile_error, time_limit_s=time_limit
     )
+    solver_named("admission", solver)
     world = WorldOptions(encoder=encoder or DEFAULT_ENCODER, num_phases=num_phases)
     drawn = generate_containers(ContainerOptions(num_containers=learned + jobs), seed)
     training, asking = drawn.select(np.arange(learned)), drawn.select(np.arange(learned, learned + jobs))

@@ -29,6 +29,10 @@ def test_a_row_a_sizing_as_json():
         (("--risk", "1"), "risk must be in [0, 1), got 1.0"),
         (("--profile-error", "-1"), "profile_error must be in [0, 1], got -1.0"),
         (("--jobs", "4", "--learned", "4", "--solver", "magic"), "magic"),
+        (
+            ("--jobs", "4", "--learned", "4", "--servers", "1", "--solver", "column-generation"),
+            "'column-generation' found no plan for requests by peak",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_two(words, message):

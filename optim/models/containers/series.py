@@ -14,6 +14,9 @@ IntArray = NDArray[np.int64]
 UNKNOWN_PHASE = -1
 """Label of a sample without a phase: no history yet, or no truth."""
 
+LARGEST = 1e100
+"""Largest sample: beyond it squares overflow."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -54,7 +57,7 @@ class ContainerSeries:
     lengths
         Shape (S,): samples of each segment, at least one.
     values
-        Shape (T, R): consumption, T the sum of all lengths; finite and not negative.
+        Shape (T, R): consumption, T the sum of all lengths; not negative, at most 1e100.
     time_s
         Shape (T,): time stamps in seconds, increasing within a segment. A sample's value holds for the interval that
         begins at its time stamp.
@@ -70,7 +73,7 @@ class ContainerSeries:
     Raises
     ------
     InvalidProblemError
-        If shapes don't fit each other, or a value is negative or not finite.
+        If shapes don't fit each other, or a value is negative, not finite or above 1e100.
     """
 
     resources: tuple[Resource, ...]
@@ -102,11 +105,12 @@ class ContainerSeries:
         self._check_samples()
 
     def _check_samples(self) -> None:
-        bad = ~np.isfinite(self.values) | (self.values < 0)
+        bad = ~(self.values <= LARGEST) | (self.values < 0)
         for row, column in np.argwhere(bad)[:1]:
             name, value = self.resources[column].name, self.values[row, column]
             raise InvalidProblemError(
-                f"{name} of container {self.containers[self.segment[row]]!r} must be finite and not negative, got {value:g}"
+                f"{name} of container {self.containers[self.segment[row]]!r} must be finite, at most {LARGEST:g} and not "
+                f"negative, got {value:g}; give it in a larger unit, or leave the sample out"
             )
         step = np.diff(self.time_s) <= 0
         step[self.starts[1:] - 1] = False

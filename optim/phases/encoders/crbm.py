@@ -110,10 +110,12 @@ class CrbmOptions:
         for name in ("num_hidden", "num_epochs", "patience", "batch_size", "num_gibbs_steps", "pooling"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise InvalidOptionError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise InvalidOptionError(f"learning_rate must be above 0 and finite, got {self.learning_rate}")
         if not 0 < self.sparsity_target < 1:
             raise InvalidOptionError(f"sparsity_target must be in (0, 1), got {self.sparsity_target}")
+        if not 0 <= self.sparsity_cost < float("inf"):
+            raise InvalidOptionError(f"sparsity_cost must be at least 0 and finite, got {self.sparsity_cost}")
 
 
 class CrbmEncoder:
@@ -137,7 +139,13 @@ class CrbmEncoder:
         return self.options.num_delays
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
-        """Train the machine; the parameters with the best forecast of held-out series are kept."""
+        """Train the machine; the parameters with the best forecast of held-out series are kept.
+
+        Raises
+        ------
+        InvalidOptionError
+            If training diverges before the first look at the forecast.
+        """
         del num_phases
         self._fitted = self._train(series, seed)
         self._spread = CodeSpread.fit(self._outputs(series), self.options.spread)
@@ -203,6 +211,10 @@ class CrbmEncoder:
                 kept = jax.tree.map(jnp.copy, state.parameters)
             if not np.isfinite(error) or epoch - best_epoch >= options.patience:
                 break
+        if not np.isfinite(best):
+            raise InvalidOptionError(
+                f"training diverged with learning_rate {options.learning_rate:g}; try a tenth of it, or larger batches"
+            )
         self.forecast_errors = tuple(errors)
         return {name: np.asarray(getattr(kept, name), np.float64) for name in FIELDS}
 

@@ -113,6 +113,19 @@ def compare_policies(
     InvalidOptionError
         If a policy is unknown or the risk isn't in (0, 1).
     """
+    check_comparison(names, risk, num_resamples)
+    counts = resamples(world, num_resamples, np.random.default_rng(seed))
+    return _rows(world, names, risk, counts, done)
+
+
+def check_comparison(names: Sequence[str], risk: float, num_resamples: int) -> None:
+    """Check what `compare_policies` is asked for, before any work.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a policy is unknown, the risk isn't in (0, 1) or there are no resamples.
+    """
     if not 0 < risk < 1:
         raise InvalidOptionError(f"risk must be in (0, 1), got {risk}")
     if num_resamples < 1:
@@ -120,8 +133,6 @@ def compare_policies(
     for name in names:
         if name not in policy_names():
             raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
-    counts = resamples(world, num_resamples, np.random.default_rng(seed))
-    return _rows(world, names, risk, counts, done)
 
 
 def _rows(
@@ -153,7 +164,7 @@ def _run(world: World, name: str, risk: float, counts: IntArray) -> _Run:
 def _resource_row(world: World, name: str, column: int, run: _Run, reference: _Run) -> Row:
     resource, outcome = world.resources[column], run.outcome
     total, compared = outcome.total_allocation[column], reference.outcome.total_allocation[column]
-    low, high = interval(1.0 - run.resampled[:, column] / reference.resampled[:, column])
+    low, high = interval(1.0 - _ratio(run.resampled[:, column], reference.resampled[:, column]))
     percentiles = outcome.container_percentiles()[:, column].tolist()
     return Row(
         policy=name,
@@ -163,8 +174,8 @@ def _resource_row(world: World, name: str, column: int, run: _Run, reference: _R
         under_time=float(outcome.under_time[column]),
         total_allocation=float(total) * world.interval_s / SECONDS_PER_HOUR,
         unit=f"{resource.unit or resource.name} h",
-        allocation_over_demand=float(total / outcome.demand[:, column].sum()),
-        reduction=float(1.0 - total / compared),
+        allocation_over_demand=float(_ratio(total, outcome.demand[:, column].sum())),
+        reduction=float(1.0 - _ratio(total, compared)),
         reduction_low=low,
         reduction_high=high,
         over_share=float(outcome.over_share[column]),
@@ -180,9 +191,10 @@ def _resource_row(world: World, name: str, column: int, run: _Run, reference: _R
 def _all_row(name: str, run: _Run, reference: _Run, demand: FloatArray) -> Row:
     outcome = run.outcome
     whole = outcome.demand.sum(axis=0)
-    relative = float((outcome.total_allocation / whole).mean())
-    compared = float((reference.outcome.total_allocation / whole).mean())
-    low, high = interval(1.0 - (run.resampled / demand).mean(axis=1) / (reference.resampled / demand).mean(axis=1))
+    relative = float(_ratio(outcome.total_allocation, whole).mean())
+    compared = float(_ratio(reference.outcome.total_allocation, whole).mean())
+    own, others = (_ratio(part.resampled, demand).mean(axis=1) for part in (run, reference))
+    low, high = interval(1.0 - own / others)
     percentiles = outcome.container_percentiles().mean(axis=1).tolist()
     return Row(
         policy=name,
@@ -204,3 +216,9 @@ def _all_row(name: str, run: _Run, reference: _Run, demand: FloatArray) -> Row:
         container_p50=percentiles[1],
         container_p95=percentiles[2],
     )
+
+
+def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
+    is_used = whole > 0
+    return np.asarray(np.where(is_used, part / np.where(is_used, whole, 1.0), 1.0))

@@ -48,6 +48,8 @@ class WorldOptions:
             raise InvalidOptionError(f"encoder must be one of {known}, got {self.encoder!r}")
         if not 0 < self.test_share < 1:
             raise InvalidOptionError(f"test_share must be in (0, 1), got {self.test_share}")
+        if not 0 < self.cycle_s < float("inf"):
+            raise InvalidOptionError(f"cycle_s must be at least the interval and finite, got {self.cycle_s:g}")
 
 
 def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> tuple[ContainerSeries, ContainerSeries]:

@@ -67,11 +67,16 @@ def trade_points(world: World, name: str, multipliers: Sequence[float]) -> tuple
     InvalidOptionError
         If the policy is unknown or a multiplier is negative or not finite.
     """
+    check_multipliers(multipliers)
+    grid = np.repeat(np.asarray(multipliers, dtype=np.float64)[:, None], len(world.resources), axis=1)
+    return _measured(world, make_plan(world, name), name, grid)
+
+
+def check_multipliers(multipliers: Sequence[float]) -> None:
+    """Raise InvalidOptionError if a multiplier is negative or not finite."""
     for value in multipliers:
         if not (value >= 0 and np.isfinite(value)):
             raise InvalidOptionError(f"a multiplier must be at least 0 and finite, got {value}")
-    grid = np.repeat(np.asarray(multipliers, dtype=np.float64)[:, None], len(world.resources), axis=1)
-    return _measured(world, make_plan(world, name), name, grid)
 
 
 def trade_curve(world: World, name: str, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
@@ -92,7 +97,8 @@ def _measured(world: World, plan: Plan, name: str, grid: FloatArray) -> tuple[Tr
     for row in grid:
         outcome = measure(world, plan.allocate(row))
         demand = outcome.demand.sum(axis=0)
-        relative = outcome.total_allocation / np.where(demand > 0, demand, 1.0)
+        is_used = demand > 0
+        relative = np.where(is_used, outcome.total_allocation / np.where(is_used, demand, 1.0), 1.0)
         for column, resource in enumerate(world.resources):
             points.append(
                 TradePoint(

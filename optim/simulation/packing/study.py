@@ -151,6 +151,11 @@ def pack(
             sizing, demands, arrival, capacity, options.num_servers, horizon, options.slot_s, jobs.names
         )
         found = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=seed)
+        if found.decision is None:
+            raise InvalidProblemError(
+                f"solver {options.solver!r} found no plan for requests by {sizing} ({found.termination}); "
+                "choose one that finds plans, or give it more time"
+            )
         work = float(found.objective or 0.0)
         packed = work if sizing == Sizing.PEAK else packed
         happened = replay(found.decision, series, demands, capacity, options.num_servers, slot_samples)

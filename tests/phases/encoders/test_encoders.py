@@ -170,6 +170,8 @@ def test_whitened_codes_are_uncorrelated_with_deviation_one():
         ("pca", {}, "unknown encoder 'pca'"),
         ("crbm", {"num_hidden": 0}, "num_hidden"),
         ("crbm", {"spread": "wide"}, "spread"),
+        ("crbm", {"learning_rate": "inf"}, "learning_rate"),
+        ("crbm", {"sparsity_cost": "nan"}, "sparsity_cost"),
         ("crbm", {"autoregression": "some"}, "autoregression"),
         ("raw-window", {"num_delays": -1}, "num_delays"),
         ("hmm", {"stickiness": "-1"}, "stickiness"),
@@ -179,3 +181,10 @@ def test_whitened_codes_are_uncorrelated_with_deviation_one():
 def test_wrong_options_are_refused_by_name(name, options, cause):
     with pytest.raises(InvalidOptionError, match=cause):
         make_encoder(name, options)
+
+
+def test_a_machine_whose_training_diverges_is_refused_with_the_remedy():
+    # Same shapes as those of the other tests, so that nothing is compiled anew.
+    made = make_encoder("crbm", {**SMALL["crbm"], "learning_rate": 1e9})
+    with pytest.raises(InvalidOptionError, match=r"diverged with learning_rate 1e\+09; try a tenth"):
+        made.fit(drawn([40, 3, 60, 1, 30]), 3, 0)

@@ -68,6 +68,20 @@ def test_known_savings_on_constant_demand():
         assert row.reduction == pytest.approx(1 - (2 + 9 * 1.9) / (2 + 9 * 2.0))
 
 
+def test_a_resource_that_nobody_uses_saves_nothing_and_costs_nothing():
+    used = np.tile([2.0, 1.0, 3.0], 8)
+    idle = [np.stack([used, np.zeros(24)], axis=1)] * 3
+    rows = rows_of(world_of(idle), "prev-step-rules", "running-max", "level-price", "oracle-cheapest")
+    for name in ("prev-step-rules", "running-max", "level-price", "oracle-cheapest"):
+        own = rows[name, "memory"]
+        assert (own.reduction, own.reduction_low, own.reduction_high) == (0.0, 0.0, 0.0)
+        assert own.total_allocation == 0.0
+        assert own.allocation_over_demand == 1.0
+        cpu = rows[name, "cpu"].allocation_over_demand
+        assert rows[name, "all"].total_allocation == pytest.approx((cpu + 1.0) / 2)
+    assert rows["oracle-cheapest", "cpu"].reduction > 0
+
+
 @pytest.mark.parametrize("risk", [0.0, 1.0])
 def test_a_risk_out_of_range_is_refused(risk):
     with pytest.raises(InvalidOptionError, match="risk must be in"):
