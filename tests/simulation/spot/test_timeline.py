@@ -54,6 +54,7 @@ def test_every_clock_comes_in_order_and_again_only_after_a_restart(drawn, seed, 
         for due, time_s in timeline.clock_times(CLOCKS, index):
             assert due == clock + 1
             assert before_s <= time_s <= timeline.steps[index + 1].time_s
+            assert step.work_until(time_s) == pytest.approx(due * timeline.job_work / CLOCKS, rel=1e-6)
             clock, before_s = due, time_s
     assert clock == CLOCKS or not timeline.result.is_done
 

@@ -9,7 +9,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.simulation.spot.process_scale import fit_scale
-from optim.simulation.spot.timeline import record_timeline
+from optim.simulation.spot.timeline import Change, record_timeline
 from optim.simulation.spot.training_rows import CLOCK
 from optim.simulation.spot.training_run import Replay, ReplayOptions, undisturbed
 from optim.training.transport import InProcess
@@ -118,6 +118,12 @@ def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warn
     assert rows[-1].bill_usd == timeline.result.cost_usd
     assert rows[-1].free_hours == pytest.approx(timeline.result.free_hours, rel=1e-12)
     assert max(row.processes for row in rows) <= options.max_processes
+    restarts = [step for step in timeline.steps if (Change.RESTARTED, None) in step.changes]
+    back_to = [timeline.clock_of(step.work_saved, options.clocks) for step in restarts]
+    assert [row.clock for row in rows if row.event == Change.RESTARTED] == back_to
+    if policy == "proteus" and timeline.result.evictions:
+        computed_once = options.clocks * max(8, options.max_processes)
+        assert (summary.gradients == computed_once) is is_warned  # who is killed at work has it done again
 
 
 def test_the_same_start_is_told_the_same_in_processes_and_in_this_one(checkpointing):
