@@ -252,9 +252,9 @@ class Replay:
 
     def _put_to_work(self) -> None:
         """Have the next clock begun, so that death comes in the midst of it."""
-        controller = self._trainer.controller
-        if controller.phase is Phase.RUNNING and controller.stop_at == self._trainer.clock:
-            controller.resume(self._trainer.clock + 1)
+        controller, clock = self._trainer.controller, self._trainer.clock
+        if controller.phase is Phase.RUNNING and controller.stop_at == clock < self.options.clocks:
+            controller.resume(clock + 1)
 
     def _hear_of_deaths(self, names: Sequence[str]) -> None:
         controller = self._trainer.controller
