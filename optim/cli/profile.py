@@ -42,6 +42,7 @@ def profile(
     from optim.core.options import build_options
     from optim.training.applications import APPLICATIONS
     from optim.workloads.profiles.document import write_profiles
+    from optim.workloads.profiles.doubts import doubts
     from optim.workloads.profiles.job_profile import ProfileOptions
     from optim.workloads.profiles.measuring import measure_profiles
 
@@ -65,12 +66,16 @@ def profile(
         print_json(found)
     else:
         _print_profiles(found)
+    for remark in doubts(found):
+        note(remark)
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE
 
 
 def _print_profiles(found: "ProfileDocument") -> None:
+    from optim.workloads.profiles.doubts import fit_errors
+
     rows = [
         (
             job.name,
@@ -80,10 +85,14 @@ def _print_profiles(found: "ProfileDocument") -> None:
             _text(job.ps_mbps),
             " ".join(f"{point.workers}:{point.speedup:.2f}" for point in job.scaling),
             f"{job.placement.rack:.2f} {job.placement.cluster:.2f}",
+            " ".join(f"{error:.1%}" for error in fit_errors(job).values()),
         )
         for job in found.jobs
     ]
-    header = ("job", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster")
+    header = (
+        *("job", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
+        "error: sync, async, update",
+    )
     print_table(header, rows, title="median and 95 % interval")
 
 

@@ -98,6 +98,9 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     worker: Demand
     ps: Demand
     speed: SpeedFunction | UnsetType = UNSET
+    asynchronous: SpeedFunction | UnsetType = UNSET
+    linear_error: NonNegative | UnsetType = UNSET
+    """Largest relative error, over the workers measured, of taking w workers for w times as fast, as OASiS does."""
     update: UpdateCost | UnsetType = UNSET
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.profiles.document import (
@@ -16,11 +17,14 @@ from optim.workloads.profiles.document import (
 )
 from optim.workloads.profiles.fitting import FloatArray, fit_times
 from optim.workloads.profiles.server_figures import FLOAT_BYTES, LinkFigures
-from optim.workloads.profiles.speed import intervals, synchronous_terms
+from optim.workloads.profiles.speed import asynchronous_terms, intervals, synchronous_terms
 from optim.workloads.profiles.timing import Timing
 
 MEGABITS_THERE_AND_BACK = 16.0
 """Megabits for a megabyte sent and received."""
+
+LEAST_POINTS = 6
+"""One more than the coefficients of the speed function, so that something is left to judge it by."""
 
 MEGA = 1e6
 MINUTE_S = 60.0
@@ -40,6 +44,8 @@ class ProfileOptions:
         Demand of a worker.
     most_workers, most_servers
         Powers of two up to these make the grid on which steps are timed.
+    most_points
+        Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
     repeats
         Steps timed at each point of the grid.
     """
@@ -52,12 +58,18 @@ class ProfileOptions:
     memory_gb: float = 2.0
     most_workers: int = 4
     most_servers: int = 4
+    most_points: int = 12
     repeats: int = 9
 
     def __post_init__(self) -> None:
         for name in ("workers_a_server", "most_workers", "most_servers", "repeats"):
             if getattr(self, name) < 1:
                 raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.most_points < LEAST_POINTS:
+            raise InvalidOptionError(
+                f"most_points must be at least {LEAST_POINTS}, got {self.most_points}: the speed function has five "
+                "coefficients"
+            )
         for name in ("rack_mbps", "cluster_mbps"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
@@ -91,6 +103,8 @@ class JobMeasurements:
         Their timings.
     startup_s
         Seconds until a new worker's process can compute.
+    updates
+        Timings of asynchronous updates at the same points of the grid; none where they weren't measured.
     """
 
     name: str
@@ -101,6 +115,7 @@ class JobMeasurements:
     grid: tuple[tuple[int, int], ...]
     steps: tuple[Timing, ...]
     startup_s: float
+    updates: tuple[Timing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +147,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     apply_s = update_seconds(server.update, options.workers_a_server, size)
     workers, servers = np.array(measured.grid, dtype=np.float64).T
     seconds = np.array([timing.median for timing in measured.steps])
+    scaling = _scaling(workers, servers, seconds)
     return JobProfile(
         name=measured.name,
         source=measured.source,
@@ -139,7 +155,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         gradient_mb=size / MEGA,
         worker_mbps=worker,
         ps_mbps=ps,
-        scaling=_scaling(workers, servers, seconds),
+        scaling=scaling,
         startup_min=measured.startup_s / MINUTE_S,
         change_min=carry_s / MINUTE_S,
         eviction_min=(carry_s + apply_s) / MINUTE_S,
@@ -147,6 +163,8 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
         speed=_speed(measured, workers, servers, seconds),
+        asynchronous=_asynchronous(measured, workers, servers),
+        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in scaling),
         update=server.update,
     )
 
@@ -186,6 +204,20 @@ def _speed(measured: JobMeasurements, workers: FloatArray, servers: FloatArray, 
         largest_workers=int(workers.max()),
         error=fit.error if np.isfinite(fit.error) else 1.0,
         global_batch=batch,
+    )
+
+
+def _asynchronous(measured: JobMeasurements, workers: FloatArray, servers: FloatArray) -> SpeedFunction | UnsetType:
+    """Fit the asynchronous speed function, where updates were measured."""
+    if not measured.updates:
+        return UNSET
+    seconds = np.array([timing.median for timing in measured.updates])
+    fit = fit_times(asynchronous_terms(workers, servers), seconds)
+    return SpeedFunction(
+        kind="asynchronous",
+        coefficients=intervals(fit),
+        largest_workers=int(workers.max()),
+        error=fit.error if np.isfinite(fit.error) else 1.0,
     )
 
 

@@ -10,11 +10,12 @@ import numpy as np
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
 from optim.workloads.profiles.crbm_figures import measure_crbm
+from optim.workloads.profiles.design import time_worthwhile
 from optim.workloads.profiles.document import SCHEMA, ProfileDocument
 from optim.workloads.profiles.job_profile import JobMeasurements, ProfileOptions, ServerFigures, job_profile
 from optim.workloads.profiles.machine_figures import MachineFigures, measure_machine
 from optim.workloads.profiles.server_figures import measure_link, measure_update
-from optim.workloads.profiles.steps import Measurable, time_minibatch, time_steps
+from optim.workloads.profiles.steps import Measurable, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Clock, check_quiet
 
 START_PROGRAM = "import jax.numpy; jax.numpy.ones(1).block_until_ready()"
@@ -79,15 +80,23 @@ def measure_profiles(
 def _measure_job(
     name: str, job: Measurable, machine: MachineFigures, options: ProfileOptions, startup_s: float, clock: Clock
 ) -> JobMeasurements:
+    timings = time_worthwhile(
+        options.grid,
+        options.most_points,
+        float(job.num_partitions),
+        lambda points: time_steps(job, points, clock, repeats=options.repeats),
+    )
+    grid = tuple(timings)
     return JobMeasurements(
         name=name,
         source=f"measured on {machine.document.cores} cores of {machine.document.cpu}",
         minibatch=time_minibatch(job, clock),
         num_parameters=job.num_parameters,
         num_partitions=job.num_partitions,
-        grid=options.grid,
-        steps=tuple(time_steps(job, options.grid, clock, repeats=options.repeats)),
+        grid=grid,
+        steps=tuple(timings.values()),
         startup_s=startup_s,
+        updates=tuple(time_updates(job, grid, clock, repeats=options.repeats)),
     )
 
 

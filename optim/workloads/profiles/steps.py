@@ -1,7 +1,11 @@
-"""Bulk-synchronous steps on one machine: threads that compute, carry their gradients, and servers that apply them."""
+"""Steps on one machine: threads that compute, carry their gradients, and servers that apply them.
 
-from collections.abc import Sequence
+Bulk-synchronous steps wait for all workers; asynchronous updates for nobody but whom a server serves at that moment.
+"""
+
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +16,9 @@ from optim.workloads.profiles.timing import Clock, Timing, time_interleaved
 Vector = NDArray[np.float32]
 
 LEARNING_RATE = 1e-3
+
+UPDATES = 3
+"""Asynchronous updates a worker makes in one timing, so that the wait at its end weighs little."""
 
 BUDGET_S, LEAST_REPEATS = 2.0, 3
 """Seconds of repeats at one point of the grid, and how many there are at least."""
@@ -65,6 +72,8 @@ class StepWorld:
         self._shards = [jnp.asarray(self._parameters[own]) for own in self._ranges]
         self._carried = np.zeros((workers, job.num_parameters), dtype=np.float32)
         self._pool = ThreadPoolExecutor(max(workers, servers))
+        self._locks = [Lock() for _ in range(servers)]
+        self._versions = [0] * servers
         self._clock = 0
 
     def step(self) -> None:
@@ -72,6 +81,11 @@ class StepWorld:
         list(self._pool.map(self._work, range(self._workers)))
         list(self._pool.map(self._serve, range(self._servers)))
         self._clock += 1
+
+    def update(self) -> None:
+        """Let every worker make `UPDATES` asynchronous updates, each of one partition's gradient."""
+        list(self._pool.map(self._update_alone, range(self._workers)))
+        self._clock += UPDATES
 
     def close(self) -> None:
         """End the threads."""
@@ -84,6 +98,32 @@ class StepWorld:
             total = gradient if total is None else total + gradient
         if total is not None:
             np.copyto(self._carried[worker], total)
+
+    def _update_alone(self, worker: int) -> None:
+        for clock in range(self._clock, self._clock + UPDATES):
+            read = tuple(self._versions)
+            partition = (worker + clock * self._workers) % self._job.num_partitions
+            gradient, _ = self._job.gradient(self._parameters.copy(), partition, clock)
+            for server in range(self._servers):
+                self._serve_one((server + worker) % self._servers, gradient, read)
+
+    def _serve_one(self, server: int, gradient: Vector, read: tuple[int, ...]) -> None:
+        """Apply one gradient as it arrives, damped by what has been applied since it was begun."""
+        from optim.kernels.parameter_server import Damping, Sgd, apply_damped
+
+        own = self._ranges[server]
+        with self._locks[server]:
+            self._shards[server], _ = apply_damped(
+                self._shards[server],
+                (),
+                gradient[own],
+                np.int32(self._versions[server]),
+                np.int32(read[server]),
+                optimiser=Sgd(learning_rate=LEARNING_RATE),
+                damping=Damping(),
+            )
+            self._versions[server] += 1
+            np.copyto(self._parameters[own], np.asarray(self._shards[server]))
 
     def _serve(self, server: int) -> None:
         import jax.numpy as jnp
@@ -105,16 +145,26 @@ class StepWorld:
 
 def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
     """Time steps of a job at each (workers, servers) of a grid: `repeats` of them, fewer where they are long."""
-    timings = []
-    for workers, servers in grid:
-        world = StepWorld(job, workers, servers)
-        try:
-            (first,) = time_interleaved([world.step], repeats=1, dropped=1, clock=clock)
-            number = int(np.clip(BUDGET_S / max(first.median, 1e-9), LEAST_REPEATS, repeats))
-            timings += time_interleaved([world.step], repeats=number, dropped=0, clock=clock)
-        finally:
-            world.close()
-    return timings
+    return [_time_world(job, workers, servers, StepWorld.step, clock, repeats) for workers, servers in grid]
+
+
+def time_updates(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
+    """Time asynchronous updates likewise: seconds that a worker takes for one while all of them make theirs."""
+    timings = [_time_world(job, workers, servers, StepWorld.update, clock, repeats) for workers, servers in grid]
+    return [Timing(seconds=timing.seconds / UPDATES) for timing in timings]
+
+
+def _time_world(
+    job: Measurable, workers: int, servers: int, work: Callable[[StepWorld], None], clock: Clock, repeats: int
+) -> Timing:
+    """Time what a world does, as often as the budget allows."""
+    world = StepWorld(job, workers, servers)
+    try:
+        (first,) = time_interleaved([lambda: work(world)], repeats=1, dropped=1, clock=clock)
+        number = int(np.clip(BUDGET_S / max(first.median, 1e-9), LEAST_REPEATS, repeats))
+        return time_interleaved([lambda: work(world)], repeats=number, dropped=0, clock=clock)[0]
+    finally:
+        world.close()
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:

@@ -15,10 +15,10 @@ NOISE = 0.1
 REPEATS = 9
 
 
-def noisy(seconds, seed):
+def noisy(seconds, seed, repeats=REPEATS):
     """Medians of repeated timings with 10 % noise."""
     rng = np.random.default_rng(seed)
-    return np.median(seconds[:, None] * np.exp(NOISE * rng.standard_normal((len(seconds), REPEATS))), axis=1)
+    return np.median(seconds[:, None] * np.exp(NOISE * rng.standard_normal((len(seconds), repeats))), axis=1)
 
 
 GRID = np.array([(w, p) for w in (1, 2, 4, 8, 16, 32) for p in (1, 2, 4, 8)], dtype=float)
@@ -37,6 +37,16 @@ def test_recovers_what_made_the_times_within_a_tenth_of_each_prediction(name):
     terms, truth = CASES[name]
     fit = fit_times(terms, noisy(terms @ truth, seed=1))
     assert np.abs(fit.predict(terms) / (terms @ truth) - 1).max() < 0.1
+    assert fit.error < 0.1
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("seed", range(3))
+def test_recovers_each_coefficient_of_each_speed_function_within_a_tenth(name, seed):
+    """From timings with 10 % noise each, if there are many: the constant of a step is a small part of any."""
+    terms, truth = CASES[name]
+    fit = fit_times(terms, noisy(terms @ truth, seed, repeats=400))
+    assert fit.coefficients == pytest.approx(np.array(truth), rel=0.1)
     assert fit.error < 0.1
 
 

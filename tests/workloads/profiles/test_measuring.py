@@ -1,12 +1,29 @@
 """Timings by clocks that tests hold in their hands, steps against plain NumPy, and profiles of simulated machines."""
 
+from dataclasses import replace
+from itertools import count
+
+import msgspec
 import numpy as np
 import pytest
 
+import optim
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.workloads.admission.generator import GeneratorOptions
-from optim.workloads.profiles.document import Interval, UpdateCost, read_profiles, write_profiles
-from optim.workloads.profiles.instances import admission_instance
+from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
+from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
+from optim.workloads.profiles.design import time_worthwhile
+from optim.workloads.profiles.document import (
+    SCHEMA,
+    Interval,
+    ProfileDocument,
+    UpdateCost,
+    read_profiles,
+    write_profiles,
+)
+from optim.workloads.profiles.doubts import MOST_ERROR, doubts
+from optim.workloads.profiles.fitting import fit_times
+from optim.workloads.profiles.instances import admission_instance, profiled_instance
 from optim.workloads.profiles.job_profile import (
     JobMeasurements,
     ProfileOptions,
@@ -15,9 +32,10 @@ from optim.workloads.profiles.job_profile import (
     update_seconds,
 )
 from optim.workloads.profiles.measuring import measure_profiles
+from optim.workloads.profiles.published import published_profiles
 from optim.workloads.profiles.server_figures import LinkFigures, fit_link
-from optim.workloads.profiles.speed import steps_per_second, synchronous_terms
-from optim.workloads.profiles.steps import LEARNING_RATE, StepWorld, time_minibatch
+from optim.workloads.profiles.speed import asynchronous_terms, steps_per_second, synchronous_terms
+from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_updates
 from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
 from tests.workloads.profiles.jobs import Quadratic, SteppedClock
 
@@ -142,6 +160,90 @@ def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
     assert [point.workers for point in job.scaling] == [1, 2, 4, 8, 16]
 
 
+def test_a_large_grid_is_measured_where_it_tells_most():
+    options, asked = ProfileOptions(most_workers=32, most_servers=8, most_points=10), []
+    exact = synchronous_terms(*np.array(options.grid, dtype=float).T, 32.0) @ THETA
+
+    def time_steps(points):
+        asked.extend(points)
+        return [Timing(seconds=exact[[options.grid.index(point)]]) for point in points]
+
+    timings = time_worthwhile(options.grid, 10, 32.0, time_steps)
+    assert sorted(asked) == sorted(timings)
+    assert len(timings) == 10
+    assert (1, 1) in timings
+    terms = synchronous_terms(*np.array(list(timings), dtype=float).T, 32.0)
+    fit = fit_times(terms, np.array([timing.median for timing in timings.values()]))
+    assert fit.coefficients == pytest.approx(THETA, rel=1e-6)
+
+
+def test_a_small_grid_is_measured_whole():
+    found = time_worthwhile(ProfileOptions().grid, 12, 4.0, lambda points: [Timing(seconds=np.ones(1)) for _ in points])
+    assert tuple(found) == ProfileOptions().grid
+
+
+@pytest.mark.parametrize(("workers", "servers"), [(1, 1), (3, 2)])
+def test_asynchronous_updates_are_all_applied_and_none_waits_for_the_others(workers, servers):
+    job = Quadratic()
+    world = StepWorld(job, workers, servers)
+    world.update()
+    world.close()
+    assert world._versions == [UPDATES * workers] * servers
+    assert sorted(job.asked) == sorted(
+        ((worker + clock * workers) % 4, clock) for worker in range(workers) for clock in range(UPDATES)
+    )
+    assert not np.array_equal(world._parameters, job.initial_parameters())
+    assert np.array_equal(world._parameters, np.concatenate([np.asarray(shard) for shard in world._shards]))
+
+
+def test_one_asynchronous_worker_descends_gradient_by_gradient():
+    job = Quadratic()
+    world = StepWorld(job, 1, 2)
+    world.update()
+    world.close()
+    plain = job.initial_parameters()
+    for clock in range(UPDATES):
+        plain = plain - np.float32(LEARNING_RATE) * job.gradient(plain, clock % 4, clock)[0]
+    np.testing.assert_allclose(world._parameters, plain, rtol=1e-5)
+
+
+def test_an_update_takes_a_workers_share_of_the_time():
+    reads = count()
+    (timing,) = time_updates(Quadratic(), [(1, 1)], lambda: 0.3 * next(reads), repeats=4)
+    assert timing.median == pytest.approx(0.3 / UPDATES)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_profile_has_the_asynchronous_speed_where_it_was_measured(seed):
+    job_measured, server = measured(seed)
+    assert job_profile(job_measured, server).asynchronous is msgspec.UNSET
+    rng, theta = np.random.default_rng(seed), np.array([0.5, 0.1, 0.02, 0.05])
+    workers, servers = np.array(job_measured.grid, dtype=float).T
+    exact = asynchronous_terms(workers, servers) @ theta
+    updates = tuple(Timing(seconds=each * np.exp(0.1 * rng.standard_normal(100))) for each in exact.tolist())
+    job = job_profile(replace(job_measured, updates=updates), server)
+    assert [each.value for each in job.asynchronous.coefficients] == pytest.approx(theta, rel=0.1)
+    assert steps_per_second(job.asynchronous, workers, servers) == pytest.approx(workers / exact, rel=0.1)
+
+
+def test_a_profile_says_how_far_workers_are_from_being_alike():
+    job = job_profile(*measured(0))
+    found = {point.workers: point.speedup for point in job.scaling}
+    assert job.linear_error == pytest.approx(max(abs(w / s - 1) for w, s in found.items()))
+
+
+def test_a_profile_is_doubted_where_its_fits_miss_what_they_were_not_fitted_to():
+    quiet, noisy = job_profile(*measured(0, noise=0.0)), job_profile(*measured(0, noise=1.5))
+    assert doubts(ProfileDocument(schema=SCHEMA, jobs=[quiet])) == []
+    assert noisy.speed.error > MOST_ERROR
+    (remark,) = doubts(ProfileDocument(schema=SCHEMA, jobs=[quiet, noisy]))
+    assert remark.startswith(
+        f"simulated: the synchronous speed misses points that it is not fitted to by {noisy.speed.error:.0%}"
+    )
+    assert "--option repeats=N" in remark
+    assert doubts(published_profiles()) == []
+
+
 def test_beyond_the_machine_steps_take_as_much_longer_as_the_bandwidth_says():
     job = job_profile(*measured(0, noise=0.0))
     own = job.worker_mbps.value
@@ -156,19 +258,36 @@ def test_updates_cost_more_beyond_the_cache():
     assert update_seconds(SIMULATED, 8, 1e6) == pytest.approx(1e-5 + 2e-4 + 8e-4)
 
 
-def test_a_measured_profile_is_written_read_and_made_into_jobs(tmp_path, monkeypatch):
-    from optim.workloads.profiles.document import SCHEMA, ProfileDocument
-
+def test_a_measured_profile_is_written_read_and_made_into_jobs(tmp_path):
     path = tmp_path / "profile.json.gz"
     write_profiles(ProfileDocument(schema=SCHEMA, jobs=[job_profile(*measured(1))]), path)
     profiles = read_profiles(path)
+    assert profiles.jobs[0] == job_profile(*measured(1))
     instance = admission_instance(
         profiles, GeneratorOptions(num_jobs=6, num_slots=12, num_worker_servers=4, num_ps_servers=4), 0
     )
     assert set(instance.jobs.gradient_micro_mb.tolist()) == {1_000_000}
 
 
-@pytest.mark.parametrize("bad", [{"workers_a_server": 0}, {"rack_mbps": 0.0}, {"vcpu": -1.0}, {"repeats": 0}])
+@pytest.mark.parametrize(
+    ("problem", "options", "solver"),
+    [
+        ("admission", GeneratorOptions(num_jobs=6, num_slots=12, num_worker_servers=4, num_ps_servers=4), "online"),
+        ("auction", AuctionOptions(num_apps=4, num_gpus=8, num_machines=4), "count-dp"),
+        ("bidding", BiddingOptions(num_types=2, num_zones=2, days=3), "greedy"),
+    ],
+)
+def test_all_three_problems_are_solved_on_a_measured_profile(problem, options, solver):
+    profiles = ProfileDocument(schema=SCHEMA, jobs=[job_profile(*measured(seed)) for seed in range(2)])
+    instance = profiled_instance(problem, profiles, options, 0)
+    solution = optim.solve(instance, solver)
+    assert solution.decision is not None
+    assert optim.verify(instance, solution).is_ok
+
+
+@pytest.mark.parametrize(
+    "bad", [{"workers_a_server": 0}, {"rack_mbps": 0.0}, {"vcpu": -1.0}, {"repeats": 0}, {"most_points": 5}]
+)
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):
         ProfileOptions(**bad)

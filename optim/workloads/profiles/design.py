@@ -1,0 +1,48 @@
+"""Which points of a grid of (workers, servers) are worth their time."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from optim.workloads.profiles.fitting import choose_points, fit_times
+from optim.workloads.profiles.speed import synchronous_terms
+from optim.workloads.profiles.timing import Timing
+
+Point = tuple[int, int]
+TimeSteps = Callable[[Sequence[Point]], list[Timing]]
+
+FIRST_POINTS = 5
+"""As many as the speed function has coefficients: enough for a guess of the others' times."""
+
+
+def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: TimeSteps) -> dict[Point, Timing]:
+    """Time the points of a grid that tell most about the speed function, and no more than `most` of them.
+
+    A few points give a rough fit; by its times the best design is chosen, measured, and returned with the first ones.
+
+    Parameters
+    ----------
+    grid
+        (workers, servers); (1, 1) is always measured, because speed-ups are over it.
+    most
+        Points to measure, at least `FIRST_POINTS`; a grid that has no more is measured whole.
+    batch
+        Partitions of a step.
+    time_steps
+        Times points.
+    """
+    if len(grid) <= most:
+        return dict(zip(grid, time_steps(grid), strict=True))
+    workers, servers = np.array(grid, dtype=np.float64).T
+    terms = synchronous_terms(workers, servers, batch)
+    # Without times all points weigh alike but for the gradients, which most workers share.
+    first = {grid[row] for row in choose_points(terms, batch / workers, FIRST_POINTS).tolist()} | {(1, 1)}
+    known = sorted(first)
+    timings = dict(zip(known, time_steps(known), strict=True))
+    rows = [grid.index(point) for point in known]
+    rough = fit_times(terms[rows], np.array([timings[point].median for point in known]))
+    predicted = np.maximum(rough.predict(terms), 1e-12)
+    for row in choose_points(terms, predicted, most).tolist():
+        if len(timings) < most and grid[row] not in timings:
+            timings |= dict(zip([grid[row]], time_steps([grid[row]]), strict=True))
+    return dict(sorted(timings.items()))

@@ -1,0 +1,86 @@
+"""Bounded staleness as the trainer runs it, with bulk-synchronous and asynchronous running as its limits."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.kernels.parameter_server import ASYNCHRONOUS, Sgd
+from optim.training.dataflow import Dataflow
+from optim.training.messages import Applied, Pushed
+from tests.training.oracle import CountingApplication
+
+PARTITIONS, LAST = 3, 6
+
+orders = st.lists(st.integers(0, PARTITIONS - 1), max_size=40)
+
+
+class Run:
+    """Partitions that start when they may, and end when a test says so; servers answer at once."""
+
+    def __init__(self, staleness):
+        self.flow = Dataflow(
+            CountingApplication(PARTITIONS, 2), Sgd(learning_rate=1.0), num_shards=1, staleness=staleness
+        )
+        self.orders = {}
+        self._applied = 0
+        self.start()
+
+    def start(self):
+        for partition in self.flow.startable(LAST):
+            self.orders[partition] = self.flow.compute(partition, 0)
+
+    def finish(self, partition):
+        """Push what a partition computes, if it does, and let all start that now may."""
+        order = self.orders.pop(partition, None)
+        if order is None:
+            return
+        gradient = np.ones(2, dtype=np.float32)
+        self.flow.pushed(
+            Pushed(generation=0, partition=partition, clock=order.clock, gradient=gradient, weight=1.0, loss=0.0)
+        )
+        while self._applied < self.flow.completed.min():
+            self._applied += 1
+            self.flow.applied(
+                Applied(generation=0, shard=0, clock=self._applied, parameters=np.full(2, -self._applied, np.float32))
+            )
+        self.start()
+
+
+@given(orders, st.sampled_from([0, 1, 2, ASYNCHRONOUS]))
+def test_a_started_clock_sees_all_that_it_must_and_all_of_its_own(order, staleness):
+    run = Run(staleness)
+    for partition in order:
+        run.finish(partition)
+        for started in run.orders.values():
+            assert started.read_clock >= max(0, started.clock - staleness)
+            assert len(started.own) == (started.clock - started.read_clock if staleness else 0)
+        assert run.flow.completed.max() - run.flow.completed.min() <= staleness + 1
+
+
+@given(orders)
+def test_without_staleness_all_compute_the_same_clock_from_the_same_parameters(order):
+    run = Run(0)
+    for partition in order:
+        run.finish(partition)
+        assert len({(started.clock, started.read_clock) for started in run.orders.values()}) <= 1
+
+
+@pytest.mark.parametrize(("staleness", "reached"), [(0, 1), (2, 3), (ASYNCHRONOUS, LAST)])
+def test_a_partition_that_never_ends_holds_the_others_up_by_the_staleness_and_asynchronous_ones_never(
+    staleness, reached
+):
+    run = Run(staleness)
+    for _ in range(2 * LAST):
+        run.finish(1)
+        run.finish(2)
+    assert run.flow.completed.tolist() == [0, reached, reached]
+
+
+@given(orders, st.sampled_from([0, 1, ASYNCHRONOUS]))
+def test_the_slowest_always_computes(order, staleness):
+    run = Run(staleness)
+    for partition in order:
+        run.finish(partition)
+        if run.flow.completed.min() < LAST:
+            assert int(run.flow.completed.argmin()) in run.orders
