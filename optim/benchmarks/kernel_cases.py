@@ -12,6 +12,7 @@ import numpy as np
 
 from optim.benchmarks import kernel_loop, kernel_peers
 from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernel_server import ServerProcess
 from optim.benchmarks.kernel_stream_cases import StreamCase, stream_contest
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import (
@@ -173,14 +174,29 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
     if case.rule == "sgd" and not case.is_half:
         calls["xla"] = _stacked_sum(start, pushes)
 
+    server: ServerProcess | None = None
+    if case.rule == "sgd" and not case.is_half and jax.default_backend() == "cpu":
+        server = ServerProcess(start, pushes, RATE)
+        calls["process"] = server.update
+
     def found() -> FloatArray:
         return np.concatenate([np.asarray(state[0]) for state in states])
 
+    def error() -> float:
+        sides = [found()] if server is None else [found(), server.parameters()]
+        return max(float(np.abs(side - plain.w).max()) for side in sides)
+
+    def close() -> None:
+        pool.shutdown()
+        if server is not None:
+            server.close()
+
     return Contest(
         calls=calls,
-        error=lambda: float(np.abs(found() - plain.w).max()),
+        error=error,
         checksum=lambda: float(found().mean(dtype=np.float64)),
         shards=len(ranges),
+        close=close,
     )
 
 
@@ -274,33 +290,70 @@ class _PlainDense:
 
 
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
-    """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice."""
+    """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice.
+
+    As in a dense case a table with slots lies in as many shards as there are cores. Workers send each server its own
+    rows, so that the message is split beforehand. The same on one shard is a side of its own.
+    """
     rows = rng.integers(0, case.rows, case.pushed).astype(np.int32)
     values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
     start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
     if case.rule == "pull":
         return _pull_contest(start, rows)
     rule = RULES[case.rule]
-    method: Any = "loop" if jax.default_backend() == "cpu" else "sort"
-    layout = RowLayout(optimiser=rule, width=case.width, method=method)
-    message = jnp.array(rows), jnp.array(values)
-    table, steps = [initial_rows(jnp.array(start), layout)], [0]
-
-    def kernel() -> None:
-        table[0] = jax.block_until_ready(push_sparse(table[0], *message, jnp.int32(steps[0]), layout=layout))
-        steps[0] += 1
-
+    is_on_cpu = jax.default_backend() == "cpu"
+    layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
+    cores = int(machine_facts()["cpus_usable"])
+    is_split = rule.num_slots > 0 and is_on_cpu and cores > 1
+    server = _RowServer(layout, start, rows, values, cores if is_split else 1)
     plain = _PlainSparse(rule, start, rows, values)
-    calls: dict[str, Callable[[], Any]] = {JAX: kernel, "numpy": plain.by_numpy, **plain.by_numba()}
+    calls: dict[str, Callable[[], Any]] = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba()}
+    if is_split:
+        calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
+    message = jnp.array(rows), jnp.array(values)
     if isinstance(rule, Sgd):
         calls |= {"xla": _scattered(start, *message), **kernel_peers.sparse_sgd(start, rows, values, RATE)}
     elif isinstance(rule, Adagrad):
         calls["xla"] = _sorted(start, *message, rule)
     return Contest(
         calls=calls,
-        error=lambda: float(np.abs(np.asarray(row_parameters(table[0], layout)) - plain.w).max()),
-        checksum=lambda: float(np.asarray(row_parameters(table[0], layout)).mean(dtype=np.float64)),
+        error=lambda: float(np.abs(server.parameters() - plain.w).max()),
+        checksum=lambda: float(server.parameters().mean(dtype=np.float64)),
+        shards=server.num_shards,
     )
+
+
+class _RowServer:
+    """The kernel on a table in shards of neighbouring rows, each with a thread and its part of the message."""
+
+    def __init__(
+        self,
+        layout: RowLayout,
+        start: FloatArray,
+        rows: np.ndarray[Any, np.dtype[np.int32]],
+        values: FloatArray,
+        num_shards: int,
+    ) -> None:
+        self.num_shards = num_shards
+        self._layout, self._step, self._pool = layout, 0, ThreadPoolExecutor(num_shards)
+        self._tables, self._messages = [], []
+        for low, high in shard_ranges(len(start), num_shards):
+            own = (rows >= low) & (rows < high)
+            self._tables.append(initial_rows(jnp.array(start[low:high]), layout))
+            self._messages.append((jnp.array(rows[own] - low), jnp.array(values[own])))
+
+    def push(self) -> None:
+        """Push the message once more."""
+        list(self._pool.map(self._push, range(self.num_shards)))
+        self._step += 1
+
+    def _push(self, shard: int) -> None:
+        done = push_sparse(self._tables[shard], *self._messages[shard], jnp.int32(self._step), layout=self._layout)
+        self._tables[shard] = jax.block_until_ready(done)
+
+    def parameters(self) -> FloatArray:
+        """Return the whole table's parameters."""
+        return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
 
 
 def _pull_contest(start: FloatArray, rows: np.ndarray[Any, np.dtype[np.int32]]) -> Contest:
