@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.simulation.spot.training_run import ReplayOptions, undisturbed
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -51,6 +52,8 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
     summaries = {row["policy"]: row for row in lines(result) if row.get("summary")}
     wanted = {"policy", "hours", "machines", "clock", "loss", "bill_usd", "free_hours", "event"}
     assert all(wanted <= set(row) for row in rows)
+    losses = undisturbed(ReplayOptions(clocks=40, max_processes=2, seed=3), 40).losses
+    assert [row["loss"] for row in rows] == [losses[row["clock"] - 1] if row["clock"] else None for row in rows]
     policies = ("--policy", "proteus", "--policy", "standard-checkpoint")
     spot = run("spot", *words, *JOB, *policies, "--starts", 1, "--processes", 1)
     for expected in lines(spot)[:2]:

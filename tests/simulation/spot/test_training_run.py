@@ -49,9 +49,9 @@ def checkpointing():
 
 @pytest.fixture(scope="module")
 def elastic():
-    """The same machines under an elastic trainer."""
+    """The same machines under an elastic trainer, in this process."""
     timeline = spiky("standard-agile")
-    return timeline, *play(timeline)
+    return timeline, *play(timeline, connect=in_process)
 
 
 def assert_billed(timeline, rows, summary):
