@@ -184,6 +184,7 @@ class PhaseModel:
         """
         del y
         self._check()
+        _require_series(series)
         chosen = series if self.resources is None else series.select_resources(self.resources)
         self.resources_: tuple[Resource, ...] = chosen.resources
         grid = to_grid(chosen, self.interval_s, self.max_gap_s).series
@@ -268,6 +269,7 @@ class PhaseModel:
     def prepare(self, series: ContainerSeries) -> Grid:
         """Return series on the model's grid, with the model's resources only."""
         self._require_fit()
+        _require_series(series)
         chosen = series.select_resources([resource.name for resource in self.resources_])
         return to_grid(chosen, self.interval_s, self.max_gap_s)
 
@@ -496,3 +498,11 @@ class PhaseModel:
         else:
             scores[series.ends(3)] = self.linear_forecast_.scores(series)
         return scores
+
+
+def _require_series(series: object) -> None:
+    if not isinstance(series, ContainerSeries):
+        raise InvalidProblemError(
+            f"series must be a ContainerSeries, got {type(series).__name__}; make one with ContainerSeries.from_arrays, "
+            "or read one with optim.workloads.containers.read_containers"
+        )

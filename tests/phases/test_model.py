@@ -277,6 +277,12 @@ def test_an_update_without_a_scored_sample_is_refused_and_changes_nothing(series
     assert made.runs_.num_segments == series.num_segments
 
 
+@pytest.mark.parametrize("call", ["fit", "predict", "label", "partial_fit", "forecast", "anomaly_scores"])
+def test_what_is_no_series_is_refused_with_the_way_to_make_one(model, call):
+    with pytest.raises(InvalidProblemError, match=r"got ndarray; make one with ContainerSeries\.from_arrays"):
+        getattr(PhaseModel(**SETTINGS) if call == "fit" else model, call)(np.ones((9, 2)))
+
+
 def blobs(number, seed):
     """Four clear clusters of codes."""
     rng = np.random.default_rng(seed)

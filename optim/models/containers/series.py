@@ -1,10 +1,11 @@
 """Series of many containers in one array: ragged, and never padded to the longest."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from optim.core.errors import InvalidProblemError
 
@@ -40,6 +41,7 @@ class Resource:
 CPU = Resource(name="cpu", unit="cores")
 MEMORY = Resource(name="memory", unit="GiB", is_level=True)
 NETWORK = Resource(name="network", unit="MB/s")
+KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType({own.name: own for own in (CPU, MEMORY, NETWORK)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,54 @@ class ContainerSeries:
                 f"time stamps of container {self.containers[self.segment[row]]!r} must increase, got "
                 f"{self.time_s[row]:.17g} before {self.time_s[row + 1]:.17g}; sort the samples and drop doubles"
             )
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, ArrayLike], resources: Sequence[str | Resource], interval_s: float
+    ) -> "ContainerSeries":
+        """Make series of regular samples.
+
+        Parameters
+        ----------
+        arrays
+            Samples of each container by its name: shape (samples, R), any number of samples.
+        resources
+            The R resources. ``cpu``, ``memory`` and ``network`` are known by name (cores, GiB, MB/s); another name is
+            that of a rate without a unit, unless a `Resource` says more.
+        interval_s
+            Seconds between samples.
+
+        Raises
+        ------
+        InvalidProblemError
+            If there is no container, an array has another shape, or a value is negative or not finite.
+
+        Examples
+        --------
+        >>> made = ContainerSeries.from_arrays({"a": [[0.5, 1.0], [0.7, 1.1]]}, ("cpu", "memory"), interval_s=15.0)
+        >>> made.values.shape
+        (2, 2)
+        """
+        known = tuple(
+            KNOWN_RESOURCES.get(own, Resource(name=own)) if isinstance(own, str) else own for own in resources
+        )
+        parts = {name: np.asarray(values, dtype=np.float64) for name, values in arrays.items()}
+        if not parts:
+            raise InvalidProblemError("series need at least one container")
+        for name, values in parts.items():
+            if values.ndim != 2 or values.shape[1] != len(known):
+                raise InvalidProblemError(
+                    f"container {name!r} must have shape (samples, {len(known)}), a column a resource, got {values.shape}"
+                )
+        lengths = np.array([len(values) for values in parts.values()], dtype=np.int64)
+        return cls(
+            resources=known,
+            containers=tuple(parts),
+            lengths=lengths,
+            values=np.concatenate(list(parts.values())),
+            time_s=np.concatenate([np.arange(length) * float(interval_s) for length in lengths.tolist()]),
+            interval_s=float(interval_s),
+        )
 
     @property
     def num_segments(self) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import CPU, MEMORY, ContainerSeries
+from optim.models.containers.series import CPU, MEMORY, ContainerSeries, Resource
 
 
 def series(**changes):
@@ -54,3 +54,30 @@ def test_contradictions_are_refused(change, cause):
 def test_an_unknown_resource_is_named():
     with pytest.raises(InvalidProblemError, match="no resource 'gpu'"):
         series().select_resources(["gpu"])
+
+
+def test_series_are_made_of_arrays_by_container():
+    gpu = Resource(name="gpu", unit="%", is_level=True)
+    arrays = {"b": np.ones((3, 3)), "a": [[1, 2, 3]]}
+    made = ContainerSeries.from_arrays(arrays, ("cpu", gpu, "io"), interval_s=30)
+    assert made.resources == (CPU, gpu, Resource(name="io"))
+    assert made.containers == ("b", "a")
+    assert made.lengths.tolist() == [3, 1]
+    assert made.time_s.tolist() == [0, 30, 60, 0]
+    assert made.values[3].tolist() == [1, 2, 3]
+    assert made.interval_s == 30.0
+
+
+@pytest.mark.parametrize(
+    ("arrays", "cause"),
+    [
+        ({}, "at least one container"),
+        ({"a": [1.0, 2.0]}, r"container 'a' must have shape \(samples, 2\)"),
+        ({"a": [[1.0, 2.0]], "b": [[1.0]]}, "container 'b' must have shape"),
+        ({"a": np.zeros((0, 2))}, "at least one sample"),
+        ({"a": [[1.0, float("nan")]]}, "memory of container 'a' must be finite"),
+    ],
+)
+def test_arrays_that_fit_nothing_are_refused(arrays, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        ContainerSeries.from_arrays(arrays, ("cpu", "memory"), 15.0)
