@@ -27,9 +27,12 @@ class Contest:
         Mean of the kernel's parameters.
     shards
         Arrays that the parameters lie in, one thread each.
+    close
+        End what the sides have started.
     """
 
     calls: dict[str, Callable[[], Any]]
     error: Callable[[], float]
     checksum: Callable[[], float]
     shards: int = 1
+    close: Callable[[], None] = lambda: None

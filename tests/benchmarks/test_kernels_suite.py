@@ -10,6 +10,7 @@ from optim.benchmarks import kernel_loop
 from optim.benchmarks.kernel_cases import DenseCase, SparseCase, contest_of
 from optim.benchmarks.kernel_contest import JAX
 from optim.benchmarks.kernel_roof import TIMES_THE_CACHE, Roof, third_level_cache
+from optim.benchmarks.kernel_server import ServerProcess
 from optim.benchmarks.kernel_stream_cases import StreamCase
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
@@ -33,10 +34,43 @@ def works(**request):
     return list(SUITES.get("kernels").build(BenchRequest(**request)))
 
 
+class ServerHere:
+    """Stands for the server's process, which takes a second to start: one test has the real one."""
+
+    def __init__(self, start, pushes, rate):
+        self.held, self.pushes, self.rate = start.copy(), pushes, np.float32(rate)
+
+    def update(self):
+        self.held -= self.rate * np.mean(self.pushes, axis=0)
+
+    def parameters(self):
+        return self.held
+
+    def close(self):
+        pass
+
+
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let the roof's buffers be small: nothing is judged by them here."""
     monkeypatch.setattr("optim.benchmarks.kernel_roof.third_level_cache", lambda: 1 << 16)
+    monkeypatch.setattr("optim.benchmarks.kernel_cases.ServerProcess", ServerHere)
+
+
+def test_a_server_in_a_process_of_its_own_applies_what_lies_in_shared_memory():
+    rng = np.random.default_rng(0)
+    start, pushes = rng.random(5000, dtype=np.float32), [rng.random(5000, dtype=np.float32) for _ in range(3)]
+    server = ServerProcess(start, pushes, 0.1)
+    for _ in range(2):
+        server.update()
+    assert server.parameters() == pytest.approx(start - 0.2 * np.mean(pushes, axis=0), abs=1e-6)
+    before = server.parameters()
+    pushes[1][:] = 0  # each round writes what the workers have then
+    server.update()
+    assert server.parameters() == pytest.approx(before - 0.1 * (pushes[0] + pushes[2]) / 3, abs=1e-6)
+    server.close()
+    with pytest.raises((RuntimeError, ValueError)):
+        server.update()
 
 
 STREAM = [StreamCase(kernel=kernel, parameters=4001, workers=5 if kernel == "async-sgd" else 1) for kernel in STREAMS]
@@ -48,7 +82,9 @@ def test_kernel_and_numpy_agree_round_after_round(case):
     for _ in range(4):
         contest.calls[JAX]()
         contest.calls["numpy"]()
+        contest.calls.get("process", lambda: None)()
         assert contest.error() <= 1e-4
+    contest.close()
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
@@ -88,7 +124,7 @@ def test_the_command_prints_the_promised_fields_of_each_kernel(tmp_path, monkeyp
     assert {"dense-sgd", "dense-adam", "sparse-sgd", "sparse-adagrad", *STREAMS} == {row["kernel"] for row in rows}
     fields = ("workers", "parameters", "shape", "device", "milliseconds", "gigabytes_per_s", "share_of_roof")
     for row in rows:
-        assert {*fields, "numpy_ms", "numba_ms", "xla_ms", "torch_ms", "ray_ms"} <= set(row)
+        assert {*fields, "numpy_ms", "numba_ms", "xla_ms", "torch_ms", "ray_ms", "process_ms"} <= set(row)
         assert row["parameters"]["parameters"] >= row["shape"][-1]
 
 

@@ -3,7 +3,8 @@
 A row is one kernel on one size. Every round runs two passes over buffers that no cache holds, then the kernel, then the
 others; times are medians over the rounds, compile time apart. The roof is a copy into a donated buffer. A processor
 fetches the lines that a copy overwrites, which nobody counts, so a pass over one array in place is faster; the share of
-that is given beside. After the first round the kernel's parameters are compared with NumPy's.
+that is given beside. `process` is the same kernel in a process of its own, to which pushes go through shared memory: a
+server by this package's kind of transport, as `ray` is by Ray's. After the first round the kernel's parameters are compared with NumPy's.
 """
 
 import hashlib
@@ -30,6 +31,7 @@ from optim.solvers.solve import package_versions
 
 if TYPE_CHECKING:
     from optim.benchmarks.kernel_cases import Case
+    from optim.benchmarks.kernel_contest import Contest
 
 PROBLEM = "kernels"
 FULL = "full"
@@ -40,7 +42,7 @@ STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapsh
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
 
-OTHERS = ("numpy", "numba", "xla", "torch", "ray")
+OTHERS = ("numpy", "numba", "xla", "one_shard", "torch", "process", "ray")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +163,23 @@ class KernelWork(AbstractWork):
 
     def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
         from optim.benchmarks.kernel_cases import contest_of
+
+        case = self.subject.case  # type: ignore[attr-defined]
+        begun = time.perf_counter()
+        contest = contest_of(case, self.seed)
+        try:
+            return self._compare(case, contest, begun, stop, progress)
+        finally:
+            contest.close()
+
+    def _compare(
+        self, case: "Case", contest: "Contest", begun: float, stop: StoppingCriterion, progress: Progress
+    ) -> Record:
         from optim.benchmarks.kernel_contest import JAX
         from optim.benchmarks.kernel_roof import Roof
 
         options = build_options(KernelOptions, self.options)
-        case = self.subject.case  # type: ignore[attr-defined]
-        begun = time.perf_counter()
-        roof, contest = Roof(), contest_of(case, self.seed)
+        roof = Roof()
         build_s = time.perf_counter() - begun
         calls = {**roof.calls(), **contest.calls}
         compile_s = {name: timed(call)[0] for name, call in calls.items()}
