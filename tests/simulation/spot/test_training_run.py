@@ -104,8 +104,10 @@ def test_without_checkpoints_all_is_done_again():
     assert summary.lost_clocks > OPTIONS.clocks // 4
 
 
-@pytest.mark.parametrize("is_warned", [True, False], ids=["warned", "killed"])
-@pytest.mark.parametrize("policy", ["proteus", "bidbrain-checkpoint", "standard-checkpoint"])
+@pytest.mark.parametrize(
+    ("policy", "is_warned"),
+    [("proteus", True), ("proteus", False), ("bidbrain-checkpoint", True), ("standard-checkpoint", True)],
+)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warned):
     drawn = drawn_world(seed, job_hours=6.0, baseline=16, max_spot=48)
