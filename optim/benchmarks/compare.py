@@ -5,7 +5,8 @@ A row is a suite, an instance, a solver, a seed and the suite's labels. Against 
 - must be verified, and must have an objective and a bound where the golden row has them;
 - must not be worse in value by more than `VALUE_TOL`, relative. The value is the objective, or for a
   row without one the bound. Where either run was cut short by the clock the value depends on the
-  machine, so it is not compared;
+  machine, so it is not compared. A study that is no optimisation problem (kernels, phases) has no better
+  and no worse: its value must come out again;
 - must not have a gap larger than the golden one by more than `GAP_GROWTH`.
 
 A better value is told, and is no regression. A golden row inside the selection that was not run is
@@ -20,7 +21,7 @@ from optim.benchmarks.record import Record
 from optim.core.errors import InvalidProblemError
 from optim.core.solution import GAP_FLOOR
 from optim.core.status import Sense, Termination
-from optim.models.catalogue import problem_named
+from optim.models.catalogue import problem_named, problem_names
 
 VALUE_TOL = 1e-6
 """Relative difference of values that rounding and column generation's own tolerance explain."""
@@ -149,8 +150,10 @@ def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
     value, stored = getattr(now, name), getattr(then, name)
     if stored is None or value is None:
         return Change.SAME, ""
-    is_more_better = (problem_named(now.problem).sense is Sense.MAXIMISE) == (name == "objective")
-    gain = (value - stored) if is_more_better else (stored - value)
-    if abs(gain) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR):
+    if abs(value - stored) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR):
         return Change.SAME, ""
-    return (Change.BETTER if gain > 0 else Change.WORSE), f"{name} {value:.9g}, was {stored:.9g}"
+    reason = f"{name} {value:.9g}, was {stored:.9g}"
+    if now.problem not in problem_names():
+        return Change.WORSE, f"{reason}: it should come out again"
+    is_more_better = (problem_named(now.problem).sense is Sense.MAXIMISE) == (name == "objective")
+    return (Change.BETTER if (value > stored) == is_more_better else Change.WORSE), reason

@@ -71,6 +71,14 @@ def test_tells_a_better_value_and_lets_it_pass():
     assert change(objective=101.0) is Change.BETTER
 
 
+@pytest.mark.parametrize(("value", "expected"), [(0.2, Change.SAME), (0.21, Change.WORSE), (0.19, Change.WORSE)])
+def test_a_study_without_a_problem_must_come_out_again(value, expected):
+    golden = replace(GOLDEN, problem="phases", objective=0.2, bound=None, gap=None, ratio=None)
+    (difference,) = compare([replace(golden, objective=value)], [golden], ALL)
+    assert difference.change is expected
+    assert ("should come out again" in difference.reason) == (expected is Change.WORSE)
+
+
 def test_compares_no_value_of_a_run_that_the_clock_cut_short():
     assert change(objective=90.0, termination="time_limit") is Change.SAME
     assert change(gap=0.13, termination="time_limit") is Change.WORSE

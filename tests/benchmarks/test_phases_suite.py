@@ -2,6 +2,8 @@
 
 import pytest
 
+from optim.benchmarks.compare import Change, Selection, compare
+from optim.benchmarks.golden import read_golden
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
 from optim.core.errors import InvalidOptionError
@@ -28,6 +30,13 @@ def test_true_phases_save_less_than_the_bound_and_agree_with_themselves():
 def test_the_small_size_leaves_out_what_must_be_trained():
     assert [work.solver for work in works(seeds=(0, 1))] == ["truth", "window-statistics", "raw-window"] * 2
     assert {"crbm", "hmm"} < {work.solver for work in works(size="full")}
+
+
+def test_golden_results_of_true_phases_come_out_again():
+    golden = [record for record in read_golden("phases") if record.seed == 1]
+    (work,) = works(solvers=("truth",), seeds=(1,))
+    found = compare([work.run(Never(), SilentProgress())], golden, Selection(suites=("phases",), seeds=(1,)))
+    assert [difference.change for difference in found] == [Change.SAME]
 
 
 @pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"risk": 2.0}}])
