@@ -80,17 +80,19 @@ def containers(
         typer.Option("--test-share", metavar="SHARE", help="Containers that policies run on.", rich_help_panel=SERIES),
     ] = 0.2,
     interval_s: Annotated[
-        float, typer.Option("--interval-s", metavar="S", help="Grid of the series.", rich_help_panel=SERIES)
+        float,
+        typer.Option("--interval", "--interval-s", metavar="S", help="Grid of the series.", rich_help_panel=SERIES),
     ] = 15.0,
     max_gap_s: Annotated[
-        float, typer.Option("--max-gap-s", metavar="S", help="Longest gap bridged.", rich_help_panel=SERIES)
+        float,
+        typer.Option("--max-gap", "--max-gap-s", metavar="S", help="Longest gap bridged.", rich_help_panel=SERIES),
     ] = 60.0,
     encoder: Annotated[
         str | None,
         typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
     ] = None,
     num_phases: Annotated[
-        int | None, typer.Option("--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+        int | None, typer.Option("--phases", "--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,

@@ -39,7 +39,7 @@ def packing(
         typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
     ] = None,
     num_phases: Annotated[
-        int | None, typer.Option("--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+        int | None, typer.Option("--phases", "--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
     ] = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
