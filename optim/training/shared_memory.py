@@ -108,7 +108,7 @@ class SharedMemory:
         except (OSError, OverflowError, ValueError) as error:
             os.close(self.descriptor)
             raise InvalidOptionError(
-                f"no shared memory of {plan.num_bytes} bytes: {error}; ask for fewer machines or parameters"
+                f"no shared memory of {plan.num_bytes} bytes: {error}; ask for fewer machines or parameters, or a smaller staleness"
             ) from error
         rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32)
         self._rows = rows.reshape(plan.num_rows, plan.num_parameters)

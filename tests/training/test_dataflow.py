@@ -5,9 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import ASYNCHRONOUS, Sgd
+from optim.training.applications import MatrixFactorisation
 from optim.training.dataflow import Dataflow
 from optim.training.messages import Applied, Pushed
+from optim.training.options import ClusterOptions
+from optim.training.processes import Processes
+from optim.training.trainer import Action, Event, Trainer
 from tests.training.oracle import CountingApplication
 
 PARTITIONS, LAST = 3, 6
@@ -84,3 +89,20 @@ def test_the_slowest_always_computes(order, staleness):
         run.finish(partition)
         if run.flow.completed.min() < LAST:
             assert int(run.flow.completed.argmin()) in run.orders
+
+
+def test_asynchronous_training_applies_every_update_and_helps():
+    application = MatrixFactorisation(
+        num_users=20, num_items=9, num_ratings=200, num_factors=2, num_partitions=PARTITIONS
+    )
+    trainer = Trainer(application, Sgd(learning_rate=0.05), ClusterOptions(num_shards=2, staleness=ASYNCHRONOUS))
+    record = trainer.run(20, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0", "r1"))])
+    assert record.num_computed == 20 * PARTITIONS
+    assert len(record.losses) == 20
+    assert record.losses[-1] < record.losses[0]
+
+
+def test_processes_refuse_a_staleness_that_no_memory_holds():
+    options = ClusterOptions(num_shards=1, staleness=ASYNCHRONOUS)
+    with pytest.raises(InvalidOptionError, match="or a smaller staleness"):
+        Processes(CountingApplication(PARTITIONS, 1000), options, max_machines=64)

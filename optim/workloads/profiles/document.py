@@ -52,11 +52,13 @@ class UpdateCost(Struct, forbid_unknown_fields=True):
     error: NonNegative
 
 
-class ScalingPoint(Struct, forbid_unknown_fields=True):
-    """Measured speed-up of so many workers over one."""
+class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Measured speed-up of so many workers over one; `low` and `high` are what both times' 95 % intervals allow."""
 
     workers: Annotated[int, Meta(ge=1)]
     speedup: Positive
+    low: Positive | UnsetType = UNSET
+    high: Positive | UnsetType = UNSET
 
 
 class Placement(Struct, forbid_unknown_fields=True):

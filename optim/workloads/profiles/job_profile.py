@@ -147,7 +147,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     apply_s = update_seconds(server.update, options.workers_a_server, size)
     workers, servers = np.array(measured.grid, dtype=np.float64).T
     seconds = np.array([timing.median for timing in measured.steps])
-    scaling = _scaling(workers, servers, seconds)
+    scaling = _scaling(measured)
     return JobProfile(
         name=measured.name,
         source=measured.source,
@@ -188,10 +188,19 @@ def _server_rate(size: int, server: ServerFigures) -> Interval:
     return Interval(value=rate(mbps.value), low=rate(mbps.low), high=rate(mbps.high))
 
 
-def _scaling(workers: FloatArray, servers: FloatArray, seconds: FloatArray) -> list[ScalingPoint]:
+def _scaling(measured: JobMeasurements) -> list[ScalingPoint]:
     """Return the speed-up of each number of workers, with the number of servers that suits it best."""
-    best = {int(w): float(seconds[workers == w].min()) for w in np.unique(workers)}
-    return [ScalingPoint(workers=w, speedup=best[1] / value) for w, value in sorted(best.items())]
+    best: dict[int, Timing] = {}
+    for (workers, _), timing in zip(measured.grid, measured.steps, strict=True):
+        if workers not in best or timing.median < best[workers].median:
+            best[workers] = timing
+    alone = best[1].interval()
+    points = []
+    for workers, timing in sorted(best.items()):
+        own = timing.interval()
+        low, high = (alone.low / own.high, alone.high / own.low) if workers > 1 else (1.0, 1.0)
+        points.append(ScalingPoint(workers=workers, speedup=alone.value / own.value, low=low, high=high))
+    return points
 
 
 def _speed(measured: JobMeasurements, workers: FloatArray, servers: FloatArray, seconds: FloatArray) -> SpeedFunction:

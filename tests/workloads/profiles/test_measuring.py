@@ -158,6 +158,10 @@ def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
     assert np.abs(speed / exact - 1).max() < 0.1
     assert job.speed.error < 0.1
     assert [point.workers for point in job.scaling] == [1, 2, 4, 8, 16]
+    best = {w: exact[workers == w].max() for w in (1, 2, 4, 8, 16)}
+    for point in job.scaling:
+        assert point.low <= point.speedup <= point.high
+        assert point.low * 0.95 <= best[point.workers] / best[1] <= point.high * 1.05
 
 
 def test_a_large_grid_is_measured_where_it_tells_most():
