@@ -83,6 +83,9 @@ def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
     names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith("_limit")]
     if not names:
         raise InvalidProblemError(f"{path}: no column of a resource beside container and time_s; add one, say 'cpu'")
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidProblemError(f"{path}: column {name!r} comes twice; rename or remove one")
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     has_phase = "phase" in header
     columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))

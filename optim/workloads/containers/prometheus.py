@@ -95,7 +95,9 @@ def _answer(path: str | Path) -> _Answer:
     try:
         answer = decode(read_bytes(path), _Answer)
     except InvalidProblemError as error:
-        raise InvalidProblemError(f"{path}: no answer of Prometheus to a range query: {error}") from error
+        raise InvalidProblemError(
+            f"{path}: no answer of Prometheus to a range query: {error}; save the whole answer of /api/v1/query_range"
+        ) from error
     if answer.status != "success" or answer.data.resultType != "matrix":
         raise InvalidProblemError(
             f"{path}: status {answer.status!r} with a {answer.data.resultType!r}; save the answer of query_range"
@@ -122,7 +124,9 @@ def _resource(path: str | Path, name: str, series: _Series) -> tuple[Resource, F
     except ValueError as error:
         raise InvalidProblemError(f"{path}: a sample of {metric or name} is no number ({error})") from error
     is_finite = np.isfinite(values)
-    times, values = times[is_finite], values[is_finite]
+    # Answers that were put together by hand may overlap: of equal time stamps the first one counts.
+    times, place = np.unique(times[is_finite], return_index=True)
+    values = values[is_finite][place]
     if is_counter:
         times, values = _rates(times, values)
     if is_bytes:

@@ -63,6 +63,7 @@ def test_own_form_takes_any_resources_limits_and_truth(tmp_path):
         ("container,time_s,cpu\nx,0,-1\n", "at least 0"),
         ("container,time_s,cpu\nx,0,much\n", "finite number"),
         ("container,time_s,cpu\nx,0,\n", "no row has all"),
+        ("container,time_s,cpu,cpu\nx,0,1,2\n", "column 'cpu' comes twice"),
     ],
 )
 def test_bad_files_are_refused_with_their_name_and_cause(tmp_path, text, cause):
@@ -109,6 +110,15 @@ def test_prometheus_counters_become_rates_and_bytes_gib(tmp_path):
     assert series.values.tolist() == [[1.0, 2.0], [0.2, 1.0]]
 
 
+def test_overlapping_and_unsorted_answers_count_each_time_stamp_once(tmp_path):
+    path = tmp_path / "range.json"
+    samples = [(30, 130), (0, 100), (15, 115), (15, 115), (45, "NaN")]
+    path.write_text(answer(({"__name__": "container_cpu_usage_seconds_total", **POD}, samples)))
+    series = read_prometheus({"#0": path})
+    assert series.time_s.tolist() == [15, 30]
+    assert series.values[:, 0].tolist() == [1.0, 1.0]
+
+
 def test_nameless_prometheus_series_take_the_name_given(tmp_path):
     cpu, gpu = tmp_path / "cpu.json", tmp_path / "gpu.json"
     cpu.write_text(answer((POD, [(0, 0.5), (15, 0.7)])))
@@ -124,7 +134,7 @@ def test_nameless_prometheus_series_take_the_name_given(tmp_path):
     ("text", "cause"),
     [
         ("{}", "range query"),
-        ("[1]", "range query"),
+        ("[1]", "save the whole answer of /api/v1/query_range"),
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "query_range"),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', "no series"),
         (answer((POD, [(0, "much")])), "no number"),
