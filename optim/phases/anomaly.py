@@ -57,6 +57,11 @@ class LinearForecast:
         """Return ``log(1 + mean over resources of squared errors in deviations)`` at ``series.ends(3)``."""
         return np.asarray(np.log1p(((self.errors(series) / self.deviation) ** 2).mean(axis=1)))
 
+    @property
+    def least_score(self) -> float:
+        """Score that errors within rounding and sensor noise can reach: above 0 where training series were constant."""
+        return float(np.log(2.0)) if (self.deviation <= LEAST_ERROR).all() else 0.0
+
     def arrays(self) -> dict[str, FloatArray]:
         """Return the arrays by name."""
         return {"matrix": self.matrix, "bias": self.bias, "deviation": self.deviation}

@@ -34,8 +34,8 @@ class Calibration:
     num_containers: int
 
 
-def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
-    """Set the threshold so that a share `rate` of held-out samples lies above it.
+def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0.0) -> Calibration:
+    """Set the threshold so that a share `rate` of held-out samples lies above it, fewer if that is within `noise`.
 
     Parameters
     ----------
@@ -45,6 +45,8 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
         Shape (n,): the container of each.
     rate
         In (0, 1).
+    noise
+        Scores up to it tell nothing: the least threshold, and the least deviation of a container's mean.
 
     Raises
     ------
@@ -63,10 +65,10 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float) -> Calibration:
     spread = float(means.std(ddof=1) * np.sqrt(1 + 1 / len(means))) if len(means) > 1 else 0.0
     return Calibration(
         # The smallest observed score with at most this share above it.
-        threshold=float(np.quantile(scores, 1 - rate, method="higher")),
+        threshold=max(float(np.quantile(scores, 1 - rate, method="higher")), noise),
         rate=rate,
         mean=float(means.mean()),
-        deviation=spread if spread > 0 else max(abs(float(means.mean())), 1e-12),
+        deviation=max(spread, noise) if max(spread, noise) > 0 else max(abs(float(means.mean())), 1e-12),
         num_containers=len(means),
     )
 

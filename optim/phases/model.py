@@ -246,7 +246,8 @@ class PhaseModel:
             scores = self._scores(held, kind)
             known = np.isfinite(scores)
             owner = np.repeat(held.container_index, held.lengths)[known]
-            found[str(kind)] = calibrate(scores[known], owner, self.anomaly_rate)
+            noise = self.linear_forecast_.least_score if kind == AnomalyKind.FORECAST_ERROR else 0.0
+            found[str(kind)] = calibrate(scores[known], owner, self.anomaly_rate, noise)
         return found
 
     def _describe(self, grid: ContainerSeries) -> None:

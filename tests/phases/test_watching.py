@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.models.containers import ContainerSeries
 from optim.phases import PhaseModel
-from optim.phases.drift import Calibration, DriftTrigger
+from optim.phases.drift import Calibration, DriftTrigger, calibrate
 from optim.phases.watching import watch
 from optim.workloads.containers import ContainerOptions, generate_containers
 
@@ -70,6 +71,29 @@ def test_drift_is_found_and_an_update_on_it_ends_the_alarm(model):
     assert due == sorted(due)
     updated = PhaseModel(**model.get_params()).fit(drawn(100)).partial_fit(first)
     assert not watch(updated, later)[-1].is_update_due
+
+
+def test_after_constant_series_rounding_is_no_anomaly_and_a_change_is_one():
+    def constant(value, number=4):
+        return ContainerSeries.from_arrays({f"c{k}": np.full((40, 1), value) for k in range(number)}, ("cpu",), 15.0)
+
+    flat = PhaseModel(encoder="raw-window", num_phases=1).fit(constant(2.0))
+    for value in (2.0, 2.0 + 1e-6, 2.0 - 1e-6):
+        readings = watch(flat, constant(value, 30))
+        assert sum(reading.anomalies for reading in readings) == 0
+        assert not readings[-1].is_update_due
+    moved = np.full((40, 1), 2.0)
+    moved[20:] = 4.0
+    (reading,) = watch(flat, ContainerSeries.from_arrays({"c": moved}, ("cpu",), 15.0))
+    assert reading.anomalies > 0
+
+
+def test_noise_raises_threshold_and_deviation_only():
+    scores, owner = np.arange(10.0) / 100, np.repeat([0, 1], 5)
+    quiet, plain = calibrate(scores, owner, 0.1, noise=3.0), calibrate(scores, owner, 0.1)
+    assert (quiet.threshold, quiet.deviation, quiet.mean) == (3.0, 3.0, plain.mean)
+    assert plain.threshold < 0.1
+    assert calibrate(100 * scores, owner, 0.1, noise=3.0) == calibrate(100 * scores, owner, 0.1)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
