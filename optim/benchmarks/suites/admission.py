@@ -7,7 +7,7 @@ from typing import Any
 
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.solver_options import options_for
-from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource
+from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
 from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
 from optim.benchmarks.work import AbstractWork, SolveWork, Subject
 from optim.solvers.solve import solver_named, solvers_of
@@ -20,6 +20,9 @@ EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp"})
 
 GIVEN_LIMIT_S = 60.0
 """Time limit on the user's own instances, unless given."""
+
+PROFILED_LIMIT_S = 15.0
+"""Seconds for each solve of an instance drawn from a profile, of which all solvers are to be seen side by side."""
 
 
 BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -108,8 +111,12 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
 
 def _cases(request: BenchRequest) -> tuple[Case, ...]:
     if request.sources is not None:
-        return tuple(Case(source=source, time_limit_s=GIVEN_LIMIT_S) for source in request.sources)
+        return tuple(Case(source=source, time_limit_s=_limit(source)) for source in request.sources)
     return _small() if request.size == SMALL else _full()
+
+
+def _limit(source: InstanceSource) -> float:
+    return PROFILED_LIMIT_S if isinstance(source, ProfiledSource) else GIVEN_LIMIT_S
 
 
 def _pairs(
