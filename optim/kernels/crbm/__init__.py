@@ -11,6 +11,7 @@ from optim.kernels.crbm.energy import free_energy as free_energy
 from optim.kernels.crbm.forecasting import forecast as forecast
 from optim.kernels.crbm.forecasting import forecast_error as forecast_error
 from optim.kernels.crbm.forecasting import roll_out as roll_out
+from optim.kernels.crbm.forecasting import spectral_radius as spectral_radius
 from optim.kernels.crbm.parameters import CrbmParameters as CrbmParameters
 from optim.kernels.crbm.parameters import initial_parameters as initial_parameters
 from optim.kernels.crbm.parameters import pad_parameters as pad_parameters

@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from optim.kernels.counter_random import bernoulli, seed_words
@@ -46,6 +47,21 @@ def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Arra
     error = sample - _forecast(parameters, history)
     counts = (ends >= 0).astype(error.dtype)
     return jnp.sum(error * error * counts[None, :], axis=1) / jnp.maximum(jnp.sum(counts), 1.0)
+
+
+def spectral_radius(parameters: CrbmParameters) -> float:
+    """Return the largest modulus of the autoregression's eigenvalues: above 1, long continuations grow without end.
+
+    Hidden units add at most the sum of their weights to each step, so that nothing but the autoregression can diverge.
+    On the host, by the companion matrix.
+    """
+    matrix = np.asarray(parameters.autoregression, np.float64)
+    width = parameters.num_visible
+    # The history's frames, oldest first: each moves up by one, and the newest is the sample that follows.
+    companion = np.zeros((len(matrix), len(matrix)))
+    companion[:-width, width:] = np.eye(len(matrix) - width)
+    companion[-width:] = matrix.T
+    return float(np.abs(np.linalg.eigvals(companion)).max())
 
 
 @partial(jax.jit, static_argnames=("num_steps", "num_chains", "num_gibbs_steps", "is_noisy"))

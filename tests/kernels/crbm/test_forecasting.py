@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.kernels.crbm import CrbmParameters, forecast, forecast_error, roll_out, window_ends
+from optim.kernels.crbm import CrbmParameters, forecast, forecast_error, roll_out, spectral_radius, window_ends
 from optim.kernels.crbm.forecasting import FIELD_STEPS
 from tests.kernels.crbm.plain_crbm import random_parameters, sigmoid, windows
 
@@ -54,6 +54,29 @@ def test_without_hiddens_and_noise_continuations_follow_the_linear_autoregressio
         frames.append(np.concatenate(frames[-3:]) @ A + a)
     for chain in np.asarray(found):
         np.testing.assert_allclose(chain, frames[3:], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_spectral_radius_is_the_growth_of_long_continuations(seed):
+    rng = np.random.default_rng(seed)
+    (_, A, *_), kernel = machine(seed, 0.6)
+    frames = list(rng.standard_normal((3, 2)))
+    logs = []
+    for _ in range(4000):
+        frames = [*frames[1:], np.concatenate(frames) @ A]
+        size = np.linalg.norm(frames)
+        frames = [frame / size for frame in frames]
+        logs.append(np.log(size))
+    assert spectral_radius(kernel) == pytest.approx(np.exp(np.mean(logs[500:])), rel=2e-3)
+
+
+def test_the_spectral_radius_of_one_feature_is_the_largest_root_of_its_polynomial():
+    # Oldest first: v_t = 0.2 v_{t-3} - 0.5 v_{t-2} + 0.9 v_{t-1}.
+    _, kernel = machine(0)
+    single = kernel._replace(
+        weights=jnp.zeros((1, 4)), autoregression=jnp.array([[0.2], [-0.5], [0.9]]), visible_bias=jnp.zeros(1)
+    )
+    assert spectral_radius(single) == pytest.approx(np.abs(np.roots([1, -0.9, 0.5, -0.2])).max(), rel=1e-6)
 
 
 def test_the_first_step_has_the_mean_of_the_distribution_given_the_history():
