@@ -107,7 +107,7 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class Machine(Struct, forbid_unknown_fields=True):
-    """Where the jobs were measured."""
+    """Where the jobs were measured; `governor` is what sets the processor's frequency, where the system tells."""
 
     cpu: str
     cores: int
@@ -119,6 +119,7 @@ class Machine(Struct, forbid_unknown_fields=True):
     copy_gb_s: Interval
     cache_gb_s: Interval
     dispatch_us: Interval
+    governor: str = "unknown"
 
 
 class CrbmCost(Struct, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ MOST_BYTES = 2**31
 """No buffer is larger."""
 
 FLOAT_BYTES = 4
+GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 DISPATCHES = 1_000
 """Calls behind one timing of a call."""
 
@@ -103,8 +104,16 @@ def measure_machine(clock: Clock, *, repeats: int = 30) -> MachineFigures:
         copy_gb_s=in_memory.rate(sizes["large"] / 1e9),
         cache_gb_s=in_cache.rate(sizes["small"] / 1e9),
         dispatch_us=dispatch.interval(1e6 / DISPATCHES),
+        governor=_governor(),
     )
     return MachineFigures(document=document, cache_bytes=cache, noise=in_memory.noise, load=load)
+
+
+def _governor() -> str:
+    try:
+        return GOVERNOR.read_text().strip() or "unknown"
+    except OSError:
+        return "unknown"
 
 
 def _cpu_name() -> str:
