@@ -17,11 +17,14 @@ from tests.training.oracle import CountingApplication
 
 PARTITIONS, LAST = 3, 6
 
-orders = st.lists(st.integers(0, PARTITIONS - 1), max_size=40)
+SERVER = PARTITIONS
+"""In an order: not a partition ends, but the server answers."""
+
+orders = st.lists(st.integers(0, SERVER), max_size=40)
 
 
 class Run:
-    """Partitions that start when they may, and end when a test says so; servers answer at once."""
+    """Partitions that start when they may, and end when a test says so; so does the server's answer."""
 
     def __init__(self, staleness):
         self.flow = Dataflow(
@@ -35,28 +38,27 @@ class Run:
         for partition in self.flow.startable(LAST):
             self.orders[partition] = self.flow.compute(partition, 0)
 
-    def finish(self, partition):
-        """Push what a partition computes, if it does, and let all start that now may."""
-        order = self.orders.pop(partition, None)
-        if order is None:
-            return
-        gradient = np.ones(2, dtype=np.float32)
-        self.flow.pushed(
-            Pushed(generation=0, partition=partition, clock=order.clock, gradient=gradient, weight=1.0, loss=0.0)
-        )
-        while self._applied < self.flow.completed.min():
-            self._applied += 1
-            self.flow.applied(
-                Applied(generation=0, shard=0, clock=self._applied, parameters=np.full(2, -self._applied, np.float32))
-            )
+    def happen(self, what):
+        """Have a partition push what it computes, or the server answer; let all start that now may."""
+        if what == SERVER:
+            self.answer()
+        elif what in self.orders:
+            clock, gradient = self.orders.pop(what).clock, np.ones(2, dtype=np.float32)
+            self.flow.pushed(Pushed(generation=0, partition=what, clock=clock, gradient=gradient, weight=1.0, loss=0.0))
         self.start()
+
+    def answer(self):
+        if self._applied < self.flow.completed.min():
+            self._applied += 1
+            parameters = np.full(2, -self._applied, np.float32)
+            self.flow.applied(Applied(generation=0, shard=0, clock=self._applied, parameters=parameters))
 
 
 @given(orders, st.sampled_from([0, 1, 2, ASYNCHRONOUS]))
 def test_a_started_clock_sees_all_that_it_must_and_all_of_its_own(order, staleness):
     run = Run(staleness)
-    for partition in order:
-        run.finish(partition)
+    for what in order:
+        run.happen(what)
         for started in run.orders.values():
             assert started.read_clock >= max(0, started.clock - staleness)
             assert len(started.own) == (started.clock - started.read_clock if staleness else 0)
@@ -66,8 +68,8 @@ def test_a_started_clock_sees_all_that_it_must_and_all_of_its_own(order, stalene
 @given(orders)
 def test_without_staleness_all_compute_the_same_clock_from_the_same_parameters(order):
     run = Run(0)
-    for partition in order:
-        run.finish(partition)
+    for what in order:
+        run.happen(what)
         assert len({(started.clock, started.read_clock) for started in run.orders.values()}) <= 1
 
 
@@ -77,16 +79,18 @@ def test_a_partition_that_never_ends_holds_the_others_up_by_the_staleness_and_as
 ):
     run = Run(staleness)
     for _ in range(2 * LAST):
-        run.finish(1)
-        run.finish(2)
+        for what in (1, 2, SERVER):
+            run.happen(what)
     assert run.flow.completed.tolist() == [0, reached, reached]
 
 
 @given(orders, st.sampled_from([0, 1, ASYNCHRONOUS]))
-def test_the_slowest_always_computes(order, staleness):
+def test_the_slowest_computes_once_the_server_has_answered(order, staleness):
     run = Run(staleness)
-    for partition in order:
-        run.finish(partition)
+    for what in order:
+        run.happen(what)
+        run.answer()
+        run.start()
         if run.flow.completed.min() < LAST:
             assert int(run.flow.completed.argmin()) in run.orders
 
