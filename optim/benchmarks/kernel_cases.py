@@ -278,6 +278,12 @@ class _PlainDense:
                 "numba": lambda: self._spread(kernel_loop.dense_sgd, own[0], pushes, RATE),
                 **kernel_peers.dense_sgd(self.w, self.pushes, RATE),
             }
+        if isinstance(self.rule, Momentum):
+            decay = self.rule.decay
+            return {"numba": lambda: self._spread(kernel_loop.dense_momentum, *own, pushes, RATE, decay)}
+        if isinstance(self.rule, Adagrad):
+            epsilon = self.rule.epsilon
+            return {"numba": lambda: self._spread(kernel_loop.dense_adagrad, *own, pushes, RATE, epsilon)}
         if isinstance(self.rule, Adam):
             rule = self.rule
             settings = (RATE, rule.first_decay, rule.second_decay, rule.epsilon, 3)

@@ -36,6 +36,33 @@ def dense_adam(w, m, v, pushes, rate, first, second, epsilon, step, start, stop)
 
 
 @njit(cache=True, nogil=True)
+def dense_momentum(w, u, pushes, rate, decay, start, stop):
+    """Aggregate pushes and apply the heavy ball, from element `start` to `stop`."""
+    workers = len(pushes)
+    share, step, kept = np.float32(1.0 / workers), np.float32(rate), np.float32(decay)
+    for i in range(start, stop):
+        total = pushes[0][i]
+        for k in range(1, workers):
+            total += pushes[k][i]
+        u[i] = kept * u[i] + total * share
+        w[i] -= step * u[i]
+
+
+@njit(cache=True, nogil=True)
+def dense_adagrad(w, h, pushes, rate, epsilon, start, stop):
+    """Aggregate pushes and apply Adagrad, from element `start` to `stop`."""
+    workers = len(pushes)
+    share, step, eps = np.float32(1.0 / workers), np.float32(rate), np.float32(epsilon)
+    for i in range(start, stop):
+        total = pushes[0][i]
+        for k in range(1, workers):
+            total += pushes[k][i]
+        g = total * share
+        h[i] += g * g
+        w[i] -= step * g / (np.sqrt(h[i]) + eps)
+
+
+@njit(cache=True, nogil=True)
 def sparse_sgd(table, rows, values, rate):
     """Apply every pushed row at once."""
     step = np.float32(rate)

@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -19,6 +20,7 @@ from optim.cli.main import app
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
+from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd, apply_pushes
 
 TINY = {"parameters": 5000, "small_parameters": 3000, "pushed": 40, "width": 4, "rows": 30, "rounds": 2}
 
@@ -113,6 +115,31 @@ def test_numba_does_the_same_work_where_it_has_a_state_of_its_own():
     held, weights = gradient.copy(), np.array([1.0, 0.5], np.float32)
     kernel_loop.damped_sgd(held, np.stack([gradient, gradient]), weights, 0.1)
     assert held == pytest.approx(gradient * 0.85, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop", "settings"),
+    [
+        (Sgd(learning_rate=0.1), kernel_loop.dense_sgd, (0.1,)),
+        (Momentum(learning_rate=0.1, decay=0.8), kernel_loop.dense_momentum, (0.1, 0.8)),
+        (Adagrad(learning_rate=0.1), kernel_loop.dense_adagrad, (0.1, 1e-10)),
+        (Adam(learning_rate=0.1), kernel_loop.dense_adam, (0.1, 0.9, 0.999, 1e-8, 1)),
+    ],
+    ids=lambda value: type(value).__name__ if hasattr(value, "learning_rate") else "",
+)
+def test_numba_makes_the_kernels_update_part_by_part(rule, loop, settings):
+    rng = np.random.default_rng(0)
+    start, pushes = rng.random(90, dtype=np.float32), [rng.random(90, dtype=np.float32) for _ in range(3)]
+    own = [start.copy(), *(np.zeros(90, np.float32) for _ in range(rule.num_slots))]
+    for low, high in ((0, 40), (40, 90)):
+        loop(*own, tuple(pushes), *settings, low, high)
+    parameters = jnp.array(start)
+    sent = [jnp.array(push) for push in pushes]
+    found, slots = apply_pushes(
+        parameters, rule.initial_slots(parameters), sent, jnp.ones(3), jnp.int32(0), optimiser=rule
+    )
+    for mine, other in zip((found, *slots), own, strict=True):
+        assert np.asarray(mine) == pytest.approx(other, abs=1e-5)
 
 
 def test_the_command_prints_the_promised_fields_of_each_kernel(tmp_path, monkeypatch):
