@@ -59,7 +59,7 @@ class ProfileOptions:
     most_workers: int = 4
     most_servers: int = 4
     most_points: int = 12
-    repeats: int = 9
+    repeats: int = 40
 
     def __post_init__(self) -> None:
         for name in ("workers_a_server", "most_workers", "most_servers", "repeats"):

@@ -20,6 +20,9 @@ CACHE_LIMIT = 0.7
 IN_CACHE_SIZES, BEYOND_SIZES = (2**12, 2**14, 2**16, 2**18), (2**21, 2**22, 2**23)
 """Parameters of the shards that are measured on either side of the knee."""
 
+SHORT_REPEATS = 10
+"""How many times as often the short updates are timed."""
+
 MOST_SHARD_BYTES = 2**29
 COPY_SIZES = (2**14, 2**17, 2**20, 2**23)
 """Bytes of the pushes that are carried."""
@@ -51,7 +54,9 @@ def measure_update(cache_bytes: int, clock: Clock, *, repeats: int = 9) -> Updat
         for w in PUSHES
         if (w + 2) * n * FLOAT_BYTES <= MOST_SHARD_BYTES
     ]
-    seconds = np.array([_time_update(w, n, clock, repeats).median for w, n in points])
+    seconds = np.array(
+        [_time_update(w, n, clock, repeats * (SHORT_REPEATS if n in IN_CACHE_SIZES else 1)).median for w, n in points]
+    )
     pushes, num_bytes = np.array(points, dtype=np.float64).T * np.array([[1.0], [FLOAT_BYTES]])
     is_inside = (pushes + 2) * num_bytes <= CACHE_LIMIT * cache_bytes
     terms = update_terms(pushes, num_bytes)

@@ -1,11 +1,13 @@
-"""Steps on one machine: threads that compute, carry their gradients, and servers that apply them.
+"""Steps of workers and servers that each have a machine of their own, put together on one machine.
 
-Bulk-synchronous steps wait for all workers; asynchronous updates for nobody but whom a server serves at that moment.
+Every piece of work is done and timed alone: a gradient, its way to the servers, a server's update. What runs at the
+same time on different machines is then laid side by side on a clock of its own. Workers that share two cores would tell
+how they disturb each other, not how the job scales. Bulk-synchronous steps wait for all workers; asynchronous updates
+for nobody but whom a server serves at that moment.
 """
 
+import heapq
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +22,7 @@ LEARNING_RATE = 1e-3
 UPDATES = 3
 """Asynchronous updates a worker makes in one timing, so that the wait at its end weighs little."""
 
-BUDGET_S, LEAST_REPEATS = 2.0, 3
+BUDGET_S, LEAST_REPEATS = 1.0, 3
 """Seconds of repeats at one point of the grid, and how many there are at least."""
 
 
@@ -50,8 +52,7 @@ class StepWorld:
     """A job with so many workers and servers, ready to make steps.
 
     A step computes the gradients of all partitions, dealt out to the workers, carries each worker's sum to the servers,
-    and has each server apply its range of the vector. Workers and servers are threads: the work is done in compiled code
-    that runs beside Python.
+    and has each server apply its range of the vector.
 
     Parameters
     ----------
@@ -59,37 +60,64 @@ class StepWorld:
         The job.
     workers, servers
         How many.
+    clock
+        Seconds.
     """
 
-    def __init__(self, job: Measurable, workers: int, servers: int) -> None:
+    def __init__(self, job: Measurable, workers: int, servers: int, clock: Clock) -> None:
         import jax.numpy as jnp
 
         from optim.kernels.parameter_server import shard_ranges
 
-        self._job, self._workers, self._servers = job, workers, servers
+        self._job, self._workers, self._servers, self._seconds = job, workers, servers, clock
         self._parameters = np.array(job.initial_parameters(), dtype=np.float32)
         self._ranges = [slice(r.start, r.stop) for r in shard_ranges(job.num_parameters, servers)]
         self._shards = [jnp.asarray(self._parameters[own]) for own in self._ranges]
         self._carried = np.zeros((workers, job.num_parameters), dtype=np.float32)
-        self._pool = ThreadPoolExecutor(max(workers, servers))
-        self._locks = [Lock() for _ in range(servers)]
         self._versions = [0] * servers
         self._clock = 0
 
-    def step(self) -> None:
-        """Make one step; it is over when the new parameters are at every worker."""
-        list(self._pool.map(self._work, range(self._workers)))
-        list(self._pool.map(self._serve, range(self._servers)))
+    def step(self) -> float:
+        """Make one step; return its seconds: the slowest worker's and the slowest server's."""
+        computing = max(self._timed(self._work, worker) for worker in range(self._workers))
+        serving = max(self._timed(self._serve, server) for server in range(self._servers))
         self._clock += 1
+        return computing + serving
 
-    def update(self) -> None:
-        """Let every worker make `UPDATES` asynchronous updates, each of one partition's gradient."""
-        list(self._pool.map(self._update_alone, range(self._workers)))
+    def update(self) -> float:
+        """Let every worker make `UPDATES` asynchronous updates, each of one partition's gradient.
+
+        A server takes one gradient at a time, in the order in which they arrive. Returns the seconds of the workers'
+        mean update.
+        """
+        free = [0.0] * self._servers
+        ends = []
+        # Time, worker, updates done, and servers that have the present gradient.
+        arrivals = [(0.0, worker, 0, 0) for worker in range(self._workers)]
+        pushed: dict[int, tuple[Vector, tuple[int, ...]]] = {}
+        while arrivals:
+            now, worker, done, served = heapq.heappop(arrivals)
+            if served == 0:
+                begun = self._seconds()
+                pushed[worker] = self._gradient(worker, self._clock + done), tuple(self._versions)
+                now += self._seconds() - begun
+                heapq.heappush(arrivals, (now, worker, done, 1))
+                continue
+            server = (served - 1 + worker) % self._servers
+            now = free[server] = max(now, free[server]) + self._timed(self._serve_one, server, *pushed[worker])
+            if served < self._servers:
+                heapq.heappush(arrivals, (now, worker, done, served + 1))
+            elif done + 1 < UPDATES:
+                heapq.heappush(arrivals, (now, worker, done + 1, 0))
+            else:
+                ends.append(now)
         self._clock += UPDATES
+        return float(np.mean(ends)) / UPDATES
 
-    def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown()
+    def _timed(self, work: Callable[..., None], *arguments: object) -> float:
+        begun = self._seconds()
+        work(*arguments)
+        return self._seconds() - begun
 
     def _work(self, worker: int) -> None:
         total: Vector | None = None
@@ -99,31 +127,26 @@ class StepWorld:
         if total is not None:
             np.copyto(self._carried[worker], total)
 
-    def _update_alone(self, worker: int) -> None:
-        for clock in range(self._clock, self._clock + UPDATES):
-            read = tuple(self._versions)
-            partition = (worker + clock * self._workers) % self._job.num_partitions
-            gradient, _ = self._job.gradient(self._parameters.copy(), partition, clock)
-            for server in range(self._servers):
-                self._serve_one((server + worker) % self._servers, gradient, read)
+    def _gradient(self, worker: int, clock: int) -> Vector:
+        partition = (worker + clock * self._workers) % self._job.num_partitions
+        return self._job.gradient(self._parameters.copy(), partition, clock)[0]
 
     def _serve_one(self, server: int, gradient: Vector, read: tuple[int, ...]) -> None:
         """Apply one gradient as it arrives, damped by what has been applied since it was begun."""
         from optim.kernels.parameter_server import Damping, Sgd, apply_damped
 
         own = self._ranges[server]
-        with self._locks[server]:
-            self._shards[server], _ = apply_damped(
-                self._shards[server],
-                (),
-                gradient[own],
-                np.int32(self._versions[server]),
-                np.int32(read[server]),
-                optimiser=Sgd(learning_rate=LEARNING_RATE),
-                damping=Damping(),
-            )
-            self._versions[server] += 1
-            np.copyto(self._parameters[own], np.asarray(self._shards[server]))
+        self._shards[server], _ = apply_damped(
+            self._shards[server],
+            (),
+            gradient[own],
+            np.int32(self._versions[server]),
+            np.int32(read[server]),
+            optimiser=Sgd(learning_rate=LEARNING_RATE),
+            damping=Damping(),
+        )
+        self._versions[server] += 1
+        np.copyto(self._parameters[own], np.asarray(self._shards[server]))
 
     def _serve(self, server: int) -> None:
         import jax.numpy as jnp
@@ -150,21 +173,19 @@ def time_steps(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *
 
 def time_updates(job: Measurable, grid: Sequence[tuple[int, int]], clock: Clock, *, repeats: int = 9) -> list[Timing]:
     """Time asynchronous updates likewise: seconds that a worker takes for one while all of them make theirs."""
-    timings = [_time_world(job, workers, servers, StepWorld.update, clock, repeats) for workers, servers in grid]
-    return [Timing(seconds=timing.seconds / UPDATES) for timing in timings]
+    return [_time_world(job, workers, servers, StepWorld.update, clock, repeats) for workers, servers in grid]
 
 
 def _time_world(
-    job: Measurable, workers: int, servers: int, work: Callable[[StepWorld], None], clock: Clock, repeats: int
+    job: Measurable, workers: int, servers: int, work: Callable[[StepWorld], float], clock: Clock, repeats: int
 ) -> Timing:
-    """Time what a world does, as often as the budget allows."""
-    world = StepWorld(job, workers, servers)
-    try:
-        (first,) = time_interleaved([lambda: work(world)], repeats=1, dropped=1, clock=clock)
-        number = int(np.clip(BUDGET_S / max(first.median, 1e-9), LEAST_REPEATS, repeats))
-        return time_interleaved([lambda: work(world)], repeats=number, dropped=0, clock=clock)[0]
-    finally:
-        world.close()
+    """Time what a world does, as often as the budget allows; the first time warms up."""
+    world = StepWorld(job, workers, servers, clock)
+    work(world)
+    begun = clock()
+    first = work(world)
+    number = int(np.clip(BUDGET_S / max(clock() - begun, 1e-9), LEAST_REPEATS, repeats))
+    return Timing(seconds=np.array([first, *(work(world) for _ in range(number - 1))]))
 
 
 def time_minibatch(job: Measurable, clock: Clock, *, repeats: int = 20) -> Timing:

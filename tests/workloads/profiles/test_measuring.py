@@ -35,7 +35,7 @@ from optim.workloads.profiles.measuring import measure_profiles
 from optim.workloads.profiles.published import published_profiles
 from optim.workloads.profiles.server_figures import LinkFigures, fit_link
 from optim.workloads.profiles.speed import asynchronous_terms, steps_per_second, synchronous_terms
-from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_updates
+from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
 from tests.workloads.profiles.jobs import Quadratic, SteppedClock
 
@@ -83,9 +83,8 @@ def test_the_whole_measurement_refuses_before_long_work(monkeypatch):
 @pytest.mark.parametrize(("workers", "servers"), [(1, 1), (2, 1), (3, 2), (4, 4)])
 def test_a_step_is_a_step_of_gradient_descent_whoever_computes_it(workers, servers):
     job = Quadratic()
-    world = StepWorld(job, workers, servers)
-    world.step()
-    world.close()
+    world = StepWorld(job, workers, servers, SteppedClock(0.25))
+    assert world.step() == pytest.approx(0.5)  # workers side by side, then servers side by side
     total = sum(job.gradient(job.initial_parameters(), partition, 0)[0] for partition in range(4))
     np.testing.assert_allclose(world._parameters, -LEARNING_RATE * total / workers, rtol=1e-5)
     assert sorted(job.asked[:4]) == [(partition, 0) for partition in range(4)]
@@ -189,9 +188,8 @@ def test_a_small_grid_is_measured_whole():
 @pytest.mark.parametrize(("workers", "servers"), [(1, 1), (3, 2)])
 def test_asynchronous_updates_are_all_applied_and_none_waits_for_the_others(workers, servers):
     job = Quadratic()
-    world = StepWorld(job, workers, servers)
+    world = StepWorld(job, workers, servers, SteppedClock(0.25))
     world.update()
-    world.close()
     assert world._versions == [UPDATES * workers] * servers
     assert sorted(job.asked) == sorted(
         ((worker + clock * workers) % 4, clock) for worker in range(workers) for clock in range(UPDATES)
@@ -202,19 +200,37 @@ def test_asynchronous_updates_are_all_applied_and_none_waits_for_the_others(work
 
 def test_one_asynchronous_worker_descends_gradient_by_gradient():
     job = Quadratic()
-    world = StepWorld(job, 1, 2)
+    world = StepWorld(job, 1, 2, SteppedClock(0.25))
     world.update()
-    world.close()
     plain = job.initial_parameters()
     for clock in range(UPDATES):
         plain = plain - np.float32(LEARNING_RATE) * job.gradient(plain, clock % 4, clock)[0]
     np.testing.assert_allclose(world._parameters, plain, rtol=1e-5)
 
 
-def test_an_update_takes_a_workers_share_of_the_time():
+@pytest.mark.parametrize(
+    ("workers", "servers", "seconds"),
+    [
+        (1, 1, 0.5),  # a quarter of a second for the gradient, another at the server
+        (1, 2, 0.75),
+        (2, 1, (1.5 + 1.75) / 2 / UPDATES),  # the second worker waits once, then they alternate
+        (2, 2, 0.75),  # they begin at different servers and never meet
+    ],
+)
+def test_an_update_waits_for_nobody_but_whom_its_server_serves(workers, servers, seconds):
+    (timing,) = time_updates(Quadratic(), [(workers, servers)], ticking(0.25), repeats=4)
+    np.testing.assert_allclose(timing.seconds, seconds)
+
+
+def test_steps_are_timed_at_every_point_of_the_grid():
+    timings = time_steps(Quadratic(), [(1, 1), (4, 2)], ticking(0.01), repeats=5)
+    np.testing.assert_allclose([timing.seconds for timing in timings], np.full((2, 5), 0.02))
+
+
+def ticking(seconds):
+    """A clock that goes on a little at each reading, so that every piece of work takes as long."""
     reads = count()
-    (timing,) = time_updates(Quadratic(), [(1, 1)], lambda: 0.3 * next(reads), repeats=4)
-    assert timing.median == pytest.approx(0.3 / UPDATES)
+    return lambda: seconds * next(reads)
 
 
 @pytest.mark.parametrize("seed", range(3))
