@@ -5,12 +5,21 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
+from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
 from optim.core.errors import InvalidOptionError
 
 OptionsT = TypeVar("OptionsT")
+
+_IN_WORDS: Mapping[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    type(None): "absent",
+}
 
 
 def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, Any] | None) -> OptionsT:
@@ -54,8 +63,12 @@ def read_options(path: str | Path) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidOptionError(f"options file {path} can't be read: {error}") from error
+    except OSError as error:
+        raise InvalidOptionError(
+            f"options file {path}: can't be read: {error.strerror or error}; check the path"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOptionError(f"options file {path}: not valid TOML: {error}; write NAME = VALUE lines") from error
 
 
 def options_as_dict(options: Any) -> dict[str, Any]:
@@ -89,5 +102,12 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 return kind(value)
             except (TypeError, ValueError):
                 continue
-    expected = " or ".join(getattr(kind, "__name__", str(kind)) for kind in alternatives)
+    expected = " or ".join(_describe(kind) for kind in alternatives)
     raise InvalidOptionError(f"option {name!r} must be {expected}, got {value!r}")
+
+
+def _describe(kind: Any) -> str:
+    """Say in words what a value must be: an enumeration by its values."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "one of " + ", ".join(str(member.value) for member in kind)
+    return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))
