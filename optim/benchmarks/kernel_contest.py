@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 FloatArray = np.ndarray[Any, np.dtype[np.float32]]
+RowArray = np.ndarray[Any, np.dtype[np.int32]]
+"""Rows of a table, by number."""
 
 RATE = 0.01
 JAX = "jax"

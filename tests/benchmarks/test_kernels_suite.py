@@ -8,10 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.benchmarks import kernel_loop
-from optim.benchmarks.kernel_cases import DenseCase, SparseCase, contest_of
+from optim.benchmarks.kernel_cases import contest_of
 from optim.benchmarks.kernel_contest import JAX
+from optim.benchmarks.kernel_dense_cases import DenseCase
 from optim.benchmarks.kernel_roof import TIMES_THE_CACHE, Roof, third_level_cache
 from optim.benchmarks.kernel_server import ServerProcess
+from optim.benchmarks.kernel_sparse_cases import SparseCase
 from optim.benchmarks.kernel_stream_cases import StreamCase
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
@@ -56,7 +58,7 @@ class ServerHere:
 def small_cache(monkeypatch):
     """Let the roof's buffers be small: nothing is judged by them here."""
     monkeypatch.setattr("optim.benchmarks.kernel_roof.third_level_cache", lambda: 1 << 16)
-    monkeypatch.setattr("optim.benchmarks.kernel_cases.ServerProcess", ServerHere)
+    monkeypatch.setattr("optim.benchmarks.kernel_dense_cases.ServerProcess", ServerHere)
 
 
 def test_a_server_in_a_process_of_its_own_applies_what_lies_in_shared_memory():

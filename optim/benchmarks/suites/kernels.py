@@ -134,7 +134,8 @@ class KernelSubject(Subject):
     @property
     def case(self) -> "Case":
         """What is measured."""
-        from optim.benchmarks.kernel_cases import DenseCase, SparseCase
+        from optim.benchmarks.kernel_dense_cases import DenseCase
+        from optim.benchmarks.kernel_sparse_cases import SparseCase
         from optim.benchmarks.kernel_stream_cases import StreamCase
 
         kind, rule, workers, size = self.row

@@ -1,0 +1,180 @@
+"""What is measured of the kernels on a table's rows: a push of rows, and a pull."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optim.benchmarks import kernel_loop, kernel_peers
+from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray, RowArray
+from optim.benchmarks.kernel_plain import PlainSparse
+from optim.benchmarks.kernel_rules import RULES
+from optim.benchmarks.machine import machine_facts
+from optim.kernels.parameter_server import (
+    Adagrad,
+    RowLayout,
+    Rows,
+    Sgd,
+    initial_rows,
+    pull_rows,
+    push_sparse,
+    row_parameters,
+    shard_ranges,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseCase:
+    """Push rows into a table, or pull them.
+
+    Parameters
+    ----------
+    rule
+        The optimiser, or "pull".
+    pushed, width, rows
+        Rows of a message, their width, and rows of the table.
+    """
+
+    rule: str
+    pushed: int
+    width: int
+    rows: int
+    workers: int = 1
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+        return "pull" if self.rule == "pull" else f"sparse-{self.rule}"
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the table."""
+        return self.rows * self.width
+
+    @property
+    def shape(self) -> list[int]:
+        """Rows of a message, their width, rows of the table."""
+        return [self.pushed, self.width, self.rows]
+
+    @property
+    def moved(self) -> int:
+        """Bytes that must be moved: the message, and the rows that it names."""
+        if self.rule == "pull":
+            return 8 * self.pushed * self.width
+        distinct = self.rows * (1.0 - (1.0 - 1.0 / self.rows) ** self.pushed)
+        kept = 8 * (1 + RULES[self.rule].num_slots)
+        return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
+
+
+def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
+    """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice.
+
+    As in a dense case a table with slots lies in as many shards as there are cores. Workers send each server its own
+    rows, so that the message is split beforehand. The same on one shard is a side of its own.
+    """
+    rows = rng.integers(0, case.rows, case.pushed).astype(np.int32)
+    values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
+    start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
+    if case.rule == "pull":
+        return _pull_contest(start, rows)
+    rule = RULES[case.rule]
+    is_on_cpu = jax.default_backend() == "cpu"
+    layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
+    cores = int(machine_facts()["cpus_usable"])
+    is_split = rule.num_slots > 0 and is_on_cpu and cores > 1
+    server = _RowServer(layout, start, rows, values, cores if is_split else 1)
+    plain = PlainSparse(rule, start, rows, values)
+    calls: dict[str, Callable[[], Any]] = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba()}
+    if is_split:
+        calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
+    message = jnp.array(rows), jnp.array(values)
+    if isinstance(rule, Sgd):
+        calls |= {"xla": _scattered(start, *message), **kernel_peers.sparse_sgd(start, rows, values, RATE)}
+    elif isinstance(rule, Adagrad):
+        calls["xla"] = _sorted(start, *message, rule)
+    return Contest(
+        calls=calls,
+        error=lambda: float(np.abs(server.parameters() - plain.w).max()),
+        checksum=lambda: float(server.parameters().mean(dtype=np.float64)),
+        shards=server.num_shards,
+    )
+
+
+class _RowServer:
+    """The kernel on a table in shards of neighbouring rows, each with a thread and its part of the message."""
+
+    def __init__(
+        self,
+        layout: RowLayout,
+        start: FloatArray,
+        rows: RowArray,
+        values: FloatArray,
+        num_shards: int,
+    ) -> None:
+        self.num_shards = num_shards
+        self._layout, self._step, self._pool = layout, 0, ThreadPoolExecutor(num_shards)
+        self._tables, self._messages = [], []
+        for low, high in shard_ranges(len(start), num_shards):
+            own = (rows >= low) & (rows < high)
+            self._tables.append(initial_rows(jnp.array(start[low:high]), layout))
+            self._messages.append((jnp.array(rows[own] - low), jnp.array(values[own])))
+
+    def push(self) -> None:
+        """Push the message once more."""
+        list(self._pool.map(self._push, range(self.num_shards)))
+        self._step += 1
+
+    def _push(self, shard: int) -> None:
+        done = push_sparse(self._tables[shard], *self._messages[shard], jnp.int32(self._step), layout=self._layout)
+        self._tables[shard] = jax.block_until_ready(done)
+
+    def parameters(self) -> FloatArray:
+        """Return the whole table's parameters."""
+        return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
+
+
+def _pull_contest(start: FloatArray, rows: RowArray) -> Contest:
+    """Make the sides of a pull."""
+    layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
+    table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
+    taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
+    got: list[jax.Array] = [jnp.zeros(())]
+
+    def kernel() -> None:
+        got[0] = pull_rows(table, asked, layout=layout).block_until_ready()
+
+    return Contest(
+        calls={
+            JAX: kernel,
+            "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
+            "numba": lambda: kernel_loop.pull(start, rows, looped),
+        },
+        error=lambda: float(np.abs(np.asarray(got[0]) - taken).max()),
+        checksum=lambda: float(np.asarray(got[0]).mean(dtype=np.float64)),
+    )
+
+
+def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callable[[], Any]:
+    """Return the update by XLA's own scatter."""
+    update = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
+    state = [jnp.array(start)]
+
+    def call() -> None:
+        state[0] = update(state[0], rows, values).block_until_ready()
+
+    return call
+
+
+def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad) -> Callable[[], Any]:
+    """Return exact Adagrad the usual way: sort, sum of segments, gather and scatter."""
+    layout = RowLayout(optimiser=rule, width=start.shape[1], method="sort")
+    state: list[Rows] = [initial_rows(jnp.array(start), layout)]
+
+    def call() -> None:
+        state[0] = jax.block_until_ready(push_sparse(state[0], rows, values, jnp.int32(0), layout=layout))
+
+    return call
