@@ -74,11 +74,15 @@ def _with_path(text: str) -> str:
         cause += "; remove it or correct its spelling"
     elif "missing required field" in cause:
         cause += "; add it"
+    elif path == "document" and cause.startswith("Expected `object`"):
+        cause += "; give a file of fields and values, '{...}'"
     return f"{path}: {cause[0].lower()}{cause[1:]}"
 
 
 def _why_malformed(data: bytes, cause: str) -> str:
     """Say where a text stops being JSON; NaN and infinities are traced to their field."""
+    if not data.strip():
+        return "the file is empty; write it again"
     try:
         parsed = json.loads(data, parse_constant=_NotANumber)
     except (ValueError, UnicodeDecodeError, RecursionError) as error:

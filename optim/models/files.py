@@ -101,9 +101,10 @@ def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:
 
 def read_solution(data: bytes, instance: Any) -> Solution:
     """Build a solution from the bytes of a document."""
+    schema = peek_schema(data)  # before the fields, so that an instance isn't called a solution with unknown fields
+    if schema != SOLUTION_SCHEMA:
+        raise InvalidProblemError(f"schema: must be {SOLUTION_SCHEMA!r}, got {schema!r}; give a solution file")
     document = decode(data, SolutionDocument)
-    if document.schema != SOLUTION_SCHEMA:
-        raise InvalidProblemError(f"schema: must be {SOLUTION_SCHEMA!r}, got {document.schema!r}; give a solution file")
     problem = problem_named(document.problem)
     if not isinstance(instance, problem.instance_type):
         raise InvalidProblemError(f"problem: the solution is of {document.problem!r}, the instance isn't")

@@ -131,6 +131,17 @@ def test_a_damaged_file_is_one_line(dummies, folder, document, damage):
 
 
 @pytest.mark.parametrize(
+    ("text", "named"),
+    [("", "s.json: the file is empty"), ("[1]", "give a file of fields and values"), (None, "give a solution file")],
+    ids=["empty", "a list", "an instance"],
+)
+def test_verify_says_what_a_file_is_that_holds_no_solution(folder, document, text, named):
+    (folder / "s.json").write_text(document if text is None else text)
+    result = CliRunner().invoke(app, ["verify", "tiny-0", "s.json"])
+    assert_one_line(result.exit_code, result.stdout, result.stderr, named)
+
+
+@pytest.mark.parametrize(
     ("arguments", "named"),
     [
         ("solve nowhere.json --solver idle", "nowhere.json: no such file"),
