@@ -35,7 +35,7 @@ class Recording(InProcess):
     """A transport that remembers what it carried, so that it can be carried once more."""
 
     def __init__(self, application):
-        self.sent, self.replied, self.on_compute = {}, {}, None
+        self.sent, self.replied, self.on_compute, self.on_computed = {}, {}, None, None
         super().__init__(application)
 
     def send(self, machine, message):
@@ -46,9 +46,11 @@ class Recording(InProcess):
             self.on_compute(message)
 
     def run_machine(self, machine):
-        before = len(self.outboxes[machine])
+        message, before = self.inboxes[machine][0], len(self.outboxes[machine])
         super().run_machine(machine)
         self.replied.setdefault(machine, []).extend(list(self.outboxes[machine])[before:])
+        if isinstance(message, Compute) and self.on_computed is not None:
+            self.on_computed(message)
 
 
 class World:
@@ -57,11 +59,12 @@ class World:
     def __init__(self, *, num_partitions=2, num_shards=2, staleness=0, sync_every=2, checkpoint_every=4):
         self.application = CountingApplication(num_partitions, 5)
         self.transport = Recording(self.application)
-        self.transport.on_compute = self._note_compute
+        self.transport.on_compute, self.transport.on_computed = self._note_compute, self._note_computed
         self.policy = Wish()
         self.staleness, self.num_shards = staleness, num_shards
-        self.era = 0
+        self.era = self.noted = 0
         self.eras = {}
+        self.noted_calls = 0
         self.kept_alive = []
         self.confirmed = {}
         self.log = Log(self.application.initial_parameters(), num_partitions)
@@ -139,14 +142,7 @@ class World:
 
     def run_machine(self, machine):
         """Let a machine take its next message."""
-        message = self.transport.inboxes[machine][0]
-        calls = self.application.calls
         self.transport.run_machine(machine)
-        if isinstance(message, Compute) and self.application.calls > calls:
-            era = self.eras[id(message)]
-            self.eras[self.application.calls] = era
-            if era == self.era:
-                self._check_view(message)
         self._check_machine(machine)
 
     def take(self, machine):
@@ -235,9 +231,27 @@ class World:
         expected = self.log.parameters(clock)[self.controller.flow.ranges[shard]]
         assert np.array_equal(parameters, expected), f"shard {shard} at clock {clock} {where}"
 
+    def _note_run(self, message):
+        """A machine has done what it was told, in its turn or before it was given back."""
+        if not isinstance(message, Compute) or self.application.calls == self.noted:
+            return
+        self.noted = self.application.calls
+        era = self.eras[self.noted] = self.eras[id(message)]
+        if era == self.era:
+            self._check_view(message)
+
     def _note_compute(self, message):
         self.kept_alive.append(message)
         self.eras[id(message)] = self.era
+
+    def _note_computed(self, message):
+        """A machine has taken an order to compute, perhaps as its last one before it is given back."""
+        if self.application.calls == self.noted_calls:
+            return  # the order was too old to be followed
+        self.noted_calls = self.application.calls
+        self.eras[self.application.calls] = self.eras[id(message)]
+        if self.eras[id(message)] == self.era:
+            self._check_view(message)
 
     def _check_view(self, message):
         """A worker sees all complete clocks that it must, and its own gradients."""
