@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 if TYPE_CHECKING:
     from optim.models.bidding.price_history import PriceHistory
@@ -31,7 +31,18 @@ def read_or_draw(prices: Path | None, on_demand: Path | None, options: "PriceOpt
 
 
 def split_time(train_until: str | None) -> int | None:
-    """Return the seconds since 1970 of ``--train-until``."""
+    """Return the seconds since 1970 of ``--train-until``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the text is no date.
+    """
     from optim.workloads.bidding.price_files import parse_times
 
-    return None if train_until is None else int(parse_times("--train-until", "date", [train_until])[0])
+    if train_until is None:
+        return None
+    try:
+        return int(parse_times("--train-until", "date", [train_until])[0])
+    except InvalidProblemError as error:
+        raise InvalidOptionError(f"--train-until must be a date like 2015-06-01, got {train_until!r}") from error

@@ -79,7 +79,7 @@ def test_a_deadline_is_told_for_every_start(tmp_path):
         (("--policy", "clever"), "unknown policy 'clever'"),
         (("--job-hours", "-1"), "job_hours must be positive"),
         (("--option", "colour=red"), "unknown option 'colour'"),
-        (("--train-until", "yesterday"), "a time like"),
+        (("--train-until", "yesterday"), "--train-until must be a date like 2015-06-01, got 'yesterday'"),
         (("--train-until", "1999-01-01"), "--train-until"),
         (("--zone", "a"), "go with --availability"),
         (("--on-demand", "x.csv"), "goes with --prices"),

@@ -43,9 +43,8 @@ def read_containers(path: str | Path) -> ContainerSeries:
         return _bitbrains(path)
     if {"container", "time_s"} <= header:
         return _own(path, header_of(path))
-    raise InvalidProblemError(
-        f"{path}: the header is of no known form; name the columns container, time_s, and one a resource"
-    )
+    what = "the header is of no known form" if header else "the file has no header"
+    raise InvalidProblemError(f"{path}: {what}; name the columns container, time_s, and one a resource")
 
 
 def _ai4dl(path: str | Path) -> ContainerSeries:

@@ -58,6 +58,7 @@ def test_own_form_takes_any_resources_limits_and_truth(tmp_path):
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
+        ("", "the file has no header"),
         ("a,b\n1,2\n", "no known form"),
         ("container,time_s\nx,0\n", "no column of a resource"),
         ("container,time_s,cpu\nx,0,-1\n", "at least 0"),
