@@ -8,7 +8,8 @@ import numpy as np
 from optim.benchmarks.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.spec import Figure
 from optim.models.containers.series import FloatArray
-from optim.phases.model import PhasedSeries, PhaseModel
+from optim.phases.coding import PhasedSeries
+from optim.phases.model import PhaseModel
 from optim.phases.transitions import END, START
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from optim.benchmarks.phase_pictures import phase_figures
 from optim.benchmarks.report import table
 from optim.core.files import write_bytes
 from optim.models.containers.series import ContainerSeries
+from optim.phases.coding import PhasedSeries
 from optim.phases.forecasting import score_table
-from optim.phases.model import PhasedSeries, PhaseModel
+from optim.phases.model import PhaseModel
 from optim.phases.runs import runs_of
 from optim.phases.statistics import LEVELS
 from optim.phases.tree import packed_sequences

@@ -144,6 +144,31 @@ def choose_count(
     return max(passing, default=FEWEST), tuple(rows)
 
 
+def updated_centres(centres: FloatArray, weights: FloatArray, codes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Move each centre to the mean of the codes that it has had and of further ones that it is nearest to.
+
+    Parameters
+    ----------
+    centres
+        Shape (K, width).
+    weights
+        Shape (K,): codes that each centre has had.
+    codes
+        Shape (n, width): further ones.
+
+    Returns
+    -------
+    tuple of numpy.ndarray
+        Centres and weights, shapes as given.
+    """
+    count = len(centres)
+    labels = assign(codes, centres)
+    number = np.bincount(labels, minlength=count).astype(np.float64)
+    sums = np.stack([np.bincount(labels, weights=part, minlength=count) for part in codes.T], axis=1)
+    total = np.maximum(weights + number, 1.0)
+    return centres + (sums - number[:, None] * centres) / total[:, None], weights + number
+
+
 def _sampled(rng: np.random.Generator, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return the same random rows of all arrays, in their order."""
     size = len(arrays[0])

@@ -164,6 +164,18 @@ class PhaseForecaster:
         return found
 
 
+def forecast_segments(
+    forecaster: PhaseForecaster, runs: PhaseRuns, num_steps: int, method: ForecastMethod | str
+) -> FloatArray:
+    """Return the probability of each phase after the end of each segment, shape (S, num_steps, K); NaN without a run."""
+    found = np.full((runs.num_segments, num_steps, forecaster.num_phases), np.nan)
+    for segment, (begin, end) in enumerate(zip(runs.offsets[:-1].tolist(), runs.offsets[1:].tolist(), strict=True)):
+        if end > begin:
+            dwell = int(runs.dwell[end - 1])
+            found[segment] = forecaster.forecast(runs.phase[begin:end], dwell, num_steps, method)
+    return found
+
+
 def forecast_scores(
     forecaster: PhaseForecaster,
     runs: PhaseRuns,

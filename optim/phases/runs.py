@@ -94,6 +94,21 @@ def _without_short(runs: PhaseRuns, min_dwell: int) -> PhaseRuns:
     )
 
 
+def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
+    """Return the number of the run of equal labels that each sample belongs to, shape (T,).
+
+    Parameters
+    ----------
+    labels
+        Shape (T,); samples without a phase make runs of their own.
+    segment
+        Shape (T,): series of each sample, neighbours in time being neighbours.
+    """
+    begins = np.ones(len(labels), dtype=bool)
+    begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
+    return np.asarray(np.cumsum(begins) - 1, dtype=np.int64)
+
+
 def labels_of(runs: PhaseRuns) -> IntArray:
     """Return the labels that the runs stand for, all segments one after the other."""
     return np.repeat(runs.phase, runs.dwell)

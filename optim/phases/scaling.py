@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.containers.series import FloatArray
+from optim.models.containers.series import ContainerSeries, FloatArray
+from optim.phases.windows import ScaledSeries
 
 SMALLEST_SHARE = 0.01
 """Added before the logarithm, as a share of a resource's mean: below it, differences don't count."""
@@ -44,6 +45,10 @@ class Scaling:
         """Return scaled samples, shape (T, R)."""
         score = (_logarithm(values, self.offset) - self.mean) / self.deviation
         return np.clip(score, -LARGEST_SCORE, LARGEST_SCORE)
+
+    def scaled(self, series: ContainerSeries) -> ScaledSeries:
+        """Return series with scaled samples, in the same segments."""
+        return ScaledSeries(values=self.apply(series.values), lengths=series.lengths)
 
 
 def _logarithm(values: FloatArray, offset: FloatArray) -> FloatArray:

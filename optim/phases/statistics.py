@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.runs import run_numbers
 
 NUM_LEVELS = 201
 """Quantiles kept: every half per cent, so that the median, quartiles, 95 and 99 % are among them."""
@@ -160,12 +162,43 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
     return PhaseStatistics(count=count, quantiles=quantiles, **found)
 
 
+def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: float) -> FloatArray:
+    """Return the least demand not exceeded with probability `level` where phases have the shares given.
+
+    Parameters
+    ----------
+    statistics
+        Of K phases and R resources; a phase without samples counts for nothing.
+    shares
+        Shape (S, K): of each phase, in S mixtures; NaN in a mixture that isn't known.
+    level
+        In [0, 1].
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (S, R), units of the resources; NaN for a mixture that isn't known.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the level is out of its range.
+    """
+    if not 0 <= level <= 1:
+        raise InvalidOptionError(f"level must be in [0, 1], got {level}")
+    num_resources = statistics.quantiles.shape[1]
+    found = np.full((len(shares), num_resources), np.nan)
+    seen = statistics.count > 0
+    for row in np.flatnonzero(np.isfinite(shares[:, 0])).tolist():
+        weights = np.where(seen, shares[row], 0.0)
+        for place in range(num_resources):
+            found[row, place] = mixture_quantile(statistics.quantiles[:, place], weights / weights.sum(), level)
+    return found
+
+
 def _run_means(series: ContainerSeries, labels: IntArray) -> tuple[IntArray, FloatArray]:
     """Return each sample's run, and the mean of that run, shape (T, R)."""
-    segment = series.segment
-    begins = np.ones(len(labels), dtype=bool)
-    begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
-    run = np.cumsum(begins) - 1
+    run = run_numbers(labels, series.segment)
     counts = np.bincount(run)
     sums = np.stack([np.bincount(run, weights=column) for column in series.values.T], axis=1)
     return run, (sums / counts[:, None])[run]

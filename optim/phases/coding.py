@@ -1,0 +1,79 @@
+"""From series on the grid to codes, and on to labels: what each sample is by a fitted encoder."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, FloatArray, IntArray
+from optim.phases.clustering import assign
+from optim.phases.encoders import Encoder
+from optim.phases.labelling import majority
+from optim.phases.scaling import Scaling
+from optim.phases.windows import ScaledSeries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasedSeries:
+    """Series on the model's grid with their phases.
+
+    Attributes
+    ----------
+    series
+        On the grid.
+    labels
+        Shape (T,): phase of each sample, -1 where history is insufficient.
+    """
+
+    series: ContainerSeries
+    labels: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coding:
+    """Scaling and encoder, one after the other.
+
+    Attributes
+    ----------
+    scaling
+        Fitted.
+    encoder
+        Fitted, except where only `scaled` is asked for.
+    is_padded
+        Whether the first sample is repeated as history, so that every sample has a code.
+    """
+
+    scaling: Scaling
+    encoder: Encoder
+    is_padded: bool
+
+    def scaled(self, grid: ContainerSeries) -> ScaledSeries:
+        """Return scaled values, with the history that is made up where series are padded."""
+        scaled = self.scaling.scaled(grid)
+        return scaled.padded(self.encoder.num_delays) if self.is_padded else scaled
+
+    def codes(self, grid: ContainerSeries) -> tuple[FloatArray, IntArray]:
+        """Return codes, shape (n, width), and their rows of the grid, shape (n,), increasing."""
+        codes = self.encoder.encode(self.scaled(grid))
+        if self.is_padded:
+            return codes, np.arange(grid.num_samples)
+        plain = ScaledSeries(values=grid.values, lengths=grid.lengths)
+        return codes, plain.ends(self.encoder.num_delays)
+
+    def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
+        """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without a code.
+
+        Parameters
+        ----------
+        grid
+            T samples.
+        centres
+            Shape (K, width).
+        smoothing
+            Labels that a majority is of, at least 1.
+        """
+        labels = np.full(grid.num_samples, UNKNOWN_PHASE, dtype=np.int64)
+        codes, rows = self.codes(grid)
+        missing = 0 if self.is_padded else self.encoder.num_delays
+        counts = np.maximum(grid.lengths - missing, 0)
+        labels[rows] = majority(assign(codes, centres), counts, smoothing, len(centres))
+        return labels
