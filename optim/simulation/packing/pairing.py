@@ -33,13 +33,17 @@ class Pairing:
         return np.asarray(1.0 - self.joint.sum(axis=0) / np.where(apart > 0, apart, 1.0))
 
 
-def joint_peak(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the peak of two jobs that start together, shape (R,), from demands by slot, shape (slots, R)."""
-    length = max(len(first), len(second))
-    total = np.zeros((length, first.shape[1]))
+def joint_demand(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return what two jobs that start together need, shape (the longer one's length, R), by slot or by sample."""
+    total = np.zeros((max(len(first), len(second)), first.shape[1]))
     total[: len(first)] += first
     total[: len(second)] += second
-    return np.asarray(total.max(axis=0))
+    return total
+
+
+def joint_peak(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return the peak of two jobs that start together, shape (R,), from demands by slot, shape (slots, R)."""
+    return np.asarray(joint_demand(first, second).max(axis=0))
 
 
 def pair_jobs(demands: Sequence[FloatArray]) -> Pairing:

@@ -10,7 +10,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.simulation.containers.world import PhaseLabels
 from optim.simulation.packing.jobs import admission_instance
-from optim.simulation.packing.pairing import joint_peak, pair_jobs
+from optim.simulation.packing.pairing import joint_demand, joint_peak, pair_jobs
 from optim.simulation.packing.profiles import demand_by_slot, disturbed, phase_spread, profile_of
 from optim.simulation.packing.replay import replay
 from optim.solvers.solve import solve
@@ -159,7 +159,7 @@ def pack(
         work = float(found.objective or 0.0)
         packed = work if sizing == Sizing.PEAK else packed
         happened = replay(found.decision, series, demands, capacity, options.num_servers, slot_samples)
-        saving, pair_overload = _pairs(series, demands, slot_samples)
+        saving, pair_overload = _pairs(series, demands)
         yield PackingRow(
             sizing=str(sizing),
             jobs=len(series),
@@ -201,18 +201,15 @@ def _demands(
     return found
 
 
-def _pairs(series: list[FloatArray], demands: list[FloatArray], slot_samples: int) -> tuple[FloatArray, FloatArray]:
+def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
     """Pair jobs, and return what that saves and the share of samples in which true pairs need more, shape (R,) both."""
     pairing = pair_jobs(demands)
     over, samples = np.zeros(series[0].shape[1]), 0
     for first, second in pairing.pairs:
         given = joint_peak(demands[first], demands[second])
-        length = max(len(series[first]), len(series[second]))
-        total = np.zeros((length, len(given)))
-        total[: len(series[first])] += series[first]
-        total[: len(series[second])] += series[second]
+        total = joint_demand(series[first], series[second])
         over += (total > given * (1 + 1e-9)).sum(axis=0)
-        samples += length
+        samples += len(total)
     return pairing.saving, np.asarray(over / max(samples, 1))
 
 
