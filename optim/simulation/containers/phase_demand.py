@@ -5,6 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.runs import run_numbers
+
+TINY = 1e-12
+"""Demand below this counts as none when one divides by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -53,13 +57,6 @@ def moments(values: FloatArray, labels: IntArray, num_groups: int) -> tuple[Floa
     count[count == 0] = np.nan
     mean = _sums(rows, group, num_groups) / count
     return mean, np.sqrt(_sums((rows - mean[group]) ** 2, group, num_groups) / count)
-
-
-def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
-    """Return the number of the run of equal labels that each sample belongs to, shape (T,)."""
-    begins = np.ones(len(labels), dtype=bool)
-    begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
-    return np.asarray(np.cumsum(begins) - 1, dtype=np.int64)
 
 
 def running_maximum(series: ContainerSeries) -> FloatArray:

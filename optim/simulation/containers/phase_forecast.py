@@ -7,8 +7,7 @@ import numpy as np
 from optim.models.containers.series import FloatArray, IntArray
 from optim.phases.forecasting import ForecastMethod, PhaseForecaster
 from optim.phases.runs import runs_of
-from optim.simulation.containers.phase_demand import moments, running_maximum
-from optim.simulation.containers.phase_policies import TINY
+from optim.simulation.containers.phase_demand import TINY, moments, running_maximum
 from optim.simulation.containers.policy import CycleView, Estimate, require_phases
 from optim.simulation.containers.world import World
 

@@ -13,12 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.containers.series import FloatArray, IntArray
-from optim.simulation.containers.phase_demand import moments, phase_demand, running_maximum
+from optim.simulation.containers.phase_demand import TINY, moments, phase_demand, running_maximum
 from optim.simulation.containers.policy import CycleView, Estimate, require_phases
 from optim.simulation.containers.world import World
-
-TINY = 1e-12
-"""Demand below this counts as none when one divides by it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.runs import run_numbers
 from optim.simulation.containers.engine import view_of
 from optim.simulation.containers.metrics import UNDER_SHARE
-from optim.simulation.containers.phase_demand import run_numbers
-from optim.simulation.containers.phase_policies import TINY, own_mean
+from optim.simulation.containers.phase_demand import TINY
+from optim.simulation.containers.phase_policies import own_mean
 from optim.simulation.containers.policy import require_phases
 from optim.simulation.containers.world import World
 

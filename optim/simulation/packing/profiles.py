@@ -14,8 +14,8 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
-from optim.simulation.containers.phase_demand import moments, run_numbers
-from optim.simulation.containers.phase_policies import TINY
+from optim.phases.runs import run_numbers
+from optim.simulation.containers.phase_demand import TINY, moments
 
 LEVELS = np.linspace(0.0, 1.0, 1001)
 
