@@ -47,7 +47,7 @@ def run(
 
 
 def _joint_options(slot_s: float, gradient_s: float, max_processes: int, seed: int) -> Any:
-    from optim.training.joint import JointOptions
+    from optim.training.joint_plan import JointOptions
 
     return JointOptions(slot_s=slot_s, gradient_s=gradient_s, max_processes=max_processes, seed=seed)
 

@@ -5,7 +5,9 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.training.joint import JointOptions, Paced, read_plan, run_plan
+from optim.training.applications.paced import Paced
+from optim.training.joint import run_plan
+from optim.training.joint_plan import JointOptions, read_plan
 from tests.training.oracle import CountingApplication
 
 
