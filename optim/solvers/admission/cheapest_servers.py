@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 
 MICRO = 1e6
-ZERO = np.int64(0)
+ZERO, NONE = np.int64(0), np.int64(-1)
+YES, NO = np.bool_(True), np.bool_(False)
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 

@@ -84,7 +84,7 @@ class Neighbourhood:
             limit = np.zeros(len(first) - 1, dtype=np.int64)
             for c, t, count in entries.tolist():
                 s = segments[t]
-                class_limits(left[t], demand[s], room[s, :, t], first, limit)
+                class_limits(left[t], demand[s], room, s, t, first, limit)
                 if limit[c] < count:
                     return False
         counts = []
@@ -94,7 +94,7 @@ class Neighbourhood:
             for c, t, count in entries.tolist():
                 s = segments[t]
                 used = place(
-                    count, c, t, s, left[t], demand[s], room[s, :, t], first, rows[offset:stop], used, True,
+                    count, c, t, s, left[t], demand[s], room, first, rows[offset:stop], used, True,
                     self.scratch.room, self.scratch.server_order,
                 )  # fmt: skip
             counts.append(used)

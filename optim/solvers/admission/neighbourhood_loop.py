@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.cheapest_servers import NONE, ZERO
 from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step, slot_table
 
 FORCED_SHARE = 0.3
@@ -118,11 +119,11 @@ def _copy_plan(source, goal, ground):
 
 
 @njit(cache=True, nogil=True)
-def class_limits(left, demand, room, first, limit):
-    """Fill ``limit`` with how many units of one demand each class still holds in one slot."""
+def class_limits(left, demand, room, s, t, first, limit):
+    """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
     for c in range(len(limit)):
         total = 0
-        most = room[c]
+        most = room[s, c, t]
         if most > 0:
             for h in range(first[c], first[c + 1]):
                 held = float(most)
@@ -173,14 +174,18 @@ def best_fit(i, scale, threshold, ground, state, scratch):
             class_limits(
                 state.worker_left[t],
                 ground.worker_demand[s],
-                ground.worker_room[s, :, t],
+                ground.worker_room,
+                s,
+                t,
                 ground.worker_first,
                 limit,
             )
-            class_limits(state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first, ps_limit)
+            class_limits(state.ps_left[t], ground.ps_demand[s], ground.ps_room, s, t, ground.ps_first, ps_limit)
+            # Slices with a step have the array type of `schedule_loop`, whose compiled table then serves here, too.
             largest[k, row] = slot_table(
-                cost, limit, ps_cost, ps_limit, needed, most, scratch.order, scratch.ps_order, tables[k, row]
-            )
+                cost[::1], limit[::1], ps_cost[::1], ps_limit[::1], needed, most, scratch.order, scratch.ps_order,
+                tables[k, row],
+            )  # fmt: skip
             min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
             now_reached = max(now_reached, high - 1 + steps[largest[k, row]])
         if before[due] < after[due]:
@@ -200,7 +205,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch
     """
     low, high = first[c], first[c + 1]
     for h in range(low, high):
-        held = float(room[c])
+        held = float(room[s, c, t])
         for r in range(len(demand)):
             if demand[r] > 0.0:
                 held = min(held, left[h, r] / demand[r])
@@ -232,7 +237,7 @@ def commit(i, completion, scale, tight, ground, state, scratch):
     states, tables, largest = scratch.states, scratch.tables, scratch.largest
     offset, stop = ground.row_offset[i], ground.row_offset[i + 1]
     rows, ps_rows = state.worker_rows[offset:stop], state.ps_rows[offset:stop]
-    count, ps_count = 0, 0
+    count, ps_count = ZERO, ZERO
     d = due
     for k in range(completion - first_slot, -1, -1):
         goal = states[k + 1, d]
@@ -271,13 +276,13 @@ def _split_slot(
     noise = scratch.noise[t]
     cost, limit = ground.worker_cost[s, :, t], scratch.worker_limit[k, row]
     while units > 0:
-        chosen = -1
+        chosen = NONE
         for c in range(len(cost)):
             if limit[c] > 0 and (chosen < 0 or cost[c] * noise[c] < cost[chosen] * noise[chosen]):
                 chosen = c
         put = min(units, limit[chosen])
         count = place(
-            put, chosen, t, s, state.worker_left[t], ground.worker_demand[s], ground.worker_room[s, :, t],
+            put, chosen, t, s, state.worker_left[t], ground.worker_demand[s], ground.worker_room,
             ground.worker_first, rows, count, tight, scratch.room, scratch.server_order,
         )  # fmt: skip
         limit[chosen] = 0
@@ -285,13 +290,13 @@ def _split_slot(
     ps_noise = noise[ground.worker_cost.shape[1] :]
     cost, limit = ground.ps_cost[s, :, t], scratch.ps_limit[k, row]
     while servers > 0:
-        chosen = -1
+        chosen = NONE
         for c in range(len(cost)):
             if limit[c] > 0 and (chosen < 0 or cost[c] * ps_noise[c] < cost[chosen] * ps_noise[chosen]):
                 chosen = c
         put = min(servers, limit[chosen])
         ps_count = place(
-            put, chosen, t, s, state.ps_left[t], ground.ps_demand[s], ground.ps_room[s, :, t], ground.ps_first,
+            put, chosen, t, s, state.ps_left[t], ground.ps_demand[s], ground.ps_room, ground.ps_first,
             ps_rows, ps_count, tight, scratch.room, scratch.server_order,
         )  # fmt: skip
         limit[chosen] = 0

@@ -41,6 +41,8 @@ class NewtonSystem:
 
     def __init__(self, matrix: csc_array, job: IntArray, num_jobs: int) -> None:
         self._matrix = matrix
+        # One type of index, else the compiled loop is compiled for each.
+        self._start, self._row = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
         self.by_row: csr_array = matrix.tocsr()
         self.transpose: csr_array = csr_array(matrix.T)
         self._job, self._num_jobs = job, num_jobs
@@ -54,7 +56,7 @@ class NewtonSystem:
         self._weight, self._row_ratio = weight, row_ratio
         matrix = self._matrix
         newton, self.job_diagonal = newton_matrix(
-            matrix.shape[0], self._job_start, matrix.indptr, matrix.indices, matrix.data, weight, row_ratio, job_ratio,
+            matrix.shape[0], self._job_start, self._start, self._row, matrix.data, weight, row_ratio, job_ratio,
             IGNORED_WEIGHT,
         )  # fmt: skip
         for attempt in range(MOST_FACTORISATIONS):

@@ -9,6 +9,8 @@ the fewest workers that make a slot's progress, as few PSs as they need, and end
 import numpy as np
 from numba import njit
 
+from optim.solvers.admission.cheapest_servers import NONE
+
 INFINITE = np.inf
 
 
@@ -113,7 +115,7 @@ def _first_forced(i, worker_low, ps_low):
 def _price_one(i, jobs, limits, worker_cost, ps_cost, scratch, out_workers, out_ps):
     """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
     best = -INFINITE if limits.is_admitted[i] else 0.0
-    completion = -1
+    completion = NONE
     begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
     steps, needed = jobs.progress[begin:end], jobs.ps_needed[begin:end]
     due, fastest = jobs.target[i], steps[-1]

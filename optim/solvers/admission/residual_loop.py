@@ -12,7 +12,7 @@ call itself, because tables end at the most that a better schedule may cost.
 import numpy as np
 from numba import njit
 
-from optim.solvers.admission.cheapest_servers import ZERO, cheapest, measure_servers
+from optim.solvers.admission.cheapest_servers import NO, YES, ZERO, cheapest, measure_servers
 from optim.solvers.admission.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
 from optim.solvers.admission.schedule_loop import INFINITE, min_plus_step
 from optim.solvers.admission.shared_servers import place_pairs, shared_residual_table
@@ -31,7 +31,7 @@ def residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, ta
         return shared_residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, table)
     table[0] = 0.0
     measure_servers(s, t, workers, scratch.worker)
-    size = cheapest(most, ceiling, False, scratch.worker, workers.rank[t], workers.residual[t])
+    size = cheapest(most, ceiling, NO, scratch.worker, workers.rank[t], workers.residual[t])
     placed = ZERO
     total = 0.0
     for position in range(size):
@@ -47,7 +47,7 @@ def residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, ta
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
-    size = cheapest(needed[most], ceiling, False, scratch, ps.rank[t], ps.residual[t])
+    size = cheapest(needed[most], ceiling, NO, scratch, ps.rank[t], ps.residual[t])
     position, left, placed = -1, 0, 0
     total = 0.0
     for y in range(1, most + 1):
@@ -73,7 +73,7 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
 def place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
-    size = cheapest(count, INFINITE, True, scratch, side.rank[t], side.residual[t])
+    size = cheapest(count, INFINITE, YES, scratch, side.rank[t], side.residual[t])
     left = count
     for position in range(size):
         h = scratch.heap[position]

@@ -7,6 +7,8 @@ and a largest number on one server. A packing is a whole number of each kind tha
 import numpy as np
 from numba import njit
 
+from optim.solvers.admission.cheapest_servers import ZERO
+
 ROUNDING = 1e-2
 """Added to bounds computed in doubles before they are compared with whole gains below `MOST_GAIN`."""
 
@@ -123,7 +125,7 @@ def best_packing(gain, unit, room, most, node_limit, packing):
     rest[0] = room
     gained = np.zeros(num_kinds + 1, dtype=np.int64)
     count = np.zeros(num_kinds, dtype=np.int64)
-    best, depth, nodes = 0, 0, 0
+    best, depth, nodes = ZERO, ZERO, ZERO
     is_new = True
     while depth >= 0:
         if is_new:

@@ -9,7 +9,7 @@ and Z PSs in all, servers behind cheaper ones whose b add up to N + Z are never 
 import numpy as np
 from numba import njit
 
-from optim.solvers.admission.cheapest_servers import ZERO, cheapest, measure_servers
+from optim.solvers.admission.cheapest_servers import YES, ZERO, cheapest, measure_servers
 from optim.solvers.admission.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
 from optim.solvers.admission.shared_slot import INFINITE, fill_frontier, fold_frontier, pair_table, split_pair
 
@@ -66,8 +66,8 @@ def gather_places(s, t, most_workers, most_ps, ceiling, workers, ps, shared, scr
         scratch.ps.room[h] = shared.blocking[h] if scratch.ps.room[h] >= 1.0 else 0.0
     total = most_workers + most_ps
     rank, residual = workers.rank[t], workers.residual[t]
-    for_workers = cheapest(total, ceiling, True, scratch.worker, rank, residual)
-    for_ps = cheapest(total, ceiling, True, scratch.ps, rank, residual)
+    for_workers = cheapest(total, ceiling, YES, scratch.worker, rank, residual)
+    for_ps = cheapest(total, ceiling, YES, scratch.ps, rank, residual)
     for position in range(for_workers):
         shared.mark[scratch.worker.heap[position]] |= FOR_WORKERS
     for position in range(for_ps):

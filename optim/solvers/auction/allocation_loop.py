@@ -11,6 +11,9 @@ from optim.solvers.auction.packing_loop import below
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
 FAR = 1 << 60
+NONE = np.int64(-1)
+YES, NO = np.bool_(True), np.bool_(False)
+"""A literal as an argument would make the compiler compile a function for it alone."""
 LEAST_GAIN = 1e-12
 """Upgrades that gain less than this are rounding."""
 
@@ -42,7 +45,7 @@ def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_w
     Whole machines first where the bundle should stay together, smallest remainders first where it need not.
     """
     while count > 0:
-        chosen = -1
+        chosen = NONE
         for m in range(len(room)):
             if room[m] <= 0 or (rack >= 0 and machine_rack[m] != rack):
                 continue
@@ -77,7 +80,7 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
         for e in range(named_offset[b], named_offset[b + 1]):
             _take_from_machine(held, free, slot_machine, app, named_machine[e], named_gpus[e])
         return True
-    chosen, least = -1, FAR
+    chosen, least = NONE, FAR
     if lv == SLOT:
         for s in range(len(free)):
             key = room[slot_machine[s]] * 1000 + free[s]
@@ -103,11 +106,11 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
                 chosen, least = r, by_rack[r]
         if chosen < 0:
             return False
-        _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, True)
+        _spread(held, free, slot_machine, machine_rack, room, app, chosen, need, YES)
     else:
         if room.sum() < need:
             return False
-        _spread(held, free, slot_machine, machine_rack, room, app, -1, need, False)
+        _spread(held, free, slot_machine, machine_rack, room, app, NONE, need, NO)
     return True
 
 
@@ -129,7 +132,7 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
     is_out = np.zeros(num_rows, dtype=np.bool_)
     total = free.sum()
     while True:
-        best, best_rate = -1, 0.0
+        best, best_rate = NONE, 0.0
         for b in range(num_rows):
             i = owner[b]
             if is_out[b] or i == absent:

@@ -3,6 +3,9 @@
 import numpy as np
 from numba import njit
 
+ZERO = np.int64(0)
+"""A literal as an argument would make the compiler compile a function for it alone."""
+
 
 @njit(cache=True)
 def head_tables(offset, size, weight, room):
@@ -85,7 +88,7 @@ def best_choice(head, offset, size, weight):
 def best_without(head, tail, offset, size, weight, app, choice):
     """Fill in a choice that attains the optimum without one app; return that optimum."""
     room = head.shape[1] - 1
-    best, split = -1.0, 0
+    best, split = -1.0, ZERO
     for u in range(room + 1):
         value = head[app, u] + tail[app + 1, room - u]
         if value > best:
