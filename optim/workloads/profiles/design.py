@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from optim.workloads.profiles.fitting import choose_points, fit_times
+from optim.workloads.profiles.fitting import FloatArray, fit_times
 from optim.workloads.profiles.speed import synchronous_terms
 from optim.workloads.profiles.timing import Timing
 
@@ -46,3 +47,49 @@ def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: 
         if len(timings) < most and grid[row] not in timings:
             timings |= dict(zip([grid[row]], time_steps([grid[row]]), strict=True))
     return dict(sorted(timings.items()))
+
+
+def choose_points(terms: FloatArray, seconds: FloatArray, number: int) -> NDArray[np.int64]:
+    """Choose the points of a grid that tell most about the coefficients (D-optimal, by exchange).
+
+    Parameters
+    ----------
+    terms
+        Shape (grid, terms).
+    seconds
+        Shape (grid,): rough times, by which errors are relative.
+    number
+        How many points.
+
+    Returns
+    -------
+    ndarray
+        Shape (number,): rows of the grid, ascending.
+
+    References
+    ----------
+    Fedorov, "Theory of Optimal Experiments", 1972 (the exchange).
+    """
+    relative = terms / seconds[:, None]
+    relative = relative / np.maximum(np.linalg.norm(relative, axis=0), 1e-300)
+    ridge = 1e-9 * np.eye(terms.shape[1])
+    chosen: list[int] = []
+
+    def volume(rows: list[int]) -> float:
+        picked = relative[rows]
+        return float(np.linalg.slogdet(picked.T @ picked + ridge)[1])
+
+    while len(chosen) < min(number, len(terms)):
+        rest = [row for row in range(len(terms)) if row not in chosen]
+        chosen.append(max(rest, key=lambda row: (volume([*chosen, row]), -row)))
+    is_better = True
+    while is_better:
+        is_better = False
+        for place in range(len(chosen)):
+            rest = [row for row in range(len(terms)) if row not in chosen]
+            if not rest:
+                break
+            best = max(rest, key=lambda row: (volume([*chosen[:place], row, *chosen[place + 1 :]]), -row))
+            if volume([*chosen[:place], best, *chosen[place + 1 :]]) > volume(chosen) + 1e-9:
+                chosen[place], is_better = best, True
+    return np.sort(np.array(chosen, dtype=np.int64))

@@ -17,7 +17,7 @@ from optim.workloads.admission.job_columns import JobColumns
 from optim.workloads.auction import generator as auction
 from optim.workloads.bidding import generator as bidding
 from optim.workloads.profiles.document import Demand, JobProfile, ProfileDocument
-from optim.workloads.profiles.fitting import concave_envelope
+from optim.workloads.profiles.envelope import concave_envelope
 
 TRUSTED_REACH = 2.0
 """Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""

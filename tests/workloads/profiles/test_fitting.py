@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.workloads.profiles.fitting import choose_points, concave_envelope, fit_times
+from optim.workloads.profiles.design import choose_points
+from optim.workloads.profiles.envelope import concave_envelope
+from optim.workloads.profiles.fitting import fit_times
 from optim.workloads.profiles.speed import asynchronous_terms, synchronous_terms, update_terms
 
 NOISE = 0.1
