@@ -16,7 +16,7 @@ from optim.benchmarks.spec import BenchRequest, Skipped
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never
-from tests.oracle import ilp_optimum, packing
+from tests.support.admission.oracle import ilp_optimum, packing
 
 BRIEF = AdversaryOptions(restarts=1, moves=6)
 STRICT = [rule for rule, options in RULES.items() if options.strict]

@@ -20,7 +20,7 @@ from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.rows import Row, summarise
 from optim.solvers.bidding.frontier import FrontierOptions, trace_frontier
-from tests.simulation.spot.worlds import drawn_world
+from tests.support.spot.worlds import drawn_world
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.reference import reference_instance, reference_names
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial
 from optim.solvers.solve import solve, solver_named, solvers_of
-from tests.models.auction.builders import auction, linear
+from tests.support.auction.builders import auction, linear
 
 SOLVERS = [solver.name for solver in solvers_of("auction")]
 

@@ -10,7 +10,7 @@ from optim.models.bidding.instance import BiddingInstance
 from optim.models.reference import reference_instance
 from optim.solvers.conformance import CHECKS, ConformanceError, Trial
 from optim.solvers.solve import solve, solvers_of
-from tests.models.bidding.small_markets import drawn, hour_instance
+from tests.support.bidding.small_markets import drawn, hour_instance
 
 SOLVERS = [solver.name for solver in solvers_of("bidding")]
 REFERENCES = ("spot-vector", "spot-tiny-own", "spot-tiny-any", "spot-tiny-market", "spot-tiny-windows")

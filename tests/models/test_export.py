@@ -11,8 +11,8 @@ from optim.models.admission.packing import packing_dual, packing_model
 from optim.models.admission.schedules import enumerate_schedules
 from optim.models.export import export_model
 from optim.models.reference import reference_instance
-from tests.models.admission.small_clusters import instance, job, servers
-from tests.models.admission.solving import optimum
+from tests.support.admission.small_clusters import instance, job, servers
+from tests.support.admission.solving import optimum
 
 
 def optimum_of_file(path: Path) -> float:

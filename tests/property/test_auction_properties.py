@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from optim.models.auction.instance import AuctionInstance, as_floats
 from optim.models.files import verify
 from optim.solvers.solve import solve
-from tests.auction_strategies import auctions
-from tests.models.auction.builders import auction, linear
-from tests.models.auction.enumeration import optimum
+from tests.support.auction.builders import auction, linear
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions
 
 TOL = 1e-9
 

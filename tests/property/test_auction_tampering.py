@@ -14,7 +14,7 @@ from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, Tre
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.models.auction.builders import auction
+from tests.support.auction.builders import auction
 
 
 @cache

@@ -6,10 +6,10 @@ import pytest
 
 from optim.models.admission.document import ConstantDocument, StepDocument, TableDocument
 from optim.models.admission.instance import AdmissionInstance
-from tests.online_checks import CHECKS, failing
-from tests.online_mutants import MUTANTS
-from tests.online_observation import STRICT_OPTIONS, TRUE_PARTS, Ground, observe
-from tests.strategies import JobSketch, ServerSketch, density_ladder, make_instance
+from tests.support.admission.online_checks import CHECKS, failing
+from tests.support.admission.online_mutants import MUTANTS
+from tests.support.admission.online_observation import STRICT_OPTIONS, TRUE_PARTS, Ground, observe
+from tests.support.admission.strategies import JobSketch, ServerSketch, density_ladder, make_instance
 
 KILLERS = {
     "accept-all": {"increments", "payoff", "ratio", "restriction_is_idle"},

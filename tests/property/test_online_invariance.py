@@ -14,9 +14,20 @@ from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind
 from optim.solvers.admission.online_run import OnlineRun, run_online
 from optim.solvers.admission.price_bound import evaluate, search_scale
 from optim.solvers.admission.rows import CapacityRows
-from tests.oracle import ilp_optimum, lp_optimum, packing
-from tests.strategies import JobSketch, ServerSketch, make_instance, small_job_instances, tiny_instances
-from tests.transformations import with_more_room, with_reversed_servers, with_scaled_resource, with_scaled_values
+from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
+from tests.support.admission.strategies import (
+    JobSketch,
+    ServerSketch,
+    make_instance,
+    small_job_instances,
+    tiny_instances,
+)
+from tests.support.admission.transformations import (
+    with_more_room,
+    with_reversed_servers,
+    with_scaled_resource,
+    with_scaled_values,
+)
 
 REL_TOL = 1e-7
 """Tolerance of HiGHS' optima, relative."""

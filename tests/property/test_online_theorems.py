@@ -12,10 +12,10 @@ from optim.solvers.admission.online_run import run_online
 from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
 from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 from optim.solvers.admission.theorems import ratio_claim
-from tests.online_checks import CHECKS
-from tests.online_mutants import MUTANTS
-from tests.online_observation import STRICT_OPTIONS, Ground, observe
-from tests.strategies import JobSketch, ServerSketch, ladders, make_instance, small_job_instances
+from tests.support.admission.online_checks import CHECKS
+from tests.support.admission.online_mutants import MUTANTS
+from tests.support.admission.online_observation import STRICT_OPTIONS, Ground, observe
+from tests.support.admission.strategies import JobSketch, ServerSketch, ladders, make_instance, small_job_instances
 
 UNIT_FREE = [options for options in STRICT_OPTIONS if options.unit_free]
 

@@ -14,8 +14,9 @@ from optim.models.admission.check import check
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
-from tests.models.admission.enumeration import Enumerator, Market, Schedule, best_gain, random_market
-from tests.models.admission.plans import (
+from tests.models.admission.test_check_cuts import random_cut
+from tests.support.admission.enumeration import Enumerator, Market, Schedule, best_gain, random_market
+from tests.support.admission.plans import (
     Rows,
     families,
     greedy_plan,
@@ -25,8 +26,7 @@ from tests.models.admission.plans import (
     tampered_rows,
     violated_rows,
 )
-from tests.models.admission.test_check_cuts import random_cut
-from tests.models.admission.tiny import BY_HAND, tiny_instances
+from tests.support.admission.tiny import BY_HAND, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
 REFERENCES = ("tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2")

@@ -13,7 +13,7 @@ from optim.training.messages import Applied, Pushed
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.trainer import Action, Event, Trainer
-from tests.training.oracle import CountingApplication
+from tests.support.training.oracle import CountingApplication
 
 PARTITIONS, LAST = 3, 6
 

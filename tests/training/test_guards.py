@@ -16,7 +16,7 @@ from optim.training.ledger import CopyLedger
 from optim.training.machine import _HANDLERS, Machine
 from optim.training.messages import Host, Install, Rewind
 from optim.training.server import ServedShard
-from tests.training.adversary import storm
+from tests.support.training.adversary import storm
 
 MOST_STORMS = 200
 

@@ -8,7 +8,7 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.training.applications.paced import Paced
 from optim.training.joint import run_plan
 from optim.training.joint_plan import JointOptions, read_plan
-from tests.training.oracle import CountingApplication
+from tests.support.training.oracle import CountingApplication
 
 
 @pytest.fixture(scope="module")

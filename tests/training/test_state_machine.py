@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from optim.training.stages import Stage
-from tests.training.world import World
+from tests.support.training.world import World
 
 SEQUENCES = 500
 STEPS = 40

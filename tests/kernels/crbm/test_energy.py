@@ -17,7 +17,7 @@ from optim.kernels.crbm import (
 )
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from optim.kernels.crbm.energy import window_free_energy
-from tests.kernels.crbm.plain_crbm import free_energy_by_enumeration, random_parameters, sigmoid, windows
+from tests.support.kernels.plain_crbm import free_energy_by_enumeration, random_parameters, sigmoid, windows
 
 statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one

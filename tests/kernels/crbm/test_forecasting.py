@@ -7,7 +7,7 @@ import pytest
 
 from optim.kernels.crbm import CrbmParameters, forecast, forecast_error, roll_out, spectral_radius, window_ends
 from optim.kernels.crbm.forecasting import FIELD_STEPS
-from tests.kernels.crbm.plain_crbm import random_parameters, sigmoid, windows
+from tests.support.kernels.plain_crbm import random_parameters, sigmoid, windows
 
 TOL = 1e-5
 

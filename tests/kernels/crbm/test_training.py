@@ -25,7 +25,7 @@ from optim.kernels.crbm import (
     window_ends,
 )
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
-from tests.kernels.crbm.plain_crbm import random_parameters, statistics, windows
+from tests.support.kernels.plain_crbm import random_parameters, statistics, windows
 
 statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one

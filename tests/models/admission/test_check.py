@@ -12,8 +12,8 @@ from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.admission.check import check
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
-from tests.models.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance
+from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 REFERENCES = [*(f"tiny-{seed}" for seed in range(3)), *(f"small-{seed}" for seed in range(3))]
 

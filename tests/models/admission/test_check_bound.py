@@ -21,7 +21,7 @@ from optim.models.admission.check.schedules import least_payoff
 from optim.models.admission.check.slots import Prices
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import Branch, BranchKind, PriceProof
-from tests.models.admission.enumeration import (
+from tests.support.admission.enumeration import (
     Enumerator,
     Market,
     best_gain,
@@ -29,8 +29,8 @@ from tests.models.admission.enumeration import (
     random_branch,
     random_market,
 )
-from tests.models.admission.plans import families, greedy_plan, proven_by, solution_of
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+from tests.support.admission.plans import families, greedy_plan, proven_by, solution_of
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 CLOSE = 1e-9
 """Sums of a few dozen doubles in another order."""

@@ -14,9 +14,9 @@ from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import read_facts
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import ServerCut, Side
-from tests.models.admission.enumeration import Enumerator, best_gain, random_market
-from tests.models.admission.plans import exceeds_share, families, proven_by, solution_of
-from tests.models.admission.tiny import job_document, tiny_instance, tiny_instances
+from tests.support.admission.enumeration import Enumerator, best_gain, random_market
+from tests.support.admission.plans import exceeds_share, families, proven_by, solution_of
+from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -12,8 +12,8 @@ from optim.models.admission.check.worth import worth_by_delay
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import Side
 from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
-from tests.models.admission.enumeration import Enumerator
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+from tests.support.admission.enumeration import Enumerator
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 REFERENCES = ["tiny-0", "small-1", "medium-2", "heavy-0", "light-1"]
 

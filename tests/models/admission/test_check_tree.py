@@ -14,7 +14,8 @@ from optim.core.status import CertificateKind, Termination
 from optim.models.admission.check import check
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, TreeNode, TreeProof
-from tests.models.admission.enumeration import (
+from tests.models.admission.test_check_cuts import random_cut
+from tests.support.admission.enumeration import (
     Enumerator,
     Market,
     Schedule,
@@ -24,9 +25,8 @@ from tests.models.admission.enumeration import (
     random_branch,
     random_market,
 )
-from tests.models.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
-from tests.models.admission.test_check_cuts import random_cut
-from tests.models.admission.tiny import job_document, tiny_instance, tiny_instances
+from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
+from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
 Left = list[list[Schedule | None]]

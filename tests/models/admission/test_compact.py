@@ -14,7 +14,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.packing import packing_model
 from optim.models.admission.schedules import enumerate_schedules
 from optim.models.reference import reference_instance
-from tests.models.admission.small_clusters import (
+from tests.support.admission.small_clusters import (
     SEGMENTS,
     clusters,
     instance,
@@ -22,7 +22,7 @@ from tests.models.admission.small_clusters import (
     servers,
     violations,
 )
-from tests.models.admission.solving import optimum
+from tests.support.admission.solving import optimum
 
 TOL = 1e-6
 """HiGHS' tolerances against values of the order of 10."""

@@ -16,7 +16,7 @@ from optim.models.admission.reading import instance_from_document
 from optim.models.reference import reference_instance
 from optim.workloads.admission import stress
 from optim.workloads.admission.sketch import document, job, servers
-from tests.strategies import tiny_instances
+from tests.support.admission.strategies import tiny_instances
 
 NOTHING = AdmissionPlan.from_rows([], [])
 

@@ -9,8 +9,8 @@ from optim.models.admission.packing import packing_dual, packing_model
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, ScheduleSet, enumerate_schedules, row_capacity
 from optim.models.reference import reference_instance
-from tests.models.admission.small_clusters import best_value, clusters, instance, job, servers
-from tests.models.admission.solving import optimum
+from tests.support.admission.small_clusters import best_value, clusters, instance, job, servers
+from tests.support.admission.solving import optimum
 
 TOL = 1e-6
 """HiGHS' feasibility tolerance is 1e-7 and values are of the order of 10."""

@@ -7,7 +7,7 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, Row, Schedule, enumerate_schedules
-from tests.models.admission.small_clusters import PlainJob, clusters, instance, job, servers
+from tests.support.admission.small_clusters import PlainJob, clusters, instance, job, servers
 
 
 def counts_of(schedules: tuple[Schedule, ...]) -> list[tuple]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.trimming import trimmed_plan
-from tests.models.admission.small_clusters import clusters, instance, job, servers, violations
+from tests.support.admission.small_clusters import clusters, instance, job, servers, violations
 
 
 def rows_of(plan: AdmissionPlan) -> tuple[list, list]:

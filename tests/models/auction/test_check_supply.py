@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from optim.models.auction.check.facts import read_facts
 from optim.models.auction.check.supply import Supply
 from optim.models.auction.instance import Locality
-from tests.auction_strategies import auctions
-from tests.models.auction.builders import auction
-from tests.models.auction.enumeration import can_place
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import can_place
+from tests.support.auction.strategies import auctions
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = Locality
 

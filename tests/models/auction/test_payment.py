@@ -10,7 +10,7 @@ from optim.models.auction.payment import gpus_kept, keep_best, leftover
 from optim.models.auction.plan import PaymentRule
 from optim.models.auction.reading import cluster_from_documents
 from optim.solvers.solve import solve
-from tests.auction_strategies import auctions
+from tests.support.auction.strategies import auctions
 
 FLOOR, NEAREST, CEIL, LOTTERY, NONE = PaymentRule
 CLUSTER = cluster_from_documents(

@@ -8,9 +8,9 @@ from optim.models.auction.welfare import explicit_model, hull_bound, maximal_pat
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.auction_strategies import auctions, named_auctions
-from tests.models.auction.builders import auction
-from tests.models.auction.enumeration import optimum
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions, named_auctions
 
 TOL = 1e-6
 """HiGHS' own gap."""

@@ -16,7 +16,7 @@ from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
 from optim.models.files import verify
 from optim.solvers.solve import solve
-from tests.models.bidding.small_markets import all_footprints, published_vector, small_instances
+from tests.support.bidding.small_markets import all_footprints, published_vector, small_instances
 
 
 def solved():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.models.bidding.check.facts import Facts, footprint_value
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import CurveKind, EvictionTerm, HourOutlook, Scalability
-from tests.models.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
+from tests.support.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
 
 EVICTED, USABLE, PRICE = (0.55, 0.055), (0.679167, 0.9725), 0.10
 PUBLISHED = {0.0: (0.06626, 0.09717), 0.25: (0.08308, 0.09857), 0.5: (0.11134, 0.10000), 0.4125: (0.09949, 0.09949)}

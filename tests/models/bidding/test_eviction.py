@@ -10,7 +10,7 @@ from optim.models.bidding.eviction import EvictionOptions, evictions_within, fit
 from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
 from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.workloads.bidding.price_files import read_on_demand, read_prices
-from tests.traces import spot_file
+from tests.support.public_traces import spot_file
 
 DELTAS_USD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.4)
 PUBLISHED = {

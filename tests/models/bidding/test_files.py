@@ -10,7 +10,7 @@ from optim.core.errors import InvalidProblemError
 from optim.models.bidding.problem import PROBLEM
 from optim.models.files import read_solution, write_solution
 from optim.solvers.solve import solve
-from tests.models.bidding.small_markets import published_vector, small_instances
+from tests.support.bidding.small_markets import published_vector, small_instances
 
 
 @given(instance=small_instances)

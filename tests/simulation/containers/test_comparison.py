@@ -8,7 +8,7 @@ from optim.simulation.containers import PhaseLabels, compare_policies, make_plan
 from optim.simulation.containers.bootstrap import resampled_allocation, resamples, risk_curve
 from optim.simulation.containers.tuning import tune
 from optim.workloads.containers import ContainerOptions, generate_containers
-from tests.simulation.containers.worlds import world_of
+from tests.support.containers.worlds import world_of
 
 RISK = 0.05
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.simulation.containers import make_plan, measure, policy_names, tune
 from optim.simulation.containers.metrics import under_time
 from optim.simulation.containers.oracles import CheapestPlan
-from tests.simulation.containers.worlds import drawn_worlds, world_of
+from tests.support.containers.worlds import drawn_worlds, world_of
 
 OTHERS = tuple(name for name in policy_names() if name != "oracle-cheapest")
 

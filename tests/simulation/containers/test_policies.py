@@ -11,7 +11,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, Unsupport
 from optim.simulation.containers import make_plan, make_world, policy_names
 from optim.simulation.containers.catalogue import oracles, priced_plans
 from optim.simulation.containers.metrics import under_time
-from tests.simulation.containers.worlds import drawn_worlds, series_of, world_of
+from tests.support.containers.worlds import drawn_worlds, series_of, world_of
 
 CAUSAL = tuple(name for name in policy_names() if name not in oracles())
 WITHOUT_PRICE = tuple(name for name in policy_names() if name not in (*priced_plans(), "oracle-cheapest"))

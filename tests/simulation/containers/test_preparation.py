@@ -8,7 +8,7 @@ from optim.phases import ENCODERS, PhaseModel
 from optim.simulation.containers import make_plan
 from optim.simulation.containers.preparation import TRUTH, WorldOptions, prepare_world, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
-from tests.simulation.containers.worlds import series_of
+from tests.support.containers.worlds import series_of
 
 DRAWN = generate_containers(ContainerOptions(num_containers=20), seed=2)
 

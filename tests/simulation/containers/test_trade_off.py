@@ -8,7 +8,7 @@ from optim.simulation.containers import PhaseLabels, compare_policies, make_worl
 from optim.simulation.containers.trade_off import RISKS, trade_curve, trade_points
 from optim.simulation.containers.tuning import MOST
 from optim.workloads.containers import ContainerOptions, generate_containers
-from tests.simulation.containers.worlds import world_of
+from tests.support.containers.worlds import world_of
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from optim.models.containers.series import CPU, MEMORY
 from optim.simulation.containers import make_plan, make_world
 from optim.simulation.containers.decaying_histogram import DecayingHistograms
 from optim.simulation.containers.vpa import LEVEL_BUCKETS, RATE_BUCKETS, warm_weights
-from tests.simulation.containers.worlds import series_of
+from tests.support.containers.worlds import series_of
 
 GIB = 2**30
 DAY_S = 86_400

@@ -23,7 +23,7 @@ from optim.simulation.packing import (
 )
 from optim.simulation.packing.pairing import joint_peak
 from optim.workloads.containers import ContainerOptions, generate_containers
-from tests.simulation.containers.worlds import series_of
+from tests.support.containers.worlds import series_of
 
 ONE = np.ones((3, 1))
 

@@ -10,7 +10,7 @@ from optim.models.bidding.instance import EvictionTerm
 from optim.simulation.spot.bidbrain import BidBrainPolicy, _Footprint
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
-from tests.simulation.spot.worlds import drawn_world, world
+from tests.support.spot.worlds import drawn_world, world
 
 DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 

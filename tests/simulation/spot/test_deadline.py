@@ -10,7 +10,7 @@ from optim.models.bidding.availability import AvailabilityTrace
 from optim.simulation.spot.backtest import run_deadlines
 from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob, run_deadline
 from optim.workloads.bidding.availability_files import read_availability
-from tests.traces import spot_file
+from tests.support.public_traces import spot_file
 
 STEP = 195
 

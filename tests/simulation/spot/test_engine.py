@@ -12,7 +12,7 @@ from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, Request
 from optim.simulation.spot.simple_policies import checkpoint_interval
-from tests.simulation.spot.worlds import drawn_world, world
+from tests.support.spot.worlds import drawn_world, world
 
 HOUR = 3600
 CALM = ((0, 50_000),)

@@ -13,7 +13,7 @@ from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.oracle import Oracle, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
-from tests.simulation.spot.worlds import drawn_world, world
+from tests.support.spot.worlds import drawn_world, world
 
 HOUR = 3600
 ROUNDING = 1e-9

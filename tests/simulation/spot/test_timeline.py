@@ -10,7 +10,7 @@ from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.process_scale import fit_scale, peak, processes_of
 from optim.simulation.spot.timeline import Change, LeaseFacts, record_timeline
-from tests.simulation.spot.worlds import DAY_S, drawn_world, world
+from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 CLOCKS = 50
 JOB = {"job_hours": 4.0, "baseline": 16, "max_spot": 48, "horizon": 3.0}

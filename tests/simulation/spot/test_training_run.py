@@ -13,7 +13,7 @@ from optim.simulation.spot.timeline import Change, record_timeline
 from optim.simulation.spot.training_rows import CLOCK
 from optim.simulation.spot.training_run import Replay, ReplayOptions, undisturbed
 from optim.training.transport import InProcess
-from tests.simulation.spot.worlds import DAY_S, drawn_world, world
+from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 OPTIONS = ReplayOptions(clocks=40, hour_s=0.0, max_processes=2)
 SPIKES = [(0, 40_000)] + [

@@ -14,7 +14,7 @@ from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.slot_schedule import SlotPolicy, SlotRun, SlotState, run_slots
 from optim.solvers.admission.slot_view import Allocation
-from tests.strategies import JobSketch, ServerSketch, Utility, make_instance, tiny_instances
+from tests.support.admission.strategies import JobSketch, ServerSketch, Utility, make_instance, tiny_instances
 
 PLENTY = (ServerSketch(capacity=("1000",)),)
 """Hosts of PSs that are never short."""

@@ -10,8 +10,8 @@ from optim.core.status import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.proof import TreeProof
 from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
-from tests.oracle import ilp_optimum, packing
-from tests.strategies import tiny_instances
+from tests.support.admission.oracle import ilp_optimum, packing
+from tests.support.admission.strategies import tiny_instances
 
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
 FEW_MOVES = {"search_moves": 20}

@@ -18,7 +18,7 @@ from optim.models.admission.compact_index import compact_size
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.solve import solve, solver_named
-from tests.models.admission.small_clusters import SEGMENTS, crowd, instance, job, servers, violations
+from tests.support.admission.small_clusters import SEGMENTS, crowd, instance, job, servers, violations
 
 NAME = "compact-milp"
 

@@ -22,7 +22,7 @@ from optim.solvers.admission.dorm_division import (
     divide,
 )
 from tests.solvers.admission.slot_runs import cluster, job, plan_faults, recorded, run, seeded_instance, seeds
-from tests.strategies import ServerSketch
+from tests.support.admission.strategies import ServerSketch
 
 EXACT = DivisionLimits(columns=1000, nodes=100_000, time_s=60.0, relative_gap=0.0)
 CONFINED = DivisionLimits(columns=0, nodes=100_000, time_s=60.0, relative_gap=0.0)

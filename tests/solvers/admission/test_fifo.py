@@ -10,7 +10,7 @@ from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.fifo import FifoOptions, FifoPolicy, FixedWorkers
 from tests.solvers.admission.slot_runs import cluster, job, recorded
-from tests.strategies import ServerSketch
+from tests.support.admission.strategies import ServerSketch
 
 
 def fixed(number: int) -> FifoPolicy:

@@ -12,8 +12,8 @@ from optim.models.admission.schedules import Schedule
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.node_pricing import NodeLimits, NodePricer
 from optim.solvers.admission.schedule_store import ScheduleStore
-from tests.models.admission.tiny import BY_HAND, tiny_instances
 from tests.solvers.admission.test_pricing import COST_TOL, cost, counts, random_prices, schedules_by_job
+from tests.support.admission.tiny import BY_HAND, tiny_instances
 
 Side = tuple[Branch, bool]
 """A branch, and whether its high child is meant."""

@@ -17,8 +17,8 @@ from optim.solvers.admission.price_bounds import LowerScale, price_bounds
 from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch
 from optim.solvers.solve import solve
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance
-from tests.strategies import ServerSketch, make_instance
+from tests.support.admission.strategies import ServerSketch, make_instance
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 DUAL_TOL = 1e-9
 """Relative: a dual is a sum of a few thousand prices times capacities."""

@@ -21,7 +21,7 @@ from optim.solvers.admission.price_bounds import (
     price_bounds,
     sample_jobs,
 )
-from tests.models.admission.tiny import BY_HAND, SEGMENTS, job_document, tiny_instance, tiny_instances
+from tests.support.admission.tiny import BY_HAND, SEGMENTS, job_document, tiny_instance, tiny_instances
 
 MOST_SCHEDULES = 2_000
 SUM_TOL = 1e-9

@@ -11,7 +11,7 @@ from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, Schedule, enumerate_schedules
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.pricing import Prices, price
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 MOST_SCHEDULES = 2_000
 COST_TOL = 1e-9

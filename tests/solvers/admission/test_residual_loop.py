@@ -17,7 +17,7 @@ from optim.solvers.admission.price_bounds import LowerScale, price_bounds
 from optim.solvers.admission.price_functions import ZeroStartPrice
 from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch
 from optim.solvers.admission.server_state import ClusterState, ServerSide
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 MOST_SCHEDULES = 2_000
 COST_TOL = 1e-9

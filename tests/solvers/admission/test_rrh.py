@@ -12,7 +12,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.fifo import FixedWorkers
 from optim.solvers.admission.rrh import RiskAndReward, RrhOptions, RrhPolicy
 from tests.solvers.admission.slot_runs import cluster, job, recorded
-from tests.strategies import JobSketch, ServerSketch
+from tests.support.admission.strategies import JobSketch, ServerSketch
 
 
 def workers(instance: AdmissionInstance, number: int = 9, **options: Any) -> list[dict[int, int]]:

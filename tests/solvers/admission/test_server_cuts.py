@@ -15,8 +15,8 @@ from optim.models.admission.proof import ServerCut, Side
 from optim.solvers.admission.pricing import PricedSchedules
 from optim.solvers.admission.server_cuts import CutSeparator, CutTable, SeparationOptions
 from optim.solvers.admission.server_packings import best_packing, covering_gains, whole_gains
-from tests.oracle import fits_on_one_server
-from tests.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
+from tests.support.admission.oracle import fits_on_one_server
+from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
 
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = 10**6

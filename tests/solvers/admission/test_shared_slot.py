@@ -13,8 +13,8 @@ from optim.models.admission.placements import server_pairs, sum_of_pairs
 from optim.solvers.admission.residual_search import ResidualSearch
 from optim.solvers.admission.shared_room import Places, class_room, pair_scratch
 from optim.solvers.admission.shared_slot import fill_frontier, fold_frontier, pair_table, split_pair
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance
 from tests.solvers.admission.test_residual_loop import fresh_state
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 COST_TOL = 1e-9
 """Costs are sums of a dozen products."""

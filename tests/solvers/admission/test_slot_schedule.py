@@ -22,7 +22,7 @@ from optim.solvers.admission.slot_board import Board
 from optim.solvers.admission.slot_schedule import SlotPolicy, SlotState, run_slots
 from optim.solvers.admission.slot_view import Allocation, JobView, SlotServers
 from tests.solvers.admission.slot_runs import cluster, families, job, plan_faults, recorded, run, seeded_instance, seeds
-from tests.strategies import ServerSketch
+from tests.support.admission.strategies import ServerSketch
 
 
 def fifo() -> FifoPolicy:

@@ -6,7 +6,7 @@ import optim
 from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.core.stopping import IterationLimit
 from tests.solvers.admission.slot_runs import cluster, job, plan_faults, seeded_instance
-from tests.strategies import ServerSketch
+from tests.support.admission.strategies import ServerSketch
 
 RIVALS = ["fifo", "drf", "rrh", "dorm"]
 

@@ -14,8 +14,8 @@ from optim.models.admission.proof import Side
 from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.rows import plan_schedules
 from optim.solvers.admission.splitting import ClassSchedule, Crowded, split, spread
-from tests.models.admission.tiny import job_document, tiny_instance
-from tests.strategies import tiny_instances
+from tests.support.admission.strategies import tiny_instances
+from tests.support.admission.tiny import job_document, tiny_instance
 
 Kind = tuple[int, tuple[int, int], int]
 """Units, demand of one, and the most on one server."""

@@ -14,8 +14,8 @@ from optim.models.admission.schedules import enumerate_schedules
 from optim.solvers.admission.price_bounds import LowerScale, SideBounds, job_worth, price_bounds
 from optim.solvers.admission.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.theorems import RatioClaim, amplification, full_share, largest_share, ratio_claim
-from tests.models.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
-from tests.strategies import small_job_instances
+from tests.support.admission.strategies import small_job_instances
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 MOST_SCHEDULES = 2_000
 

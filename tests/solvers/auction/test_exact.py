@@ -10,9 +10,9 @@ from optim.models.auction.instance import EmptyValue
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.auction_strategies import auctions, named_auctions
-from tests.models.auction.builders import auction, linear
-from tests.models.auction.enumeration import optimum
+from tests.support.auction.builders import auction, linear
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions, named_auctions
 
 TOL = 1e-9
 """Sums of a few logarithms."""

@@ -12,7 +12,7 @@ from optim.solvers.auction.fractional import solve_fractional
 from optim.solvers.auction.rounding import envy_ratio, whole_shares
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.models.auction.builders import auction, linear
+from tests.support.auction.builders import auction, linear
 
 TOL = 1e-4
 """The gap to which both solvers are asked to close."""

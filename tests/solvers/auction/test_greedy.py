@@ -8,10 +8,10 @@ from optim.models.files import verify
 from optim.solvers.auction.greedy import GreedyOptions
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.auction_strategies import auctions, named_auctions
-from tests.models.auction.builders import auction
-from tests.models.auction.enumeration import optimum
 from tests.solvers.auction.test_exact import TOL
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions, named_auctions
 
 
 @given(auctions())

@@ -16,9 +16,9 @@ from optim.solvers.auction.packing import Packer
 from optim.solvers.auction.supply import patterns, rack_classes
 from optim.solvers.auction.tables import Tables
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.auction_strategies import auctions, named_auctions
-from tests.models.auction.builders import auction
-from tests.models.auction.enumeration import can_place, optimum
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import can_place, optimum
+from tests.support.auction.strategies import auctions, named_auctions
 
 
 def some_choice(instance, numbers):

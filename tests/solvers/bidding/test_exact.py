@@ -16,7 +16,7 @@ from optim.models.files import verify
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve, solvers_of
-from tests.models.bidding.small_markets import (
+from tests.support.bidding.small_markets import (
     best_of_all,
     drawn,
     hour_instance,

@@ -11,7 +11,7 @@ from optim.models.reference import reference_instance
 from optim.solvers.bidding.frontier import FrontierOptions, trace_frontier
 from optim.solvers.bidding.risk_averse import RiskOptions, risk_ratio, scenario_values, tail_mean
 from optim.solvers.solve import solve
-from tests.models.bidding.small_markets import all_footprints, best_of_all, published_vector, small_instances
+from tests.support.bidding.small_markets import all_footprints, best_of_all, published_vector, small_instances
 
 
 @given(instance=small_instances)

@@ -11,7 +11,7 @@ import pytest
 from optim.core.status import Termination
 from optim.models.admission.compact import compact_model
 from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
-from tests.models.admission.small_clusters import crowd
+from tests.support.admission.small_clusters import crowd
 
 
 def knapsack(sizes: list[int], room: int, *, is_integer: bool = True) -> pyo.ConcreteModel:

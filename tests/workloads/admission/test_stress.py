@@ -7,7 +7,7 @@ from optim.models.admission.problem import PROBLEM
 from optim.models.admission.reading import instance_from_document
 from optim.workloads.admission import stress
 from optim.workloads.admission.sketch import document, job, servers
-from tests.oracle import ilp_optimum, lp_optimum, packing
+from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
 
 NAMES = tuple(stress.STRESS_INSTANCES)
 

@@ -17,7 +17,7 @@ from optim.workloads.admission.alibaba import NEVER_RAN, NO_GPU
 from optim.workloads.admission.gavel import UNKNOWN_TYPE
 from optim.workloads.admission.philly import ELSEWHERE, NO_WORK
 from optim.workloads.admission.traces import TRACE_FORMATS, TraceOptions, read_trace
-from tests.traces import trace_file
+from tests.support.public_traces import trace_file
 
 MERGED = ("job_id", "submit_s", "num_gpus", "duration_s", "vc")
 POLLUX = ("timestamp", "duration", "num_gpus", "gpu_time", "cluster")

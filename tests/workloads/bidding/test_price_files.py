@@ -9,7 +9,7 @@ import pytest
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.bidding.availability_files import read_availability, zone_named
 from optim.workloads.bidding.price_files import read_on_demand, read_prices
-from tests.traces import spot_file
+from tests.support.public_traces import spot_file
 
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
 OD = {"c3.xlarge": 210_000, "r3.large": 175_000}

@@ -7,7 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.workloads.containers import read_containers, read_prometheus
-from tests.traces import TRACE_DIR
+from tests.support.public_traces import TRACE_DIR
 
 
 def container_file(name):

@@ -37,7 +37,7 @@ from optim.workloads.profiles.server_figures import LinkFigures, fit_link
 from optim.workloads.profiles.speed import asynchronous_terms, steps_per_second, synchronous_terms
 from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
-from tests.workloads.profiles.jobs import Quadratic, SteppedClock
+from tests.support.profiles.jobs import Quadratic, SteppedClock
 
 
 def test_works_take_turns_and_the_first_repeats_are_dropped():

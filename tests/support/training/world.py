@@ -11,7 +11,7 @@ from optim.training.options import ClusterOptions
 from optim.training.roles import STORAGE
 from optim.training.stages import Stage
 from optim.training.transport import InProcess, Lost
-from tests.training.oracle import CountingApplication, Log
+from tests.support.training.oracle import CountingApplication, Log
 
 PATIENCE = 3000
 """Deliveries after which a cluster that has not finished two clocks is stuck."""

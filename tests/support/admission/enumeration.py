@@ -9,7 +9,7 @@ import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, ServerCut, Side
-from tests.models.admission.plans import exceeds_share, progress_of, segment_of
+from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]
 """Workers by class and PSs by class in one slot."""

@@ -18,7 +18,7 @@ from optim.solvers.admission.price_bounds import JobWorth, PriceBounds, SideBoun
 from optim.solvers.admission.price_functions import PriceFunction
 from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch, ScheduleFinder
 from optim.solvers.admission.server_state import ClusterState
-from tests.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
+from tests.support.admission.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
 
 STRICT_OPTIONS = tuple(
     OnlineOptions(price=price, strict=True, unit_free=is_unit_free)

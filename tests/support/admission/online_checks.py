@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from optim.models.admission.instance import FloatArray
-from tests.online_observation import Observation
+from tests.support.admission.online_observation import Observation
 
 REL_TOL = 1e-9
 """Rounding of sums of a few hundred products, relative to their size."""

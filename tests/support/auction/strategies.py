@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from tests.models.auction.builders import auction
+from tests.support.auction.builders import auction
 
 LOCALITIES = ("slot", "machine", "rack", "cluster")
 

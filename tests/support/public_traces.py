@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-TRACE_DIR = Path(os.environ.get("OPTIM_TRACE_DIR", Path(__file__).resolve().parents[1].parent / "shared" / "data"))
+TRACE_DIR = Path(os.environ.get("OPTIM_TRACE_DIR", Path(__file__).resolve().parents[3] / "shared" / "data"))
 """Folder that holds the folders `cluster` and `spot` of the traces: OPTIM_TRACE_DIR, or a sibling of the repository."""
 
 

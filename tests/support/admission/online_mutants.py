@@ -11,7 +11,7 @@ from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunct
 from optim.solvers.admission.residual_arrays import JobArrays
 from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch
 from optim.solvers.admission.server_state import ClusterState, ServerSide, Use
-from tests.online_observation import Parts
+from tests.support.admission.online_observation import Parts
 
 WRONG_BY = 10.0
 """Factor of the mutant whose U is too small."""
