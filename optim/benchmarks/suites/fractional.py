@@ -19,7 +19,7 @@ from optim.core.status import PointStatus, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.auction.cone import elapsed_programme, solve_cone
 from optim.models.auction.market import FractionalMarket, market_of
-from optim.solvers.auction.fractional import solve_fractional
+from optim.solvers.auction.fractional.interior_point import solve_fractional
 from optim.solvers.solve import package_versions
 from optim.workloads.auction.generator import GeneratorOptions, generate
 

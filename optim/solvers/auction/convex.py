@@ -13,11 +13,11 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.cone import elapsed_programme, solve_cone
 from optim.models.auction.instance import AuctionInstance, IntArray
 from optim.models.auction.market import market_of
-from optim.solvers.auction.allocation import Allocator
-from optim.solvers.auction.bounded import bounded_outcome
-from optim.solvers.auction.payment_options import PaymentOptions
-from optim.solvers.auction.rounding import envy_ratio, rounded
-from optim.solvers.auction.settlement import make_solution
+from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.fractional.rounding import envy_ratio, rounded
+from optim.solvers.auction.payments.bounded import bounded_outcome
+from optim.solvers.auction.payments.options import PaymentOptions
+from optim.solvers.auction.payments.settlement import make_solution
 from optim.solvers.auction.tables import Tables
 from optim.solvers.auction.warm_up import compile_loops
 

@@ -14,13 +14,13 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.instance import AuctionInstance, IntArray
 from optim.models.auction.plan import Witness
 from optim.models.auction.proof import BoundProof, CountProof
-from optim.solvers.auction.allocation import Allocation, Allocator
-from optim.solvers.auction.branching import Branched, Tree
-from optim.solvers.auction.counting import CountRelaxation
-from optim.solvers.auction.kind_lp import KindLP
-from optim.solvers.auction.packing import Packer
-from optim.solvers.auction.payment_options import PaymentOptions
-from optim.solvers.auction.settlement import Outcome, Without, make_solution
+from optim.solvers.auction.allocation.allocator import Allocation, Allocator
+from optim.solvers.auction.counting.relaxation import CountRelaxation
+from optim.solvers.auction.kinds.kind_lp import KindLP
+from optim.solvers.auction.kinds.tree import Branched, Tree
+from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.payments.options import PaymentOptions
+from optim.solvers.auction.payments.settlement import Outcome, Without, make_solution
 from optim.solvers.auction.tables import Tables
 from optim.solvers.auction.warm_up import compile_loops
 

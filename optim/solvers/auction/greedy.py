@@ -10,10 +10,10 @@ from optim.core.solution import Solution
 from optim.core.status import Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.instance import AuctionInstance
-from optim.solvers.auction.allocation import Allocation, Allocator
-from optim.solvers.auction.bounded import bounded_outcome
-from optim.solvers.auction.payment_options import PaymentOptions
-from optim.solvers.auction.settlement import make_solution
+from optim.solvers.auction.allocation.allocator import Allocation, Allocator
+from optim.solvers.auction.payments.bounded import bounded_outcome
+from optim.solvers.auction.payments.options import PaymentOptions
+from optim.solvers.auction.payments.settlement import make_solution
 from optim.solvers.auction.tables import Tables
 from optim.solvers.auction.warm_up import compile_loops
 

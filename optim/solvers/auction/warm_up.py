@@ -3,9 +3,9 @@
 import numpy as np
 
 from optim.models.auction.instance import Apps, AuctionInstance, Bids, Cluster, as_floats, as_ints
-from optim.solvers.auction.allocation import Allocator
-from optim.solvers.auction.counting import CountRelaxation
-from optim.solvers.auction.packing import Packer
+from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.counting.relaxation import CountRelaxation
+from optim.solvers.auction.packing.packer import Packer
 from optim.solvers.auction.tables import Tables
 
 

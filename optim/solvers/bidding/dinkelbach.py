@@ -15,9 +15,9 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.local_search import exchange_counts, greedy_counts
+from optim.solvers.bidding.local_search.steps import exchange_counts, greedy_counts
 from optim.solvers.bidding.outcome import bound_of, can_work, finish, make_tree
-from optim.solvers.bidding.tree import TreeResult
+from optim.solvers.bidding.tree.search import TreeResult
 
 PATIENCE = 25
 """Boxes solved after an improvement before the search starts again at the better ratio."""

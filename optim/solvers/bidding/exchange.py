@@ -2,8 +2,8 @@
 
 from optim.core.registry import register
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.heuristic import AbstractHeuristic
-from optim.solvers.bidding.local_search import Halt, exchange_counts, greedy_counts
+from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic
+from optim.solvers.bidding.local_search.steps import Halt, exchange_counts, greedy_counts
 
 
 @register("exchange", problem="bidding")

@@ -12,7 +12,7 @@ from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, HourOutlook, IntArray, Scalability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.tree import RatioTree, TreeResult
+from optim.solvers.bidding.tree.search import RatioTree, TreeResult
 
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap that is called optimal."""

@@ -13,7 +13,7 @@ from optim.core.status import Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search import greedy_counts
+from optim.solvers.bidding.local_search.steps import greedy_counts
 from optim.solvers.bidding.outcome import can_work, finish, root_bound
 from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
 

@@ -24,7 +24,7 @@ from optim.models.bidding.instance import (
     IntArray,
     ScenarioOutlook,
 )
-from optim.solvers.bidding.local_search import (
+from optim.solvers.bidding.local_search.steps import (
     IMPROVEMENT,
     Halt,
     exchange_counts,

@@ -20,7 +20,7 @@ from scipy.sparse import csc_array
 
 from optim.models.auction.instance import FloatArray, Locality
 from optim.models.auction.proof import PriceProof
-from optim.solvers.auction.supply import RackClass, kind_sizes, patterns, rack_classes
+from optim.solvers.auction.kinds.supply import RackClass, kind_sizes, patterns, rack_classes
 from optim.solvers.auction.tables import Tables
 
 INFINITE = highspy.kHighsInf

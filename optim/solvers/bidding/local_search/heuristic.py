@@ -11,7 +11,7 @@ from optim.core.solution import Solution
 from optim.core.status import Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search import Halt
+from optim.solvers.bidding.local_search.steps import Halt
 from optim.solvers.bidding.outcome import finish, root_bound
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from optim.models.bidding.cost_per_work import evaluate_many
 from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
-from optim.solvers.bidding.box import Box
-from optim.solvers.bidding.lagrangian import CellMultipliers, LagrangianBound
-from optim.solvers.bidding.node_lp import LpPoint, solve_node
-from optim.solvers.bidding.relaxation import Relaxation, relax
+from optim.solvers.bidding.tree.box import Box
+from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound
+from optim.solvers.bidding.tree.node_lp import LpPoint, solve_node
+from optim.solvers.bidding.tree.relaxation import Relaxation, relax
 
 FIXING_ROUNDS = 8
 """Most solves of one box between which bids are fixed."""

@@ -9,10 +9,10 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.plan import Witness
 from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
-from optim.solvers.auction.counted_prices import count_with_prices
-from optim.solvers.auction.kind_lp import MOST, KindLP, LpPoint
-from optim.solvers.auction.packing import Packer
-from optim.solvers.auction.room import Items
+from optim.solvers.auction.kinds.counted_prices import count_with_prices
+from optim.solvers.auction.kinds.kind_lp import MOST, KindLP, LpPoint
+from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.packing.room import Items
 
 WHOLE_TOL = 1e-6
 """Numbers of bundles count as whole within this."""

@@ -4,10 +4,10 @@ import numpy as np
 
 from optim.models.auction.plan import Witness
 from optim.models.auction.proof import BoundProof, CountProof
-from optim.solvers.auction.allocation import Allocation, Allocator
-from optim.solvers.auction.counting import CountRelaxation
-from optim.solvers.auction.kind_lp import KindLP
-from optim.solvers.auction.settlement import Outcome, Without
+from optim.solvers.auction.allocation.allocator import Allocation, Allocator
+from optim.solvers.auction.counting.relaxation import CountRelaxation
+from optim.solvers.auction.kinds.kind_lp import KindLP
+from optim.solvers.auction.payments.settlement import Outcome, Without
 from optim.solvers.auction.tables import Tables
 
 

@@ -7,7 +7,7 @@ in `named_offset`, `named_machine`, `named_gpus`, by kept row.
 import numpy as np
 from numba import njit
 
-from optim.solvers.auction.packing_loop import below
+from optim.solvers.auction.packing.best_fit import below
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
 FAR = 1 << 60

@@ -9,11 +9,11 @@ from optim.models.auction.check.facts import read_facts
 from optim.models.auction.check.packing import fits
 from optim.models.auction.check.room import has_no_room
 from optim.models.auction.instance import Locality
-from optim.solvers.auction.allocation import Allocator
-from optim.solvers.auction.counting import CountRelaxation
-from optim.solvers.auction.kind_lp import KindLP
-from optim.solvers.auction.packing import Packer
-from optim.solvers.auction.supply import patterns, rack_classes
+from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.counting.relaxation import CountRelaxation
+from optim.solvers.auction.kinds.kind_lp import KindLP
+from optim.solvers.auction.kinds.supply import patterns, rack_classes
+from optim.solvers.auction.packing.packer import Packer
 from optim.solvers.auction.tables import Tables
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction

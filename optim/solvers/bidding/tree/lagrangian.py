@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, BoolArray, CurveKind, FloatArray, IntArray, Scalability
-from optim.solvers.bidding.relaxation import Relaxation
+from optim.solvers.bidding.tree.relaxation import Relaxation
 
 BISECTIONS = 60
 """Halvings that find a tangent's point: the width falls below a double's resolution."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.models.auction.instance import IntArray
 from optim.models.auction.plan import sorted_entries
-from optim.solvers.auction.allocation_loop import exchange, fill_up, insert, take_back
+from optim.solvers.auction.allocation.upgrades import exchange, fill_up, insert, take_back
 from optim.solvers.auction.tables import Tables
 
 NOBODY = -1

@@ -4,8 +4,8 @@ import numpy as np
 
 from optim.models.auction.instance import AuctionInstance, IntArray, Locality
 from optim.models.auction.plan import sorted_entries
-from optim.solvers.auction.packing_loop import concretise, rearrange, reserve
-from optim.solvers.auction.room import Room, placing_order
+from optim.solvers.auction.packing.best_fit import concretise, rearrange, reserve
+from optim.solvers.auction.packing.room import Room, placing_order
 
 SEARCHES = 4
 """Searches by exchange after best fit has failed."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
-from optim.solvers.bidding.lagrangian import CellMultipliers, point_of_slope
-from optim.solvers.bidding.relaxation import Relaxation
+from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slope
+from optim.solvers.bidding.tree.relaxation import Relaxation
 
 MOST_ROUNDS = 12
 """Rounds of tangents; each squares the distance to the curve."""

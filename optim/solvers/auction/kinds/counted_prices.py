@@ -6,8 +6,8 @@ import numpy as np
 
 from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.proof import PriceProof
-from optim.solvers.auction.count_loop import best_choice, head_tables
-from optim.solvers.auction.kind_lp import MOST, Bounds, KindLP, LpPoint
+from optim.solvers.auction.counting.knapsacks import best_choice, head_tables
+from optim.solvers.auction.kinds.kind_lp import MOST, Bounds, KindLP, LpPoint
 from optim.solvers.auction.tables import Tables
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from optim.models.auction.instance import IntArray
-from optim.solvers.auction.count_loop import best_choice, best_without, head_tables, tail_tables
+from optim.solvers.auction.counting.knapsacks import best_choice, best_without, head_tables, tail_tables
 from optim.solvers.auction.tables import Tables
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from optim.models.auction.instance import FloatArray, IntArray, Locality
 from optim.models.auction.market import FractionalMarket
-from optim.solvers.auction.allocation import Allocation, Allocator
+from optim.solvers.auction.allocation.allocator import Allocation, Allocator
 from optim.solvers.auction.tables import Tables
 
 

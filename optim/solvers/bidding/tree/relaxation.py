@@ -14,7 +14,7 @@ from optim.models.bidding.instance import (
     IntArray,
     ScenarioOutlook,
 )
-from optim.solvers.bidding.box import Box
+from optim.solvers.bidding.tree.box import Box
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

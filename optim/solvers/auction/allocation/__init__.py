@@ -1,0 +1,1 @@
+"""Allocations on concrete GPUs: built greedily, improved by exchange, repaired."""

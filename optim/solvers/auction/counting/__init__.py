@@ -1,0 +1,1 @@
+"""The relaxation in which only the number of GPUs counts."""

@@ -1,0 +1,1 @@
+"""Linear programmes over kinds of bundles, and the tree that branches on their numbers."""

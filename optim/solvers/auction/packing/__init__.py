@@ -1,0 +1,1 @@
+"""Whether bundles find room on the tree of GPUs, and where."""

@@ -1,0 +1,1 @@
+"""Footprints by steps: additions, removals and exchanges."""
