@@ -7,7 +7,7 @@ PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup bench test check lint types wheel lock clean
+.PHONY: help setup bench test prove lines check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -23,8 +23,14 @@ $(STAMP): pyproject.toml constraints.txt
 bench: $(STAMP)  ## run every suite at small size: table and report
 	$(BIN)/optim bench --processes $(PROCESSES)
 
-test: $(STAMP)  ## prove it: all tests, the notebooks included
+test: $(STAMP)  ## the tests, 25 fresh random examples a property
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES)
+
+prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --hypothesis-profile=prove -m 'prove or not prove'
+
+lines: $(STAMP)  ## count the lines of code, room by room
+	$(BIN)/python tests/architecture/code_lines.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

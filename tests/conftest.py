@@ -1,10 +1,37 @@
-"""Settings of the whole test run."""
+"""Settings of the whole test run: how many random examples, from which seed."""
 
 import os
+import secrets
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
-settings.register_profile("dev", max_examples=25, deadline=None)
-settings.register_profile("nightly", max_examples=2000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+# Machines that run tests are busy at times: no timing is a test.
+UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("test", max_examples=25, **UNTIMED)
+settings.register_profile("prove", max_examples=200, **UNTIMED)
+settings.register_profile("dev", max_examples=10, **UNTIMED)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the whole run
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw one fresh seed for all properties of this run, unless a run is replayed."""
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbelow(2**32))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name what replays this run."""
+    return f"random examples: profile {settings.get_current_profile_name()}, replay with {replay(config)}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Name it again below what failed."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"The same random examples: {replay(config)}", yellow=True)
+
+
+def replay(config: pytest.Config) -> str:
+    """Return the option that draws this run's examples again."""
+    return f"--hypothesis-seed={config.option.hypothesis_seed}"
