@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TypeGuard
 
-from optim.benchmarks.plots import standard_figures
+from optim.benchmarks.pictures.plots import standard_figures
 from optim.benchmarks.record import PHASES, Record
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import Figure, Skipped

@@ -68,7 +68,7 @@ class Figure:
     title, caption
         What it shows, and how to read it.
     svg
-        The picture, as made by `optim.benchmarks.plots.as_svg`.
+        The picture, as made by `optim.benchmarks.pictures.plots.as_svg`.
     """
 
     title: str

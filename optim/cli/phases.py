@@ -181,7 +181,7 @@ def report(
     seed: SeedOption = 0,
 ) -> ExitCode:
     """Write a page with pictures; series are drawn if some are given."""
-    from optim.benchmarks.phase_report import write_phase_report
+    from optim.benchmarks.pictures.phase_report import write_phase_report
     from optim.phases.model import PhaseModel
 
     prepare_folder(out)
@@ -219,7 +219,7 @@ def score(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Score encoders on generated containers whose phases are known: a row an encoder, means over seeds."""
-    from optim.benchmarks.phase_recovery import recover, summarise
+    from optim.benchmarks.studies.phase_recovery import recover, summarise
     from optim.core.options import build_options
     from optim.phases.encoders import ENCODERS, make_encoder
     from optim.workloads.containers import ContainerOptions

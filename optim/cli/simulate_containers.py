@@ -167,7 +167,7 @@ def _at_equal_risk(
         title = f"at {100 * risk:g} % under-provisioned time; reduction against prev-step-rules"
         print_table(HEADER, [_cells(row) for row in rows], title=title)
     if report is not None:
-        from optim.benchmarks.container_report import write_container_report
+        from optim.benchmarks.pictures.container_report import write_container_report
 
         write_container_report(rows, points, risk, report)
         note(f"report written to {report}")

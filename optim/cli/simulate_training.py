@@ -222,7 +222,7 @@ def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]"
 
 
 def _draw(rows: "Sequence[TrainingRow]", path: Path) -> None:
-    from optim.benchmarks.training_picture import draw_replays
+    from optim.benchmarks.pictures.training import draw_replays
 
     draw_replays(rows, path)
     note(f"drawn to {path}")

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.adversary import RANGES, RULES, AdversaryOptions, Finding, found_name, search
-from optim.benchmarks.adversary_sketch import draw_sketch
-from optim.benchmarks.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.record import Record, finite, plain, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Figure, Skipped
+from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, Finding, found_name, search
+from optim.benchmarks.studies.sketch import draw_sketch
 from optim.benchmarks.work import AbstractWork, Subject, describe_error
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.benchmarks.crbm_training import CrbmOptions, TrainingBench
 from optim.benchmarks.record import Record, plain, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.studies.crbm_training import CrbmOptions, TrainingBench
 from optim.benchmarks.work import AbstractWork, Subject, describe_error
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options, options_as_dict

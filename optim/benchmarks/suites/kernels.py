@@ -30,8 +30,8 @@ from optim.core.stopping import StoppingCriterion
 from optim.solvers.solve import package_versions
 
 if TYPE_CHECKING:
-    from optim.benchmarks.kernel_cases import Case
-    from optim.benchmarks.kernel_contest import Contest
+    from optim.benchmarks.kernels.cases import Case
+    from optim.benchmarks.kernels.contest import Contest
 
 PROBLEM = "kernels"
 FULL = "full"
@@ -134,9 +134,9 @@ class KernelSubject(Subject):
     @property
     def case(self) -> "Case":
         """What is measured."""
-        from optim.benchmarks.kernel_dense_cases import DenseCase
-        from optim.benchmarks.kernel_sparse_cases import SparseCase
-        from optim.benchmarks.kernel_stream_cases import StreamCase
+        from optim.benchmarks.kernels.dense_cases import DenseCase
+        from optim.benchmarks.kernels.sparse_cases import SparseCase
+        from optim.benchmarks.kernels.stream_cases import StreamCase
 
         kind, rule, workers, size = self.row
         if kind == STREAM:
@@ -163,7 +163,7 @@ class KernelWork(AbstractWork):
             return self.failed(describe_error(error))
 
     def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        from optim.benchmarks.kernel_cases import contest_of
+        from optim.benchmarks.kernels.cases import contest_of
 
         case = self.subject.case  # type: ignore[attr-defined]
         begun = time.perf_counter()
@@ -176,8 +176,8 @@ class KernelWork(AbstractWork):
     def _compare(
         self, case: "Case", contest: "Contest", begun: float, stop: StoppingCriterion, progress: Progress
     ) -> Record:
-        from optim.benchmarks.kernel_contest import JAX
-        from optim.benchmarks.kernel_roof import Roof
+        from optim.benchmarks.kernels.contest import JAX
+        from optim.benchmarks.kernels.roof import Roof
 
         options = build_options(KernelOptions, self.options)
         roof = Roof()
@@ -211,7 +211,7 @@ class KernelWork(AbstractWork):
 
 def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
     """Return medians, speeds and shares."""
-    from optim.benchmarks.kernel_contest import JAX
+    from optim.benchmarks.kernels.contest import JAX
 
     wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.misreport import MisreportOptions, divide, study, value_tables
 from optim.benchmarks.record import Record, plain, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.studies.misreport import MisreportOptions, divide, study, value_tables
 from optim.benchmarks.work import AbstractWork, Subject, describe_error
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.paper_figures import draw
+from optim.benchmarks.pictures.paper import draw
 from optim.benchmarks.record import Record
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.solver_options import options_for

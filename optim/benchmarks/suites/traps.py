@@ -123,7 +123,7 @@ class TrapWork(AbstractWork):
     def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
         import numpy as np
 
-        from optim.benchmarks.kernel_traps import OURS, TRAPS, TrapSizes
+        from optim.benchmarks.kernels.traps import OURS, TRAPS, TrapSizes
 
         options = options_as_dict(build_options(TrapOptions, self.options))
         rounds = options.pop("rounds")
@@ -156,7 +156,7 @@ class TrapWork(AbstractWork):
 
 def _figures(wall: dict[str, float], spent: dict[str, float], moved: Mapping[str, int]) -> dict[str, Any]:
     """Return medians by side, speeds, and quotients."""
-    from optim.benchmarks.kernel_traps import GROWTH, NAIVE, OURS
+    from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS
 
     speeds = {name: moved[name] / wall[name] / 1e9 for name in moved}
     is_same_work = len(set(moved.values())) <= 1

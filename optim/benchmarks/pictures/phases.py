@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.benchmarks.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.spec import Figure
 from optim.models.containers.series import FloatArray
 from optim.phases.coding import PhasedSeries

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.benchmarks import kernel_loop
-from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernels import loop
+from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray
 from optim.kernels.parameter_server import (
     Damping,
     Sgd,
@@ -102,7 +102,7 @@ def _push(gradients: FloatArray) -> Contest:
         np.multiply(gradients[0], np.float32(0.5), out=work)
         np.add(total, work, out=total)
 
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: kernel_loop.push(looped, gradients[0], 0.5)}
+    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.push(looped, gradients[0], 0.5)}
     return _contest(calls, lambda: state[0].accumulator, lambda: total)
 
 
@@ -135,7 +135,7 @@ def _damped(gradients: FloatArray) -> Contest:
     calls = {
         JAX: kernel,
         "numpy": by_numpy,
-        "numba": lambda: kernel_loop.damped_sgd(looped, gradients, weights, RATE),
+        "numba": lambda: loop.damped_sgd(looped, gradients, weights, RATE),
         "xla": by_product,
     }
     return _contest(calls, lambda: state[0], lambda: w)
@@ -192,7 +192,7 @@ def _int8(gradients: FloatArray) -> Contest:
 
     def by_numba() -> None:
         rng.random(dtype=np.float32, out=noise)
-        kernel_loop.push_int8(*looped, gradient, noise, LEVELS)
+        loop.push_int8(*looped, gradient, noise, LEVELS)
 
     calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
     return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
@@ -209,7 +209,7 @@ def _pull(gradients: FloatArray) -> Contest:
     def by_numpy() -> None:
         got[1] = gradients[0].copy()
 
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: kernel_loop.copy(gradients[0], got[2])}
+    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.copy(gradients[0], got[2])}
     return _contest(calls, lambda: got[0], lambda: got[1])
 
 
@@ -225,7 +225,7 @@ def _snapshot(gradients: FloatArray) -> Contest:
     def by_numpy() -> None:
         got[1] = own.copy()
 
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: kernel_loop.copy(own.reshape(-1), got[2].reshape(-1))}
+    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.copy(own.reshape(-1), got[2].reshape(-1))}
     return _contest(calls, lambda: jnp.stack([got[0][0], *got[0][1]]), lambda: got[1])
 
 

@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.benchmarks.plain_crbm import PlainCrbm
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.studies.plain_crbm import PlainCrbm
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks import kernel_loop, kernel_peers
-from optim.benchmarks.kernel_contest import RATE, FloatArray, RowArray
+from optim.benchmarks.kernels import loop, peers
+from optim.benchmarks.kernels.contest import RATE, FloatArray, RowArray
 from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Momentum, Sgd, shard_ranges
 
 
@@ -70,24 +70,24 @@ class PlainDense:
         pushes, own = tuple(self.pushes), self._own
         if isinstance(self.rule, Sgd):
             return {
-                "numba": lambda: self._spread(kernel_loop.dense_sgd, own[0], pushes, RATE),
-                **kernel_peers.dense_sgd(self.w, self.pushes, RATE),
+                "numba": lambda: self._spread(loop.dense_sgd, own[0], pushes, RATE),
+                **peers.dense_sgd(self.w, self.pushes, RATE),
             }
         if isinstance(self.rule, Momentum):
             decay = self.rule.decay
-            return {"numba": lambda: self._spread(kernel_loop.dense_momentum, *own, pushes, RATE, decay)}
+            return {"numba": lambda: self._spread(loop.dense_momentum, *own, pushes, RATE, decay)}
         if isinstance(self.rule, Adagrad):
             epsilon = self.rule.epsilon
-            return {"numba": lambda: self._spread(kernel_loop.dense_adagrad, *own, pushes, RATE, epsilon)}
+            return {"numba": lambda: self._spread(loop.dense_adagrad, *own, pushes, RATE, epsilon)}
         if isinstance(self.rule, Adam):
             rule = self.rule
             settings = (RATE, rule.first_decay, rule.second_decay, rule.epsilon, 3)
-            return {"numba": lambda: self._spread(kernel_loop.dense_adam, *own, pushes, *settings)}
+            return {"numba": lambda: self._spread(loop.dense_adam, *own, pushes, *settings)}
         return {}
 
-    def _spread(self, loop: Callable[..., None], *arguments: Any) -> None:
-        """Run a loop's ranges, a thread each."""
-        list(self._pool.map(lambda part: loop(*arguments, part.start, part.stop), self._ranges))
+    def _spread(self, update: Callable[..., None], *arguments: Any) -> None:
+        """Run an update's ranges, a thread each."""
+        list(self._pool.map(lambda part: update(*arguments, part.start, part.stop), self._ranges))
 
 
 class PlainSparse:
@@ -126,10 +126,10 @@ class PlainSparse:
         """Return a serial loop where there is one."""
         own = self.w.copy()
         if isinstance(self.rule, Sgd):
-            return {"numba": lambda: kernel_loop.sparse_sgd(own, self.rows, self.values, RATE)}
+            return {"numba": lambda: loop.sparse_sgd(own, self.rows, self.values, RATE)}
         if isinstance(self.rule, Adagrad):
             squares, first = np.zeros_like(own), np.zeros(len(own), np.int32)
             sums, epsilon = np.zeros_like(self.values), self.rule.epsilon
             message = (self.rows, self.values, RATE, epsilon, first, sums)
-            return {"numba": lambda: kernel_loop.sparse_adagrad(own, squares, *message)}
+            return {"numba": lambda: loop.sparse_adagrad(own, squares, *message)}
         return {}

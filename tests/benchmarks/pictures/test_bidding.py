@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.benchmarks.bidding_picture import (
+from optim.benchmarks.pictures.bidding import (
     busiest_markets,
     draw_bids,
     draw_costs,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from optim.benchmarks.paper_figures import draw
+from optim.benchmarks.pictures.paper import draw
 from optim.benchmarks.registry import SUITES, choose_suites
 from optim.benchmarks.sources import GeneratedSource, NamedSource
 from optim.benchmarks.spec import BenchRequest

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.benchmarks import kernel_loop, kernel_peers
-from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray, RowArray
-from optim.benchmarks.kernel_plain import PlainSparse
-from optim.benchmarks.kernel_rules import RULES
+from optim.benchmarks.kernels import loop, peers
+from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray, RowArray
+from optim.benchmarks.kernels.plain import PlainSparse
+from optim.benchmarks.kernels.rules import RULES
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import (
     Adagrad,
@@ -93,7 +93,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
     if isinstance(rule, Sgd):
-        calls |= {"xla": _scattered(start, *message), **kernel_peers.sparse_sgd(start, rows, values, RATE)}
+        calls |= {"xla": _scattered(start, *message), **peers.sparse_sgd(start, rows, values, RATE)}
     elif isinstance(rule, Adagrad):
         calls["xla"] = _sorted(start, *message, rule)
     return Contest(
@@ -151,7 +151,7 @@ def _pull_contest(start: FloatArray, rows: RowArray) -> Contest:
         calls={
             JAX: kernel,
             "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
-            "numba": lambda: kernel_loop.pull(start, rows, looped),
+            "numba": lambda: loop.pull(start, rows, looped),
         },
         error=lambda: float(np.abs(np.asarray(got[0]) - taken).max()),
         checksum=lambda: float(np.asarray(got[0]).mean(dtype=np.float64)),

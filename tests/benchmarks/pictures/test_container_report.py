@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from optim.benchmarks.container_report import MOST_CURVES, drawn_policies
+from optim.benchmarks.pictures.container_report import MOST_CURVES, drawn_policies
 from optim.simulation.containers.comparison import Row
 
 ROW = Row(

@@ -4,7 +4,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from optim.benchmarks.phase_pictures import phase_figures
+from optim.benchmarks.pictures.phases import phase_figures
 from optim.benchmarks.report import table
 from optim.core.files import write_bytes
 from optim.models.containers.series import ContainerSeries

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.benchmarks.misreport import MisreportOptions, divide, study, value_tables
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.studies.misreport import MisreportOptions, divide, study, value_tables
 from optim.benchmarks.suites.misreport import SPEC, disagreements, draw
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optim.benchmarks.plots import INK, PALETTE, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, canvas
 from optim.simulation.spot.timeline import Change
 from optim.simulation.spot.training_rows import TrainingRow
 

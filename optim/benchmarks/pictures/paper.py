@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.benchmarks.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.record import Record
 from optim.benchmarks.spec import Figure
 

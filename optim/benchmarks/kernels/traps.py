@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from optim.benchmarks.kernel_roof import third_level_cache
+from optim.benchmarks.kernels.roof import third_level_cache
 from optim.benchmarks.racing import Call
 from optim.kernels.parameter_server import (
     Adagrad,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.benchmarks.admission_picture import draw_run, server_prices, watch
+from optim.benchmarks.pictures.admission import draw_run, server_prices, watch
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions
 from optim.workloads.admission.generator import GeneratorOptions, generate

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from optim.benchmarks.kernel_traps import GROWTH, NAIVE, OURS, TRAPS, TrapSizes
+from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS, TrapSizes
 from optim.benchmarks.racing import SIDE_S, medians, race
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
@@ -27,7 +27,7 @@ SIZES = {
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let buffers be small: nothing is judged by them here."""
-    monkeypatch.setattr("optim.benchmarks.kernel_traps.third_level_cache", lambda: 1 << 14)
+    monkeypatch.setattr("optim.benchmarks.kernels.traps.third_level_cache", lambda: 1 << 14)
 
 
 def works(**request):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.benchmarks.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.report import table
 from optim.benchmarks.spec import Figure
 from optim.core.files import write_bytes

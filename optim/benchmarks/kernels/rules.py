@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from optim.benchmarks.kernel_contest import RATE
+from optim.benchmarks.kernels.contest import RATE
 from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Momentum, Sgd
 
 RULES: Mapping[str, AbstractOptimiser] = MappingProxyType(

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, target
 from hypothesis import strategies as st
 
-from optim.benchmarks.adversary import RANGES, RULES, AdversaryOptions, Finding, best_plan, run_rule, search
-from optim.benchmarks.adversary_sketch import Sketch, SketchRanges, Wave, draw_sketch, neighbour
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest, Skipped
+from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, Finding, best_plan, run_rule, search
+from optim.benchmarks.studies.sketch import Sketch, SketchRanges, Wave, draw_sketch, neighbour
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from optim.benchmarks import kernel_loop
-from optim.benchmarks.kernel_cases import contest_of
-from optim.benchmarks.kernel_contest import JAX
-from optim.benchmarks.kernel_dense_cases import DenseCase
-from optim.benchmarks.kernel_roof import TIMES_THE_CACHE, Roof, third_level_cache
-from optim.benchmarks.kernel_server import ServerProcess
-from optim.benchmarks.kernel_sparse_cases import SparseCase
-from optim.benchmarks.kernel_stream_cases import StreamCase
+from optim.benchmarks.kernels import loop
+from optim.benchmarks.kernels.cases import contest_of
+from optim.benchmarks.kernels.contest import JAX
+from optim.benchmarks.kernels.dense_cases import DenseCase
+from optim.benchmarks.kernels.roof import TIMES_THE_CACHE, Roof, third_level_cache
+from optim.benchmarks.kernels.server import ServerProcess
+from optim.benchmarks.kernels.sparse_cases import SparseCase
+from optim.benchmarks.kernels.stream_cases import StreamCase
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.suites.kernels import STREAMS
@@ -57,8 +57,8 @@ class ServerHere:
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let the roof's buffers be small: nothing is judged by them here."""
-    monkeypatch.setattr("optim.benchmarks.kernel_roof.third_level_cache", lambda: 1 << 16)
-    monkeypatch.setattr("optim.benchmarks.kernel_dense_cases.ServerProcess", ServerHere)
+    monkeypatch.setattr("optim.benchmarks.kernels.roof.third_level_cache", lambda: 1 << 16)
+    monkeypatch.setattr("optim.benchmarks.kernels.dense_cases.ServerProcess", ServerHere)
 
 
 def test_a_server_in_a_process_of_its_own_applies_what_lies_in_shared_memory():
@@ -111,21 +111,21 @@ def test_every_row_is_measured_and_verified(size):
 def test_numba_does_the_same_work_where_it_has_a_state_of_its_own():
     rng = np.random.default_rng(0)
     total, left, gradient = np.zeros(200, np.float32), np.zeros(200, np.float32), rng.random(200, dtype=np.float32)
-    kernel_loop.push_int8(total, left, gradient, rng.random(200, dtype=np.float32), 127.0)
+    loop.push_int8(total, left, gradient, rng.random(200, dtype=np.float32), 127.0)
     assert total + left == pytest.approx(gradient, abs=1e-6)
     assert np.abs(left).max() <= np.abs(gradient).max() / 127
     held, weights = gradient.copy(), np.array([1.0, 0.5], np.float32)
-    kernel_loop.damped_sgd(held, np.stack([gradient, gradient]), weights, 0.1)
+    loop.damped_sgd(held, np.stack([gradient, gradient]), weights, 0.1)
     assert held == pytest.approx(gradient * 0.85, abs=1e-6)
 
 
 @pytest.mark.parametrize(
     ("rule", "loop", "settings"),
     [
-        (Sgd(learning_rate=0.1), kernel_loop.dense_sgd, (0.1,)),
-        (Momentum(learning_rate=0.1, decay=0.8), kernel_loop.dense_momentum, (0.1, 0.8)),
-        (Adagrad(learning_rate=0.1), kernel_loop.dense_adagrad, (0.1, 1e-10)),
-        (Adam(learning_rate=0.1), kernel_loop.dense_adam, (0.1, 0.9, 0.999, 1e-8, 1)),
+        (Sgd(learning_rate=0.1), loop.dense_sgd, (0.1,)),
+        (Momentum(learning_rate=0.1, decay=0.8), loop.dense_momentum, (0.1, 0.8)),
+        (Adagrad(learning_rate=0.1), loop.dense_adagrad, (0.1, 1e-10)),
+        (Adam(learning_rate=0.1), loop.dense_adam, (0.1, 0.9, 0.999, 1e-8, 1)),
     ],
     ids=lambda value: type(value).__name__ if hasattr(value, "learning_rate") else "",
 )

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from optim.benchmarks.kernel_contest import Contest
-from optim.benchmarks.kernel_dense_cases import DenseCase, dense_contest
-from optim.benchmarks.kernel_sparse_cases import SparseCase, sparse_contest
-from optim.benchmarks.kernel_stream_cases import StreamCase, stream_contest
+from optim.benchmarks.kernels.contest import Contest
+from optim.benchmarks.kernels.dense_cases import DenseCase, dense_contest
+from optim.benchmarks.kernels.sparse_cases import SparseCase, sparse_contest
+from optim.benchmarks.kernels.stream_cases import StreamCase, stream_contest
 
 Case = DenseCase | SparseCase | StreamCase
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from optim.benchmarks.adversary_sketch import Sketch, SketchRanges, draw_sketch, neighbour
+from optim.benchmarks.studies.sketch import Sketch, SketchRanges, draw_sketch, neighbour
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray

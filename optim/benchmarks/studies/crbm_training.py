@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.benchmarks.plain_crbm import PlainCrbm
+from optim.benchmarks.studies.plain_crbm import PlainCrbm
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
 

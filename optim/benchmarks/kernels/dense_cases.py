@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.benchmarks.kernel_contest import JAX, RATE, Contest, FloatArray
-from optim.benchmarks.kernel_plain import PlainDense
-from optim.benchmarks.kernel_rules import RULES
-from optim.benchmarks.kernel_server import ServerProcess
+from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernels.plain import PlainDense
+from optim.benchmarks.kernels.rules import RULES
+from optim.benchmarks.kernels.server import ServerProcess
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes, shard_ranges
 

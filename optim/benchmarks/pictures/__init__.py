@@ -1,0 +1,1 @@
+"""Figures and pages for people: plots of records, runs, leases, auctions and phases."""
