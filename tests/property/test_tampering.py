@@ -14,7 +14,7 @@ from optim.models.admission.check import check
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
-from tests.models.admission.test_check_cuts import random_cut
+from tests.models.admission.check.test_cuts import random_cut
 from tests.support.admission.enumeration import Enumerator, Market, Schedule, best_gain, random_market
 from tests.support.admission.plans import (
     Rows,

@@ -181,13 +181,13 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
 
     def describe(self, instance: AdmissionInstance) -> Mapping[str, Any]:
         """Return figures of an instance: sizes, demand against capacity, schedulable jobs."""
-        from optim.models.admission.load import describe
+        from optim.models.admission.instance_figures import describe
 
         return describe(instance)
 
     def load(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Mapping[str, Any]:
         """Return how loaded an instance is under a plan: share of rows tight, of jobs refused."""
-        from optim.models.admission.load import plan_load
+        from optim.models.admission.plan_figures import plan_load
 
         return asdict(plan_load(instance, decision))
 

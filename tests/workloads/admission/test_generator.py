@@ -8,8 +8,9 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, FloatArray
-from optim.models.admission.load import describe, earliest_completion
+from optim.models.admission.instance_figures import describe
 from optim.models.admission.problem import PROBLEM
+from optim.models.admission.reach import earliest_completion
 from optim.models.admission.utility import SigmoidUtility
 from optim.models.reference import reference_instance
 from optim.workloads.admission.arrivals import draw_arrivals

@@ -14,7 +14,7 @@ from optim.core.status import CertificateKind, Termination
 from optim.models.admission.check import check
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, TreeNode, TreeProof
-from tests.models.admission.test_check_cuts import random_cut
+from tests.models.admission.check.test_cuts import random_cut
 from tests.support.admission.enumeration import (
     Enumerator,
     Market,

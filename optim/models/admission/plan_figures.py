@@ -1,4 +1,4 @@
-"""How loaded an instance is: what a plan uses of it, and figures of the instance itself."""
+"""How loaded an instance is under a plan: what the plan uses of it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,12 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.models.admission.figures import describe
 from optim.models.admission.instance import AdmissionInstance, IntArray, ServerClasses
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.models.admission.reach import earliest_completion
-
-__all__ = ["PlanLoad", "describe", "earliest_completion", "plan_load"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
