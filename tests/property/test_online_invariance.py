@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from optim.models.admission.document import ConstantDocument
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
-from optim.solvers.admission.online_run import OnlineRun, run_online
-from optim.solvers.admission.price_bound import evaluate, search_scale
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.dual_points import evaluate, search_scale
+from optim.solvers.admission.pricing.job_tables import JobTables
 from tests.support.admission.oracle import ilp_optimum, lp_optimum, packing
 from tests.support.admission.strategies import (
     JobSketch,

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from optim.models.admission.document import ConstantDocument
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
-from optim.solvers.admission.online_run import run_online
-from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
-from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.theorems import ratio_claim
+from optim.solvers.admission.posted_prices.online_run import run_online
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
+from optim.solvers.admission.posted_prices.theorems import ratio_claim
 from tests.support.admission.online_checks import CHECKS
 from tests.support.admission.online_mutants import MUTANTS
 from tests.support.admission.online_observation import STRICT_OPTIONS, Ground, observe
@@ -97,11 +97,11 @@ def two_jobs(value: float) -> AdmissionInstance:
     return make_instance(jobs=jobs, worker_servers=server, ps_servers=server, horizon=1)
 
 
-def posted(lower: float, upper: float) -> PriceBounds:
+def posted(lower: float, upper: float) -> PriceRanges:
     """Prices of the worker's row between two numbers; the PS hosts are free."""
     row: FloatArray = np.zeros((1, 1, 1))
-    nothing = SideBounds(log_lower=row - np.inf, log_upper=row - np.inf)
-    return PriceBounds(worker=SideBounds(log_lower=row + np.log(lower), log_upper=row + np.log(upper)), ps=nothing)
+    nothing = SideRanges(log_lower=row - np.inf, log_upper=row - np.inf)
+    return PriceRanges(worker=SideRanges(log_lower=row + np.log(lower), log_upper=row + np.log(upper)), ps=nothing)
 
 
 @pytest.mark.parametrize(("value", "claimed"), [(10, 8.4), (100, 13.0), (1000, 17.6), (1e6, 31.4)])

@@ -22,8 +22,8 @@ from optim.models.admission.instance import AdmissionInstance, FloatArray, IntAr
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.schedules import Row, Schedule, enumerate_schedules
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds, make_function
-from optim.solvers.admission.online_run import OnlineRun, run_online
-from optim.solvers.admission.theorems import amplification, ratio_claim
+from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
+from optim.solvers.admission.posted_prices.theorems import amplification, ratio_claim
 
 MOST_SCHEDULES = 1_500
 """Sketches with more schedules than this are passed over: their optimum takes too long."""

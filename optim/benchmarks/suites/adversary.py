@@ -31,7 +31,7 @@ from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.files import verify
-from optim.solvers.admission.residual_search import compile_search
+from optim.solvers.admission.pricing.residual_search import compile_search
 from optim.solvers.solve import package_versions
 
 FULL = "full"

@@ -24,10 +24,10 @@ from optim.core.status import PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import FloatArray
 from optim.models.files import verify
-from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.price_bound import PricePoint, bound_certificate, search_scale
-from optim.solvers.admission.pricing import Prices, price
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.dual_points import PricePoint, bound_certificate, search_scale
+from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.solve import package_versions
 
 FULL = "full"
@@ -114,7 +114,7 @@ def _way(name: str, tables: JobTables, prices: Prices) -> tuple[Callable[[], Flo
         return lambda: price(tables, prices).payoff, "cpu"
     import jax
 
-    from optim.solvers.admission.batched_pricing import price_batched
+    from optim.solvers.admission.pricing.batched_pricing import price_batched
 
     return lambda: price_batched(tables, prices)[0], jax.devices()[0].device_kind
 
@@ -147,7 +147,7 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
 
 
 def _refusal(subject: Subject) -> str | None:
-    from optim.solvers.admission.batched_pricing import check_supported
+    from optim.solvers.admission.pricing.batched_pricing import check_supported
 
     try:
         check_supported(subject.instance)

@@ -26,12 +26,12 @@ from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.neighbourhood import Neighbourhood
-from optim.solvers.admission.packing_lp import PackingLP
-from optim.solvers.admission.price_search import Walk
-from optim.solvers.admission.rows import CapacityRows
-from optim.solvers.admission.tree_search import TreeSearch, TreeState
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.tree.tree_search import TreeSearch, TreeState
 from optim.solvers.admission.warm_up import compile_loops, compile_moves, compile_nodes
 
 FIRST_SCALES = (1.0, 0.5, 0.2)

@@ -11,12 +11,12 @@ from optim.core.solution import Solution, Stats
 from optim.core.status import PointStatus, Sense
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.job_tables import JobTables
 from optim.solvers.admission.online import compile_online, default_plan
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult
-from optim.solvers.admission.price_bound import bound_certificate
-from optim.solvers.admission.price_search import Walk
-from optim.solvers.admission.rows import CapacityRows, plan_schedules
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules
+from optim.solvers.admission.pricing.dual_points import bound_certificate
+from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_loops
 
 
@@ -126,7 +126,7 @@ def solve_packing_lp(
 ) -> PackingResult:
     """Run the method that the options name."""
     if options.method == "plain":
-        from optim.solvers.admission.plain_column_generation import solve_plain
+        from optim.solvers.admission.packing.plain_column_generation import solve_plain
 
         return solve_plain(tables, rows, clock, tol=options.tol, stop=stop, progress=progress)
     programme = PackingLP(tables, rows, clock)

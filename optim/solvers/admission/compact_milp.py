@@ -14,7 +14,7 @@ from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.compact_index import compact_size
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.price_bound import certify_plan
+from optim.solvers.admission.pricing.dual_points import certify_plan
 from optim.solvers.admission.warm_up import smallest_instance
 from optim.solvers.lp.highs_model import CompiledModel, HighsOutcome, HighsState, Watch, solve_with_highs
 

@@ -9,12 +9,12 @@ import numpy as np
 from optim.core.errors import InvalidOptionError
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.dorm_division import Division, DivisionLimits, DivisionProblem, divide
 from optim.solvers.admission.drf import dominant_share, fill_progressively
-from optim.solvers.admission.slot_board import Board
-from optim.solvers.admission.slot_schedule import SlotState
-from optim.solvers.admission.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slot_view import Allocation, JobView
+from optim.solvers.admission.slots.board import Board
+from optim.solvers.admission.slots.division import Division, DivisionLimits, DivisionProblem, divide
+from optim.solvers.admission.slots.schedule import SlotState
+from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
+from optim.solvers.admission.slots.view import Allocation, JobView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

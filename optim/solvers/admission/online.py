@@ -17,19 +17,19 @@ from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish, run_online
-from optim.solvers.admission.price_bound import certify_plan
-from optim.solvers.admission.price_bounds import (
+from optim.solvers.admission.posted_prices.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish, run_online
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
     LowerScale,
-    PriceBounds,
+    PriceRanges,
     first_jobs,
     job_worth,
-    price_bounds,
+    price_ranges,
     sample_jobs,
 )
-from optim.solvers.admission.price_functions import ExponentialPrice, ZeroStartPrice
-from optim.solvers.admission.theorems import RatioClaim, full_share, ratio_claim
+from optim.solvers.admission.posted_prices.theorems import RatioClaim, full_share, ratio_claim
+from optim.solvers.admission.pricing.dual_points import certify_plan
 from optim.solvers.admission.warm_up import smallest_instance
 
 NO_BOUND = Certificate(
@@ -108,7 +108,7 @@ class OnlineOptions:
 
 def make_bounds(
     instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobWorth | None = None
-) -> PriceBounds:
+) -> PriceRanges:
     """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
     is_paper = options.bounds is BoundSource.PAPER
     is_unit_free = options.unit_free and not is_paper
@@ -123,7 +123,7 @@ def make_bounds(
         known = known.of(sample_jobs(instance, options.sample_share, rng))
     elif options.bounds is BoundSource.FIRST:
         known = known.of(first_jobs(instance, options.sample_share))
-    bounds = price_bounds(instance, lower, worth=known, has_paper_upper=is_paper)
+    bounds = price_ranges(instance, lower, worth=known, has_paper_upper=is_paper)
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
 
 

@@ -18,11 +18,11 @@ from optim.core.status import Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingLP, PackingResult
-from optim.solvers.admission.price_search import Walk
-from optim.solvers.admission.relaxed_solution import relaxed_solution
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.relaxed_solution import relaxed_solution
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_loops, compile_moves
 
 
@@ -163,7 +163,7 @@ def _choose_columns(
 
 def _place(tables: JobTables, rows: CapacityRows, relaxed: PackingResult, chosen: IntArray, seed: int) -> AdmissionPlan:
     """Put the chosen schedules on single servers, most valuable first, then fill what is left."""
-    from optim.solvers.admission.neighbourhood import Neighbourhood
+    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 
     pool = relaxed.pool
     search = Neighbourhood(tables, rows, relaxed.point, seed)

@@ -10,10 +10,10 @@ from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.solvers.admission.drf import dominant_share
 from optim.solvers.admission.fifo import FixedWorkers, keep_running
-from optim.solvers.admission.slot_board import Board
-from optim.solvers.admission.slot_schedule import SlotState
-from optim.solvers.admission.slot_solver import AbstractSlotSolver
-from optim.solvers.admission.slot_view import Allocation, JobView
+from optim.solvers.admission.slots.board import Board
+from optim.solvers.admission.slots.schedule import SlotState
+from optim.solvers.admission.slots.slot_solver import AbstractSlotSolver
+from optim.solvers.admission.slots.view import Allocation, JobView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,16 +29,16 @@ from optim.core.status import Sense, Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.cut_rounds import solve_with_cuts
-from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.packing_lp import PackingResult
-from optim.solvers.admission.price_dive import dive
-from optim.solvers.admission.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.neighbourhood.price_dive import dive
+from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
+from optim.solvers.admission.packing.packing_lp import PackingResult
+from optim.solvers.admission.packing.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_cuts, compile_loops, compile_moves
 
 if TYPE_CHECKING:
-    from optim.solvers.admission.neighbourhood import Neighbourhood
+    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 
 MOVES_A_CHECK = 200
 """Moves of each chain between two looks at the stopping rule."""
@@ -220,7 +220,7 @@ def _chains(
     clock: PhaseClock,
 ) -> list["Neighbourhood"]:
     """Return the chains, each with a first plan."""
-    from optim.solvers.admission.neighbourhood import Neighbourhood
+    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 
     order = np.argsort(-relaxed.point.payoff, kind="stable")
     weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs).astype(np.float64, copy=False)

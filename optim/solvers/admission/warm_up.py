@@ -49,10 +49,10 @@ def compile_loops() -> None:
     """Run pricing and the master once on the smallest instance."""
     from optim.core.clock import PhaseClock
     from optim.core.stopping import Never
-    from optim.solvers.admission.job_tables import JobTables
-    from optim.solvers.admission.packing_lp import PackingLP
-    from optim.solvers.admission.price_search import Walk
-    from optim.solvers.admission.rows import CapacityRows
+    from optim.solvers.admission.packing.packing_lp import PackingLP
+    from optim.solvers.admission.packing.price_search import Walk
+    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+    from optim.solvers.admission.pricing.job_tables import JobTables
 
     tables = JobTables.build(smallest_instance())
     rows = CapacityRows.of(tables)
@@ -62,12 +62,12 @@ def compile_loops() -> None:
 
 def compile_moves() -> None:
     """Run insertions and one move of the neighbourhood search on the smallest instance."""
-    from optim.solvers.admission.columns import ColumnPool
-    from optim.solvers.admission.job_tables import JobTables
-    from optim.solvers.admission.neighbourhood import Neighbourhood
-    from optim.solvers.admission.price_bound import PricePoint
-    from optim.solvers.admission.pricing import price
-    from optim.solvers.admission.rows import CapacityRows
+    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+    from optim.solvers.admission.pricing.class_pricing import price
+    from optim.solvers.admission.pricing.column_pool import ColumnPool
+    from optim.solvers.admission.pricing.dual_points import PricePoint
+    from optim.solvers.admission.pricing.job_tables import JobTables
 
     tables = JobTables.build(smallest_instance())
     rows = CapacityRows.of(tables)
@@ -84,9 +84,9 @@ def compile_moves() -> None:
 
 def compile_nodes() -> None:
     """Run the restricted pricing of branch and price on the smallest instance, and compile the cuts' loops."""
-    from optim.solvers.admission.job_tables import JobTables
-    from optim.solvers.admission.node_bound import NodeBounder
-    from optim.solvers.admission.rows import CapacityRows
+    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+    from optim.solvers.admission.pricing.job_tables import JobTables
+    from optim.solvers.admission.tree.node_bound import NodeBounder
 
     compile_cuts()
     tables = JobTables.build(smallest_instance())
@@ -95,7 +95,7 @@ def compile_nodes() -> None:
 
 def compile_cuts() -> None:
     """Separate two jobs, of which a server holds one, from three quarters of each, and lift the cut."""
-    from optim.solvers.admission.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
+    from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
 
     # Arrays that may be written to: others would be compiled for once more.
     unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)

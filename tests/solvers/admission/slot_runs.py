@@ -12,8 +12,8 @@ from optim.core.stopping import Never, StoppingCriterion
 from optim.models.admission.document import ConstantDocument, SigmoidDocument, StepDocument
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.slot_schedule import SlotPolicy, SlotRun, SlotState, run_slots
-from optim.solvers.admission.slot_view import Allocation
+from optim.solvers.admission.slots.schedule import SlotPolicy, SlotRun, SlotState, run_slots
+from optim.solvers.admission.slots.view import Allocation
 from tests.support.admission.strategies import JobSketch, ServerSketch, Utility, make_instance, tiny_instances
 
 PLENTY = (ServerSketch(capacity=("1000",)),)

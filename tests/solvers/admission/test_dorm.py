@@ -14,7 +14,7 @@ from optim.core.errors import InvalidOptionError
 from optim.core.stopping import Never
 from optim.solvers.admission import dorm
 from optim.solvers.admission.dorm import DormOptions, DormPolicy
-from optim.solvers.admission.dorm_division import (
+from optim.solvers.admission.slots.division import (
     Division,
     DivisionLimits,
     DivisionOutcome,

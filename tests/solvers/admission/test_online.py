@@ -12,10 +12,10 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind, make_bounds
-from optim.solvers.admission.online_run import OnlineRun, run_online
-from optim.solvers.admission.price_bounds import LowerScale, price_bounds
-from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
+from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
 from optim.solvers.solve import solve
 from tests.support.admission.strategies import ServerSketch, make_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
@@ -33,7 +33,7 @@ def run(
     **parts: Any,
 ) -> OnlineRun:
     function = ExponentialPrice() if function is None else function
-    return run_online(instance, bounds=price_bounds(instance, lower), function=function, **parts)
+    return run_online(instance, bounds=price_ranges(instance, lower), function=function, **parts)
 
 
 class AcceptAll:
@@ -85,7 +85,7 @@ def test_jobs_are_decided_by_arrival_and_then_as_listed() -> None:
 def test_a_decision_knows_nothing_of_later_jobs() -> None:
     jobs = [job_document(f"j{k}", arrival=k // 2, epochs=1 + k % 2) for k in range(6)]
     whole, part = tiny_instance(*jobs), tiny_instance(*jobs[:4])
-    bounds = price_bounds(whole, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(whole, LowerScale.UNIT_FREE_L)
     runs = [run_online(instance, bounds=bounds, function=ExponentialPrice()) for instance in (whole, part)]
     for first, second in zip(runs[0].decisions[:4], runs[1].decisions, strict=True):
         assert first.is_accepted == second.is_accepted
@@ -105,7 +105,7 @@ def test_the_duals_steps_add_up(name: str, function: PriceFunction) -> None:
 def test_a_full_server_costs_u_and_an_untouched_one_l() -> None:
     job = job_document("a", epochs=1, chunks=2)
     instance = tiny_instance(job)
-    bounds = price_bounds(instance, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(instance, LowerScale.UNIT_FREE_L)
     price = run(instance).state.worker.prices_by_server()[:, 0, 0]
     assert price == pytest.approx(np.exp([bounds.worker.log_upper[0, 0, 0], bounds.worker.log_lower[0, 0, 0]]))
 
@@ -124,7 +124,7 @@ def test_a_refused_job_leaves_no_trace() -> None:
     two = [job_document("a", chunks=1, epochs=1), job_document("b", chunks=1, epochs=1)]
     poor = job_document("poor", utility={"kind": "constant", "value": 1e-6})
     alone, instance = tiny_instance(*two), tiny_instance(*two, poor)
-    bounds = price_bounds(alone, LowerScale.UNIT_FREE_L)
+    bounds = price_ranges(alone, LowerScale.UNIT_FREE_L)
     runs = [run_online(each, bounds=bounds, function=ExponentialPrice()) for each in (instance, alone)]
     assert [decision.is_accepted for decision in runs[0].decisions] == [True, True, False]
     assert runs[0].decisions[2].dual_step == 0.0

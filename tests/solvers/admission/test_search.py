@@ -5,10 +5,10 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError
-from optim.solvers.admission.job_tables import JobTables
-from optim.solvers.admission.neighbourhood import Neighbourhood
-from optim.solvers.admission.price_bound import search_scale
-from optim.solvers.admission.rows import CapacityRows
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.dual_points import search_scale
+from optim.solvers.admission.pricing.job_tables import JobTables
 
 BEST_KNOWN = {"tiny-0": 63.885, "tiny-1": 168.34535773057462, "tiny-2": 307.838127568622}
 """Optima on real servers, by the compact MILP."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, ServerClasses
-from optim.solvers.admission.price_bounds import PriceBounds, SideBounds
-from optim.solvers.admission.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
-from optim.solvers.admission.residual_arrays import JobArrays
-from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch
-from optim.solvers.admission.server_state import ClusterState, ServerSide, Use
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
+from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide, Use
+from optim.solvers.admission.pricing.residual_arrays import JobArrays
+from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
 from tests.support.admission.online_observation import Parts
 
 WRONG_BY = 10.0
@@ -48,10 +48,10 @@ class SlotlessSide(ServerSide):
 class SlotlessState(ClusterState):
     """A cluster of such servers."""
 
-    def __init__(self, instance: AdmissionInstance, bounds: PriceBounds, function: PriceFunction) -> None:
+    def __init__(self, instance: AdmissionInstance, bounds: PriceRanges, function: PriceFunction) -> None:
         super().__init__(instance, bounds, function)
 
-        def side(servers: ServerClasses, of_side: SideBounds) -> ServerSide:
+        def side(servers: ServerClasses, of_side: SideRanges) -> ServerSide:
             return SlotlessSide(servers, of_side, function)
 
         self.worker = side(instance.worker_servers, bounds.worker)
@@ -102,7 +102,7 @@ def ignores_what_is_left(instance: AdmissionInstance) -> ResidualSearch:
     return ResidualSearch(instance, is_residual_checked=False)
 
 
-def with_small_upper(bounds: PriceBounds) -> PriceBounds:
+def with_small_upper(bounds: PriceRanges) -> PriceRanges:
     """Make U too small."""
     return bounds.scaled(upper=1 / WRONG_BY)
 

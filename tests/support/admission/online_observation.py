@@ -13,11 +13,17 @@ import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, PriceKind, make_bounds, make_function
-from optim.solvers.admission.online_run import AcceptanceRule, JobDecision, OnlineAlgorithm, OnlineRun, finish
-from optim.solvers.admission.price_bounds import JobWorth, PriceBounds, SideBounds, job_worth
-from optim.solvers.admission.price_functions import PriceFunction
-from optim.solvers.admission.residual_search import FoundSchedule, ResidualSearch, ScheduleFinder
-from optim.solvers.admission.server_state import ClusterState
+from optim.solvers.admission.posted_prices.online_run import (
+    AcceptanceRule,
+    JobDecision,
+    OnlineAlgorithm,
+    OnlineRun,
+    finish,
+)
+from optim.solvers.admission.posted_prices.price_functions import PriceFunction
+from optim.solvers.admission.posted_prices.price_ranges import JobWorth, PriceRanges, SideRanges, job_worth
+from optim.solvers.admission.posted_prices.server_state import ClusterState
+from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch, ScheduleFinder
 from tests.support.admission.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
 
 STRICT_OPTIONS = tuple(
@@ -32,11 +38,11 @@ STRICT_OPTIONS = tuple(
 class Parts:
     """What a mutant exchanges; None and the identity leave the true part."""
 
-    bounds: Callable[[PriceBounds], PriceBounds] = lambda bounds: bounds
+    bounds: Callable[[PriceRanges], PriceRanges] = lambda bounds: bounds
     function: Callable[[PriceFunction], PriceFunction] = lambda function: function
     finder: Callable[[AdmissionInstance], ScheduleFinder] | None = None
     acceptance: AcceptanceRule | None = None
-    state: Callable[[AdmissionInstance, PriceBounds, PriceFunction], ClusterState] = ClusterState
+    state: Callable[[AdmissionInstance, PriceRanges, PriceFunction], ClusterState] = ClusterState
 
 
 TRUE_PARTS = Parts()
@@ -290,7 +296,7 @@ def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -
     if not instance.has_shared_servers:
         sides.append((bounds.ps, instance.ps_servers))
 
-    def by_server(of: Callable[[SideBounds], FloatArray]) -> FloatArray:
+    def by_server(of: Callable[[SideRanges], FloatArray]) -> FloatArray:
         return np.concatenate([of(side)[servers.class_of_server].ravel() for side, servers in sides])
 
     final = [side.prices_by_server() for side in run.state.sides]

@@ -1,0 +1,58 @@
+"""The packing LP tightened by cuts of single servers, round by round."""
+
+from optim.core.clock import PhaseClock
+from optim.core.progress import Progress
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.server_cuts import CutSeparator
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+CUT_TOL = 1e-3
+"""Relative gap to which the programme is solved again after cuts: more isn't worth it before the next round."""
+
+LEAST_GAIN = 2e-4
+"""Relative fall of the bound in a round below which further rounds are left."""
+
+
+def solve_with_cuts(
+    tables: JobTables,
+    rows: CapacityRows,
+    clock: PhaseClock,
+    *,
+    tol: float,
+    cut_rounds: int,
+    stop: StoppingCriterion,
+    progress: Progress,
+) -> PackingResult:
+    """Solve the packing LP, then add violated server cuts and solve again, a few times.
+
+    Returns the last result; its point is the best that was proven, whatever the cuts then were.
+
+    Parameters
+    ----------
+    tol
+        Relative gap of the LP without cuts.
+    cut_rounds
+        Most rounds of cuts.
+    """
+    programme = PackingLP(tables, rows, clock)
+    walk = Walk(num_steps=10)
+    result = programme.run(tol=tol, first=Walk(num_steps=150, add_every=4), between=walk, stop=stop, progress=progress)
+    separator = CutSeparator(tables.instance) if cut_rounds else None
+    for _ in range(cut_rounds):
+        is_over = stop(SolveState(elapsed_s=clock.elapsed_s, bound=result.point.bound)) is not None
+        if is_over or separator is None or result.rounds == 0:
+            break
+        before = result.point.bound
+        with clock.phase("cuts"):
+            cuts = separator.separate(*result.pool.loads(result.x))
+            programme.drop_idle_cuts()
+            programme.add_cuts(cuts)
+        if not cuts:
+            break
+        result = programme.run(tol=max(tol, CUT_TOL), first=walk, between=walk, stop=stop, progress=progress)
+        if before - result.point.bound < LEAST_GAIN * before:
+            break
+    return result

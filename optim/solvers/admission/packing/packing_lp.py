@@ -1,0 +1,294 @@
+"""The packing LP over server classes, solved by column generation with central prices.
+
+A round solves the restricted master to a tolerance that follows the gap (`interior_point`), starting from
+its last point; looks for the least bound between the best prices known and the master's; and walks a few
+Polyak steps from there (`price_search`). Columns of every point on the way are added: pricing is far
+cheaper than the master, so it is done often. Every priced point gives a Lagrangian bound; the best one is
+kept, so any stop leaves a proof.
+
+Rows enter the master only when its primal point violates them: on contended instances half of the rows
+never do, and Newton's systems are dense in the rows. Until they have, the master's point is shrunk into
+all rows for its value: what is reported is always attained.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.sparse import csc_array
+from threadpoolctl import threadpool_limits
+
+from optim.core.clock import PhaseClock
+from optim.core.progress import Progress, SilentProgress
+from optim.core.status import Termination
+from optim.core.stopping import SolveState, StoppingCriterion
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.models.admission.proof import ServerCut
+from optim.solvers.admission.packing.price_search import PriceSearch, Walk
+from optim.solvers.admission.packing.server_cuts import CutTable
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
+from optim.solvers.admission.pricing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.dual_points import PricePoint
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+LOOSEST_TOL = 1e-2
+TOL_SHARE = 0.3
+"""The master is solved to this share of the present gap, never looser than the first."""
+
+ROW_TOL = 1e-9
+"""Relative violation by the master's primal point at which a left-out row enters."""
+
+CROWDED = 0.97
+"""Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
+
+LINE_POINTS = 6
+"""Points between the best prices and the master's in a round."""
+
+IDLE_FACTOR, MOST_IDLE = 10.0, 8
+"""Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
+and prices jump back and forth between the same columns."""
+
+TIGHT = 0.999
+"""Share of its capacity from which a row counts as tight in the figures of a solve."""
+
+BATCH = 500
+"""Columns whose dense counts are held at once."""
+
+IDLE_CUT_TOL = 1e-7
+"""Cuts whose price times right-hand side is below this share of the bound are idle."""
+
+
+@dataclass(kw_only=True)
+class PackingResult:
+    """What column generation knows when it stops.
+
+    Parameters
+    ----------
+    point
+        The best dual point: row prices, payoffs, and the bound they prove.
+    master
+        Value of the restricted master's best primal point: a fractional value that is attained.
+    x
+        The master's last primal point, one entry a column of the pool; it satisfies all rows.
+    pool
+        The columns.
+    termination
+        Why it stopped; `completed` if the gap tolerance was reached, `numerical_error` if it can't be.
+    rounds, newton_steps
+        Masters solved, and Newton systems factorised in all.
+    history
+        (seconds, master value, bound) after each round.
+    """
+
+    point: PricePoint
+    master: float
+    x: FloatArray
+    pool: ColumnPool
+    termination: Termination
+    rounds: int
+    newton_steps: int
+    history: list[tuple[float, float, float]] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        """(bound - master) / master."""
+        return (self.point.bound - self.master) / max(abs(self.master), 1e-9)
+
+    def load(self) -> dict[str, float]:
+        """Return how loaded the instance is at the fractional point.
+
+        `tight_rows` is the share of the class rows with capacity that are used to `TIGHT`, `refused_jobs` the
+        share of the jobs' weight that is left out.
+        """
+        tables, rows = self.pool.tables, self.pool.rows
+        live = rows.capacity > 0
+        use = (self.pool.share @ self.x)[: rows.num_rows]
+        return {
+            "tight_rows": float(np.mean(use[live] >= TIGHT)) if live.any() else 0.0,
+            "refused_jobs": 1.0 - float(self.x.sum()) / tables.num_jobs if tables.num_jobs else 0.0,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Master:
+    """A solved master: its value in all rows, prices of whole units, and what it took."""
+
+    value: float
+    prices: FloatArray
+    newton_steps: int
+    is_settled: bool
+
+
+class PackingLP:
+    """Column generation over one instance's packing LP; keeps its pool between calls of `run`."""
+
+    def __init__(self, tables: JobTables, rows: CapacityRows, clock: PhaseClock) -> None:
+        self.tables, self.rows, self.clock = tables, rows, clock
+        self.pool = ColumnPool(tables, rows)
+        self.cuts = CutTable(tables.instance)
+        self._search = PriceSearch(tables, rows, self.pool, self.cuts, clock)
+        self._is_active = np.zeros(rows.num_rows, dtype=np.bool_)
+        self._row_price = np.zeros(rows.num_rows)
+        self._job_price: FloatArray | None = None
+        self._loss: FloatArray = np.zeros(0)
+
+    def add_schedules(self, schedules: PricedSchedules) -> None:
+        """Add columns that are known beforehand, such as an online run's."""
+        self.pool.add(schedules)
+
+    def add_cuts(self, cuts: Sequence[ServerCut]) -> None:
+        """Append cuts of single servers to the programme; the best point stays valid, its multipliers 0."""
+        first = len(self.cuts)
+        self.cuts.add(cuts)
+        right_hand_side = self.cuts.right_hand_side[first:]
+        use = np.zeros((len(cuts), len(self.pool)))
+        for begin in range(0, len(self.pool), BATCH):
+            columns = np.arange(begin, min(begin + BATCH, len(self.pool)))
+            use[:, columns] = self.cuts.use(self.pool.as_priced(columns), first)
+        self.pool.add_rows(use, right_hand_side)
+        self._search.add_rows(right_hand_side)
+        self._is_active = np.concatenate([self._is_active, np.ones(len(cuts), dtype=np.bool_)])
+        self._row_price = np.concatenate([self._row_price, np.zeros(len(cuts))])
+
+    def drop_idle_cuts(self) -> None:
+        """Forget cuts that the best point doesn't price."""
+        if not self._search.is_started or len(self.cuts) == 0:
+            return
+        num_rows, best = self.rows.num_rows, self._search.best
+        worth = best.prices[num_rows:] * self.cuts.right_hand_side
+        priced = np.flatnonzero(worth > IDLE_CUT_TOL * max(best.bound, 1e-9))
+        kept = np.concatenate([np.arange(num_rows), num_rows + priced])
+        self.cuts.keep(priced)
+        self.pool.keep_rows(kept)
+        self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
+        self._search.keep_rows(kept)
+
+    def run(
+        self,
+        *,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        stop: StoppingCriterion,
+        progress: Progress | None = None,
+        start: FloatArray | None = None,
+    ) -> PackingResult:
+        """Generate columns until (bound - master) / master is at most `tol`, or until told to stop.
+
+        Parameters
+        ----------
+        tol
+            Relative gap between the Lagrangian bound and the restricted master.
+        first, between
+            The walk before the first master and the one after each.
+        start
+            Row prices to start from, zero by default.
+        """
+        self._search.stop = stop
+        news = progress or SilentProgress()
+        news.start("column generation", None)
+        # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
+        # and one thread gives the same sums on every machine.
+        with threadpool_limits(limits=1):
+            result = self._run(tol, first, between, stop, news, start)
+        news.finish()
+        return result
+
+    def _run(
+        self,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        stop: StoppingCriterion,
+        news: Progress,
+        start: FloatArray | None,
+    ) -> PackingResult:
+        search = self._search
+        history: list[tuple[float, float, float]] = []
+        with self.clock.phase("pricing"):
+            if start is not None or not search.is_started:
+                search.walk(np.zeros(len(search.limit)) if start is None else start, first, None)
+        self._is_active |= (search.best.prices > 0) | (search.average_use > CROWDED * search.limit)
+        self._is_active &= search.limit > 0
+        value, rounds, newton_steps = 0.0, 0, 0
+        while True:
+            bound = search.best.bound
+            reason = stop(SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=value, bound=bound))
+            if reason is not None:
+                break
+            if len(self.pool) == 0:
+                reason = Termination.COMPLETED
+                break
+            with self.clock.phase("master"):
+                gap = (bound - value) / max(abs(value), 1e-9)
+                master = self._solve_master(max(TOL_SHARE * tol, min(LOOSEST_TOL, TOL_SHARE * gap)))
+            value, newton_steps = max(value, master.value), newton_steps + master.newton_steps
+            with self.clock.phase("pricing"):
+                self._drop_idle(search.best.bound - value, tol * abs(value))
+                num_new = search.between(master.prices, LINE_POINTS)
+                if search.best.bound - value > tol * abs(value):
+                    num_new += search.walk(search.best.prices, between, 0.5 * (value + search.best.bound))
+            rounds += 1
+            bound = search.best.bound
+            history.append((self.clock.elapsed_s, value, bound))
+            gap = (bound - value) / max(abs(value), 1e-9)
+            news.update(rounds, {"master": value, "bound": bound, "gap": gap, "columns": float(len(self.pool))})
+            if gap <= tol:
+                reason = Termination.COMPLETED
+                break
+            if num_new == 0 and master.is_settled:
+                reason = Termination.NUMERICAL_ERROR
+                break
+        return PackingResult(
+            point=search.best.proven,
+            master=value,
+            x=np.nan_to_num(self.pool.weight),
+            pool=self.pool,
+            termination=reason,
+            rounds=rounds,
+            newton_steps=newton_steps,
+            history=history,
+        )
+
+    def _drop_idle(self, gap: float, least: float) -> None:
+        """Drop columns that have been of no use for a while."""
+        pool = self.pool
+        pool.count_idle(self._loss > IDLE_FACTOR * max(gap, least))
+        pool.keep(np.flatnonzero(pool.idle < MOST_IDLE))
+
+    def _solve_master(self, tol: float) -> _Master:
+        """Solve the restricted master over the active rows, and activate those that its point violates."""
+        from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
+
+        pool, search = self.pool, self._search
+        active = np.flatnonzero(self._is_active)
+        by_row = pool.share.tocsr()
+        start = None
+        if self._job_price is not None:
+            start = WarmStart(
+                x=pool.weight,
+                row_price=self._row_price[active],
+                job_price=self._job_price,
+                complementarity=tol * float(pool.value @ np.nan_to_num(pool.weight)),
+            )
+        solved = solve_packing(
+            csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol, start=start
+        )
+        use = by_row @ solved.x
+        violated = self._violated(use)
+        shrink = 1.0 / max(1.0, float(use.max(initial=0.0)))
+        self._is_active[violated] = True
+        self._row_price[:] = 0.0
+        self._row_price[active] = solved.row_price
+        self._job_price, self._loss = solved.job_price, solved.reduced_loss
+        pool.set_weight(shrink * solved.x)
+        return _Master(
+            value=shrink * solved.value,
+            prices=self._row_price * search.scale,
+            newton_steps=solved.iterations,
+            is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
+        )
+
+    def _violated(self, use: FloatArray) -> IntArray:
+        return np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)

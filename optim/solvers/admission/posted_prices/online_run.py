@@ -1,0 +1,249 @@
+"""The online primal-dual algorithm, put together from parts that can be exchanged.
+
+Jobs are decided one by one in order of arrival (those of one slot in the order of the list): find the
+job's best schedule at the present prices, admit it if the schedule's payoff is positive, take what it
+uses and price the touched rows anew. A decision is never revised.
+
+Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
+from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.posted_prices.price_functions import PriceFunction
+from optim.solvers.admission.posted_prices.price_ranges import PriceRanges
+from optim.solvers.admission.posted_prices.server_state import ClusterState
+from optim.solvers.admission.pricing.residual_search import (
+    FoundSchedule,
+    ResidualSearch,
+    ScheduleFinder,
+    plan_of,
+    uses,
+)
+
+PAYOFF_TOL = 1e-12
+"""A payoff counts as positive above this share of the schedule's value: rounding of its cost."""
+
+
+class AcceptanceRule(Protocol):
+    """Decide on a job's best schedule."""
+
+    @property
+    def floor(self) -> float:
+        """Payoffs not above this are never accepted: the search needn't find such schedules."""
+        ...
+
+    def accepts(self, schedule: FoundSchedule) -> bool:
+        """Tell whether the job is admitted with this schedule."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PositivePayoff:
+    """Admit what is worth more than it costs."""
+
+    floor: float = 0.0
+
+    def accepts(self, schedule: FoundSchedule) -> bool:
+        """Tell whether the payoff is positive beyond rounding."""
+        return schedule.payoff > PAYOFF_TOL * schedule.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobDecision:
+    """What was decided about one job.
+
+    Parameters
+    ----------
+    job
+        Its index.
+    is_accepted
+        Whether it was admitted.
+    schedule
+        Its best schedule at the prices that it met; None if none has a payoff above the floor.
+    seconds
+        Wall-clock time of the decision, prices included.
+    dual_step, primal_step
+        By how much the dual and the primal objective grew.
+    worker_price, ps_price
+        Shape (servers, slots, resources): prices that it met; None unless kept.
+    """
+
+    job: int
+    is_accepted: bool
+    schedule: FoundSchedule | None
+    seconds: float
+    dual_step: float
+    primal_step: float
+    worker_price: FloatArray | None = None
+    ps_price: FloatArray | None = None
+
+    @property
+    def payoff(self) -> float:
+        """mu: the payoff of the best schedule, 0 if it isn't positive."""
+        return max(0.0, self.schedule.payoff) if self.schedule is not None else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OnlineRun:
+    """All decisions of a run, in order.
+
+    Parameters
+    ----------
+    plan
+        What was admitted.
+    decisions
+        One a job, in the order in which they were made.
+    initial_dual
+        Worth of the empty cluster at the first prices, D_0.
+    state
+        The cluster after the last decision.
+    """
+
+    plan: AdmissionPlan
+    decisions: tuple[JobDecision, ...]
+    initial_dual: float
+    state: ClusterState
+
+    @property
+    def objective(self) -> float:
+        """Summed value of the admitted jobs."""
+        return float(sum(decision.primal_step for decision in self.decisions))
+
+    @property
+    def final_dual(self) -> float:
+        """Payoffs at arrival plus the capacity at the final prices: a bound only where the theorems hold."""
+        return sum(decision.payoff for decision in self.decisions) + self.state.worth()
+
+    @property
+    def largest_step_ratio(self) -> float:
+        """Largest growth of the dual over that of the primal in one decision: the measured A."""
+        return max(
+            (decision.dual_step / decision.primal_step for decision in self.decisions if decision.is_accepted),
+            default=0.0,
+        )
+
+
+class OnlineAlgorithm:
+    """The algorithm, one decision a call; `run_online` makes them all.
+
+    Parameters
+    ----------
+    instance
+        The cluster and the jobs; a decision looks at no job that comes later.
+    bounds, function
+        Between which and how prices move.
+    finder
+        Finds best schedules; the exact search within residual capacities by default.
+    acceptance
+        Admits what has a positive payoff by default.
+    keeps_prices
+        Whether every decision keeps the prices that it met: memory of servers x slots x resources each.
+    """
+
+    def __init__(
+        self,
+        instance: AdmissionInstance,
+        *,
+        bounds: PriceRanges,
+        function: PriceFunction,
+        finder: ScheduleFinder | None = None,
+        acceptance: AcceptanceRule | None = None,
+        keeps_prices: bool = False,
+    ) -> None:
+        self._instance = instance
+        self._finder = ResidualSearch(instance) if finder is None else finder
+        self._acceptance = PositivePayoff() if acceptance is None else acceptance
+        self._keeps_prices = keeps_prices
+        self.state = ClusterState(instance, bounds, function)
+
+    @property
+    def order(self) -> list[int]:
+        """The jobs in the order of their decisions: by arrival, then as listed."""
+        result: list[int] = np.argsort(self._instance.jobs.arrival, kind="stable").tolist()
+        return result
+
+    def decisions(self) -> Iterator[JobDecision]:
+        """Decide on every job, in that order."""
+        for job in self.order:
+            yield self.decide(job)
+
+    def decide(self, job: int) -> JobDecision:
+        """Decide on a job; if it is admitted its resources are taken."""
+        kept = (
+            (self.state.worker.prices_by_server(), self.state.ps.prices_by_server())
+            if self._keeps_prices
+            else (None, None)
+        )
+        begun = time.perf_counter()
+        schedule = self._finder.find(job, self.state, self._acceptance.floor)
+        is_accepted = schedule is not None and self._acceptance.accepts(schedule)
+        primal = dual = 0.0
+        if schedule is not None and is_accepted:
+            primal = schedule.value
+            dual = max(0.0, schedule.payoff) + self._take(schedule)
+        return JobDecision(
+            job=job,
+            is_accepted=is_accepted,
+            schedule=schedule,
+            seconds=time.perf_counter() - begun,
+            dual_step=dual,
+            primal_step=primal,
+            worker_price=kept[0],
+            ps_price=kept[1],
+        )
+
+    def _take(self, schedule: FoundSchedule) -> float:
+        """Take a schedule's resources; return by how much the capacity's worth grew."""
+        growth = 0.0
+        for side, use in zip(self.state.sides, uses(self._instance, schedule), strict=True):
+            before, after = side.take(use)
+            growth += float(np.sum((after - before) * side.capacity[use.slot, :, use.server])) / MICRO
+        return growth
+
+
+def run_online(
+    instance: AdmissionInstance,
+    *,
+    bounds: PriceRanges,
+    function: PriceFunction,
+    finder: ScheduleFinder | None = None,
+    acceptance: AcceptanceRule | None = None,
+    keeps_prices: bool = False,
+) -> OnlineRun:
+    """Decide on all jobs of an instance, online.
+
+    Parameters are those of `OnlineAlgorithm`.
+
+    Examples
+    --------
+    >>> from optim.models.admission.instance import AdmissionInstance
+    >>> from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
+    >>> from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
+    >>> def admit(instance: AdmissionInstance) -> OnlineRun:
+    ...     bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
+    ...     return run_online(instance, bounds=bounds, function=ZeroStartPrice())
+    """
+    algorithm = OnlineAlgorithm(
+        instance,
+        bounds=bounds,
+        function=function,
+        finder=finder,
+        acceptance=acceptance,
+        keeps_prices=keeps_prices,
+    )
+    initial_dual = algorithm.state.worth()
+    decisions = tuple(algorithm.decisions())
+    return finish(algorithm.state, decisions, initial_dual)
+
+
+def finish(state: ClusterState, decisions: tuple[JobDecision, ...], initial_dual: float) -> OnlineRun:
+    """Return the run that consists of these decisions."""
+    admitted = [made.schedule for made in decisions if made.is_accepted and made.schedule is not None]
+    return OnlineRun(plan=plan_of(admitted), decisions=decisions, initial_dual=initial_dual, state=state)

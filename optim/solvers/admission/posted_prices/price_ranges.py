@@ -1,0 +1,271 @@
+"""The two numbers of each row between which its price moves: U, and L or lambda.
+
+- U, the most that a job pays for a unit: ``max_i fmax_i / w_i``, with ``fmax_i`` the job's value when it
+  completes as early as it can alone.
+- L, where the exponential price begins: small enough that the empty cluster's dual is at most half the
+  optimum.
+- lambda, the scale of the zero-start price: small enough that ``sum_j lambda_j a_j <= value`` for every
+  schedule with use a.
+
+Only jobs that can complete alone in the empty cluster count. With demand segments U takes a job's smallest
+positive demand, L and lambda the largest.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
+from optim.models.admission.reach import earliest_completion
+
+LEAST_RATIO = 1e-9
+"""U is at least (1 + this) times the lower scale: tiny jobs can turn the two around."""
+
+
+class LowerScale(StrEnum):
+    """Which lower scale goes with U."""
+
+    PAPER_L = "paper-l"
+    """L of the paper, with eta: sums over resources, hence dependent on their units."""
+    SIMPLE_L = "simple-l"
+    """L = f_min / (4 sum of all capacities of the side): at least the paper's, same guarantee."""
+    UNIT_FREE_L = "unit-free-l"
+    """L of row j = f_min / (2 J c_j), J rows: independent of units."""
+    SUMMED_LAMBDA = "summed-lambda"
+    """lambda = min_i fmin_i / (2 W_i sum_r w_i^r): dependent on units."""
+    UNIT_FREE_LAMBDA = "unit-free-lambda"
+    """lambda of resource r = min_i fmin_i / (2 R W_i w_i^r): independent of units."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SideRanges:
+    """Logarithms of lower scale and U of one side's rows, shape (classes, slots, resources).
+
+    Rows that no job uses have a lower scale of 0 (minus infinity).
+    """
+
+    log_lower: FloatArray
+    log_upper: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PriceRanges:
+    """Bounds of both sides; on shared servers `ps` is `worker`."""
+
+    worker: SideRanges
+    ps: SideRanges
+
+    def scaled(self, *, upper: float = 1.0, lower: float = 1.0) -> "PriceRanges":
+        """Return bounds that are wrong by these factors: how mis-estimation is studied."""
+        worker = _scale(self.worker, upper, lower)
+        return PriceRanges(worker=worker, ps=worker if self.ps is self.worker else _scale(self.ps, upper, lower))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class JobWorth:
+    """What the bounds need of each job, schedulable ones only.
+
+    Parameters
+    ----------
+    jobs
+        Shape (schedulable,): which.
+    most, least
+        Value at the earliest completion alone, and at the last that still earns.
+    worker_slots
+        Most worker-slots of a minimal schedule.
+    smallest_worker, largest_worker, smallest_ps, largest_ps
+        Shape (schedulable, resources): over the segments, in whole units; the smallest ignores zeros
+        and is infinite where all are zero.
+    """
+
+    jobs: IntArray
+    most: FloatArray
+    least: FloatArray
+    worker_slots: FloatArray
+    smallest_worker: FloatArray
+    largest_worker: FloatArray
+    smallest_ps: FloatArray
+    largest_ps: FloatArray
+
+    def of(self, keep: IntArray) -> "JobWorth":
+        """Return the part of those schedulable jobs that are in `keep`."""
+        chosen = np.isin(self.jobs, keep)
+        return JobWorth(**{name: getattr(self, name)[chosen] for name in self.__slots__})
+
+
+def job_worth(instance: AdmissionInstance) -> JobWorth:
+    """Collect values and demands of the jobs that can complete alone."""
+    earliest = earliest_completion(instance)
+    jobs = np.flatnonzero(earliest >= 0)
+    offset = instance.jobs.segment_offset[:-1]
+    worker, ps = instance.jobs.worker_demand / MICRO, instance.jobs.ps_demand / MICRO
+
+    def smallest(demand: FloatArray) -> FloatArray:
+        positive = np.where(demand > 0, demand, np.inf)
+        return np.minimum.reduceat(positive, offset)[jobs] if len(offset) else positive
+
+    def largest(demand: FloatArray) -> FloatArray:
+        return np.maximum.reduceat(demand, offset)[jobs] if len(offset) else demand
+
+    return JobWorth(
+        jobs=jobs,
+        most=instance.value[jobs, earliest[jobs]],
+        least=instance.value[jobs, instance.deadline[jobs]],
+        worker_slots=most_worker_slots(instance)[jobs].astype(np.float64),
+        smallest_worker=smallest(worker),
+        largest_worker=largest(worker),
+        smallest_ps=smallest(ps),
+        largest_ps=largest(ps),
+    )
+
+
+def most_worker_slots(instance: AdmissionInstance) -> IntArray:
+    """Return the most worker-slots of a minimal schedule, shape (jobs,).
+
+    That is W_i; where chunks are integral each slot may round up, by less than a worker a slot.
+    """
+    if not instance.chunk_integral:
+        return instance.work.copy()
+    result = np.ones(instance.num_jobs, dtype=np.int64)
+    window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
+    for i, chunk in enumerate(instance.chunk_slots):
+        chunks = int(instance.target[i])
+        slots = min(chunks, int(window[i]))
+        result[i] = max(
+            1,
+            min(chunks * -(-chunk // 1), (chunks * chunk + slots) // 1, slots * int(instance.max_workers[i])),
+        )
+    return result
+
+
+def price_ranges(
+    instance: AdmissionInstance,
+    lower: LowerScale,
+    *,
+    worth: JobWorth | None = None,
+    has_paper_upper: bool = False,
+) -> PriceRanges:
+    """Derive U and the lower scale of every row from an instance's jobs.
+
+    Parameters
+    ----------
+    instance
+        Its cluster is known in advance; its jobs are, unless `worth` says otherwise.
+    lower
+        Which lower scale.
+    worth
+        The jobs to derive from: all schedulable ones by default, which is clairvoyant; jobs of the past
+        for an estimate.
+    has_paper_upper
+        U as the paper prints it, with the utility at a delay of ``ceil(W / N)`` slots. A job that starts
+        on arrival may finish one slot earlier, and then the price at capacity needn't refuse it.
+    """
+    worth = job_worth(instance) if worth is None else worth
+    value = paper_most(instance, worth) if has_paper_upper else worth.most
+    if instance.has_shared_servers:
+        smallest = np.minimum(worth.smallest_worker, worth.smallest_ps)
+        both = worth.largest_worker + worth.largest_ps
+        side = _side(instance, instance.worker_servers, lower, worth, value, smallest, both)
+        return PriceRanges(worker=side, ps=side)
+    return PriceRanges(
+        worker=_side(
+            instance,
+            instance.worker_servers,
+            lower,
+            worth,
+            value,
+            worth.smallest_worker,
+            worth.largest_worker,
+        ),
+        ps=_side(instance, instance.ps_servers, lower, worth, value, worth.smallest_ps, worth.largest_ps),
+    )
+
+
+def paper_most(instance: AdmissionInstance, worth: JobWorth) -> FloatArray:
+    """Return f_i(ceil(W_i / N_i)), the paper's utility at the fastest completion, of the schedulable jobs."""
+    slots = -(-instance.work // instance.jobs.chunks)
+    return np.array(
+        [instance.jobs.utilities[i].values(int(slots[i]) + 1)[-1] for i in worth.jobs.tolist()],
+        dtype=np.float64,
+    )
+
+
+def sample_jobs(instance: AdmissionInstance, share: float, rng: np.random.Generator) -> IntArray:
+    """Return a random sample of the jobs, one at least: a history that resembles the future."""
+    size = max(1, round(share * instance.num_jobs)) if instance.num_jobs else 0
+    return np.sort(rng.choice(instance.num_jobs, size=size, replace=False))
+
+
+def first_jobs(instance: AdmissionInstance, share: float) -> IntArray:
+    """Return the first jobs to arrive, one at least: a history that may differ from the future."""
+    size = max(1, round(share * instance.num_jobs)) if instance.num_jobs else 0
+    return np.sort(np.argsort(instance.jobs.arrival, kind="stable")[:size])
+
+
+def _scale(side: SideRanges, upper: float, lower: float) -> SideRanges:
+    log_lower = side.log_lower + np.log(lower)
+    return SideRanges(
+        log_lower=log_lower, log_upper=np.maximum(side.log_upper + np.log(upper), log_lower + LEAST_RATIO)
+    )
+
+
+def _side(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    lower: LowerScale,
+    worth: JobWorth,
+    value: FloatArray,
+    smallest: FloatArray,
+    largest: FloatArray,
+) -> SideRanges:
+    """Return the bounds of one side's rows."""
+    shape = servers.capacity.shape
+    if not len(worth.jobs):
+        nothing = np.full(shape, -np.inf)
+        return SideRanges(log_lower=nothing, log_upper=nothing)
+    with np.errstate(divide="ignore"):
+        log_upper = np.log((value[:, None] / smallest).max(axis=0))
+        log_lower = np.log(_lower(instance, servers, lower, worth, largest))
+    is_used = (largest > 0).any(axis=0) & (servers.capacity > 0)
+    log_lower = np.where(is_used, log_lower, -np.inf)
+    log_upper = np.where(is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + LEAST_RATIO), -np.inf)
+    return SideRanges(log_lower=log_lower, log_upper=log_upper)
+
+
+def _lower(
+    instance: AdmissionInstance,
+    servers: ServerClasses,
+    lower: LowerScale,
+    worth: JobWorth,
+    largest: FloatArray,
+) -> FloatArray:
+    """Return the lower scale, broadcastable to (classes, slots, resources)."""
+    capacity = servers.capacity / MICRO
+    total = float(np.einsum("ctr,c->", capacity, servers.count))
+    num_resources = instance.num_resources
+    # On shared servers one lambda serves workers and PSs together, and `largest` is the sum of both demands.
+    halves = 1.0 if instance.has_shared_servers else 2.0
+    with np.errstate(divide="ignore"):
+        match lower:
+            case LowerScale.PAPER_L:
+                need = worth.worker_slots * largest.sum(axis=1)
+                if not need.any():
+                    return np.array(0.0)
+                # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say.
+                return np.array((worth.least / need).min() * need[need > 0].min() / (4.0 * total))
+            case LowerScale.SIMPLE_L:
+                return np.array(worth.least.min() / (4.0 * total))
+            case LowerScale.UNIT_FREE_L:
+                return np.asarray(worth.least.min() / (2.0 * num_rows(instance) * capacity))
+            case LowerScale.SUMMED_LAMBDA:
+                return np.array((worth.least / (halves * worth.worker_slots * largest.sum(axis=1))).min())
+            case LowerScale.UNIT_FREE_LAMBDA:
+                each = worth.least[:, None] / (halves * num_resources * worth.worker_slots[:, None] * largest)
+                return np.asarray(each.min(axis=0))
+
+
+def num_rows(instance: AdmissionInstance) -> int:
+    """Return the number of capacity rows of single servers that have any capacity."""
+    sides = [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
+    return int(sum(np.einsum("ctr,c->", side.capacity > 0, side.count) for side in sides))

@@ -1,0 +1,300 @@
+"""Two competitive ratios of the online algorithm with whole jobs, and when they hold.
+
+The paper's guarantee takes every job's demand as infinitesimal. With discrete jobs the price must reach U
+before a row is full, and the ratio depends on eps, the largest share of a row that one job takes in a
+slot. Write a_j for a schedule's use of row j, v for its value, c_j for the row's capacity, f for the share
+of the capacity at which the price reaches U.
+
+- Exponential price: ``A = max(1, max_j [(U_j / L_j)^(eps / f) - 1] / eps)``. Then ``optimum <= A objective +
+  D_0``, and ``<= 2 A objective`` if D_0, the empty cluster's worth, is at most half the optimum.
+- Zero-start price: ``A = max_j [(1 + U_j / lambda_j)^(eps / f) - 1] / eps``. Then ``optimum <= (A + max(1, A))
+  objective`` if ``sum_j lambda_j a_j <= v`` for every schedule.
+
+Both by weak duality. A schedule of positive payoff uses no row whose price has reached U, so less than f c
+was taken there and its own a <= eps c <= (1 - f) c still fits: no schedule is passed over only because it
+doesn't fit. Hence the payoffs at arrival with the final prices are feasible for the dual. And every
+admission adds at most A times its value to the dual, since prices are convex and a <= eps c.
+
+The conditions are numbered C1 to C6:
+
+1. every schedule uses at most eps c of a row, eps < 1;
+2. U is at least the value of any schedule over its use of the row;
+3. the price reaches U at (1 - eps) c;
+4. each job's best schedule is found exactly, and admitted if and only if its payoff is positive;
+5. the lower scale is small enough, as said above;
+6. the optimum is over the same schedules: caps and deadlines are fields of the instance.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidOptionError
+from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import (
+    JobWorth,
+    LowerScale,
+    PriceRanges,
+    SideRanges,
+    job_worth,
+    price_ranges,
+)
+from optim.solvers.admission.pricing.shared_room import share_limit
+
+ROUNDING = 1e-12
+"""Relative rounding error allowed in the comparison of logarithms and shares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """One of the conditions C1 to C6: whether it holds, and by which figures."""
+
+    name: str
+    holds: bool
+    figures: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {'holds' if self.holds else 'fails'}: {self.figures}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioClaim:
+    """A competitive ratio and the conditions under which it holds.
+
+    Parameters
+    ----------
+    theorem
+        "exponential" or "zero-start".
+    eps
+        Largest share of a row that one job takes in a slot, exactly.
+    amplification
+        A: each admission adds at most A times its value to the dual.
+    ratio
+        The packing LP's optimum is at most this times the objective, if all conditions hold.
+    initial_dual
+        D_0.
+    conditions
+        C1 to C6 on this instance.
+    """
+
+    theorem: str
+    eps: Fraction
+    amplification: float
+    ratio: float
+    initial_dual: float
+    conditions: tuple[Condition, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every condition holds."""
+        return all(condition.holds for condition in self.conditions)
+
+    @property
+    def statement(self) -> str:
+        """The claim in one sentence."""
+        if self.holds:
+            return f"no plan is worth more than {self.ratio:.6g} times this one ({self.theorem} price, C1 to C6 hold)"
+        failing = ", ".join(condition.name for condition in self.conditions if not condition.holds)
+        return f"no competitive ratio is claimed: {failing} of the {self.theorem} price's conditions fail"
+
+
+def ratio_claim(
+    instance: AdmissionInstance,
+    bounds: PriceRanges,
+    function: ExponentialPrice | ZeroStartPrice,
+    *,
+    worth: JobWorth | None = None,
+) -> RatioClaim:
+    """Work out the competitive ratio of a run with these prices and whether its conditions hold.
+
+    The run is understood to find best schedules exactly and to admit what has a positive payoff.
+    """
+    worth = job_worth(instance) if worth is None else worth
+    is_zero_start = isinstance(function, ZeroStartPrice)
+    eps = largest_share(instance, worth)
+    sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
+    factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
+    initial = 0.0 if is_zero_start else _initial_dual(instance, bounds)
+    if not is_zero_start:
+        factor = max(1.0, factor)
+    full = _rounded_down(function.full_at)
+    conditions = (
+        Condition(name="C1", holds=eps < 1, figures=f"eps = {eps}"),
+        _upper_condition(instance, bounds, worth),
+        Condition(
+            name="C3",
+            holds=full <= 1 - eps,
+            figures=f"U is reached at {function.full_at:.12g} of the capacity",
+        ),
+        Condition(name="C4", holds=True, figures="best schedules are exact, positive payoffs are admitted"),
+        _scale_condition(instance, bounds, worth) if is_zero_start else _start_condition(initial, worth),
+        Condition(name="C6", holds=True, figures="caps and deadlines belong to the instance"),
+    )
+    return RatioClaim(
+        theorem="zero-start" if is_zero_start else "exponential",
+        eps=eps,
+        amplification=factor,
+        ratio=factor + max(1.0, factor) if is_zero_start else 2 * factor,
+        initial_dual=initial,
+        conditions=conditions,
+    )
+
+
+def amplification(side: SideRanges, eps: float, function: ExponentialPrice | ZeroStartPrice) -> float:
+    """Return ``max_j [exp(eps / f * spread_j) - 1] / eps`` with the spread ln(U/L) or ln(1 + U/lambda).
+
+    For eps = 0 that is the limit, spread / f.
+    """
+    is_used = np.isfinite(side.log_lower)
+    if not is_used.any():
+        return 0.0
+    spread = (side.log_upper - np.where(is_used, side.log_lower, 0.0))[is_used]
+    if isinstance(function, ZeroStartPrice):
+        spread = np.logaddexp(0.0, spread)
+    widest = float(spread.max()) / function.full_at
+    if eps == 0:
+        return widest
+    with np.errstate(over="ignore"):
+        return float(np.expm1(eps * widest) / eps)
+
+
+def largest_share(instance: AdmissionInstance, worth: JobWorth | None = None) -> Fraction:
+    """Return eps: the largest share of a row that one job can take in one slot, exactly.
+
+    Only jobs that can complete alone count, and the slots from their arrival to their deadline.
+    """
+    jobs, job = instance.jobs, instance.segment_job
+    is_live = np.isin(job, (job_worth(instance) if worth is None else worth).jobs)
+    slots = np.arange(instance.horizon)
+    in_window = is_live[:, None] & (slots >= jobs.arrival[job][:, None]) & (slots <= instance.deadline[job][:, None])
+    if instance.has_shared_servers:
+        return _largest_shared(instance, in_window)
+    best = Fraction(0)
+    for units, demand, servers in (
+        (instance.workers_per_server, jobs.worker_demand, instance.worker_servers),
+        (instance.ps_per_server, jobs.ps_demand, instance.ps_servers),
+    ):
+        allowed = units * in_window[:, None, :]
+        for r in range(instance.num_resources):
+            used = allowed * demand[:, r][:, None, None]
+            capacity = np.broadcast_to(servers.capacity[None, :, :, r], used.shape)
+            best = max(best, _largest_ratio(used[used > 0], capacity[used > 0]))
+    return best
+
+
+def full_share(instance: AdmissionInstance, eps: float | None = None, worth: JobWorth | None = None) -> float:
+    """Return 1 - eps, the share of the capacity at which strict prices reach U.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a job can take a whole server.
+    """
+    share = float(largest_share(instance, worth)) if eps is None else eps
+    if share >= 1:
+        raise InvalidOptionError(
+            f"strict prices need eps < 1, but in instance {instance.name!r} one job can take a whole server; "
+            "cap it by max_share_per_server in the instance, or choose strict=false"
+        )
+    return 1.0 - share
+
+
+def _largest_shared(instance: AdmissionInstance, in_window: NDArray[np.bool_]) -> Fraction:
+    """Return the largest share over the pairs (workers, PSs) that one shared server holds."""
+    servers = instance.worker_servers
+    limit = share_limit(instance, servers.capacity)
+    best = Fraction(0)
+    for s in np.flatnonzero(in_window.any(axis=1)).tolist():
+        slots = np.flatnonzero(in_window[s])
+        for c in range(servers.num_classes):
+            _, first = np.unique(servers.capacity[c, slots], axis=0, return_index=True)
+            for t in slots[first].tolist():
+                used = _uses(instance, s, c, t, limit[c, t])
+                capacity = np.broadcast_to(servers.capacity[c, t], used.shape)
+                best = max(best, _largest_ratio(used[used > 0], capacity[used > 0]))
+    return best
+
+
+def _uses(instance: AdmissionInstance, segment: int, server_class: int, slot: int, limit: IntArray) -> IntArray:
+    """Return what each pair that one server holds uses, shape (pairs, resources)."""
+    most = instance.workers_per_server[segment, server_class, slot], instance.ps_per_server[segment, server_class, slot]
+    workers, ps = (grid.ravel()[:, None] for grid in np.indices((most[0] + 1, most[1] + 1)))
+    used = workers * instance.jobs.worker_demand[segment] + ps * instance.jobs.ps_demand[segment]
+    # A single worker or a single PS may exceed the share; both numbers already fit by themselves.
+    fits = (used <= limit).all(axis=1) | (workers + ps <= 1).ravel()
+    result: IntArray = used[fits]
+    return result
+
+
+def _largest_ratio(used: IntArray, capacity: IntArray) -> Fraction:
+    """Return the largest quotient of two arrays of whole numbers, exactly."""
+    if not len(used):
+        return Fraction(0)
+    quotient = used / capacity
+    close = quotient >= quotient.max() * (1 - ROUNDING)
+    pairs = set(zip(used[close].tolist(), capacity[close].tolist(), strict=True))
+    return max(Fraction(a, b) for a, b in pairs)
+
+
+def _rounded_down(share: float) -> Fraction:
+    """Return a share less its possible rounding error: 1 - eps as a float may lie above the exact one."""
+    return Fraction(share) * (1 - Fraction(ROUNDING))
+
+
+def _upper_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobWorth) -> Condition:
+    """C2: compare U with the largest value for the smallest use."""
+    needed = price_ranges(instance, LowerScale.SIMPLE_L, worth=worth)
+    gaps = [
+        given.log_upper[is_used] - least.log_upper[is_used]
+        for given, least in ((bounds.worker, needed.worker), (bounds.ps, needed.ps))
+        for is_used in (np.isfinite(least.log_lower),)
+    ]
+    least_gap = min((float(gap.min()) for gap in gaps if gap.size), default=0.0)
+    return Condition(
+        name="C2",
+        holds=least_gap >= -1e3 * ROUNDING,
+        figures=f"U is at least {np.exp(least_gap):.6g} times the largest density",
+    )
+
+
+def _start_condition(initial: float, worth: JobWorth) -> Condition:
+    """C5 of the exponential price: any schedulable job alone is a plan."""
+    most = float(worth.most.max(initial=0.0))
+    return Condition(
+        name="C5",
+        holds=2 * initial <= most * (1 + ROUNDING),
+        figures=f"D_0 = {initial:.6g}, optimum >= {most:.6g}",
+    )
+
+
+def _scale_condition(instance: AdmissionInstance, bounds: PriceRanges, worth: JobWorth) -> Condition:
+    """C5 of the zero-start price: ``sum_j lambda_j a_j <= v``, for W_i workers and as many PSs at most."""
+    worker = worth.largest_worker @ _largest_scale(bounds.worker)
+    ps = worth.largest_ps @ _largest_scale(bounds.ps)
+    share = float((worth.worker_slots * (worker + ps) / worth.least).max(initial=0.0))
+    return Condition(
+        name="C5",
+        holds=share <= 1 + 1e3 * ROUNDING,
+        figures=f"sum of lambda a is at most {share:.6g} of the value",
+    )
+
+
+def _largest_scale(side: SideRanges) -> FloatArray:
+    """Return the largest lambda of each resource."""
+    return np.asarray(np.exp(side.log_lower.max(axis=(0, 1), initial=-np.inf)))
+
+
+def _initial_dual(instance: AdmissionInstance, bounds: PriceRanges) -> float:
+    """Return ``sum_j L_j c_j`` over all single servers' rows."""
+    sides = [(instance.worker_servers, bounds.worker)]
+    if not instance.has_shared_servers:
+        sides.append((instance.ps_servers, bounds.ps))
+    return float(
+        sum(
+            np.einsum("ctr,ctr,c->", np.exp(side.log_lower), servers.capacity / MICRO, servers.count)
+            for servers, side in sides
+        )
+    )

@@ -1,0 +1,155 @@
+"""Capacity rows of the packing programme over server classes, and how much of them schedules use."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array
+
+from optim.models.admission.instance import MICRO, FloatArray, IntArray
+from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CapacityRows:
+    """All rows (class, slot, resource), workers' servers first, numbered through in C order.
+
+    Parameters
+    ----------
+    worker_shape, ps_shape
+        (classes, slots, resources) of the two sides; on shared servers the second has no classes.
+    capacity
+        Shape (rows,): capacity of the whole class in whole units of the resource.
+    """
+
+    worker_shape: tuple[int, int, int]
+    ps_shape: tuple[int, int, int]
+    capacity: FloatArray
+
+    @classmethod
+    def of(cls, tables: JobTables) -> "CapacityRows":
+        """Lay out the rows of an instance."""
+        instance = tables.instance
+        sides = (
+            [instance.worker_servers] if instance.has_shared_servers else [instance.worker_servers, instance.ps_servers]
+        )
+        totals = [side.capacity * side.count[:, None, None] / MICRO for side in sides]
+        shape = (instance.horizon, instance.num_resources)
+        return cls(
+            worker_shape=(instance.worker_servers.num_classes, *shape),
+            ps_shape=(0 if instance.has_shared_servers else instance.ps_servers.num_classes, *shape),
+            capacity=np.concatenate([total.ravel() for total in totals]),
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return len(self.capacity)
+
+    @property
+    def num_worker_rows(self) -> int:
+        """Number of rows of workers' servers; those of PS hosts follow."""
+        return int(np.prod(self.worker_shape))
+
+    def prices(self, flat: FloatArray) -> Prices:
+        """Return a flat vector of row prices by side."""
+        return Prices(
+            worker=flat[: self.num_worker_rows].reshape(self.worker_shape),
+            ps=flat[self.num_worker_rows :].reshape(self.ps_shape),
+        )
+
+    def flat(self, prices: Prices) -> FloatArray:
+        """Return prices as one flat vector of rows."""
+        return np.concatenate([prices.worker.ravel(), prices.ps.ravel()])
+
+
+def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> csc_array:
+    """Return how much of each row each schedule uses, shape (rows, schedules), whole units.
+
+    Schedules without a completion slot use nothing.
+    """
+    live = np.flatnonzero(schedules.completion >= 0)
+    segment = _segment_by_slot(tables, schedules) if len(tables.segment_start) > tables.num_jobs else None
+    parts = [
+        _side_entries(
+            schedules.workers,
+            schedules.jobs,
+            segment,
+            tables,
+            tables.worker_demand,
+            rows.worker_shape,
+            0,
+            live,
+        )
+    ]
+    is_shared = rows.ps_shape[0] == 0
+    shape, offset = (rows.worker_shape, 0) if is_shared else (rows.ps_shape, rows.num_worker_rows)
+    parts.append(_side_entries(schedules.ps, schedules.jobs, segment, tables, tables.ps_demand, shape, offset, live))
+    row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
+    matrix = csc_array((amount, (row, column)), shape=(rows.num_rows, len(schedules.jobs)))
+    matrix.sum_duplicates()
+    return matrix
+
+
+def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
+    """Return a plan's schedules over server classes; payoffs are left 0."""
+    instance = tables.instance
+    shape = (len(plan.admitted), instance.horizon)
+    position = np.zeros(tables.num_jobs, dtype=np.int64)
+    position[plan.admitted] = np.arange(len(plan.admitted))
+    counts = []
+    for table, servers in ((plan.workers, instance.worker_servers), (plan.ps, instance.ps_servers)):
+        by_class = np.zeros((shape[0], servers.num_classes, shape[1]), dtype=np.int32)
+        np.add.at(
+            by_class,
+            (position[table[:, JOB]], servers.class_of_server[table[:, SERVER]], table[:, SLOT]),
+            table[:, COUNT],
+        )
+        counts.append(by_class)
+    return PricedSchedules(
+        jobs=plan.admitted,
+        payoff=np.zeros(shape[0]),
+        completion=plan.completion,
+        workers=counts[0],
+        ps=counts[1],
+    )
+
+
+def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
+    """Return how much of each class row a plan on real servers uses, shape (rows,)."""
+    return np.asarray(usage_matrix(tables, rows, plan_schedules(tables, plan)).sum(axis=1)).ravel()
+
+
+def _segment_by_slot(tables: JobTables, schedules: PricedSchedules) -> IntArray:
+    """Return the demand segment in which each slot of each schedule starts, shape (schedules, slots)."""
+    total = schedules.workers.sum(axis=1)
+    segment = np.zeros(total.shape, dtype=np.int64)
+    for k, i in enumerate(schedules.jobs.tolist()):
+        steps = tables.progress[tables.table_offset[i] : tables.table_offset[i + 1]]
+        done = np.concatenate([[0], np.cumsum(steps[total[k]])[:-1]])
+        first, last = tables.segment_offset[i], tables.segment_offset[i + 1]
+        segment[k] = first + np.searchsorted(tables.segment_start[first:last], done, side="right") - 1
+    return segment
+
+
+def _side_entries(
+    counts: NDArray[np.int32],
+    jobs: IntArray,
+    segment: IntArray | None,
+    tables: JobTables,
+    demand: FloatArray,
+    shape: tuple[int, int, int],
+    offset: int,
+    live: IntArray,
+) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return (row, schedule, amount) entries of one side."""
+    k, c, t = np.nonzero(counts[live])
+    k = live[k]
+    units = counts[k, c, t]
+    which = tables.segment_offset[jobs[k]] if segment is None else segment[k, t]
+    amounts = units[:, None] * demand[which]
+    entry, r = np.nonzero(amounts)
+    row = offset + (c[entry] * shape[1] + t[entry]) * shape[2] + r
+    return row, k[entry], amounts[entry, r]

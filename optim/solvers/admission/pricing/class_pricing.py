@@ -1,0 +1,118 @@
+"""Best schedules of many jobs at given prices, over server classes with full capacity.
+
+This is the pricing problem of column generation and the subroutine of every any-price bound.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.shared_room import SharedClasses, shared_classes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices of rows and of job-specific cuts, over server classes.
+
+    Parameters
+    ----------
+    worker, ps
+        Shape (classes, slots, resources), utils a unit of resource, >= 0. On shared servers all prices
+        are worker prices and `ps` has no classes.
+    worker_extra, ps_extra
+        Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
+        On shared servers the classes of both are those of the workers' servers.
+    """
+
+    worker: FloatArray
+    ps: FloatArray
+    worker_extra: FloatArray | None = None
+    ps_extra: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedSchedules:
+    """The best schedule of each priced job.
+
+    Parameters
+    ----------
+    jobs
+        Shape (priced,): which jobs.
+    payoff
+        Shape (priced,): value less cost of the best schedule, or the floor where none is better.
+    completion
+        Shape (priced,): its completion slot, -1 where none is better than the floor.
+    workers, ps
+        Shape (priced, classes, slots): counts in each class (on shared servers of the same classes).
+    """
+
+    jobs: IntArray
+    payoff: FloatArray
+    completion: IntArray
+    workers: NDArray[np.signedinteger[Any]]
+    ps: NDArray[np.signedinteger[Any]]
+
+
+def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:
+    """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each."""
+    ps_prices = prices.worker if tables.instance.has_shared_servers else prices.ps
+    worker = np.einsum("sr,ctr->sct", tables.worker_demand, prices.worker, optimize=True)
+    ps = np.einsum("sr,ctr->sct", tables.ps_demand, ps_prices, optimize=True)
+    if prices.worker_extra is not None:
+        worker += prices.worker_extra
+    if prices.ps_extra is not None:
+        ps += prices.ps_extra
+    return np.ascontiguousarray(worker), np.ascontiguousarray(ps)
+
+
+def price(
+    tables: JobTables,
+    prices: Prices,
+    *,
+    jobs: IntArray | None = None,
+    floor: FloatArray | None = None,
+    with_schedules: bool = True,
+) -> PricedSchedules:
+    """Find each job's best schedule at the given prices, exactly.
+
+    Parameters
+    ----------
+    jobs
+        Which jobs to price, all by default.
+    floor
+        Shape (priced,): payoffs not above it are of no interest (0 by default); the search stops earlier.
+    with_schedules
+        Whether the counts are wanted; without them counts are left empty.
+
+    Notes
+    -----
+    Per job O(slots x (work x workers + classes log classes)); stops at the first slot whose value
+    doesn't exceed the best payoff. On shared servers a slot costs O(classes x workers x PSs^2) instead of
+    O(workers + classes log classes).
+    """
+    from optim.solvers.admission.pricing.schedule_loop import price_jobs
+
+    which = np.arange(tables.num_jobs) if jobs is None else jobs
+    worker_cost, ps_cost = unit_costs(tables, prices)
+    horizon = tables.value.shape[1]
+    room = len(which) if with_schedules else 1
+    workers = np.zeros((room, worker_cost.shape[1], horizon), dtype=np.int32)
+    ps = np.zeros((room, ps_cost.shape[1], horizon), dtype=np.int32)
+    payoff = np.zeros(len(which))
+    completion = np.full(len(which), -1, dtype=np.int64)
+    price_jobs(
+        which, np.zeros(len(which)) if floor is None else floor, tables.arrival, tables.deadline, tables.target,
+        tables.most, tables.value, tables.segment_offset, tables.segment_start, tables.table_offset,
+        tables.progress, tables.ps_needed, tables.worker_limit, tables.ps_limit, worker_cost, ps_cost,
+        _shared(tables), payoff, completion, workers, ps, with_schedules,
+    )  # fmt: skip
+    return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
+
+
+def _shared(tables: JobTables) -> SharedClasses | None:
+    """Return what the loop needs on shared servers, None on others."""
+    return shared_classes(tables.class_room, *tables.most_at_once) if tables.instance.has_shared_servers else None

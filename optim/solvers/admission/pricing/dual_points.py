@@ -1,0 +1,165 @@
+"""An upper bound from any prices, and a certificate for any plan.
+
+For every p >= 0 the Lagrangian value
+
+    UB(p) = sum_i max(0, max over schedules of job i of value - cost at p) + sum over rows of p c
+
+is at least the optimum of the packing LP, hence of every plan: prices need not be good to be valid.
+A line search over their scale, then subgradient steps, make them better.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.certificate import Certificate
+from optim.core.status import CertificateKind, PointStatus
+from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.models.admission.plan import AdmissionPlan
+from optim.models.admission.proof import PriceProof, ServerCut
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, usage_matrix
+from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+SCALE_RATIO = 4.0
+"""Scales tried first are powers of this ratio; the best is then refined."""
+
+STEEPNESS = 5.0
+"""How fast the start prices rise with utilisation when a plan comes without prices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricePoint:
+    """A point of the packing LP's dual: flat row prices, payoffs, cuts with multipliers, and the bound they prove."""
+
+    row_prices: FloatArray
+    payoff: FloatArray
+    bound: float
+    cuts: tuple[ServerCut, ...] = ()
+
+
+def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
+    """Return UB(p) and the payoffs at row prices p >= 0, shape (rows,)."""
+    priced = price(tables, rows.prices(row_prices), with_schedules=False)
+    bound = float(priced.payoff.sum() + row_prices @ rows.capacity)
+    return PricePoint(row_prices=row_prices, payoff=priced.payoff, bound=bound)
+
+
+def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
+    """Return the best point on the ray of scaled prices: UB is convex along it, so a bracket suffices."""
+    best = evaluate(tables, rows, np.zeros_like(row_prices))
+    if not row_prices.any():
+        return best
+    found: dict[float, PricePoint] = {}
+
+    def at(exponent: float) -> float:
+        if exponent not in found:
+            found[exponent] = evaluate(tables, rows, row_prices * SCALE_RATIO**exponent)
+        return found[exponent].bound
+
+    centre, step = 0.0, 1.0
+    for direction in (1.0, -1.0):
+        while at(centre + direction) < at(centre):
+            centre += direction
+    while step > 0.05:
+        step /= 2
+        for candidate in (centre - step, centre + step):
+            if at(candidate) < at(centre):
+                centre = candidate
+                break
+    return min((best, *found.values()), key=lambda point: point.bound)
+
+
+def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
+    """Take Polyak subgradient steps towards a known lower bound `target` and return the best point seen."""
+    best = start
+    point = start.row_prices
+    damping = 1.0
+    stalled = 0
+    for _ in range(num_steps):
+        priced = price(tables, rows.prices(point))
+        bound = float(priced.payoff.sum() + point @ rows.capacity)
+        if bound < best.bound * (1 - 1e-6):
+            stalled = 0
+        else:
+            stalled += 1
+            if stalled >= 5:
+                damping, stalled = damping / 2, 0
+        if bound < best.bound:
+            best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
+        slack = rows.capacity - np.asarray(usage_matrix(tables, rows, priced).sum(axis=1)).ravel()
+        # Rows differ in unit and size: steps are taken in prices of the whole row, p c, so that units don't matter.
+        scale = np.where(rows.capacity > 0, 1.0 / np.maximum(rows.capacity, 1e-300), 0.0)
+        gradient = slack * scale
+        free = (point > 0) | (gradient < 0)
+        norm = float(np.sum(gradient[free] ** 2))
+        if norm == 0 or bound <= target:
+            break
+        length = damping * (bound - max(target, 0.95 * best.bound)) / norm
+        point = np.maximum(0.0, point - length * gradient * scale)
+    return best
+
+
+def proof_of(rows: CapacityRows, point: PricePoint) -> PriceProof:
+    """Return the proof that a checker recomputes."""
+    prices = rows.prices(point.row_prices)
+    return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=point.payoff, cuts=point.cuts)
+
+
+def bound_certificate(rows: CapacityRows, point: PricePoint) -> Certificate:
+    """Return a certificate that no plan is worth more than the point's bound."""
+    return Certificate(
+        kind=CertificateKind.BOUND,
+        statement=f"no plan is worth more than {point.bound:.9g}: a feasible point of the packing LP's dual",
+        proof=proof_of(rows, point),
+    )
+
+
+def certify_plan(
+    instance: AdmissionInstance,
+    plan: AdmissionPlan,
+    start_prices: Prices | None = None,
+    *,
+    num_steps: int = 25,
+) -> tuple[float, Certificate, PointStatus]:
+    """Bound the optimum for a plan that came without a bound.
+
+    Parameters
+    ----------
+    instance, plan
+        The plan's value only steers the steps; any plan gives a valid bound.
+    start_prices
+        Prices by server class to start from, such as the final ones of an online run; made from the
+        plan's utilisation if absent.
+    num_steps
+        Subgradient steps after the line search over the price scale.
+
+    Returns
+    -------
+    bound, certificate, dual status
+        Ready for a `Solution`.
+    """
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    if instance.num_jobs == 0:
+        point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(0), bound=0.0)
+    else:
+        start = rows.flat(start_prices) if start_prices is not None else _prices_from_use(tables, rows, plan)
+        point = search_scale(tables, rows, start)
+        point = improve(tables, rows, point, target=plan.objective(instance), num_steps=num_steps)
+    return point.bound, bound_certificate(rows, point), PointStatus.FEASIBLE
+
+
+def _prices_from_use(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
+    """Return prices that rise exponentially with the plan's utilisation of each row."""
+    used = plan_usage(tables, rows, plan)
+    share = np.divide(used, rows.capacity, out=np.zeros_like(used), where=rows.capacity > 0)
+    worth = float(tables.value.max(axis=1, initial=0.0).sum())
+    rise = np.expm1(STEEPNESS * share) / np.expm1(STEEPNESS)
+    weight = float(np.sum(rise))
+    if weight == 0.0:
+        return np.zeros(rows.num_rows)
+    prices: FloatArray = np.divide(
+        rise * worth / weight, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0
+    )
+    return prices

@@ -1,0 +1,54 @@
+"""Dives: feasible plans that re-pricing doesn't make worse than one go at the first prices, on the whole."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.core.certificate import Certificate
+from optim.core.clock import PhaseClock
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.stopping import Never, TimeLimit
+from optim.solvers.admission.neighbourhood.price_dive import dive
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+NAMES = ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"]
+
+
+def dived(name, stop):
+    """A plan by diving from the LP, and the LP's bound."""
+    instance = optim.reference_instance(name)
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=10)
+    relaxed = PackingLP(tables, rows, PhaseClock()).run(tol=1e-3, first=walk, between=walk, stop=Never())
+    weight = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs)
+    return instance, dive(tables, rows, relaxed.point, weight, stop=stop, clock=PhaseClock()), relaxed.point.bound
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("stop", [Never(), TimeLimit(0.0)])
+def test_plans_are_feasible_and_below_the_bound(name, stop):
+    instance, plan, bound = dived(name, stop)
+    claim = Solution(
+        problem="admission",
+        instance=name,
+        solver="dive",
+        sense=Sense.MAXIMISE,
+        termination=Termination.COMPLETED,
+        primal=PointStatus.FEASIBLE,
+        decision=plan,
+        objective=plan.objective(instance),
+        certificate=Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="a dive"),
+    )
+    assert optim.verify(instance, claim).is_ok
+    assert 0 < plan.objective(instance) <= bound
+
+
+def test_re_pricing_earns_more_on_the_whole_than_prices_that_stay():
+    repriced = sum(plan.objective(instance) for instance, plan, _ in (dived(name, Never()) for name in NAMES))
+    posted = sum(plan.objective(instance) for instance, plan, _ in (dived(name, TimeLimit(0.0)) for name in NAMES))
+    assert repriced > posted

@@ -1,0 +1,116 @@
+"""The interior-point master against HiGHS on random packing programmes."""
+
+import highspy
+import numpy as np
+import pytest
+from scipy.sparse import csc_array, random_array
+
+from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
+from optim.solvers.admission.packing.newton_loop import newton_matrix
+from optim.solvers.admission.packing.newton_system import NewtonSystem
+
+
+def random_programme(seed):
+    """A packing programme with a few jobs, each with several columns, rows scaled to right-hand side 1."""
+    rng = np.random.default_rng(seed)
+    num_rows, num_jobs = 12, 6
+    job = np.sort(rng.integers(0, num_jobs, 30))
+    matrix = csc_array(
+        random_array((num_rows, 30), density=0.3, rng=rng, data_sampler=lambda size: rng.random(size) + 0.1)
+    )
+    return matrix, job, rng.random(30) * 10 + 1, num_jobs
+
+
+def optimum(matrix, job, value, num_jobs):
+    """The optimum by HiGHS' simplex."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    count = len(value)
+    solver.addVars(count, np.zeros(count), np.full(count, highspy.kHighsInf))
+    solver.changeColsCost(count, np.arange(count, dtype=np.int32), value)
+    dense = np.vstack([matrix.toarray(), np.equal(job[None, :], np.arange(num_jobs)[:, None])])
+    for row in dense:
+        index = np.flatnonzero(row).astype(np.int32)
+        solver.addRow(-highspy.kHighsInf, 1.0, len(index), index, row[index].astype(float))
+    solver.run()
+    return solver.getInfo().objective_function_value
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_value_and_duals_reach_the_optimum(seed):
+    matrix, job, value, num_jobs = random_programme(seed)
+    expected = optimum(matrix, job, value, num_jobs)
+    solved = solve_packing(matrix, job, value, num_jobs, tol=1e-8)
+    assert solved.is_converged
+    assert solved.value == pytest.approx(expected, rel=1e-7)
+    assert solved.row_price.sum() + solved.job_price.sum() == pytest.approx(expected, rel=1e-7)
+    assert (matrix @ solved.x <= 1 + 1e-8).all()
+    assert (matrix.T @ solved.row_price + solved.job_price[job] >= value - 1e-6).all()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_point_of_fewer_columns_and_rows_is_a_start(seed):
+    matrix, job, value, num_jobs = random_programme(seed)
+    rng = np.random.default_rng(seed)
+    old, kept = np.flatnonzero(rng.random(30) < 0.7), np.flatnonzero(rng.random(12) < 0.7)
+    before = solve_packing(csc_array(matrix[kept][:, old]), job[old], value[old], num_jobs, tol=1e-4)
+    x, row_price = np.full(30, np.nan), np.zeros(12)
+    x[old], row_price[kept] = before.x, before.row_price
+    start = WarmStart(x=x, row_price=row_price, job_price=before.job_price, complementarity=1e-3)
+    solved = solve_packing(matrix, job, value, num_jobs, tol=1e-8, start=start)
+    assert solved.is_converged
+    assert solved.value == pytest.approx(optimum(matrix, job, value, num_jobs), rel=1e-7)
+
+
+@pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-8])
+def test_every_answer_is_feasible_to_rounding(tol):
+    matrix, job, value, num_jobs = random_programme(4)
+    solved = solve_packing(matrix, job, value, num_jobs, tol=tol)
+    assert (matrix @ solved.x <= 1 + 1e-14).all()
+    assert (np.bincount(job, solved.x, num_jobs) <= 1 + 1e-14).all()
+    assert solved.value <= solved.row_price.sum() + solved.job_price.sum() + 1e-9
+
+
+def test_solves_the_exact_system_with_columns_ignored_in_the_factor(monkeypatch):
+    matrix, job, _, num_jobs = random_programme(3)
+    matrix.sort_indices()
+    rng = np.random.default_rng(0)
+    weight, row_ratio, job_ratio = 10.0 ** rng.uniform(-4, 0, 30), rng.random(12), rng.random(num_jobs)
+    right = rng.random(12)
+    exact, rough = (NewtonSystem(matrix, job, num_jobs) for _ in range(2))
+    monkeypatch.setattr("optim.solvers.admission.packing.newton_system.IGNORED_WEIGHT", 0.0)
+    assert exact.factorise(weight, row_ratio, job_ratio)
+    monkeypatch.setattr("optim.solvers.admission.packing.newton_system.IGNORED_WEIGHT", 1e-2)
+    assert rough.factorise(weight, row_ratio, job_ratio)
+    np.testing.assert_allclose(rough.solve(right), exact.solve(right), rtol=1e-6)
+
+
+def test_newton_matrix_equals_its_definition():
+    matrix, job, _, num_jobs = random_programme(3)
+    matrix.sort_indices()
+    rng = np.random.default_rng(0)
+    weight, row_ratio, job_ratio = rng.random(30) + 0.1, rng.random(12), rng.random(num_jobs)
+    start = np.searchsorted(job, np.arange(num_jobs + 1))
+    newton, diagonal = newton_matrix(
+        12, start, matrix.indptr, matrix.indices, matrix.data, weight, row_ratio, job_ratio, 0.0
+    )
+    dense = matrix.toarray()
+    member = np.equal(job[None, :], np.arange(num_jobs)[:, None]).astype(float)
+    coupling = member @ np.diag(weight) @ dense.T
+    expected_diagonal = member @ weight + job_ratio
+    expected = dense @ np.diag(weight) @ dense.T + np.diag(row_ratio)
+    expected -= coupling.T @ np.diag(1 / expected_diagonal) @ coupling
+    np.testing.assert_allclose(diagonal, expected_diagonal)
+    np.testing.assert_allclose(newton, np.tril(expected), atol=1e-12)
+
+
+def test_newton_matrix_keeps_its_digits_where_one_column_dominates():
+    dense = np.array([[1.0, 0.5], [0.25, 1.0]])
+    matrix = csc_array(dense)
+    weight = np.array([1e12, 1.0])
+    newton, _ = newton_matrix(
+        2, np.array([0, 2]), matrix.indptr, matrix.indices, matrix.data, weight, np.zeros(2), np.zeros(1), 0.0
+    )
+    difference = dense[:, 1] - dense[:, 0]
+    np.testing.assert_allclose(newton, np.tril(np.outer(difference, difference)), rtol=1e-9)

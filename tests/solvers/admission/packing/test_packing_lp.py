@@ -1,0 +1,126 @@
+"""Column generation: two methods, one optimum, and a bound at every stop."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.core.clock import PhaseClock
+from optim.core.progress import SilentProgress
+from optim.core.stopping import IterationLimit, Never
+from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
+from optim.solvers.admission.pricing.job_tables import JobTables
+
+
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"])
+def test_central_and_plain_masters_reach_the_same_optimum(name):
+    instance = optim.reference_instance(name)
+    central = optim.solve(instance, "column-generation")
+    plain = optim.solve(instance, "column-generation", options={"method": "plain"})
+    assert central.termination == plain.termination == "completed"
+    assert central.objective is None
+    assert central.stats.counts["lp_gap"] <= 1e-6
+    assert central.bound == pytest.approx(plain.bound, rel=3e-6)
+    assert central.stats.counts["master"] <= plain.bound * (1 + 1e-9)
+    assert optim.verify(instance, central).is_ok
+    assert optim.verify(instance, plain).is_ok
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2])
+def test_any_stop_leaves_a_bound_that_verifies(rounds):
+    instance = optim.reference_instance("small-2")
+    stopped = optim.solve(instance, "column-generation", stop=IterationLimit(rounds))
+    best = optim.solve(instance, "column-generation")
+    assert stopped.bound >= best.bound * (1 - 1e-6)
+    assert optim.verify(instance, stopped).is_ok
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3])
+@pytest.mark.parametrize("method", ["central", "plain"])
+def test_the_point_of_any_stop_is_worth_the_masters_value_and_fits(method, rounds):
+    instance = optim.reference_instance("small-2")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    options = ColumnGenerationOptions(method=method)
+    stop = IterationLimit(rounds)
+    result = solve_packing_lp(tables, rows, PhaseClock(), options, stop, SilentProgress())
+    assert (result.pool.share @ result.x <= 1 + 1e-9).all()
+    assert result.pool.value @ result.x <= result.master * (1 + 1e-9)
+    if method == "plain":
+        assert result.pool.value @ result.x == pytest.approx(result.master)
+
+
+def test_the_masters_point_satisfies_every_row():
+    instance = optim.reference_instance("small-0")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=30)
+    result = PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
+    assert (result.pool.share @ result.x <= 1 + 1e-6).all()
+    assert (np.bincount(result.pool.job, result.x) <= 1 + 1e-6).all()
+    assert result.gap <= 1e-6
+
+
+def test_columns_that_are_kept_keep_their_schedules():
+    instance = optim.reference_instance("small-1")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    walk = Walk(num_steps=20)
+    pool = PackingLP(tables, rows, PhaseClock()).run(tol=1e-3, first=walk, between=walk, stop=Never()).pool
+    for column in range(len(pool)):
+        schedule = pool.schedule(column)
+        assert schedule.job == pool.job[column]
+        assert pool.value[column] == instance.value[schedule.job, schedule.completion]
+        assert schedule.workers[:, 2].sum() == instance.work[schedule.job]
+        assert schedule.workers[:, 1].max() == schedule.completion
+
+
+def test_usage_is_count_times_demand():
+    instance = optim.reference_instance("tiny-0")
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    from optim.solvers.admission.pricing.class_pricing import price
+
+    priced = price(tables, rows.prices(np.full(rows.num_rows, 1e-3)))
+    usage = usage_matrix(tables, rows, priced).toarray()
+    for k in np.flatnonzero(priced.completion >= 0):
+        worker = priced.workers[k][:, :, None] * tables.worker_demand[k]
+        ps = priced.ps[k][:, :, None] * tables.ps_demand[k]
+        np.testing.assert_allclose(usage[:, k], np.concatenate([worker.ravel(), ps.ravel()]))
+
+
+@pytest.mark.parametrize(("name", "optimum"), [("tiny-0", 63.885), ("tiny-1", 168.3453577), ("tiny-2", 307.8381276)])
+def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
+    from optim.core.certificate import Certificate
+    from optim.core.progress import SilentProgress
+    from optim.core.solution import Solution
+    from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+    from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
+    from optim.solvers.admission.pricing.dual_points import proof_of
+
+    instance = optim.reference_instance(name)
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    bounds = []
+    for cut_rounds in (0, 5):
+        result = solve_with_cuts(
+            tables, rows, PhaseClock(), tol=1e-6, cut_rounds=cut_rounds, stop=Never(), progress=SilentProgress()
+        )
+        bounds.append(result.point.bound)
+        solution = Solution(
+            problem="admission",
+            instance=name,
+            solver="cuts",
+            sense=Sense.MAXIMISE,
+            termination=Termination.COMPLETED,
+            primal=PointStatus.NONE,
+            dual=PointStatus.FEASIBLE,
+            bound=result.point.bound,
+            certificate=Certificate(
+                kind=CertificateKind.BOUND, statement="a dual point with cuts", proof=proof_of(rows, result.point)
+            ),
+        )
+        assert optim.verify(instance, solution).violations == ()
+    assert optimum - 1e-6 <= bounds[1] < bounds[0] * (1 - 1e-3)

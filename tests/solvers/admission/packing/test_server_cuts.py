@@ -1,0 +1,238 @@
+"""Server cuts: valid for every packing of one server, violated by the load they were made for."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from optim.models.admission.check.cuts import CutCheck
+from optim.models.admission.check.facts import read_facts
+from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
+from optim.models.admission.proof import ServerCut, Side
+from optim.solvers.admission.packing.server_cuts import CutSeparator, CutTable, SeparationOptions
+from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, whole_gains
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
+from tests.support.admission.oracle import fits_on_one_server
+from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
+
+SEEDS = st.integers(0, 2**32 - 1)
+MANY = 10**6
+INSTANCES = st.one_of(
+    tiny_instances(), tiny_instances(), tiny_instances(is_shared=True), tiny_instances(has_segments=True)
+)
+
+
+def random_loads(instance: AdmissionInstance, seed: int) -> tuple[FloatArray, FloatArray]:
+    """Draw how many workers and PSs of each job a class holds: at most what it holds of the job alone."""
+    rng = np.random.default_rng(seed)
+    offset = instance.jobs.segment_offset[:-1]
+    loads = []
+    for limit, servers in (
+        (instance.workers_per_server, instance.worker_servers),
+        (instance.ps_per_server, instance.ps_servers),
+    ):
+        most = np.maximum.reduceat(limit, offset, axis=0) * servers.count[:, None]
+        loads.append(most * rng.random(most.shape) * rng.choice([0, 1, 1], most.shape))
+    return loads[0], loads[1]
+
+
+def units_of_job(instance: AdmissionInstance, cut: ServerCut, job: int) -> list[tuple[int, int]]:
+    """List the (workers, PSs) that one empty server of the cut's class holds of a job, in any of its segments."""
+    if not instance.jobs.arrival[job] <= cut.slot <= instance.deadline[job]:
+        return [(0, 0)]
+    segments = range(int(instance.jobs.segment_offset[job]), int(instance.jobs.segment_offset[job + 1]))
+    most, most_ps = int(instance.max_workers[job]), int(instance.ps_needed[job][-1])
+    if not instance.has_shared_servers:
+        limit = instance.workers_per_server if cut.side is Side.WORKER else instance.ps_per_server
+        units = int(limit[list(segments), cut.server_class, cut.slot].max())
+        return [(n, 0) if cut.side is Side.WORKER else (0, n) for n in range(units + 1)]
+    return [
+        (y, z)
+        for y, z in product(range(most + 1), range(most_ps + 1))
+        if any(fits_on_one_server(instance, s, cut.server_class, cut.slot, y, z) for s in segments)
+    ]
+
+
+def most_left_hand_side(instance: AdmissionInstance, cut: ServerCut) -> int:
+    """Return the largest left-hand side by trying every packing of one server."""
+    servers = instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers
+    room = servers.capacity[cut.server_class, cut.slot]
+    best = 0
+    for units in product(*(units_of_job(instance, cut, int(job)) for job in cut.jobs)):
+        use, gain = np.zeros_like(room), 0
+        for k, (job, (y, z)) in enumerate(zip(cut.jobs.tolist(), units, strict=True)):
+            own = slice(int(instance.jobs.segment_offset[job]), int(instance.jobs.segment_offset[job + 1]))
+            use = use + y * instance.jobs.worker_demand[own].min(axis=0)
+            use = use + z * instance.jobs.ps_demand[own].min(axis=0)
+            gain += y * int(cut.worker_coefficient[k]) + z * int(cut.ps_coefficient[k])
+        if (use <= room).all():
+            best = max(best, gain)
+    return best
+
+
+def left_hand_side(instance: AdmissionInstance, cut: ServerCut, loads: tuple[FloatArray, FloatArray]) -> float:
+    """Return the left-hand side at the average load of a class' servers."""
+    servers = instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers
+    total = 0.0
+    for load, coefficient in zip(loads, (cut.worker_coefficient, cut.ps_coefficient), strict=True):
+        if coefficient.any():
+            total += float(coefficient @ load[cut.jobs, cut.server_class, cut.slot])
+    return total / int(servers.count[cut.server_class])
+
+
+@given(INSTANCES, SEEDS)
+def test_holds_for_every_packing_of_one_server_and_not_for_the_load(instance: AdmissionInstance, seed: int) -> None:
+    loads = random_loads(instance, seed)
+    check = CutCheck(read_facts(instance))
+    for number, cut in enumerate(CutSeparator(instance).separate(*loads)):
+        assert most_left_hand_side(instance, cut) <= cut.right_hand_side
+        assert left_hand_side(instance, cut, loads) > cut.right_hand_side
+        assert check.violations(cut, number, "") == []
+
+
+@given(tiny_instances(), SEEDS)
+def test_finds_no_cut_where_the_load_is_a_mixture_of_packings(instance: AdmissionInstance, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    loads = []
+    for demand, limit, servers in (
+        (instance.jobs.worker_demand, instance.workers_per_server, instance.worker_servers),
+        (instance.jobs.ps_demand, instance.ps_per_server, instance.ps_servers),
+    ):
+        load = np.zeros(limit.shape)
+        for c, t in np.ndindex(limit.shape[1:]):
+            weights = rng.dirichlet(np.ones(3)) * int(servers.count[c])
+            for weight in weights:
+                load[:, c, t] += weight * random_packing(demand, servers.capacity[c, t], limit[:, c, t], rng)
+        loads.append(load)
+    assert CutSeparator(instance).separate(loads[0], loads[1]) == []
+
+
+def random_packing(demand: IntArray, room: IntArray, most: IntArray, rng: np.random.Generator) -> IntArray:
+    """Fill a server with random units until the next doesn't fit."""
+    packing = np.zeros(len(demand), dtype=np.int64)
+    for k in rng.permutation(np.repeat(np.arange(len(demand)), most)).tolist():
+        if ((packing @ demand) + demand[k] > room).any():
+            break
+        packing[k] += 1
+    return packing
+
+
+def two_large_jobs_and_a_small_one() -> AdmissionInstance:
+    """Return two jobs of which one worker fills two thirds of a server, and one whose worker fills a third."""
+    return make_instance(
+        jobs=[JobSketch(worker=("2",)), JobSketch(worker=("2",)), JobSketch(worker=("1",), chunks=3)],
+        worker_servers=[ServerSketch(capacity=("3",), count=2)],
+        ps_servers=[ServerSketch(capacity=("100",))],
+        horizon=1,
+    )
+
+
+def test_lifts_a_job_that_the_load_lacks() -> None:
+    instance = two_large_jobs_and_a_small_one()
+    worker, ps = np.array([1.5, 1.5, 0.0]).reshape(3, 1, 1), np.zeros((3, 1, 1))
+    (cut,) = CutSeparator(instance).separate(worker, ps)
+    # Of large workers a server holds one. Beside it there is room for one small worker, which costs it nothing.
+    assert cut.jobs.tolist() == [0, 1]
+    assert (cut.worker_coefficient.tolist(), cut.right_hand_side) == ([1, 1], 1)
+    (cut,) = CutSeparator(instance).separate(np.array([1.8, 0.0, 3.6]).reshape(3, 1, 1), ps)
+    # One large and one small worker, or three small ones: 2 y0 + y2 <= 3, and the other large job like the first.
+    assert cut.jobs.tolist() == [0, 1, 2]
+    assert (cut.worker_coefficient.tolist(), cut.right_hand_side) == ([2, 2, 1], 3)
+
+
+def test_gives_a_cut_up_when_its_search_takes_too_long() -> None:
+    instance = two_large_jobs_and_a_small_one()
+    options = SeparationOptions(node_limit=0)
+    assert CutSeparator(instance, options).separate(np.full((3, 1, 1), 1.5), np.zeros((3, 1, 1))) == []
+
+
+@given(INSTANCES, SEEDS)
+def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInstance, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cuts = CutSeparator(instance).separate(*random_loads(instance, seed))
+    assume(cuts)
+    table = CutTable(instance, cuts[:1])
+    table.add(cuts[1:])
+    jobs = rng.integers(instance.num_jobs, size=4)
+    workers, ps = (
+        rng.integers(3, size=(4, side.num_classes, instance.horizon))
+        for side in (instance.worker_servers, instance.ps_servers)
+    )
+    schedules = PricedSchedules(
+        jobs=jobs, payoff=np.zeros(4), completion=np.zeros(4, dtype=np.int64), workers=workers, ps=ps
+    )
+    use = np.zeros((len(cuts), 4))
+    for (k, cut), column in product(enumerate(cuts), range(4)):
+        for counts, coefficient in ((workers, cut.worker_coefficient), (ps, cut.ps_coefficient)):
+            own = coefficient[cut.jobs == jobs[column]]
+            if own.any():
+                use[k, column] += int(own[0]) * counts[column, cut.server_class, cut.slot]
+    assert np.array_equal(table.use(schedules), use)
+    assert np.array_equal(table.use(schedules, 1), use[1:])
+    multiplier = rng.random(len(cuts)) * rng.choice([0, 1], len(cuts))
+    worker_extra, ps_extra = table.extra(multiplier)
+    first = instance.jobs.segment_offset[jobs]
+    charged = (worker_extra[first] * workers).sum(axis=(1, 2)) + (ps_extra[first] * ps).sum(axis=(1, 2))
+    assert charged == pytest.approx(multiplier @ use)
+    kept = np.flatnonzero(rng.random(len(cuts)) < 0.5)
+    table.keep(kept)
+    assert np.array_equal(table.use(schedules), use[kept])
+    assert table.cuts == tuple(cuts[k] for k in kept)
+
+
+Kinds = tuple[IntArray, IntArray, IntArray, list[tuple[int, ...]]]
+
+
+def random_kinds(seed: int) -> Kinds:
+    """Draw up to five kinds of units: their demands, a server's room, the most of each, and all packings."""
+    rng = np.random.default_rng(seed)
+    unit, room = rng.integers(0, 8, (rng.integers(1, 6), 2)), rng.integers(5, 20, 2)
+    fits = np.min(room // np.maximum(unit, 1), axis=1)
+    most = np.minimum(fits, rng.integers(1, 5, len(unit)))
+    packings = [p for p in product(*(range(n + 1) for n in most)) if (np.array(p) @ unit <= room).all()]
+    return unit, room, most, packings
+
+
+@given(SEEDS)
+def test_finds_the_best_packing(seed: int) -> None:
+    unit, room, most, packings = random_kinds(seed)
+    gain = np.random.default_rng(seed).integers(0, 10, len(unit))
+    packing = np.empty(len(unit), dtype=np.int64)
+    value = best_packing(gain, unit, room, most, MANY, packing)
+    assert value == max(int(gain @ p) for p in packings)
+    assert tuple(packing.tolist()) in packings
+    assert gain @ packing == value
+
+
+@given(SEEDS)
+def test_tells_how_many_servers_cover_a_load(seed: int) -> None:
+    unit, room, most, packings = random_kinds(seed)
+    assume((most > 0).all())
+    load = most * np.random.default_rng(seed).uniform(0.05, 1.0, len(unit))
+    gains = np.empty(len(unit))
+    covered = covering_gains(load, unit, room, most, MANY, MANY, gains)
+    array = np.array(packings, dtype=np.float64)
+    servers = linprog(np.ones(len(packings)), A_ub=-array.T, b_ub=-load).fun
+    if covered == 0.0:
+        assert servers <= 1.0 + 1e-5
+    else:
+        assert covered == pytest.approx(servers, rel=1e-6)
+        assert (array @ gains <= 1.0 + 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("gains", "expected"), [([1 / 3, 0.5, 0.0], [2, 3, 0]), ([1.0, 1.0], [1, 1]), ([0.142857142857, 1.0], [1, 7])]
+)
+def test_writes_gains_over_their_common_denominator(gains: list[float], expected: list[int]) -> None:
+    whole = np.empty(len(gains), dtype=np.int64)
+    whole_gains(np.array(gains), 200, 5000, whole)
+    assert whole.tolist() == expected
+
+
+def test_rounds_gains_without_a_small_denominator_down() -> None:
+    whole = np.empty(2, dtype=np.int64)
+    whole_gains(np.array([np.sqrt(0.5), np.pi / 4]), 20, 1000, whole)
+    assert whole.tolist() == [707, 785]
