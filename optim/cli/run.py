@@ -43,13 +43,13 @@ def run(
         return _drill(kill_servers, seed, output)
     if files is None or len(files) != 2:
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
-    return _play(files[0], files[1], _joint_options(slot_seconds, gradient_seconds, max_processes, seed), output)
+    return _play(files[0], files[1], _plan_options(slot_seconds, gradient_seconds, max_processes, seed), output)
 
 
-def _joint_options(slot_s: float, gradient_s: float, max_processes: int, seed: int) -> Any:
-    from optim.training.joint_plan import JointOptions
+def _plan_options(slot_s: float, gradient_s: float, max_processes: int, seed: int) -> Any:
+    from optim.simulation.live.job_plan import PlanOptions
 
-    return JointOptions(slot_s=slot_s, gradient_s=gradient_s, max_processes=max_processes, seed=seed)
+    return PlanOptions(slot_s=slot_s, gradient_s=gradient_s, max_processes=max_processes, seed=seed)
 
 
 def _play(instance_name: str, solution_path: str, options: Any, output: OutputFormat) -> ExitCode:
@@ -57,7 +57,7 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution, verify
-    from optim.training.joint import run_plan
+    from optim.simulation.live.plan_run import run_plan
 
     instance = find_instance(instance_name)
     if problem_of(instance).name != "admission":

@@ -19,9 +19,9 @@ from optim.core.errors import InvalidOptionError
 if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
-    from optim.simulation.spot.timeline import Timeline
-    from optim.simulation.spot.training_rows import TrainingRow, TrainingSummary
-    from optim.simulation.spot.training_run import ReplayOptions
+    from optim.simulation.live.lease_rows import TrainingRow, TrainingSummary
+    from optim.simulation.live.lease_run import ReplayOptions
+    from optim.simulation.live.timeline import Timeline
 
 DEFAULT_POLICIES = ("proteus", "standard-checkpoint")
 PICTURES = (".png", ".svg", ".pdf")
@@ -87,10 +87,10 @@ def training(
     result isn't that of an undisturbed run, bit for bit.
     """
     from optim.core.options import build_options
+    from optim.simulation.live.lease_run import ReplayOptions
+    from optim.simulation.live.timeline import record_start
     from optim.simulation.spot.backtest import make_world
     from optim.simulation.spot.options import SpotOptions
-    from optim.simulation.spot.timeline import record_start
-    from optim.simulation.spot.training_run import ReplayOptions
     from optim.workloads.bidding.price_generator import PriceOptions
 
     _check_picture(picture)
@@ -132,8 +132,8 @@ def _play(
     output: OutputFormat,
 ) -> "tuple[list[TrainingRow], list[TrainingSummary]]":
     """Play one policy after the other, and print rows as they come."""
-    from optim.simulation.spot.process_scale import fit_scale
-    from optim.simulation.spot.training_run import Replay
+    from optim.simulation.live.lease_run import Replay
+    from optim.simulation.live.process_scale import fit_scale
 
     scale = fit_scale(timelines, options.max_processes)
     note(
@@ -161,7 +161,7 @@ def _play(
 
 def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:
     """Print what changed, and a line a policy."""
-    from optim.simulation.spot.training_rows import CLOCK
+    from optim.simulation.live.lease_rows import CLOCK
 
     header = (
         "policy",

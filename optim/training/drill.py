@@ -8,7 +8,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.training.application import Application
-from optim.training.elasticity import NEVER
+from optim.training.controller import NEVER
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.trainer import Action, ClockRow, Event, Trainer

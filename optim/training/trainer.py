@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.training.application import Application
-from optim.training.elasticity import Controller, Phase, Rollback
+from optim.training.controller import Controller, Phase, Rollback
 from optim.training.messages import Message, Vector
 from optim.training.options import ClusterOptions
 from optim.training.stages import Stage

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.simulation.spot.training_run import ReplayOptions, undisturbed
+from optim.simulation.live.lease_run import ReplayOptions, undisturbed
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"

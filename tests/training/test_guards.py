@@ -9,9 +9,9 @@ import dataclasses
 import pytest
 
 import optim.kernels.parameter_server as kernels
+from optim.training.controller import Controller
 from optim.training.copies import ShardCopies
 from optim.training.dataflow import Dataflow
-from optim.training.elasticity import Controller
 from optim.training.ledger import CopyLedger
 from optim.training.machine import _HANDLERS, Machine
 from optim.training.messages import Host, Install, Rewind

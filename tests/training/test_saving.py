@@ -5,7 +5,7 @@ import pytest
 from optim.core.errors import NotAllowedError
 from optim.kernels.parameter_server import Adagrad
 from optim.training.applications import LogisticRegression
-from optim.training.elasticity import NEVER
+from optim.training.controller import NEVER
 from optim.training.options import ClusterOptions
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer

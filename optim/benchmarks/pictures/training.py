@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.benchmarks.pictures.plots import INK, PALETTE, canvas
-from optim.simulation.spot.timeline import Change
-from optim.simulation.spot.training_rows import TrainingRow
+from optim.simulation.live.lease_rows import TrainingRow
+from optim.simulation.live.timeline import Change
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

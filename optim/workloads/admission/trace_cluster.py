@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MICRO, FloatArray, IntArray, ServerClasses
 from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_table import NodeTable
+from optim.workloads.traces.job_table import NodeTable
 
 MOST = 0.5
 """Share of the jobs whose workers must fit on a node of a trace."""

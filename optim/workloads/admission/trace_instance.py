@@ -9,7 +9,7 @@ from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.workloads.admission.trace_cluster import cluster_of_nodes, uniform_cluster
 from optim.workloads.admission.trace_options import TraceOptions
 from optim.workloads.admission.trace_sample import TraceSample
-from optim.workloads.admission.trace_table import TraceTable
+from optim.workloads.traces.job_table import JobTable
 
 TRACE_RESOURCES = ("gpu", "vcpu", "memory_gb")
 """Resource types of instances that come from traces."""
@@ -20,7 +20,7 @@ WORKER_MBPS = 1000
 
 def map_sample(
     name: str,
-    table: TraceTable,
+    table: JobTable,
     sample: TraceSample,
     options: TraceOptions,
     rngs: tuple[np.random.Generator, np.random.Generator],
@@ -72,7 +72,7 @@ def map_sample(
     return instance
 
 
-def _jobs(table: TraceTable, sample: TraceSample, options: TraceOptions, rng: np.random.Generator) -> Jobs:
+def _jobs(table: JobTable, sample: TraceSample, options: TraceOptions, rng: np.random.Generator) -> Jobs:
     workers = table.workers[sample.rows]
     size = len(workers)
     duration = table.duration_s[sample.rows]

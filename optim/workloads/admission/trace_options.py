@@ -7,6 +7,7 @@ from pathlib import Path
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO
 from optim.workloads.admission.utility_mix import UtilityMix, check_range
+from optim.workloads.traces.job_table import ReadOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +114,16 @@ class TraceOptions:
         check_range("target_delay", self.target_delay, least=0.0)
         if not 0 <= self.min_schedulable <= 1:
             raise InvalidOptionError(f"min_schedulable must be in [0, 1], got {self.min_schedulable}")
+
+    @property
+    def reading(self) -> ReadOptions:
+        """What the readers of traces need to know of it."""
+        return ReadOptions(
+            virtual_cluster=self.virtual_cluster,
+            gpu_type=self.gpu_type,
+            throughputs=self.throughputs,
+            nodes=self.nodes,
+        )
 
     @property
     def slot_s(self) -> float:

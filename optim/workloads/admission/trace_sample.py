@@ -7,7 +7,7 @@ import numpy as np
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import IntArray
 from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_table import TraceTable
+from optim.workloads.traces.job_table import JobTable
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,7 +32,7 @@ class TraceSample:
     submissions: int
 
 
-def draw_sample(table: TraceTable, options: TraceOptions, rng: np.random.Generator) -> TraceSample:
+def draw_sample(table: JobTable, options: TraceOptions, rng: np.random.Generator) -> TraceSample:
     """Draw jobs uniformly, without replacement, from a window as long as the horizon.
 
     A job may not start before its submission, so it arrives in the first slot that begins afterwards; the
@@ -66,7 +66,7 @@ def draw_sample(table: TraceTable, options: TraceOptions, rng: np.random.Generat
     return TraceSample(rows=rows, arrival=slot[rows].astype(np.int64), start_s=float(start), submissions=len(inside))
 
 
-def _busiest_window(table: TraceTable, options: TraceOptions) -> tuple[int, float]:
+def _busiest_window(table: JobTable, options: TraceOptions) -> tuple[int, float]:
     """Return clock and start of the window."""
     length = (options.num_slots - 1) * options.slot_s
     best: tuple[int, int, float] | None = None

@@ -1,31 +1,21 @@
 """Public traces of GPU clusters as admission instances."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.reach import earliest_completion
-from optim.workloads.admission.alibaba import read_alibaba
-from optim.workloads.admission.gavel import read_gavel
-from optim.workloads.admission.philly import read_philly
 from optim.workloads.admission.trace_instance import map_sample
 from optim.workloads.admission.trace_options import TraceOptions
 from optim.workloads.admission.trace_sample import TraceSample, draw_sample
-from optim.workloads.admission.trace_table import TraceTable
+from optim.workloads.traces.formats import TRACE_FORMATS, read_jobs
+from optim.workloads.traces.job_table import JobTable
 
 __all__ = ["TRACE_FORMATS", "TraceOptions", "TraceSummary", "read_trace"]
-
-_READERS: Mapping[str, Callable[[str | Path, TraceOptions], TraceTable]] = MappingProxyType(
-    {"philly": read_philly, "gavel": read_gavel, "alibaba": read_alibaba}
-)
-
-TRACE_FORMATS = tuple(_READERS)
-"""Names of the formats that `read_trace` knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +96,7 @@ def read_trace(
     InvalidOptionError
         If the format is unknown, the window empty, or slots are too short for the run times.
     """
-    if trace_format not in _READERS:
-        raise InvalidOptionError(f"trace format must be one of {', '.join(TRACE_FORMATS)}, got {trace_format!r}")
-    table = _READERS[trace_format](path, options)
+    table = read_jobs(path, trace_format, options.reading)
     if not len(table):
         raise InvalidProblemError(f"{path}: no job is left of {table.rows_read} rows: {_left_out(table.dropped)}")
     sample_rng, utility_rng, server_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
@@ -126,7 +114,7 @@ def read_trace(
 
 def _summary(
     trace_format: str,
-    table: TraceTable,
+    table: JobTable,
     sample: TraceSample,
     instance: AdmissionInstance,
     options: TraceOptions,

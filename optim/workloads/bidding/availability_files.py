@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.price_history import MICRO
-from optim.workloads.admission.trace_table import HEADER_ROWS, header_of, read_columns, require
 from optim.workloads.bidding.price_files import parse_times
+from optim.workloads.csv_columns import HEADER_ROWS, header_of, read_columns, require
 
 P3_2XLARGE_MICRO = 3_060_000
 """On-demand price of p3.2xlarge in the zones of the price and availability file."""

@@ -12,8 +12,8 @@ from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.models.bidding.price_history import GAP_S, MICRO, IntArray, Market, PriceHistory, PricePath, history_of
-from optim.workloads.admission.trace_table import HEADER_ROWS, read_columns, require
 from optim.workloads.bidding.instance_types import work_rate
+from optim.workloads.csv_columns import HEADER_ROWS, read_columns, require
 
 
 class _AwsPrice(msgspec.Struct):

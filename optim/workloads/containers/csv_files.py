@@ -6,8 +6,8 @@ import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries, FloatArray, Resource
-from optim.workloads.admission.trace_table import header_of, read_columns, require
 from optim.workloads.containers.rows import series_of_rows
+from optim.workloads.csv_columns import header_of, read_columns, require
 
 GIB = 2.0**30
 KIB_PER_GIB = 2.0**20

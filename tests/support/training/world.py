@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.kernels.parameter_server import Sgd
-from optim.training.elasticity import Controller, Phase
+from optim.training.controller import Controller, Phase
 from optim.training.messages import Compute, Kept, Pushed, Sync
 from optim.training.options import ClusterOptions
 from optim.training.roles import STORAGE

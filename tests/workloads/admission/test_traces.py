@@ -13,10 +13,10 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.utility import SigmoidUtility
-from optim.workloads.admission.alibaba import NEVER_RAN, NO_GPU
-from optim.workloads.admission.gavel import UNKNOWN_TYPE
-from optim.workloads.admission.philly import ELSEWHERE, NO_WORK
 from optim.workloads.admission.traces import TRACE_FORMATS, TraceOptions, read_trace
+from optim.workloads.traces.alibaba import NEVER_RAN, NO_GPU
+from optim.workloads.traces.gavel import UNKNOWN_TYPE
+from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK
 from tests.support.public_traces import trace_file
 
 MERGED = ("job_id", "submit_s", "num_gpus", "duration_s", "vc")

@@ -18,12 +18,12 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.live.lease_rows import CLOCK, TrainingRow, TrainingSummary
+from optim.simulation.live.process_scale import processes_of
+from optim.simulation.live.timeline import Change, Step, Timeline
 from optim.simulation.spot.policy import Recovery
-from optim.simulation.spot.process_scale import processes_of
-from optim.simulation.spot.timeline import Change, Step, Timeline
-from optim.simulation.spot.training_rows import CLOCK, TrainingRow, TrainingSummary
 from optim.training.applications import LogisticRegression
-from optim.training.elasticity import NEVER, Phase
+from optim.training.controller import NEVER, Phase
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage

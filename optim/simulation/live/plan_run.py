@@ -12,14 +12,14 @@ from collections.abc import Callable, Sequence
 from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.training.joint_job import IDLE_S, JobRow, JobRun
-from optim.training.joint_plan import JobPlan, JointOptions, read_plan
+from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
+from optim.simulation.live.job_run import IDLE_S, JobRow, JobRun
 
 
 def run_plan(
     instance: AdmissionInstance,
     plan: AdmissionPlan,
-    options: JointOptions,
+    options: PlanOptions,
     *,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
@@ -66,7 +66,7 @@ def run_plan(
     return tuple(run.row(instance) for run in runs)
 
 
-def _check_processes(jobs: Sequence[JobPlan], options: JointOptions) -> None:
+def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
     slots = {slot for job in jobs for slot in job.machines}
     at_once = max((sum(sum(job.machines.get(slot, (0, 0))) for job in jobs) for slot in slots), default=0)
     if at_once > options.max_processes:

@@ -9,10 +9,18 @@ import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.admission.instance import FloatArray, IntArray
-from optim.workloads.admission.philly import ELSEWHERE, NO_WORK
-from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_table import TraceTable, read_columns, require, require_whole
+from optim.workloads.csv_columns import read_columns, require, require_whole
+from optim.workloads.traces.job_table import (
+    ELSEWHERE,
+    NO_WORK,
+    FloatArray,
+    IntArray,
+    JobTable,
+    ReadOptions,
+    file_beside,
+    is_elsewhere,
+    leave_out,
+)
 
 TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
 """Where the throughput table is looked for, beside the jobs."""
@@ -25,7 +33,7 @@ UNKNOWN_TYPE = "of a type without throughput"
 _KEY = re.compile(r"^\('(?P<type>.*)', (?P<gpus>\d+)\)$")
 
 
-def read_gavel(path: str | Path, options: TraceOptions) -> TraceTable:
+def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     """Read Gavel's jobs; the run time is the number of steps over the steps a second on `gpu_type`.
 
     Columns: `vc` (virtual cluster, each with a clock of its own), `idx`, `job_type`, `total_steps`,
@@ -48,26 +56,25 @@ def read_gavel(path: str | Path, options: TraceOptions) -> TraceTable:
         require(path, name, columns[name], least=least)
     gpus = require_whole(path, "scale_factor", columns["scale_factor"])
     rate, is_measured = _rates(columns["job_type"].tolist(), gpus, _read_table(path, options))
-    is_wanted = np.ones(len(gpus), dtype=bool)
-    if options.virtual_cluster is not None:
-        is_wanted = columns["vc"] == options.virtual_cluster
-    is_known = rate > 0
-    has_work = columns["total_steps"] > 0
-    kept = np.flatnonzero(is_wanted & is_known & has_work)
+    kept, dropped = leave_out(
+        {
+            ELSEWHERE: is_elsewhere(columns["vc"], options),
+            UNKNOWN_TYPE: rate <= 0,
+            NO_WORK: columns["total_steps"] <= 0,
+        }
+    )
     _, clock = np.unique(columns["vc"].astype(str), return_inverse=True)
     extrapolated = int((~is_measured[kept]).sum())
-    return TraceTable(
+    return JobTable(
         ids=tuple(f"{columns['vc'][row]}-{columns['idx'][row]:.0f}" for row in kept.tolist()),
         submit_s=columns["arrival_s"][kept],
         workers=gpus[kept],
         duration_s=columns["total_steps"][kept] / rate[kept],
         clock=clock[kept].astype(np.int64),
+        virtual_cluster=columns["vc"][kept],
+        model=columns["job_type"][kept],
         rows_read=len(gpus),
-        dropped={
-            ELSEWHERE: int((~is_wanted).sum()),
-            UNKNOWN_TYPE: int((is_wanted & ~is_known).sum()),
-            NO_WORK: int((is_wanted & is_known & ~has_work).sum()),
-        },
+        dropped=dropped,
         notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated over GPUs",),
     )
 
@@ -86,9 +93,9 @@ def _rates(types: list[str], gpus: IntArray, table: dict[str, dict[int, float]])
     return rate, is_measured
 
 
-def _read_table(path: str | Path, options: TraceOptions) -> dict[str, dict[int, float]]:
+def _read_table(path: str | Path, options: ReadOptions) -> dict[str, dict[int, float]]:
     """Return steps a second by job type and number of GPUs."""
-    place = _table_path(Path(path), options)
+    place = options.throughputs or file_beside(path, TABLE_NAMES, what="throughput table", option="throughputs")
     try:
         content = json.loads(read_bytes(place))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -110,14 +117,3 @@ def _read_table(path: str | Path, options: TraceOptions) -> dict[str, dict[int, 
         if alone > 0:
             table.setdefault(match["type"], {})[int(match["gpus"])] = float(alone)
     return table
-
-
-def _table_path(trace: Path, options: TraceOptions) -> Path:
-    if options.throughputs is not None:
-        return options.throughputs
-    for name in TABLE_NAMES:
-        if (trace.parent / name).exists():
-            return trace.parent / name
-    raise InvalidProblemError(
-        f"{trace}: no throughput table {TABLE_NAMES[0]!r} beside the jobs; put it there or give its path as throughputs"
-    )

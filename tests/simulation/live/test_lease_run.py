@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.simulation.spot.process_scale import fit_scale
-from optim.simulation.spot.timeline import Change, record_timeline
-from optim.simulation.spot.training_rows import CLOCK
-from optim.simulation.spot.training_run import Replay, ReplayOptions, undisturbed
+from optim.simulation.live.lease_rows import CLOCK
+from optim.simulation.live.lease_run import Replay, ReplayOptions, undisturbed
+from optim.simulation.live.process_scale import fit_scale
+from optim.simulation.live.timeline import Change, record_timeline
 from optim.training.transport import InProcess
 from tests.support.spot.worlds import DAY_S, drawn_world, world
 

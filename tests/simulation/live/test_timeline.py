@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.bidding.billing import MICRO, Reason
+from optim.simulation.live.process_scale import fit_scale, peak, processes_of
+from optim.simulation.live.timeline import Change, LeaseFacts, record_timeline
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import POLICIES, make_policy
-from optim.simulation.spot.process_scale import fit_scale, peak, processes_of
-from optim.simulation.spot.timeline import Change, LeaseFacts, record_timeline
 from tests.support.spot.worlds import DAY_S, drawn_world, world
 
 CLOCKS = 50

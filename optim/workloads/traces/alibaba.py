@@ -4,10 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.workloads.admission.philly import NO_WORK
-from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_table import NodeTable, TraceTable, read_columns, require, require_whole
+from optim.core.errors import InvalidOptionError
+from optim.workloads.csv_columns import read_columns, require, require_whole
+from optim.workloads.traces.job_table import NO_WORK, JobTable, NodeTable, ReadOptions, file_beside, leave_out
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 """Where the node list is looked for, beside the pods."""
@@ -21,7 +20,7 @@ NO_GPU = "without a GPU"
 RUNNING = "Running"
 
 
-def read_alibaba(path: str | Path, options: TraceOptions) -> TraceTable:
+def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the pod list and the node list.
 
     A pod with g whole GPUs becomes a job that ran g workers of one GPU, a pod with a part of one GPU
@@ -60,8 +59,13 @@ def read_alibaba(path: str | Path, options: TraceOptions) -> TraceTable:
         require(path, name, columns[name], least=0.0, may_lack=name == "scheduled_time")
     gpus = require_whole(path, "num_gpu", columns["num_gpu"])
     duration = columns["deletion_time"] - columns["scheduled_time"]
-    has_run, has_gpu = ~np.isnan(duration), (gpus > 0) & (columns["gpu_milli"] > 0)
-    kept = np.flatnonzero(has_run & has_gpu & (duration > 0))
+    kept, dropped = leave_out(
+        {
+            NEVER_RAN: np.isnan(duration),
+            NO_GPU: (gpus <= 0) | (columns["gpu_milli"] <= 0),
+            NO_WORK: duration <= 0,
+        }
+    )
     number = gpus[kept]
     demand = np.stack(
         [
@@ -72,21 +76,18 @@ def read_alibaba(path: str | Path, options: TraceOptions) -> TraceTable:
         axis=1,
     )
     censored = int((columns["pod_phase"][kept] == RUNNING).sum())
-    return TraceTable(
+    return JobTable(
         ids=tuple(str(columns["name"][row]) for row in kept.tolist()),
         submit_s=columns["creation_time"][kept],
         workers=number,
         duration_s=duration[kept],
         demand=demand,
         clock=np.zeros(len(kept), dtype=np.int64),
+        status=columns["pod_phase"][kept],
         rows_read=len(gpus),
-        dropped={
-            NEVER_RAN: int((~has_run).sum()),
-            NO_GPU: int((has_run & ~has_gpu).sum()),
-            NO_WORK: int((has_run & has_gpu & ~(duration > 0)).sum()),
-        },
+        dropped=dropped,
         notes=(f"{censored} of {len(kept)} pods were still running: their run times are lower bounds",),
-        nodes=_read_nodes(_nodes_path(Path(path), options)),
+        nodes=_read_nodes(options.nodes or file_beside(path, NODE_NAMES, what="node list", option="nodes")),
     )
 
 
@@ -98,15 +99,4 @@ def _read_nodes(path: Path) -> NodeTable:
     return NodeTable(
         kind=tuple(f"{model or 'CPU'} x {gpu:g}" if gpu else "CPU" for model, gpu in kinds),
         capacity=np.stack([columns["gpu"], columns["cpu_milli"] / MILLI, columns["memory_mib"] / MIB_PER_GB], axis=1),
-    )
-
-
-def _nodes_path(trace: Path, options: TraceOptions) -> Path:
-    if options.nodes is not None:
-        return options.nodes
-    for name in NODE_NAMES:
-        if (trace.parent / name).exists():
-            return trace.parent / name
-    raise InvalidProblemError(
-        f"{trace}: no node list {NODE_NAMES[0]!r} beside the pods; put it there or give its path as nodes"
     )

@@ -8,7 +8,7 @@ from optim.models.admission.plan import COUNT, JOB, SLOT, AdmissionPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JointOptions:
+class PlanOptions:
     """How a plan is played.
 
     Parameters

@@ -5,9 +5,9 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.simulation.live.job_plan import PlanOptions, read_plan
+from optim.simulation.live.plan_run import run_plan
 from optim.training.applications.paced import Paced
-from optim.training.joint import run_plan
-from optim.training.joint_plan import JointOptions, read_plan
 from tests.support.training.oracle import CountingApplication
 
 
@@ -34,13 +34,13 @@ def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
 
 def test_too_many_processes_are_refused_before_any_starts(instance, plan):
     with pytest.raises(UnsupportedProblemError, match="more than max_processes 2"):
-        run_plan(instance, plan, JointOptions(max_processes=2))
+        run_plan(instance, plan, PlanOptions(max_processes=2))
 
 
 @pytest.mark.parametrize("wrong", [{"slot_s": 0.0}, {"gradient_s": 4.0}, {"overrun": -1}])
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidOptionError):
-        JointOptions(**wrong)
+        PlanOptions(**wrong)
 
 
 def test_a_paced_application_computes_the_same():

@@ -1,8 +1,7 @@
-"""Jobs of a public trace in one form, and CSV files read with one clear line for whatever is wrong."""
+"""Columns of CSV files, read with one clear line for whatever is wrong."""
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,69 +10,9 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.admission.instance import FloatArray, IntArray
 
 HEADER_ROWS = 1
 """Rows before the first row of data, for messages that number rows as an editor does."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NodeTable:
-    """Servers of a trace, one row a server: resources in the order GPUs, vCPUs, memory (GB).
-
-    Parameters
-    ----------
-    kind
-        Name of each server's type.
-    capacity
-        Shape (servers, resources).
-    """
-
-    kind: tuple[str, ...]
-    capacity: FloatArray
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TraceTable:
-    """Jobs of a trace that can be mapped to admission jobs.
-
-    Parameters
-    ----------
-    ids
-        Unique names.
-    submit_s
-        Time of submission in seconds, on the clock `clock`; shape (jobs,).
-    workers
-        GPUs that the job held, a worker each; shape (jobs,).
-    duration_s
-        Run time with these workers, positive; shape (jobs,).
-    demand
-        What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None for the options' worker.
-    clock
-        Jobs with different numbers have different origins of time; shape (jobs,).
-    rows_read
-        Rows of the file.
-    dropped
-        How many rows were left out, by reason.
-    notes
-        What a user of the sample should know, one line each.
-    nodes
-        The trace's own servers, if it lists them.
-    """
-
-    ids: tuple[str, ...]
-    submit_s: FloatArray
-    workers: IntArray
-    duration_s: FloatArray
-    demand: FloatArray | None = None
-    clock: IntArray
-    rows_read: int
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    nodes: NodeTable | None = None
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
@@ -135,7 +74,9 @@ def header_of(path: str | Path) -> tuple[str, ...]:
     return tuple(name.strip().strip('"') for name in first.split(",") if name.strip())
 
 
-def require(path: str | Path, column: str, values: FloatArray, *, least: float, may_lack: bool = False) -> None:
+def require(
+    path: str | Path, column: str, values: NDArray[np.float64], *, least: float, may_lack: bool = False
+) -> None:
     """Raise InvalidProblemError at the first field that is below `least`, or empty unless `may_lack`."""
     wrong = (values < least) | (np.isnan(values) & (not may_lack))
     for row in np.flatnonzero(wrong)[:1].tolist():
@@ -146,7 +87,7 @@ def require(path: str | Path, column: str, values: FloatArray, *, least: float, 
         )
 
 
-def require_whole(path: str | Path, column: str, values: FloatArray) -> IntArray:
+def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return numbers as integers, or raise InvalidProblemError at the first that is no whole number."""
     for row in np.flatnonzero(values != np.floor(values))[:1].tolist():
         raise InvalidProblemError(

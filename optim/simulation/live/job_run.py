@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance
+from optim.simulation.live.job_plan import JobPlan, PlanOptions
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.applications.paced import Paced
-from optim.training.elasticity import Phase
-from optim.training.joint_plan import JobPlan, JointOptions
+from optim.training.controller import Phase
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
@@ -88,7 +88,7 @@ class JobRun:
     """
 
     plan: JobPlan
-    options: JointOptions
+    options: PlanOptions
     record: TrainingRecord | None = None
     finished_s: float | None = None
     changes: int = 0

@@ -9,27 +9,25 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import FloatArray
-from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.admission.trace_table import (
-    HEADER_ROWS,
-    TraceTable,
-    header_of,
-    read_columns,
-    require,
-    require_whole,
+from optim.workloads.csv_columns import HEADER_ROWS, header_of, read_columns, require, require_whole
+from optim.workloads.traces.job_table import (
+    ELSEWHERE,
+    NO_WORK,
+    FloatArray,
+    JobTable,
+    ReadOptions,
+    TextArray,
+    is_elsewhere,
+    leave_out,
 )
 
-NO_WORK = "without run time"
-ELSEWHERE = "in other virtual clusters"
 
-
-def read_philly(path: str | Path, options: TraceOptions) -> TraceTable:
+def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
     """Read a list of Philly's jobs; its header tells which of the two forms it has.
 
     The merged list has columns `job_id`, `submit_s` (seconds since the first job), `num_gpus`, `duration_s`
-    and `vc`; its run times add up all attempts, so that GPU-hours are upper bounds
-    (`TraceOptions.max_duration_s` cuts them), and the virtual cluster is empty for the long and wide jobs.
+    and `vc`; its run times add up all attempts, so that GPU-hours are upper bounds, and the virtual cluster is empty
+    for the long and wide jobs.
     Pollux' list has `timestamp` (date and time, not in order), `duration` (s), `num_gpus` and `cluster`.
 
     Raises
@@ -56,23 +54,21 @@ def read_philly(path: str | Path, options: TraceOptions) -> TraceTable:
     require(path, duration_name, duration, least=0.0)
     require(path, "num_gpus", columns["num_gpus"], least=1.0)
     gpus = require_whole(path, "num_gpus", columns["num_gpus"])
-    is_wanted = np.ones(len(submit), dtype=bool)
-    if options.virtual_cluster is not None:
-        is_wanted = cluster == options.virtual_cluster
-    kept = np.flatnonzero(is_wanted & (duration > 0))
-    return TraceTable(
+    kept, dropped = leave_out({ELSEWHERE: is_elsewhere(cluster, options), NO_WORK: duration <= 0})
+    return JobTable(
         ids=tuple(ids[row] for row in kept.tolist()),
         submit_s=submit[kept],
         workers=gpus[kept],
         duration_s=duration[kept],
         clock=np.zeros(len(kept), dtype=np.int64),
+        virtual_cluster=cluster[kept],
         rows_read=len(submit),
-        dropped={NO_WORK: int((is_wanted & (duration <= 0)).sum()), ELSEWHERE: int((~is_wanted).sum())},
+        dropped=dropped,
         notes=() if is_pollux else ("run times add up all attempts: GPU-hours are upper bounds",),
     )
 
 
-def _seconds(path: str | Path, timestamps: np.ndarray[tuple[int], np.dtype[np.object_]]) -> FloatArray:
+def _seconds(path: str | Path, timestamps: TextArray) -> FloatArray:
     """Return seconds since the first of all time stamps."""
     import pandas as pd
 

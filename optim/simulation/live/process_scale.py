@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from optim.core.errors import UnsupportedProblemError
+from optim.simulation.live.timeline import Change, LeaseFacts, Timeline
 from optim.simulation.spot.policy import Recovery
-from optim.simulation.spot.timeline import Change, LeaseFacts, Timeline
 
 
 def processes_of(lease: LeaseFacts, work_per_process: int) -> int:

@@ -1,0 +1,1 @@
+"""Readers of public traces of clusters: jobs, and the machines that ran them, of no one problem."""

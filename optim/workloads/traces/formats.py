@@ -1,0 +1,33 @@
+"""The formats of job traces that can be read, by name."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from optim.core.errors import InvalidOptionError
+from optim.workloads.traces.alibaba import read_alibaba
+from optim.workloads.traces.gavel import read_gavel
+from optim.workloads.traces.job_table import JobTable, ReadOptions
+from optim.workloads.traces.philly import read_philly
+
+_READERS: Mapping[str, Callable[[str | Path, ReadOptions], JobTable]] = MappingProxyType(
+    {"philly": read_philly, "gavel": read_gavel, "alibaba": read_alibaba}
+)
+
+TRACE_FORMATS = tuple(_READERS)
+"""Names of the formats that `read_jobs` knows."""
+
+
+def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:
+    """Read the jobs of a trace, CSV, plain or gzip.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the format is unknown, or an option doesn't go with it.
+    InvalidProblemError
+        If the file is bad.
+    """
+    if trace_format not in _READERS:
+        raise InvalidOptionError(f"trace format must be one of {', '.join(TRACE_FORMATS)}, got {trace_format!r}")
+    return _READERS[trace_format](path, options)

@@ -1,0 +1,131 @@
+"""Jobs of a public trace of a cluster in one form, whatever is to be decided about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+TextArray = NDArray[np.object_]
+
+NO_WORK = "without run time"
+ELSEWHERE = "in other virtual clusters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to take of a trace, and where the files beside it are.
+
+    Parameters
+    ----------
+    virtual_cluster
+        Take only this virtual cluster's jobs; None for all.
+    gpu_type
+        Column of Gavel's throughput table.
+    throughputs, nodes
+        Gavel's throughput table, Alibaba's node list; None to look for the published name in the trace's folder.
+    """
+
+    virtual_cluster: str | None = None
+    gpu_type: str = "v100"
+    throughputs: Path | None = None
+    nodes: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NodeTable:
+    """Servers of a trace, one row a server: resources in the order GPUs, vCPUs, memory (GB).
+
+    Parameters
+    ----------
+    kind
+        Name of each server's type.
+    capacity
+        Shape (servers, resources).
+    """
+
+    kind: tuple[str, ...]
+    capacity: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JobTable:
+    """Jobs of a trace that had work, one row a job.
+
+    Parameters
+    ----------
+    ids
+        Unique names.
+    submit_s
+        Time of submission in seconds, on the clock `clock`; shape (jobs,).
+    workers
+        GPUs that the job held, a worker each; shape (jobs,).
+    duration_s
+        Run time with these workers, positive; shape (jobs,).
+    clock
+        Jobs with different numbers have different origins of time; shape (jobs,).
+    demand
+        What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
+    virtual_cluster, user, model, status
+        Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
+    rows_read
+        Rows of the file.
+    dropped
+        How many rows were left out, by reason.
+    notes
+        What a user of the jobs should know, one line each.
+    nodes
+        The trace's own servers, if it lists them.
+    """
+
+    ids: tuple[str, ...]
+    submit_s: FloatArray
+    workers: IntArray
+    duration_s: FloatArray
+    clock: IntArray
+    demand: FloatArray | None = None
+    virtual_cluster: TextArray | None = None
+    user: TextArray | None = None
+    model: TextArray | None = None
+    status: TextArray | None = None
+    rows_read: int
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    nodes: NodeTable | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def leave_out(reasons: Mapping[str, BoolArray]) -> tuple[IntArray, dict[str, int]]:
+    """Return the rows that no reason leaves out, and how many each does: the first that holds for a row counts."""
+    is_left = np.ones(len(next(iter(reasons.values()))), dtype=bool)
+    dropped = {}
+    for reason, holds in reasons.items():
+        dropped[reason] = int((is_left & holds).sum())
+        is_left &= ~holds
+    return np.flatnonzero(is_left), dropped
+
+
+def is_elsewhere(cluster: TextArray, options: ReadOptions) -> BoolArray:
+    """Tell which jobs are in other virtual clusters than the one asked for; none, if none was."""
+    if options.virtual_cluster is None:
+        return np.zeros(len(cluster), dtype=bool)
+    is_other: BoolArray = cluster != options.virtual_cluster
+    return is_other
+
+
+def file_beside(trace: str | Path, names: Sequence[str], *, what: str, option: str) -> Path:
+    """Return the first file of these names in a trace's folder, or raise InvalidProblemError."""
+    found = [path for path in (Path(trace).parent / name for name in names) if path.exists()]
+    if not found:
+        raise InvalidProblemError(
+            f"{trace}: no {what} {names[0]!r} beside the jobs; put it there or give its path as {option}"
+        )
+    return found[0]
