@@ -117,8 +117,9 @@ def _backtest(
 ) -> "Iterator[StartRows]":
     """Read or draw prices, split them, and run."""
     from optim.core.options import build_options
-    from optim.simulation.spot.backtest import check_policies, make_world, run_backtest
+    from optim.simulation.spot.backtest import make_world, run_backtest
     from optim.simulation.spot.options import SpotOptions
+    from optim.simulation.spot.policies import check_policies
     from optim.workloads.bidding.price_generator import PriceOptions
 
     chosen = names or DEFAULT_POLICIES
@@ -147,14 +148,11 @@ def _deadlines(
 ) -> "Iterator[StartRows]":
     """Read a trace, and run under a deadline."""
     from optim.simulation.spot.backtest import run_deadlines
-    from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob
+    from optim.simulation.spot.deadline import DeadlineJob, check_deadline_policies
     from optim.workloads.bidding.availability_files import read_availability, zone_named
 
     chosen = names or DEADLINE_DEFAULT
-    for name in chosen:
-        if name not in DEADLINE_POLICIES:
-            known = ", ".join(DEADLINE_POLICIES)
-            raise InvalidOptionError(f"unknown policy {name!r} under a deadline; there are: {known}")
+    check_deadline_policies(chosen)
     if deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
     job = DeadlineJob(work_h=job_hours, deadline_h=deadline_hours, changeover_h=changeover_hours)

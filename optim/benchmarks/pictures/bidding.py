@@ -9,9 +9,10 @@ import numpy as np
 from optim.models.bidding.billing import LedgerLine, Reason
 from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.price_history import HOUR_S, MICRO
-from optim.simulation.spot.engine import RunResult, run_policy
+from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Policy, Request, View
+from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.rows import Summary
 from optim.simulation.spot.world import World
 from optim.solvers.bidding.frontier import Frontier

@@ -10,10 +10,11 @@ from optim.core.errors import InvalidOptionError
 from optim.models.bidding.billing import Reason, to_usd
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.spot.backtest import Backtest
-from optim.simulation.spot.engine import RunResult, SpotRun
+from optim.simulation.spot.engine import SpotRun
 from optim.simulation.spot.moment import Moment
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery
+from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.world import World
 
 WORK_TOL = 1e-9
@@ -224,7 +225,7 @@ class _Recorder:
         self.leases: list[LeaseFacts] = []
         self._world, self._recovery = world, recovery
         self._steps: list[Step] = []
-        self._numbers: list[LiveLease] = []
+        self._numbers: dict[int, int] = {}
         self._before: dict[int, tuple[bool, bool]] = {}
         self._saved = 0.0
         self._last: Moment | None = None
@@ -247,9 +248,8 @@ class _Recorder:
         return [*self._steps, _step(self._last, [(end, None)], ())]
 
     def _number(self, lease: LiveLease) -> int:
-        for number, known in enumerate(self._numbers):
-            if known is lease:
-                return number
+        if lease.number in self._numbers:
+            return self._numbers[lease.number]
         market = self._world.history.markets[lease.market]
         facts = LeaseFacts(
             number=len(self.leases),
@@ -259,7 +259,7 @@ class _Recorder:
             is_spot=lease.bid_micro is not None,
         )
         self.leases.append(facts)
-        self._numbers.append(lease)
+        self._numbers[lease.number] = facts.number
         return facts.number
 
     def _changes(self, states: dict[int, tuple[bool, bool]], moment: Moment) -> Iterator[tuple[Change, int | None]]:

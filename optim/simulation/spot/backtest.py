@@ -13,11 +13,12 @@ from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.eviction import EvictionOptions, fit_evictions
 from optim.models.bidding.price_history import HOUR_S, PriceHistory
 from optim.simulation.spot.deadline import DeadlineJob, run_deadline
-from optim.simulation.spot.engine import RunResult, run_policy
+from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle
-from optim.simulation.spot.policies import ORACLES, POLICIES, make_policy
-from optim.simulation.spot.rows import Row, row_of_deadline, row_of_oracle, row_of_run
+from optim.simulation.spot.policies import ORACLES, POLICIES, check_policies, make_policy
+from optim.simulation.spot.result import RunResult
+from optim.simulation.spot.rows import Row, over, row_of_oracle, row_of_run
 from optim.simulation.spot.world import World
 
 MOST_DRAWS = 1000
@@ -72,19 +73,6 @@ def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOp
     return world
 
 
-def check_policies(names: Sequence[str]) -> None:
-    """Raise if a policy is unknown.
-
-    Raises
-    ------
-    InvalidOptionError
-        The text lists those there are.
-    """
-    for name in names:
-        if name not in POLICIES and name not in ORACLES:
-            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join((*POLICIES, *ORACLES))}")
-
-
 class Backtest:
     """Run policies from numbered random starts; a start's number and the seed say all about it."""
 
@@ -119,22 +107,17 @@ class Backtest:
         baseline = results["on-demand"].cost_usd
         bound = references["oracle"].bound_usd if "oracle" in references else None
         paid = references["oracle-paid"].cost_usd if "oracle-paid" in references else None
-        rows = []
-        for name in self._policies:
-            row = (
-                row_of_oracle(references[name], world.job_work, redrawn)
-                if name in references
-                else row_of_run(results[name], redrawn)
+        rows = {name: row_of_run(result, redrawn) for name, result in results.items()}
+        rows |= {name: row_of_oracle(found, world.job_work, redrawn) for name, found in references.items()}
+        return tuple(
+            replace(
+                rows[name],
+                ratio_to_on_demand=over(rows[name].cost_usd, baseline),
+                ratio_to_oracle=over(rows[name].cost_usd, bound),
+                ratio_to_oracle_paid=over(rows[name].cost_usd, paid),
             )
-            rows.append(
-                replace(
-                    row,
-                    ratio_to_on_demand=_ratio(row.cost_usd, baseline),
-                    ratio_to_oracle=_ratio(row.cost_usd, bound),
-                    ratio_to_oracle_paid=_ratio(row.cost_usd, paid),
-                )
-            )
-        return tuple(rows)
+            for name in self._policies
+        )
 
 
 def run_backtest(
@@ -236,14 +219,11 @@ def run_deadlines(
         )
     for index in range(starts):
         first = int(np.random.default_rng([seed, index]).integers(0, ticks))
-        baseline = run_deadline(trace, job, "on-demand", first)
-        rows = [row_of_deadline(run_deadline(trace, job, name, first), baseline.cost_usd) for name in policies]
+        results = {name: run_deadline(trace, job, name, first) for name in ("on-demand", *policies)}
+        baseline = results["on-demand"].cost_usd
+        rows = (
+            replace(row_of_run(results[name]), ratio_to_on_demand=over(results[name].cost_usd, baseline))
+            for name in policies
+        )
         yield StartRows(index=index, rows=tuple(rows))
         done(index + 1)
-
-
-def _ratio(cost: float | None, reference: float | None) -> float | None:
-    """Return a ratio; to a reference of nothing there is none."""
-    if cost is None or reference is None or not 0 < reference < float("inf"):
-        return None
-    return cost / reference

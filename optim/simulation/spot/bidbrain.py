@@ -9,12 +9,12 @@ from optim.models.bidding.eviction import MINUTES
 from optim.models.bidding.instance import FloatArray, IntArray
 from optim.models.bidding.price_history import HOUR_S, MICRO
 from optim.simulation.spot.options import minutes
-from optim.simulation.spot.policy import LiveLease, Recovery, Request, View
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.simple_policies import checkpoint_interval
 from optim.simulation.spot.world import World
 
 
-class BidBrainPolicy:
+class BidBrainPolicy(Policy):
     """One-step search over market, delta and count at every tick, and at minute 58 of every lease.
 
     All leases are valued over the coming hour: what is left of a lease's hour costs its share of the price paid, what
@@ -56,23 +56,14 @@ class BidBrainPolicy:
         self._change_h = minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0
         self._lost_h = minutes(options.eviction_min) / HOUR_S
         if recovery is Recovery.CHECKPOINT:
-            interval = min(
-                checkpoint_interval(
-                    float(np.nanmedian(table.mean_h[:, -1])) * HOUR_S, self._write_s, is_daly=options.daly
-                ),
-                4 * HOUR_S,
-            )
+            usual_s = float(np.nanmedian(table.mean_h[:, -1])) * HOUR_S
+            interval = min(checkpoint_interval(usual_s, self._write_s, is_daly=options.daly), 4 * HOUR_S)
             self._lost_h = (minutes(options.restart_min) + interval / 2) / HOUR_S
         self._counts = np.array(sorted({2**k for k in range(20) if 2**k <= options.max_spot} | {options.max_spot}))
 
     @property
     def _write_s(self) -> int:
         return minutes(self._world.options.checkpoint_min)
-
-    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
-        """Ask as long as there is room."""
-        del leases
-        return room > 0
 
     def decide(self, view: View) -> Request | None:
         """Return the request that lowers the expected cost per work most, if any does."""
@@ -163,8 +154,7 @@ class _Footprint:
         held = usable @ self.work
         own = np.maximum(0.0, brain._new_usable - lost) * brain._rate[:, None]
         rate = held[:, :, None] + own[:, :, None] * counts
-        serial = brain._world.options.serial
-        work = rate / (1.0 - serial + serial * rate)
+        work = brain._world.useful_rate(rate)
         unit = (1.0 - brain._new_risk) * prices[:, None] / MICRO
         unit[:, -1] = np.where(prices <= brain._on_demand, unit[:, -1], np.nan)
         cost = self.cost + unit[:, :, None] * counts

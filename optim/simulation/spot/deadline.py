@@ -4,6 +4,8 @@ One cluster in one zone. It works on a spot instance while there is capacity, on
 waits. Every launch costs a changeover without progress, which is paid for.
 """
 
+from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -12,8 +14,10 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.availability import AvailabilityTrace
-from optim.models.bidding.billing import EC2_TODAY, ON_DEMAND_TODAY, End, FixedPrice, Lease, LedgerLine, Prices, to_usd
+from optim.models.bidding.billing import EC2_TODAY, ON_DEMAND_TODAY, End, FixedPrice, Lease, LedgerLine, Prices
 from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.spot.policies import check_policies
+from optim.simulation.spot.result import RunResult
 
 WORK_TOL = 1e-9
 
@@ -86,12 +90,29 @@ class DeadlinePolicy(Protocol):
         ...
 
 
-class UniformProgress:
+class SafetyNet(DeadlinePolicy):
+    """Whatever a policy chooses, once a launch on demand could be put off no longer, it is made, and kept to the end.
+
+    Tested after the policy's own rules it would come too late now and then.
+    """
+
+    def __init__(self) -> None:
+        self._is_locked = False
+
+    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on."""
+        self._is_locked = self._is_locked or must_lock(view, job)
+        return State.ON_DEMAND if self._is_locked else self.choose(view, job)
+
+    @abstractmethod
+    def choose(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on while there is time."""
+
+
+class UniformProgress(SafetyNet):
     """Keep up with a straight line of progress; spot where there is any, on demand where behind.
 
-    The safety net comes first: once a launch on demand could be put off no longer, it is made, and kept to the end.
-    Tested after the others it would come too late now and then. On a spot instance the job stays until it is taken
-    away; on demand it stays until it is ahead by two changeovers.
+    On a spot instance the job stays until it is taken away; on demand it stays until it is ahead by two changeovers.
 
     References
     ----------
@@ -101,14 +122,8 @@ class UniformProgress:
 
     name = "uniform-progress"
 
-    def __init__(self) -> None:
-        self._is_locked = False
-
-    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
-        """Return what to run on."""
-        self._is_locked = self._is_locked or must_lock(view, job)
-        if self._is_locked:
-            return State.ON_DEMAND
+    def choose(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return what to run on while there is time."""
         if view.state is State.SPOT:
             return State.SPOT
         done = job.work_h - view.work_left_h
@@ -122,23 +137,18 @@ class UniformProgress:
         return State.ON_DEMAND if is_behind and view.state is State.IDLE else State.IDLE
 
 
-class GreedySpot:
+class GreedySpot(SafetyNet):
     """Wait for spot instances until the safety net asks for one on demand."""
 
     name = "greedy-spot"
 
-    def __init__(self) -> None:
-        self._is_locked = False
-
-    def decide(self, view: DeadlineView, job: DeadlineJob) -> State:
-        """Return what to run on."""
-        self._is_locked = self._is_locked or must_lock(view, job)
-        if self._is_locked:
-            return State.ON_DEMAND
+    def choose(self, view: DeadlineView, job: DeadlineJob) -> State:
+        """Return spot, or nothing."""
+        del job
         return State.SPOT if view.state is State.SPOT or view.has_spot else State.IDLE
 
 
-class AlwaysOnDemand:
+class AlwaysOnDemand(DeadlinePolicy):
     """Run on demand throughout."""
 
     name = "on-demand"
@@ -155,50 +165,15 @@ DEADLINE_POLICIES: dict[str, type[DeadlinePolicy]] = {
 """Policies under a deadline, by name; each run gets a new one."""
 
 
+def check_deadline_policies(names: Iterable[str]) -> None:
+    """Raise `InvalidOptionError` if a policy under a deadline is unknown."""
+    check_policies(names, DEADLINE_POLICIES, " under a deadline")
+
+
 def must_lock(view: DeadlineView, job: DeadlineJob) -> bool:
     """Tell whether an instance on demand must be launched now to be sure of the deadline."""
     left_h = job.deadline_h - view.elapsed_h
     return view.state is not State.SPOT and left_h < view.work_left_h + 2 * job.changeover_h + view.step_h
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadlineResult:
-    """What a policy did from one start.
-
-    Parameters
-    ----------
-    policy, start_s
-        Who, and when.
-    cost_micro
-        The bill; the ledger's lines add up to it.
-    hours, work_done
-        Until the job was done (or the deadline passed with twice its time), and hours of work.
-    free_hours, spot_hours, on_demand_hours
-        Machine-hours by kind.
-    evictions
-        Spot instances that were taken away.
-    deadline_met
-        Whether the job was done in time.
-    ledger
-        The lines.
-    """
-
-    policy: str
-    start_s: int
-    cost_micro: int
-    hours: float
-    work_done: float
-    free_hours: float
-    spot_hours: float
-    on_demand_hours: float
-    evictions: int
-    deadline_met: bool
-    ledger: tuple[LedgerLine, ...]
-
-    @property
-    def cost_usd(self) -> float:
-        """The bill in dollars."""
-        return to_usd(self.cost_micro)
 
 
 class DeadlineRun:
@@ -212,9 +187,10 @@ class DeadlineRun:
         self._left = job.work_h
         self._evictions = 0
         self._done_h = float("inf")
-        self._leases: list[tuple[Lease, Prices, State]] = []
+        self._ledger: list[LedgerLine] = []
+        self._hours = dict.fromkeys(("free", *State), 0.0)
 
-    def execute(self) -> DeadlineResult:
+    def execute(self) -> RunResult:
         """Run until the job is done, or the trace ends."""
         trace, job = self._trace, self._job
         step_h = trace.longest_tick_s / HOUR_S
@@ -248,18 +224,17 @@ class DeadlineRun:
         self._state, self._launched_s = state, now
 
     def _leave(self, now: int, end: End) -> None:
-        if self._state is not State.IDLE and now > self._launched_s:
-            lease = Lease(
-                market=f"{self._trace.zone} {self._state.value}",
-                count=1,
-                granted_s=self._launched_s,
-                ended_s=now,
-                end=end,
-            )
-            is_spot = self._state is State.SPOT
-            prices: Prices = self._trace if is_spot else FixedPrice(self._trace.on_demand_micro)
-            self._leases.append((lease, prices, self._state))
-        self._state = State.IDLE
+        state, self._state = self._state, State.IDLE
+        if state is State.IDLE or now <= self._launched_s:
+            return
+        market = f"{self._trace.zone} {state.value}"
+        lease = Lease(market=market, count=1, granted_s=self._launched_s, ended_s=now, end=end)
+        is_spot = state is State.SPOT
+        prices: Prices = self._trace if is_spot else FixedPrice(self._trace.on_demand_micro)
+        bill = (EC2_TODAY if is_spot else ON_DEMAND_TODAY).lines(lease, prices)
+        self._ledger += bill
+        is_free = all(line.amount_micro == 0 for line in bill)
+        self._hours["free" if is_free else state] += (now - self._launched_s) / HOUR_S
 
     def _work(self, now: int, until: int) -> int:
         """Work through a tick; return when it, or the job, ends."""
@@ -274,33 +249,27 @@ class DeadlineRun:
         self._left -= worked
         return until
 
-    def _finish(self, end_s: int) -> DeadlineResult:
+    def _finish(self, end_s: int) -> RunResult:
         self._leave(end_s, End.RETURNED)
-        lines: list[LedgerLine] = []
-        hours = {"free": 0.0, State.SPOT: 0.0, State.ON_DEMAND: 0.0}
-        for lease, prices, state in self._leases:
-            bill = (EC2_TODAY if state is State.SPOT else ON_DEMAND_TODAY).lines(lease, prices)
-            lines += bill
-            held = (lease.ended_s - lease.granted_s) / HOUR_S
-            is_free = all(line.amount_micro == 0 for line in bill)
-            hours["free" if is_free else state] += held
-        elapsed = (end_s - self._start) / HOUR_S
-        return DeadlineResult(
+        is_met = self._done_h <= self._job.deadline_h + WORK_TOL
+        return RunResult(
             policy=self._policy.name,
             start_s=self._start,
-            cost_micro=sum(line.amount_micro for line in lines),
-            hours=elapsed,
+            cost_micro=sum(line.amount_micro for line in self._ledger),
+            hours=(end_s - self._start) / HOUR_S,
             work_done=self._job.work_h - self._left,
-            free_hours=hours["free"],
-            spot_hours=hours[State.SPOT],
-            on_demand_hours=hours[State.ON_DEMAND],
+            is_done=is_met,
             evictions=self._evictions,
-            deadline_met=self._done_h <= self._job.deadline_h + WORK_TOL,
-            ledger=tuple(lines),
+            on_demand_hours=self._hours[State.ON_DEMAND],
+            paid_hours=self._hours[State.SPOT],
+            free_hours=self._hours["free"],
+            end_s=end_s,
+            ledger=tuple(self._ledger),
+            deadline_met=is_met,
         )
 
 
-def run_deadline(trace: AvailabilityTrace, job: DeadlineJob, policy: str, first_tick: int) -> DeadlineResult:
+def run_deadline(trace: AvailabilityTrace, job: DeadlineJob, policy: str, first_tick: int) -> RunResult:
     """Run a policy from a tick of a trace.
 
     Raises
@@ -308,8 +277,5 @@ def run_deadline(trace: AvailabilityTrace, job: DeadlineJob, policy: str, first_
     InvalidOptionError
         If there is no policy of that name.
     """
-    if policy not in DEADLINE_POLICIES:
-        raise InvalidOptionError(
-            f"unknown policy {policy!r} under a deadline; there are: {', '.join(DEADLINE_POLICIES)}"
-        )
+    check_deadline_policies([policy])
     return DeadlineRun(trace, job, DEADLINE_POLICIES[policy](), first_tick).execute()

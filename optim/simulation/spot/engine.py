@@ -1,7 +1,7 @@
 """The engine of a back-test: events in order of time, exact progress between them, and the bill."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from optim.core.errors import NotAllowedError
 from optim.models.bidding.billing import (
@@ -13,12 +13,12 @@ from optim.models.bidding.billing import (
     LedgerLine,
     Prices,
     Reason,
-    to_usd,
 )
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.spot.moment import Holding, Moment, Watcher, watch_nothing
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
+from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.world import World
 
 WARNING_S = 120
@@ -31,59 +31,20 @@ NEVER = 2**62
 WORK_TOL = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """What a policy did from one start.
-
-    Parameters
-    ----------
-    policy, start_s
-        Who, and when.
-    cost_micro
-        The bill in micro-dollars; the ledger's lines add up to it.
-    hours
-        From start to the end of the job, or to the horizon.
-    work_done, is_done
-        Work that counts, and whether it is all.
-    evictions
-        Leases that were evicted.
-    on_demand_hours, paid_hours, free_hours
-        Machine-hours by kind.
-    end_s
-        When all was over.
-    ledger
-        The lines.
-    """
-
-    policy: str
-    start_s: int
-    cost_micro: int
-    hours: float
-    work_done: float
-    is_done: bool
-    evictions: int
-    on_demand_hours: float
-    paid_hours: float
-    free_hours: float
-    end_s: int
-    ledger: tuple[LedgerLine, ...]
-
-    @property
-    def cost_usd(self) -> float:
-        """The bill in dollars."""
-        return to_usd(self.cost_micro)
-
-
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    """A lease with what the policy doesn't see: when it will be evicted."""
+    """A lease with what the policy doesn't see: when it will be evicted; one on demand never is, nor asked for renewal."""
 
     lease: LiveLease
-    crossing_s: int
-    renewal_s: int
+    crossing_s: int = NEVER
+    renewal_s: int = NEVER
     drop_s: int = NEVER
     is_leaving: bool = False
     is_working: bool = False
+
+    @property
+    def is_spot(self) -> bool:
+        return self.lease.bid_micro is not None
 
 
 class SpotRun:
@@ -106,7 +67,7 @@ class SpotRun:
         self._options = world.options
         self._now = start_s
         self._held: list[_Held] = []
-        self._fixed: list[LiveLease] = []
+        self._granted = 0
         self._ended: list[tuple[Lease, Prices, bool]] = []
         self._progress = self._saved = 0.0
         self._paused_s = start_s
@@ -142,12 +103,13 @@ class SpotRun:
     def _tell(self) -> None:
         if self._watcher is watch_nothing:
             return  # a back-test of thousands of starts pays nothing for being watched by nobody
-        fixed = [Holding(lease=lease, is_working=lease.ready_s <= self._now, is_warned=False) for lease in self._fixed]
-        spot = [Holding(lease=held.lease, is_working=held.is_working, is_warned=held.is_leaving) for held in self._held]
         self._watcher(
             Moment(
                 time_s=self._now,
-                holdings=(*fixed, *spot),
+                holdings=tuple(
+                    Holding(lease=held.lease, is_working=held.is_working, is_warned=held.is_leaving)
+                    for held in self._held
+                ),
                 work_done=self._progress,
                 work_saved=self._saved,
                 rate=self._rate,
@@ -155,17 +117,16 @@ class SpotRun:
             )
         )
 
-    def _leases(self) -> list[LiveLease]:
-        return [held.lease for held in self._held if not held.is_leaving]
+    def _leases(self) -> tuple[LiveLease, ...]:
+        return tuple(held.lease for held in self._held if held.is_spot and not held.is_leaving)
 
     def _room(self) -> int:
         return self._options.max_spot - sum(lease.count for lease in self._leases())
 
     def _view(self) -> View:
-        prices = tuple(path.price_at(self._now) for path in self._world.history.paths)
         return View(
             now_s=self._now,
-            price_micro=prices,
+            price_micro=tuple(path.price_at(self._now) for path in self._world.history.paths),
             leases=self._leases(),
             room=self._room(),
             work_left=self._world.job_work - self._progress,
@@ -189,34 +150,30 @@ class SpotRun:
         price = path.price_at(self._now)
         if price is None or price > bid_micro:
             return
+        held = self._grant(request, price)
         crossing = path.first_above(self._now, bid_micro, at_equal=self._options.at_equal)
-        lease = LiveLease(
-            market=request.market,
-            count=request.count,
-            bid_micro=bid_micro,
-            granted_s=self._now,
-            ready_s=self._now + minutes(self._options.startup_min),
-            price_micro=price,
-        )
-        self._held.append(
-            _Held(
-                lease=lease,
-                crossing_s=NEVER if crossing is None else crossing,
-                renewal_s=self._now + RENEWAL_S,
-            )
-        )
+        held.crossing_s = NEVER if crossing is None else crossing
+        held.renewal_s = self._now + RENEWAL_S
 
     def _take_on_demand(self, count: int, *, works: bool) -> None:
         market = self._world.baseline
+        request = Request(market=self._world.history.index[market.name], count=count, bid_micro=None)
+        self._grant(request, market.on_demand_micro, works=works)
+
+    def _grant(self, request: Request, price_micro: int, *, works: bool = True) -> _Held:
+        """Hold what was asked for from now on, at the price of the first hour."""
         lease = LiveLease(
-            market=self._world.history.index[market.name],
-            count=count,
-            bid_micro=None,
+            number=self._granted,
+            market=request.market,
+            count=request.count,
+            bid_micro=request.bid_micro,
             granted_s=self._now,
             ready_s=self._now + minutes(self._options.startup_min) if works else NEVER,
-            price_micro=market.on_demand_micro,
+            price_micro=price_micro,
         )
-        self._fixed.append(lease)
+        self._granted += 1
+        self._held.append(_Held(lease=lease))
+        return self._held[-1]
 
     def _next_event(self) -> int:
         now, times = self._now, [NEVER]
@@ -227,7 +184,6 @@ class SpotRun:
                 times += (held.crossing_s, held.renewal_s, held.drop_s)
             if not held.is_working:
                 times.append(held.lease.ready_s)
-        times += [lease.ready_s for lease in self._fixed if lease.ready_s > now]
         if self._paused_s > now:
             times.append(self._paused_s)
         if self._rate > 0 and self._writing_s == NEVER and self._every_s < math.inf:
@@ -260,11 +216,11 @@ class SpotRun:
             elif not held.is_leaving and held.crossing_s <= now:
                 held.is_leaving = was_evicted = True
                 self._evictions += 1
-                self._end(held.lease, held.crossing_s, End.EVICTED)
+                self._end(held, held.crossing_s, End.EVICTED)
             elif held.drop_s <= now:
                 self._held.remove(held)
                 was_changed = True
-                self._end(held.lease, now, End.RETURNED)
+                self._end(held, now, End.RETURNED)
             elif held.renewal_s <= now:
                 self._renew(held)
         is_anybody = self._rate > 0
@@ -292,15 +248,15 @@ class SpotRun:
         hour_end = held.lease.hour_end_s(self._now)
         if self._policy.keeps(self._view(), held.lease):
             held.renewal_s = hour_end + RENEWAL_S
-            held.lease.price_micro = self._world.history.paths[held.lease.market].price_at(self._now) or 0
+            price = self._world.history.paths[held.lease.market].price_at(self._now)
+            held.lease = replace(held.lease, price_micro=price or 0)
         else:
             held.renewal_s, held.drop_s = NEVER, hour_end
 
     def _set_rate(self) -> None:
         markets = self._world.history.markets
-        rate = sum(h.lease.count * markets[h.lease.market].rate for h in self._held if h.is_working)
-        rate += sum(x.count * markets[x.market].rate for x in self._fixed if x.ready_s <= self._now)
-        self._rate = self._world.useful_rate(rate)
+        rates = (held.lease.count * markets[held.lease.market].rate for held in self._held if held.is_working)
+        self._rate = self._world.useful_rate(sum(rates))
 
     def _recover(self) -> None:
         """Pay for an eviction of instances that worked."""
@@ -314,29 +270,28 @@ class SpotRun:
     def _pause(self, seconds: int) -> None:
         self._paused_s = max(self._paused_s, self._now) + seconds if seconds else self._paused_s
 
-    def _end(self, lease: LiveLease, time_s: int, end: End) -> None:
-        market, is_spot = self._world.history.markets[lease.market], lease.bid_micro is not None
+    def _end(self, held: _Held, time_s: int, end: End) -> None:
+        lease, market = held.lease, self._world.history.markets[held.lease.market]
         record = Lease(
-            market=market.name if is_spot else f"{market.instance_type} on demand",
+            market=market.name if held.is_spot else f"{market.instance_type} on demand",
             count=lease.count,
             granted_s=lease.granted_s,
             ended_s=max(time_s, lease.granted_s + 1),
             end=end,
         )
-        path: Prices = self._world.history.paths[lease.market] if is_spot else FixedPrice(market.on_demand_micro)
-        self._ended.append((record, path, is_spot))
+        path: Prices = self._world.history.paths[lease.market] if held.is_spot else FixedPrice(market.on_demand_micro)
+        self._ended.append((record, path, held.is_spot))
 
     def _finish(self) -> RunResult:
         """Return everything, write the bill, and add it up a second time."""
         end_s = self._now
         for held in self._held:
             if not held.is_leaving:
-                until = held.lease.hour_end_s(self._now - 1) if self._options.linger else self._now
+                lingers = held.is_spot and self._options.linger
+                until = held.lease.hour_end_s(self._now - 1) if lingers else self._now
                 is_evicted = held.crossing_s < until
                 end_s = max(end_s, min(held.crossing_s, until))
-                self._end(held.lease, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
-        for lease in self._fixed:
-            self._end(lease, self._now, End.RETURNED)
+                self._end(held, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
         lines: list[LedgerLine] = []
         hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
         for record, prices, is_spot in self._ended:
@@ -349,14 +304,13 @@ class SpotRun:
         invoice = sum(_invoice(record, prices) for record, prices, _ in self._ended)
         if cost != invoice:
             raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
-        is_done = self._progress >= self._world.job_work - WORK_TOL
         return RunResult(
             policy=self._policy.name,
             start_s=self._start,
             cost_micro=cost,
             hours=(self._now - self._start) / HOUR_S,
             work_done=self._progress,
-            is_done=is_done,
+            is_done=self._progress >= self._world.job_work - WORK_TOL,
             evictions=self._evictions,
             on_demand_hours=hours["on_demand"],
             paid_hours=hours["paid"],

@@ -13,7 +13,7 @@ class Holding:
     Parameters
     ----------
     lease
-        The lease itself: the same object as long as it is held. It changes with time, so take from it what is needed.
+        The lease as it is now; its number stays.
     is_working
         Whether its start-up is over and its machines do work; those that only hold the state never do.
     is_warned

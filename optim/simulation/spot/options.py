@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.instance import Scalability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +67,6 @@ class SpotOptions:
             raise InvalidOptionError(f"horizon must be at least 1, got {self.horizon}")
         if self.job_hours * 60 <= self.startup_min:
             raise InvalidOptionError(f"job_hours must be longer than start-up, got {self.job_hours}")
-
-    @property
-    def curve(self) -> Scalability:
-        """How work scales with machines."""
-        return Scalability.amdahl(self.serial)
 
     @property
     def horizon_s(self) -> int:

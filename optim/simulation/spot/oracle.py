@@ -114,19 +114,17 @@ class Oracle:
     @cached_property
     def _free(self) -> BoolArray:
         """Whether any moment of a slot could be had for free, shape (markets, slots)."""
-        return np.array(
-            [
-                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=False)
-                for path in self._world.history.paths
-            ]
-        )
+        return self._slots_for_free(is_inner=False)
 
     @cached_property
     def _surely_free(self) -> BoolArray:
         """Whether a whole slot can be had for free, shape (markets, slots)."""
+        return self._slots_for_free(is_inner=True)
+
+    def _slots_for_free(self, *, is_inner: bool) -> BoolArray:
         return np.array(
             [
-                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=True)
+                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=is_inner)
                 for path in self._world.history.paths
             ]
         )
@@ -159,7 +157,7 @@ class Oracle:
         def dual(q: float) -> tuple[float, float]:
             """Return the dual's value, and the work that the multiplier buys."""
             bought = np.clip(self._rate_of_slope(unit / q), free_rate, np.maximum(most, free_rate))
-            useful = self._useful(bought)
+            useful = self._world.useful_rate(bought)
             cost = np.where(bought > free_rate, unit * (bought - free_rate), 0.0)
             value = q * job + hours * float((cost - q * useful).sum())
             return value, hours * float(useful.sum())
@@ -183,10 +181,6 @@ class Oracle:
             return np.where(slope < 1.0, np.inf, 0.0)
         return np.asarray(np.maximum(0.0, (np.sqrt(base / np.maximum(slope, 1e-12)) - base) / serial))
 
-    def _useful(self, rate: FloatArray) -> FloatArray:
-        serial = self._world.options.serial
-        return np.asarray(rate / (1.0 - serial + serial * rate))
-
     def _plan(self, start_s: int, end_s: int, first: int, *, is_free: bool) -> _Plan:
         """Return cost, hours and pieces: free slots alone if there are enough, else whole paid hours."""
         if is_free:
@@ -200,7 +194,7 @@ class Oracle:
         """Return free slots until they have done the job; nothing if they don't."""
         rate = np.where(self._surely_free[:, first:last], self._rates[:, None], 0.0)
         count = self._world.options.max_spot
-        work = np.cumsum(self._useful(rate.max(axis=0, initial=0.0) * count)) * self._slot_s / HOUR_S
+        work = np.cumsum(self._world.useful_rate(rate.max(axis=0, initial=0.0) * count)) * self._slot_s / HOUR_S
         size = int(np.searchsorted(work, self._world.job_work)) + 1
         if size > len(work):
             return ()
@@ -222,7 +216,7 @@ class Oracle:
         market = unit.argmin(axis=0)
         price, rate = prices[market, np.arange(len(hours))], self._rates[market]
         number = np.arange(self._world.options.max_spot + 1)
-        useful = self._useful(number * rate[:, None])
+        useful = self._world.useful_rate(number * rate[:, None])
         gain = np.diff(useful, axis=1)
         cost = np.broadcast_to(price[:, None], gain.shape)
         order = np.argsort((cost / gain).ravel(), kind="stable")

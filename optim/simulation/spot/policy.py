@@ -1,5 +1,6 @@
 """What a policy sees and answers: prices up to now, its own leases, its progress."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,12 +26,14 @@ class Request:
     bid_micro: int | None
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveLease:
-    """Instances that are held.
+    """Instances that are held, as they are at a moment; the engine keeps its own account.
 
     Parameters
     ----------
+    number
+        Leases are numbered as they are granted.
     market, count, bid_micro
         What was asked for.
     granted_s, ready_s
@@ -39,6 +42,7 @@ class LiveLease:
         Price of the present hour.
     """
 
+    number: int
     market: int
     count: int
     bid_micro: int | None
@@ -77,7 +81,7 @@ class View:
 
 
 class Policy(Protocol):
-    """Decide what to ask for, and what to keep.
+    """Decide what to ask for, and what to keep; whoever derives from it inherits the answers of a policy that holds on.
 
     Attributes
     ----------
@@ -95,16 +99,19 @@ class Policy(Protocol):
 
     def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
         """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""
-        ...
+        del leases
+        return room > 0
 
     def decide(self, view: View) -> Request | None:
         """Return what to ask for, None for nothing; asked on every tick and after evictions."""
         ...
 
     def keeps(self, view: View, lease: LiveLease) -> bool:
-        """Tell at minute 58 of a lease's hour whether to keep it for another hour."""
-        ...
+        """Tell at minute 58 of a lease's hour whether to keep it for another hour: until evicted, unless it knows better."""
+        del view, lease
+        return True
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Return the seconds of work between two checkpoints; asked when work begins or begins again."""
-        ...
+        """Return the seconds of work between two checkpoints, infinity for none; asked when work begins or begins again."""
+        del leases
+        return math.inf

@@ -1,16 +1,14 @@
 """Rows of a back-test: one a policy and start, and a summary a policy with confidence intervals."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
-from optim.simulation.spot.deadline import DeadlineResult
-from optim.simulation.spot.engine import RunResult
 from optim.simulation.spot.oracle import OracleResult
+from optim.simulation.spot.result import RunResult
 
 NORMAL_95 = 1.959963984540054
 
@@ -96,8 +94,8 @@ def time_text(time_s: int) -> str:
     return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def row_of_run(result: RunResult, redrawn: int) -> Row:
-    """Return the row of a back-test's run."""
+def row_of_run(result: RunResult, redrawn: int = 0) -> Row:
+    """Return the row of a policy's run."""
     return Row(
         policy=result.policy,
         start=time_text(result.start_s),
@@ -105,11 +103,12 @@ def row_of_run(result: RunResult, redrawn: int) -> Row:
         hours=result.hours,
         work_done=result.work_done,
         is_done=result.is_done,
-        cost_per_work=_over(result.cost_usd, result.work_done),
+        cost_per_work=over(result.cost_usd, result.work_done),
         on_demand_hours=result.on_demand_hours,
         paid_hours=result.paid_hours,
         free_hours=result.free_hours,
         evictions=result.evictions,
+        deadline_met=result.deadline_met,
         redrawn=redrawn,
     )
 
@@ -132,54 +131,33 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
     )
 
 
-def row_of_deadline(result: DeadlineResult, on_demand_usd: float) -> Row:
-    """Return the row of a run under a deadline."""
-    return Row(
-        policy=result.policy,
-        start=time_text(result.start_s),
-        cost_usd=result.cost_usd,
-        hours=result.hours,
-        work_done=result.work_done,
-        is_done=result.deadline_met,
-        cost_per_work=_over(result.cost_usd, result.work_done),
-        on_demand_hours=result.on_demand_hours,
-        paid_hours=result.spot_hours,
-        free_hours=result.free_hours,
-        evictions=result.evictions,
-        deadline_met=result.deadline_met,
-        ratio_to_on_demand=_over(result.cost_usd, on_demand_usd),
-    )
-
-
 def summarise(policy: str, rows: Sequence[Row]) -> Summary:
     """Return means and intervals of a policy's rows; runs that weren't done count in `done`, not in the means."""
     done = [row for row in rows if row.is_done or row.deadline_met is not None]
-    mean: dict[str, float | None] = {}
-    low: dict[str, float | None] = {}
-    high: dict[str, float | None] = {}
-    for name in MEASURES:
-        values = np.array([getattr(row, name) for row in done if getattr(row, name) is not None], dtype=np.float64)
-        if not len(values):
-            mean[name] = low[name] = high[name] = None
-            continue
-        middle = float(values.mean())
-        half = NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-        mean[name], low[name], high[name] = middle, middle - half, middle + half
+    spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
     return Summary(
         policy=policy,
         starts=len(rows),
         done=sum(row.is_done for row in rows),
         redrawn=sum(row.redrawn for row in rows),
-        mean=mean,
-        low=low,
-        high=high,
+        mean={name: mean for name, (mean, _, _) in spans.items()},
+        low={name: low for name, (_, low, _) in spans.items()},
+        high={name: high for name, (_, _, high) in spans.items()},
     )
 
 
-def as_record(row: Row | Summary) -> Mapping[str, Any]:
-    """Return a row as plain values."""
-    return asdict(row)
+def _interval(figures: Sequence[float | None]) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Return mean and 95 % interval of the figures that there are."""
+    values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)
+    if not len(values):
+        return None, None, None
+    mean = float(values.mean())
+    half = NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return mean, mean - half, mean + half
 
 
-def _over(cost: float, work: float) -> float | None:
-    return cost / work if work > 0 else None
+def over(cost: float | None, reference: float | None) -> float | None:
+    """Return a ratio; None where either is unknown, or the reference nothing or infinite."""
+    if cost is None or reference is None or not 0 < reference < math.inf:
+        return None
+    return cost / reference

@@ -7,11 +7,11 @@ import numpy as np
 
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.spot.options import minutes
-from optim.simulation.spot.policy import LiveLease, Recovery, Request, View
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.world import World
 
 
-class OnDemandPolicy:
+class OnDemandPolicy(Policy):
     """The baseline cluster on demand, from start to end."""
 
     name = "on-demand"
@@ -36,18 +36,8 @@ class OnDemandPolicy:
         market = self._world.history.index[self._world.baseline.name]
         return Request(market=market, count=self._world.options.baseline, bid_micro=None)
 
-    def keeps(self, view: View, lease: LiveLease) -> bool:
-        """Keep."""
-        del view, lease
-        return True
 
-    def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Write no checkpoints."""
-        del leases
-        return math.inf
-
-
-class StandardPolicy:
+class StandardPolicy(Policy):
     """Take the market with the lowest price per work, bid the on-demand price, hold until evicted, repeat.
 
     Parameters
@@ -97,19 +87,13 @@ class StandardPolicy:
         count = min(wanted, view.room)
         return Request(market=best, count=count, bid_micro=markets[best].on_demand_micro) if count else None
 
-    def keeps(self, view: View, lease: LiveLease) -> bool:
-        """Hold until evicted."""
-        del view, lease
-        return True
-
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
         """Return the interval for the shortest mean time to eviction of what is held."""
-        cost = minutes(self._world.options.checkpoint_min)
-        table, rows = self._world.table, self._world.table_row
+        options, table, rows = self._world.options, self._world.table, self._world.table_row
         usual = float(np.nanmedian(table.mean_h[:, -1]))
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
         shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
-        return checkpoint_interval(shortest * HOUR_S, cost, is_daly=self._world.options.daly)
+        return checkpoint_interval(shortest * HOUR_S, minutes(options.checkpoint_min), is_daly=options.daly)
 
 
 def checkpoint_interval(mean_s: float, cost_s: float, *, is_daly: bool = False) -> float:

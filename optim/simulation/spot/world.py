@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.eviction import EvictionTable
+from optim.models.bidding.instance import FloatArray
 from optim.models.bidding.price_history import Market, PriceHistory
 from optim.simulation.spot.options import SpotOptions, minutes
+
+Rate = TypeVar("Rate", float, FloatArray)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,10 +57,10 @@ class World:
         """Position of each market in the table."""
         return tuple(self.table.index[market.name] for market in self.history.markets)
 
-    def useful_rate(self, rate: float) -> float:
-        """Return the work an hour of machines whose rates add up to `rate`."""
+    def useful_rate(self, rate: Rate) -> Rate:
+        """Return the work an hour of machines whose rates add up to `rate`, by Amdahl's law."""
         serial = self.options.serial
-        return rate / (1.0 - serial + serial * rate) if rate > 0 else 0.0
+        return rate / (1.0 - serial + serial * rate)
 
     @cached_property
     def job_work(self) -> float:

@@ -48,7 +48,7 @@ def test_renews_what_is_cheap_and_lets_go_what_has_become_dear():
     for path, is_kept in ((cheap, True), (risen, False)):
         job = world(cheap, path)
         leases = [
-            LiveLease(market=m, count=32, bid_micro=210_000, granted_s=0, ready_s=180, price_micro=40_000)
+            LiveLease(number=m, market=m, count=32, bid_micro=210_000, granted_s=0, ready_s=180, price_micro=40_000)
             for m in (0, 1)
         ]
         brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")

@@ -162,7 +162,7 @@ def test_dalys_interval_is_an_option_of_the_job():
         policy = make_policy("standard-checkpoint", world(path, daly=daly))
         every[daly] = policy.checkpoint_every_s([])
         assert every[daly] == float("inf")
-        lease = LiveLease(market=0, count=1, bid_micro=210_000, granted_s=0, ready_s=0, price_micro=50_000)
+        lease = LiveLease(number=0, market=0, count=1, bid_micro=210_000, granted_s=0, ready_s=0, price_micro=50_000)
         every[daly] = policy.checkpoint_every_s([lease])
     assert 0 < every[True] < every[False]
 
@@ -178,3 +178,39 @@ def test_refuses_an_unknown_baseline_and_policy():
         _ = world(CALM, baseline_type="x.large").baseline
     with pytest.raises(InvalidOptionError, match="unknown policy 'clever'"):
         make_policy("clever", world(CALM))
+
+
+class Meddling(Scripted):
+    """Write into every lease that it is shown."""
+
+    def __init__(self, script, field, value):
+        super().__init__(script)
+        self._field, self._value = field, value
+        self.refused = 0
+
+    def _meddle(self, leases):
+        for lease in leases:
+            try:
+                setattr(lease, self._field, self._value)
+            except AttributeError:
+                self.refused += 1
+
+    def is_interested(self, leases, room):
+        self._meddle(leases)
+        return True
+
+    def keeps(self, view, lease):
+        self._meddle([lease, *view.leases])
+        return True
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("granted_s", 10**6), ("count", 1), ("price_micro", 0), ("bid_micro", 10**9), ("ready_s", 0)]
+)
+def test_a_policy_that_writes_into_its_leases_is_refused_and_changes_no_bill(field, value):
+    path = ((0, 50_000), (HOUR + 600, 200_000), (HOUR + 1200, 50_000))
+    script = {0: ask(4, 100_000), HOUR + 1200: ask(4, 100_000)}
+    job = world(path, job_hours=3, **PLAIN)
+    policy = Meddling(script, field, value)
+    assert run_policy(job, policy, 0).ledger == run_policy(job, Scripted(script), 0).ledger
+    assert policy.refused > 0
