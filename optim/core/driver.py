@@ -1,0 +1,304 @@
+"""The driver of solvers: how they are stopped, how they tell where they stand, and how they end.
+
+An iterative method has `init`, `step`, `is_done`, `standing` and `finish`; `drive` is its loop. A `Monitor` holds what
+the loop asks and tells: stopping rule, progress and clock. A solver gives an `Outcome`; `AbstractSolver` makes the
+`Solution` of it, with the statuses that follow.
+
+Interruption comes as a stopping rule (`optim.core.stopping.Interruption`) and ends a run between two steps. The
+exception of Ctrl-C passes through instead: what a step left half done is not to be trusted.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from optim.core.certificate import Certificate
+from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress, SilentProgress
+from optim.core.registry import SUPPORTED, Support
+from optim.core.solution import Solution, Stats, relative_gap
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.stopping import AnyOf, Never, SolveState, StoppingCriterion, TimeLimit
+
+
+class NamedInstance(Protocol):
+    """Any problem's instance."""
+
+    @property
+    def name(self) -> str:
+        """Its name, as solutions quote it."""
+        ...
+
+
+InstanceT = TypeVar("InstanceT", bound=NamedInstance)
+OptionsT = TypeVar("OptionsT")
+ResultT = TypeVar("ResultT")
+
+PHASES = ("build", "compile", "solve")
+"""Phases that every solution's statistics name, with 0 seconds where a solver has none of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a run stands: what stopping rules may look at and a progress bar shows.
+
+    Parameters
+    ----------
+    iterations
+        Steps of the main loop so far.
+    objective, bound
+        Value of the best decision and bound on every one's, None where there is none.
+    figures
+        Further figures worth showing, by name.
+    """
+
+    iterations: int = 0
+    objective: float | None = None
+    bound: float | None = None
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+
+
+NOWHERE = Standing()
+"""For questions that only a clock or an interruption answers."""
+
+
+class Monitor:
+    """The stopping rule, the progress and the clock of one run, asked from wherever its work is done.
+
+    Parameters
+    ----------
+    stop, progress
+        As `optim.solve` hands them on.
+    sense
+        Of the objective, for gaps.
+    clock
+        Of the solve; a new one by default.
+    """
+
+    def __init__(
+        self,
+        stop: StoppingCriterion | None = None,
+        progress: Progress | None = None,
+        *,
+        sense: Sense = Sense.MAXIMISE,
+        clock: PhaseClock | None = None,
+    ) -> None:
+        self.stop: StoppingCriterion = Never() if stop is None else stop
+        self.progress: Progress = SilentProgress() if progress is None else progress
+        self.sense = sense
+        self.clock = PhaseClock() if clock is None else clock
+        self.reason: Termination | None = None
+        """Why the run was told to stop; None while it wasn't."""
+
+    def is_over(self, standing: Standing = NOWHERE) -> bool:
+        """Ask the stopping rule; once it has given a reason the run is over for good, and the first reason stays."""
+        if self.reason is None:
+            self.reason = self.stop(
+                SolveState(
+                    elapsed_s=self.clock.elapsed_s,
+                    iterations=standing.iterations,
+                    objective=standing.objective,
+                    bound=standing.bound,
+                    sense=self.sense,
+                )
+            )
+        return self.reason is not None
+
+    def show(self, standing: Standing) -> None:
+        """Tell the progress where the run stands."""
+        gap = relative_gap(standing.objective, standing.bound, self.sense)
+        known = {"objective": standing.objective, "bound": standing.bound, "gap": gap}
+        given = {name: value for name, value in known.items() if value is not None}
+        self.progress.update(standing.iterations, {**given, **standing.figures})
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds left, infinity where no rule knows a clock."""
+        return self.stop.remaining_s(self.clock.elapsed_s)
+
+    def part(self, share: float = 1.0) -> "Monitor":
+        """Return a monitor for a part of the run, with its own reason and at most a share of the time left.
+
+        The part's iterations are its own, so a limit of iterations that ends it doesn't end the whole.
+        """
+        rules = [self.stop]
+        if share < 1.0 and self.remaining_s < float("inf"):
+            rules.append(TimeLimit(share * self.remaining_s + self.clock.elapsed_s))
+        return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock)
+
+
+class AbstractIteration(ABC, Generic[ResultT]):
+    """An iterative method, run by `drive`. Its attributes are its state, so that it can be resumed."""
+
+    has_begun = False
+
+    def init(self) -> None:
+        """Do what precedes the first step; nothing by default."""
+
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Tell whether the method has come to its natural end."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Go on by one step, after which the method may be stopped."""
+
+    @abstractmethod
+    def standing(self) -> Standing:
+        """Return where the method stands."""
+
+    @abstractmethod
+    def finish(self, reason: Termination | None) -> ResultT:
+        """Return the result; `reason` tells why the method was stopped, None at its natural end."""
+
+
+def drive(
+    method: AbstractIteration[ResultT], monitor: Monitor, *, task: str | None = None, total: float | None = None
+) -> ResultT:
+    """Run a method until it is done or its monitor says that it is over; drive it again to resume it.
+
+    Parameters
+    ----------
+    method
+        What is run. It is asked whether it is done before the stopping rule is asked: a natural end that
+        coincides with a limit counts as one.
+    monitor
+        Asked before each step, told after each.
+    task, total
+        Name and number of steps for the progress; without a name nothing is started or shown there.
+    """
+    if task is not None:
+        monitor.progress.start(task, total)
+    if not method.has_begun:
+        method.init()
+        method.has_begun = True
+    while not (method.is_done() or monitor.is_over(method.standing())):
+        method.step()
+        if task is not None:
+            monitor.show(method.standing())
+    if task is not None:
+        monitor.progress.finish()
+    return method.finish(monitor.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a solver found; `AbstractSolver` makes a `Solution` of it.
+
+    Parameters
+    ----------
+    decision, objective
+        The best decision and its value; None without one.
+    bound, proof
+        What is proven of every decision's value, and by what.
+    statement, conditions
+        Of the certificate, where the objective doesn't attain the bound; no statement, no certificate.
+    optimal_statement
+        Of the certificate where it does; the same by default.
+    tol
+        Relative gap at which the objective counts as attaining the bound; None if that is never claimed.
+    is_optimal
+        Given where the solver's own rule tells, instead of `tol`.
+    termination
+        Why the run ended: by default the monitor's reason, `completed` without one. An optimal decision's is
+        `optimal` whatever is given.
+    iterations, counts, decision_ms, message
+        As in `Solution` and its `Stats`.
+    """
+
+    decision: Any = None
+    objective: float | None = None
+    bound: float | None = None
+    proof: Any = None
+    statement: str = ""
+    conditions: tuple[str, ...] = ()
+    optimal_statement: str = ""
+    tol: float | None = None
+    is_optimal: bool | None = None
+    termination: Termination | None = None
+    iterations: int = 0
+    counts: Mapping[str, float] = field(default_factory=dict)
+    decision_ms: tuple[float, ...] = ()
+    message: str = ""
+
+    def attains_bound(self, sense: Sense) -> bool:
+        """Tell whether the decision is proven optimal."""
+        if self.is_optimal is not None:
+            return self.is_optimal
+        gap = relative_gap(self.objective, self.bound, sense)
+        return self.tol is not None and gap is not None and gap <= self.tol
+
+    def certificate(self, sense: Sense) -> Certificate | None:
+        """Return what is proven."""
+        statement, kind = self.statement, CertificateKind.BOUND
+        if self.attains_bound(sense):
+            statement, kind = self.optimal_statement or self.statement, CertificateKind.OPTIMALITY
+        elif self.bound is None:
+            kind = CertificateKind.FEASIBLE_ONLY
+        if not statement:
+            return None
+        return Certificate(kind=kind, statement=statement, proof=self.proof, conditions=self.conditions)
+
+
+class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
+    """A solver by its `run`; every instance of its problem is supported unless `supports` says otherwise."""
+
+    name: str
+    problem: str
+    summary: ClassVar[str]
+    options_type: ClassVar[type[Any]]
+    sense: ClassVar[Sense] = Sense.MAXIMISE
+
+    @abstractmethod
+    def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
+        """Solve the instance; work is timed by phases of the monitor's clock."""
+
+    def supports(self, instance: InstanceT) -> Support:
+        """Tell whether the instance can be treated, and if not, why."""
+        del instance
+        return SUPPORTED
+
+    def solve(
+        self,
+        instance: InstanceT,
+        *,
+        options: OptionsT,
+        stop: StoppingCriterion,
+        seed: int,
+        progress: Progress,
+    ) -> Solution:
+        """Run, and return what was found with the statuses that follow from it."""
+        monitor = Monitor(stop, progress, sense=self.sense)
+        outcome = self.run(instance, options, monitor, seed)
+        return self.solution(instance, outcome, options=options, seed=seed, monitor=monitor)
+
+    def solution(
+        self, instance: InstanceT, outcome: Outcome, *, options: OptionsT, seed: int, monitor: Monitor
+    ) -> Solution:
+        """Return an outcome as a solution."""
+        termination = outcome.termination or monitor.reason or Termination.COMPLETED
+        return Solution(
+            problem=self.problem,
+            instance=instance.name,
+            solver=self.name,
+            sense=self.sense,
+            termination=Termination.OPTIMAL if outcome.attains_bound(self.sense) else termination,
+            primal=PointStatus.NONE if outcome.decision is None else PointStatus.FEASIBLE,
+            dual=PointStatus.NONE if outcome.bound is None else PointStatus.FEASIBLE,
+            decision=outcome.decision,
+            objective=outcome.objective,
+            bound=outcome.bound,
+            certificate=outcome.certificate(self.sense),
+            seed=seed,
+            options=options_as_dict(options),
+            stats=Stats(
+                seconds={**dict.fromkeys(PHASES, 0.0), **monitor.clock.seconds},
+                iterations=outcome.iterations,
+                memory_mb=peak_memory_mb(),
+                decision_ms=outcome.decision_ms,
+                counts=outcome.counts,
+            ),
+            message=outcome.message,
+        )
