@@ -1,41 +1,222 @@
-"""Where compiled loops are cached: a folder named after the package's sources.
+"""Compiled loops, kept on disk for the next process: `compiled` is `numba.njit` with a cache that sees dependencies.
 
-Numba renews a cached loop when its own file changes, and is blind to changes in the files that the loop
-calls into: after an upgrade or an edit it may run old code, or fail to load. A folder a state of the
-sources rules that out. It is chosen when solvers are first imported, and only if the user chose none.
+Numba renews a cached loop when its own file changes and is blind to the loops that it calls. Here an entry is named
+after everything its machine code was made from: the loop's byte code and that of all it calls, the constants and tuples
+they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
+and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written.
 """
 
 import hashlib
+import logging
 import os
+import pickle
+import stat
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
 
-VARIABLE = "NUMBA_CACHE_DIR"
-DIGITS = 16
+import numba
+import numpy as np
+from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import write_bytes
+
+FOLDER = "mlcluster-optim"
+MOST_BYTES = 512 * 2**20
+"""What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
+DIGEST_BYTES = 16
+VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
+LOGGER = logging.getLogger(__name__)
 
 
-def source_digest() -> str:
-    """Return a digest of the package's files that hold compiled loops or the tuples they take."""
-    root = Path(__file__).resolve().parent.parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        text = path.read_bytes()
-        if b"numba" in text or b"NamedTuple" in text:
-            digest.update(str(path.relative_to(root)).encode() + text)
-    return digest.hexdigest()[:DIGITS]
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a loop at its first call, or load what an earlier process compiled.
+
+    Parameters
+    ----------
+    function
+        A function that Numba's nopython mode can compile; without one, a decorator is returned.
+    options
+        Those of `numba.njit` but `cache`. The interpreter's lock is released unless ``nogil=False`` is given.
+
+    Returns
+    -------
+    Dispatcher
+        As `numba.njit` returns it; the function itself where compiling is switched off (NUMBA_DISABLE_JIT).
+    """
+
+    def decorate(plain: Callable[..., Any]) -> Any:
+        loop: Any = numba.njit(**{"nogil": True, **options})(plain)
+        if not numba.config.DISABLE_JIT:
+            loop._cache = LoopCache(loop)
+        return loop
+
+    return decorate if function is None else decorate(function)
 
 
-def choose_compile_cache() -> None:
-    """Point Numba at this state's folder, unless the user has set NUMBA_CACHE_DIR or the folder can't be made."""
-    if os.environ.get(VARIABLE):
-        return
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "mlcluster-optim" / source_digest()
+class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
+    """One loop's entries on disk: the calls that Numba's dispatcher makes of a cache."""
+
+    may_write = True
+    """Whether the folder can be written to: one failure speaks for all loops of the process."""
+
+    def __init__(self, loop: Any) -> None:
+        self._loop = loop
+
+    @property
+    def cache_path(self) -> str:
+        """The folder, for Numba's statistics."""
+        return str(cache_folder())
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the loop compiled for a signature, or None; an entry that is damaged is removed."""
+        target.refresh()
+        path = self._path(signature, target.codegen())
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None
+        try:
+            result = _rebuild(target, content[:DIGEST_BYTES], content[DIGEST_BYTES:])
+        except Exception as error:  # whatever a damaged entry makes pickle or Numba raise
+            LOGGER.info("%s: %s; the loop is compiled anew", path, error)
+            result = None
+        with suppress(OSError):
+            path.unlink() if result is None else os.utime(path)
+        return result
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Write a compiled loop, unless its machine code holds addresses of this process."""
+        if not LoopCache.may_write or result.library.has_dynamic_globals or any(not x.can_cache for x in result.lifted):
+            return
+        path = self._path(signature, result.codegen)
+        payload = dumps(result._reduce())
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, _digest(payload) + payload)
+            drop_oldest(path.parent)
+        except (OSError, InvalidProblemError) as error:
+            LoopCache.may_write = False
+            LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        arguments = signature.args if hasattr(signature, "args") else signature
+        stamp = (state_of(self._loop), *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS)
+        name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
+        return cache_folder() / name.replace("<", "").replace(">", "")
+
+
+def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
+    """Make a written loop callable again; what is cut short or changed never reaches the machine."""
+    if _digest(payload) != digest:
+        raise ValueError("the entry is cut short or changed")
+    return CompileResult._rebuild(target, *pickle.loads(payload))
+
+
+def cache_folder() -> Path:
+    """Return the folder of the entries: under NUMBA_CACHE_DIR, or else among the user's caches."""
+    if numba.config.CACHE_DIR:
+        return Path(numba.config.CACHE_DIR) / FOLDER
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    os.environ[VARIABLE] = str(folder)
-    numba = sys.modules.get("numba")
-    if numba is not None:
-        numba.config.reload_config()
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        home = Path(tempfile.gettempdir())
+    return home / FOLDER
+
+
+def drop_oldest(folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Remove the files used longest ago until the folder, those below it included, holds at most so many bytes."""
+    files = []
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # another process was quicker
+            status = path.stat()
+            if stat.S_ISREG(status.st_mode):
+                files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= most_bytes:
+            break
+        path.unlink(missing_ok=True)
+        total -= size
+
+
+def state_of(loop: Any) -> str:
+    """Return a digest of a loop and of all that it calls or names, which changes whenever its machine code may."""
+    reached: dict[int, Any] = {}
+    waiting = [loop]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in reached:
+            reached[id(one)] = one
+            waiting.extend(_own_state(one)[1])
+    return _digest("".join(sorted(_own_state(one)[0] for one in reached.values())).encode()).hex()
+
+
+@cache
+def _own_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
+    """Return a digest of one loop, its callees named only, and these callees."""
+    function = getattr(loop, "py_func", loop)
+    options = sorted((name, _plain(value)) for name, value in getattr(loop, "targetoptions", {}).items())
+    parts = [function.__module__, function.__qualname__, repr(options), repr(function.__defaults__)]
+    callees = []
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+    package = function.__module__.partition(".")[0]
+    own_modules = [known[name] for name in function.__code__.co_names if isinstance(known.get(name), ModuleType)]
+    spaces = [known, *(vars(module) for module in own_modules if module.__name__.partition(".")[0] == package)]
+    for code in _codes(function.__code__):
+        parts += [code.co_code.hex(), repr(code.co_varnames)]
+        start = 1 if function.__doc__ is not None and code is function.__code__ else 0
+        parts += [_plain(value) for value in code.co_consts[start:] if not isinstance(value, CodeType)]
+        for name in (*code.co_names, *code.co_freevars):
+            value = next((names[name] for names in spaces if name in names), None)
+            if isinstance(value, FunctionType | Dispatcher):
+                callees.append(value)
+                value = _name(value)
+            parts += [name, _plain(value)]
+    return _digest("\n".join(parts).encode()).hex(), tuple(callees)
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code object and those nested in it."""
+    yield code
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _codes(value)
+
+
+def _plain(value: Any) -> str:
+    """Return a text of a constant that is the same in every process."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, type):
+        return f"{_name(value)}{getattr(value, '_fields', '')}"
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}{value.tobytes().hex()}"
+    if isinstance(value, set | frozenset):
+        return repr(sorted(map(repr, value)))
+    return repr(value)
+
+
+def describe_type(kind: Any) -> str:
+    """Return the text of an argument's type; of a named tuple with its fields, which machine code meets by position."""
+    inner = getattr(kind, "types", ())
+    named = _plain(kind.instance_class) if hasattr(kind, "instance_class") else ""
+    return f"{kind}{named}({','.join(map(describe_type, inner))})"
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()

@@ -2,7 +2,3 @@
 
 if __name__ != "optim.solvers":
     raise ImportError("import this package as optim.solvers: the folder solvers/ at the top is a link for readers")
-
-from optim.core.compile_cache import choose_compile_cache
-
-choose_compile_cache()

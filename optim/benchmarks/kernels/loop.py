@@ -1,10 +1,11 @@
 """Serial loops in Numba beside which the kernels are measured; they hold no lock, so threads may share the work."""
 
 import numpy as np
-from numba import njit
+
+from optim.core.compile_cache import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_sgd(w, pushes, rate, start, stop):
     """Aggregate pushes and step against their mean, from element `start` to `stop`."""
     workers = len(pushes)
@@ -16,7 +17,7 @@ def dense_sgd(w, pushes, rate, start, stop):
         w[i] -= scale * total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_adam(w, m, v, pushes, rate, first, second, epsilon, step, start, stop):
     """Aggregate pushes and apply Adam, from element `start` to `stop`."""
     workers = len(pushes)
@@ -35,7 +36,7 @@ def dense_adam(w, m, v, pushes, rate, first, second, epsilon, step, start, stop)
         w[i] -= scaled * m[i] / (np.sqrt(v[i] * correction) + eps)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_momentum(w, u, pushes, rate, decay, start, stop):
     """Aggregate pushes and apply the heavy ball, from element `start` to `stop`."""
     workers = len(pushes)
@@ -48,7 +49,7 @@ def dense_momentum(w, u, pushes, rate, decay, start, stop):
         w[i] -= step * u[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def dense_adagrad(w, h, pushes, rate, epsilon, start, stop):
     """Aggregate pushes and apply Adagrad, from element `start` to `stop`."""
     workers = len(pushes)
@@ -62,7 +63,7 @@ def dense_adagrad(w, h, pushes, rate, epsilon, start, stop):
         w[i] -= step * g / (np.sqrt(h[i]) + eps)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_sgd(table, rows, values, rate):
     """Apply every pushed row at once."""
     step = np.float32(rate)
@@ -72,7 +73,7 @@ def sparse_sgd(table, rows, values, rate):
             table[row, j] -= step * values[i, j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sparse_adagrad(table, squares, rows, values, rate, epsilon, first, sums):
     """Add up repeated rows where they are pushed first, then update each once; `first` and `sums` are scratch."""
     step, eps = np.float32(rate), np.float32(epsilon)
@@ -93,7 +94,7 @@ def sparse_adagrad(table, squares, rows, values, rate, epsilon, first, sums):
             table[row, j] -= step * g / (np.sqrt(squares[row, j]) + eps)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pull(table, rows, out):
     """Copy the rows asked for."""
     for i in range(rows.shape[0]):
@@ -101,7 +102,7 @@ def pull(table, rows, out):
             out[i, j] = table[rows[i], j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def push(total, gradient, weight):
     """Add a weighted push."""
     share = np.float32(weight)
@@ -109,7 +110,7 @@ def push(total, gradient, weight):
         total[i] += share * gradient[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def damped_sgd(w, gradients, weights, rate):
     """Apply gradients one after the other, each with its weight."""
     step = np.float32(rate)
@@ -120,7 +121,7 @@ def damped_sgd(w, gradients, weights, rate):
         w[i] = value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def push_int8(total, left, gradient, noise, limit):
     """Round gradient and residual to levels by noise in [0, 1), and add those to the sum."""
     largest = np.float32(0)
@@ -135,7 +136,7 @@ def push_int8(total, left, gradient, noise, limit):
         total[i] += decoded
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def copy(source, target):
     """Copy an array."""
     for i in range(source.shape[0]):

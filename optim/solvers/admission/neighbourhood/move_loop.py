@@ -9,9 +9,9 @@ below 2^53, where sums are exact and the floor of a quotient is the floor of the
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from optim.core.compile_cache import compiled
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.cheapest_servers import NONE, ZERO
 from optim.solvers.admission.pricing.schedule_loop import INFINITE, min_plus_step, slot_table
@@ -77,7 +77,7 @@ class Scratch(NamedTuple):
     random: NDArray[np.uint64]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def uniform(random):
     """Return the next number in [0, 1) of a splitmix64 sequence whose state is ``random[0]``."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)
@@ -87,7 +87,7 @@ def uniform(random):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sort_by_key(key, size, order):
     """Fill ``order[:size]`` with positions by ascending key, ties by position (insertion sort: short lists)."""
     for position in range(size):
@@ -98,7 +98,7 @@ def sort_by_key(key, size, order):
         order[spot] = position
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy_rows(source, goal, first, last):
     """Copy rows; a loop, because slice assignment takes seconds to compile."""
     for a in range(first, last):
@@ -106,7 +106,7 @@ def _copy_rows(source, goal, first, last):
             goal[a, column] = source[a, column]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _copy_plan(source, goal, ground):
     """Copy a plan's completion slots and rows, not the residuals."""
     for i in range(len(ground.arrival)):
@@ -118,7 +118,7 @@ def _copy_plan(source, goal, ground):
             _copy_rows(source.ps_rows, goal.ps_rows, first, first + source.ps_count[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def class_limits(left, demand, room, s, t, first, limit):
     """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
     for c in range(len(limit)):
@@ -134,7 +134,7 @@ def class_limits(left, demand, room, s, t, first, limit):
         limit[c] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_fit(i, scale, threshold, ground, state, scratch):
     """Find job i's best schedule on the residuals at scaled prices; return (payoff, completion slot).
 
@@ -197,7 +197,7 @@ def best_fit(i, scale, threshold, ground, state, scratch):
     return best, completion
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch_room, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
@@ -227,7 +227,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, scratch
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def commit(i, completion, scale, tight, ground, state, scratch):
     """Put the schedule that `best_fit` found last on real servers."""
     first_slot, due = ground.arrival[i], ground.target[i]
@@ -268,7 +268,7 @@ def commit(i, completion, scale, tight, ground, state, scratch):
     state.completion[i] = completion
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _split_slot(
     units, servers, t, k, s, row, scale, tight, ground, state, scratch, rows, count, ps_rows, ps_count
 ):  # fmt: skip
@@ -304,7 +304,7 @@ def _split_slot(
     return count, ps_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shift(i, sign, ground, state):
     """Give job i's room back (sign +1) or take it again (sign -1)."""
     offset = ground.row_offset[i]
@@ -318,7 +318,7 @@ def shift(i, sign, ground, state):
             state.ps_left[t, h, r] += sign * n * ground.ps_demand[s, r]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose_forced(ground, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
     if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
@@ -327,7 +327,7 @@ def _choose_forced(ground, state, random):
     return j if state.completion[j] < 0 else -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
 
@@ -361,7 +361,7 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
@@ -390,7 +390,7 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, wai
     return count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _arrange(ground, waiting, count, forced, random):
     """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
 
@@ -419,7 +419,7 @@ def _arrange(ground, waiting, count, forced, random):
         waiting[k] = copied[order[k]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _draw_noise(noise, random):
     """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
     strength = uniform(random)
@@ -431,7 +431,7 @@ def _draw_noise(noise, random):
             noise[t, c] = factor * noise[0, c]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def insert_all(ground, state, waiting, count, scale, tight, scratch):
     """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
     gained = 0.0
@@ -444,7 +444,7 @@ def insert_all(ground, state, waiting, count, scale, tight, scratch):
     return gained
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, present, record, largest_ruin):
     """Run moves with geometric cooling; return (present value, best value). `best` receives the best plan's rows."""
     num_jobs = len(ground.arrival)

@@ -1,10 +1,11 @@
 """The Newton matrix of a packing master, assembled job by job, compiled."""
 
 import numpy as np
-from numba import njit
+
+from optim.core.compile_cache import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job_ratio, ignored):
     """Return the Newton matrix (lower triangle) and the eliminated convexity rows' diagonal.
 

@@ -5,8 +5,8 @@ and a largest number on one server. A packing is a whole number of each kind tha
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.cheapest_servers import ZERO
 
 ROUNDING = 1e-2
@@ -22,7 +22,7 @@ SCALE = 2**28
 """Fractional gains are priced as whole multiples of 1 / SCALE."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _by_density(gain, unit, room, order):
     """Sort kinds by falling gain a share of the scarcest resource, ties by number."""
     num_kinds, num_resources = unit.shape
@@ -43,7 +43,7 @@ def _by_density(gain, unit, room, order):
         order[place] = k
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _by_resource(gain, unit, order, ranks):
     """For each resource list the positions in `order` by falling gain a unit of the resource."""
     num_kinds, num_resources = unit.shape
@@ -62,7 +62,7 @@ def _by_resource(gain, unit, order, ranks):
             ranks[r, place] = position
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _relaxed(depth, rest, gain, unit, most, order, ranks):
     """Bound what the kinds from position `depth` on gain in `rest`: fractional units, one resource at a time."""
     num_kinds, num_resources = unit.shape
@@ -86,7 +86,7 @@ def _relaxed(depth, rest, gain, unit, most, order, ranks):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_packing(gain, unit, room, most, node_limit, packing):
     """Find the packing of the largest gain, exactly.
 
@@ -164,7 +164,7 @@ def best_packing(gain, unit, room, most, node_limit, packing):
     return best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def covering_gains(load, unit, room, most, node_limit, max_pivots, gains):
     """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
 
@@ -245,7 +245,7 @@ def covering_gains(load, unit, room, most, node_limit, max_pivots, gains):
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def whole_gains(gains, most_denominator, fallback, whole):
     """Write gains as whole numbers over a common denominator, the smallest that fits; else rounded down.
 
@@ -275,7 +275,7 @@ def whole_gains(gains, most_denominator, fallback, whole):
         whole[k] = int(gains[k] * fallback)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def lifted_gain(gain, unit, room, most, right_hand_side, new_unit, new_most, node_limit, packing, rest):
     """Return the largest whole gain that a further kind may have, or 0 if the search was given up.
 

@@ -10,8 +10,8 @@ call itself, because tables end at the most that a better schedule may cost.
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.cheapest_servers import NO, YES, ZERO, cheapest, measure_servers
 from optim.solvers.admission.pricing.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
 from optim.solvers.admission.pricing.schedule_loop import INFINITE, min_plus_step
@@ -20,7 +20,7 @@ from optim.solvers.admission.pricing.shared_servers import place_pairs, shared_r
 ONE = np.int64(1)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
 
@@ -43,7 +43,7 @@ def residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, ta
     return _add_ps(s, t, placed, ceiling, needed, ps, scratch.ps, table) if placed > 0 else placed
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
@@ -69,7 +69,7 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
@@ -87,7 +87,7 @@ def place(s, t, count, side, scratch, rows, num_rows):
     return num_rows
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_schedule(i, floor, jobs, workers, ps, shared, scratch):
     """Find the best schedule of job i whose payoff exceeds `floor` and write it to the scratch's rows.
 
@@ -124,7 +124,7 @@ def best_schedule(i, floor, jobs, workers, ps, shared, scratch):
     return best, completion, num_workers, num_ps
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _advance(i, t, least, reached, ceiling, jobs, steps, needed, workers, ps, shared, scratch):
     """Take the recursion through slot t; return the most progress that may be made by its end."""
     due = jobs.target[i]
@@ -150,7 +150,7 @@ def _advance(i, t, least, reached, ceiling, jobs, steps, needed, workers, ps, sh
     return min(due, furthest)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _trace_back(i, completion, jobs, steps, needed, workers, ps, shared, scratch):
     """Recompute the choices that led to the best cost and write their servers; return the numbers of rows."""
     num_workers, num_ps = ZERO, ZERO
@@ -167,7 +167,7 @@ def _trace_back(i, completion, jobs, steps, needed, workers, ps, shared, scratch
     return num_workers, num_ps
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def choice(i, k, state, jobs, steps, scratch):
     """Return (segment, workers, state before) of the fewest workers that led to `state` in the k-th slot."""
     due = jobs.target[i]

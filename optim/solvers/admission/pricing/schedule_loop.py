@@ -13,14 +13,14 @@ state, so that rounding happens once and not in every slot.
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
 
 INFINITE = np.inf
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _sorted_by_cost(cost, order):
     """Fill `order` with the positions of `cost` ascending, ties by position (insertion sort: few classes)."""
     for position in range(len(cost)):
@@ -31,7 +31,7 @@ def _sorted_by_cost(cost, order):
         order[place] = position
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, order, ps_order, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in one slot; return the largest Y possible.
 
@@ -86,7 +86,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     return workers
 
 
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+@compiled(fastmath={"nnan", "nsz"})
 def min_plus_step(before, after, table, largest, progress, first, last, target):
     """Improve ``after[min(target, d + progress[Y])]`` by ``before[d] + table[Y]`` for d in [first, last), Y <= largest."""
     for y in range(largest + 1):
@@ -108,7 +108,7 @@ def min_plus_step(before, after, table, largest, progress, first, last, target):
         after[target] = best
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _price_one(
     i, floor, arrival, deadline, target, most, value, segment_offset, segment_start, table_offset, progress,
     ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, states, tables, largest, order, ps_order,
@@ -169,13 +169,13 @@ def _price_one(
     return best, completion
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def most_progress(progress, table_offset, i):
     """Return the progress of the most workers that job i may run in a slot."""
     return progress[table_offset[i + 1] - 1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _trace_back(
     last, first_slot, due, states, tables, largest, steps, needed, segment, segment_end, segment_start,
     worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, shared, out_workers, out_ps,
@@ -218,7 +218,7 @@ def _trace_back(
                     break
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _split(workers, servers, worker_cost, worker_limit, ps_cost, ps_limit, order, ps_order, out_workers, out_ps):
     """Write the cheapest classes for so many workers and PSs."""
     _sorted_by_cost(worker_cost, order)
@@ -237,7 +237,7 @@ def _split(workers, servers, worker_cost, worker_limit, ps_cost, ps_limit, order
         left -= count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def price_jobs(
     which, floor, arrival, deadline, target, most, value, segment_offset, segment_start, table_offset, progress,
     ps_needed, worker_limit, ps_limit, worker_cost, ps_cost, shared, payoff, completion, out_workers, out_ps,

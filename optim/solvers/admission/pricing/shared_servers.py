@@ -7,8 +7,8 @@ and Z PSs in all, servers behind cheaper ones whose b add up to N + Z are never 
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.cheapest_servers import YES, ZERO, cheapest, measure_servers
 from optim.solvers.admission.pricing.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
 from optim.solvers.admission.pricing.shared_slot import INFINITE, fill_frontier, fold_frontier, pair_table, split_pair
@@ -20,7 +20,7 @@ LEAST_GROUP = 4
 """Runs of at least so many equal servers are folded into one place."""
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def shared_residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, table):
     """As `residual_table`, on shared servers."""
     most = min(most, len(shared.one) - 1)
@@ -31,7 +31,7 @@ def shared_residual_table(s, t, most, ceiling, needed, workers, ps, shared, scra
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.pairs, table)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place_pairs(s, t, num_workers, num_ps, workers, ps, shared, scratch, worker_rows, ps_rows):
     """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
     num_places = gather_places(s, t, num_workers, num_ps, INFINITE, workers, ps, shared, scratch)
@@ -46,7 +46,7 @@ def place_pairs(s, t, num_workers, num_ps, workers, ps, shared, scratch, worker_
     return worker_rows, ps_rows
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _write_row(rows, number, slot, server, count, segment):
     rows[number, SLOT] = slot
     rows[number, SERVER] = server
@@ -54,7 +54,7 @@ def _write_row(rows, number, slot, server, count, segment):
     rows[number, SEGMENT] = segment
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather_places(s, t, most_workers, most_ps, ceiling, workers, ps, shared, scratch):
     """Make places of the servers that so many workers and PSs may need; return how many."""
     measure_servers(s, t, workers, scratch.worker)
@@ -82,7 +82,7 @@ def gather_places(s, t, most_workers, most_ps, ceiling, workers, ps, shared, scr
     return number
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch):
     """Make server h the place `number`."""
     places, width = shared.places, most_workers + 1
@@ -102,7 +102,7 @@ def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scr
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _count_blocking(s, t, workers, ps, shared):
     """Fill in how many units block a server at least: as many as fit if all were as large as both kinds, or one."""
     blocking = shared.blocking
@@ -119,7 +119,7 @@ def _count_blocking(s, t, workers, ps, shared):
         blocking[h] = max(blocking[h], 1.0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def group_places(number, most_workers, most_ps, shared):
     """Fold runs of servers with equal costs and frontiers into one place each; return how many places remain."""
     places, width = shared.places, most_workers + 1
@@ -142,7 +142,7 @@ def group_places(number, most_workers, most_ps, shared):
     return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _are_equal(a, b, width, places):
     if places.worker_cost[a] != places.worker_cost[b] or places.ps_cost[a] != places.ps_cost[b]:
         return False
@@ -154,7 +154,7 @@ def _are_equal(a, b, width, places):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _move(source, goal, width, places):
     places.worker_cost[goal] = places.worker_cost[source]
     places.ps_cost[goal] = places.ps_cost[source]

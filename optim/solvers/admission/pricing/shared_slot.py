@@ -14,13 +14,14 @@ O(N Z (log N + z)) instead of O(N Z |Q|).
 """
 
 import numpy as np
-from numba import njit
+
+from optim.core.compile_cache import compiled
 
 INFINITE = np.inf
 ZERO = np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
     """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
 
@@ -60,7 +61,7 @@ def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
         front[0] = 1 if fits_alone else 0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fold_frontier(one, count, most_workers, most_ps, total, power, work):
     """Fill `total` with the frontier of `count` equal servers together, by repeated squaring.
 
@@ -79,7 +80,7 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
             power[: most_workers + 1] = work[: most_workers + 1]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _join_frontiers(a, b, most_workers, most_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
     result[: most_workers + 1] = -1
@@ -92,7 +93,7 @@ def _join_frontiers(a, b, most_workers, most_ps, result):
             result[y + rest] = max(result[y + rest], min(most_ps, a[rest] + b[y]))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, front):
     """Fill in the frontiers of whole classes, by job segment and pattern of capacity.
 
@@ -119,7 +120,7 @@ def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, 
                 fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
     """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
     end = most_workers + 1
@@ -150,7 +151,7 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
             _improve(after[placed + z, :end], windows[level, :end], shift, worker_cost * shift, ps_cost * z)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _double_window(source, goal, width, cost):
     """Extend windows of `width` entries to twice as many."""
     goal[:width] = source[:width]
@@ -160,7 +161,7 @@ def _double_window(source, goal, width, cost):
         result[k] = near[k] if near[k] < shifted else shifted
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _improve(goal, window, shift, worker_cost, ps_cost):
     """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
     for k in range(len(goal)):
@@ -174,7 +175,7 @@ def _improve(goal, window, shift, worker_cost, ps_cost):
             result[k] = candidate if candidate < result[k] else result[k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     """Fill `table[Y]` with the least cost of Y workers and their Z(Y) PSs; return the largest Y.
 
@@ -200,7 +201,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _most_together(places, num_places, most, needed, ceiling):
     """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
     workers, ps = ZERO, ZERO
@@ -222,7 +223,7 @@ def _most_together(places, num_places, most, needed, ceiling):
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
     """Write how many workers and PSs each place has in a cheapest way to run so many together.
 
@@ -251,7 +252,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
         ps -= best_z
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -259,14 +260,14 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def split_class_pair(s, t, workers, ps, worker_cost, ps_cost, shared, out_workers, out_ps):
     """As `split_pair`, over all classes."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     split_pair(shared.places, num_places, workers, ps, shared.scratch.windows, out_workers, out_ps)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _class_places(s, t, worker_cost, ps_cost, shared):
     """Fill in every class' costs and frontier; return the number of classes."""
     places, room = shared.places, shared.room

@@ -4,8 +4,8 @@
 # mypy: disable-error-code="untyped-decorator, no-any-return"
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.models.admission.instance import IntArray
 
 
@@ -17,7 +17,7 @@ def compile_placement() -> None:
     keep_units(0, none, table, none, none, none, none, none, table)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray, other_held: IntArray,
     other_unit: IntArray, share: IntArray,
@@ -42,7 +42,7 @@ def _room(
     return allowed
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_in_turn(
     count: int, cursor: int, taken: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
     other_held: IntArray, other_unit: IntArray, share: IntArray,
@@ -68,7 +68,7 @@ def take_in_turn(
     return placed, cursor
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) -> None:
     """Undo what `take_in_turn` took."""
     for server in range(len(taken)):
@@ -78,7 +78,7 @@ def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) 
                 free[server, r] += taken[server] * unit[r]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_in_turn(
     workers: int, ps: int, worker_cursor: int, ps_cursor: int, worker_free: IntArray, ps_free: IntArray,
     worker_unit: IntArray, ps_unit: IntArray, worker_limit: IntArray, ps_limit: IntArray,
@@ -102,7 +102,7 @@ def add_in_turn(
     return False, worker_cursor, ps_cursor
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def keep_units(
     count: int, previous: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
     other_held: IntArray, other_unit: IntArray, share: IntArray,

@@ -7,14 +7,14 @@ the fewest workers that make a slot's progress, as few PSs as they need, and end
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.cheapest_servers import NONE
 
 INFINITE = np.inf
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_side(cost, low, high, most, order, table):
     """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
     total = 0.0
@@ -39,7 +39,7 @@ def _fill_side(cost, low, high, most, order, table):
     return fewest, units
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _sort_by_cost(cost, order):
     """Sort the positions in `order` by cost, ties by position."""
     for position in range(1, len(order)):
@@ -53,7 +53,7 @@ def _sort_by_cost(cost, order):
         order[place] = c
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _fill_slot(
     worker_cost, worker_low, worker_high, ps_cost, ps_low, ps_high, ps_needed, order, ps_order, workers, ps, table
 ):  # fmt: skip
@@ -68,7 +68,7 @@ def _fill_slot(
             table[y] = workers[y] + ps[due]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _take(units, cost, low, high, order, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
     left = units
@@ -84,7 +84,7 @@ def _take(units, cost, low, high, order, out):
         left -= count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _last_forced(i, worker_low, ps_low):
     """Return the last slot in which a job must have units, -1 if there is none."""
     for t in range(worker_low.shape[2] - 1, -1, -1):
@@ -97,7 +97,7 @@ def _last_forced(i, worker_low, ps_low):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _first_forced(i, worker_low, ps_low):
     """Return the first slot in which a job must have units, the horizon if there is none."""
     horizon = worker_low.shape[2]
@@ -111,7 +111,7 @@ def _first_forced(i, worker_low, ps_low):
     return horizon
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _price_one(i, jobs, limits, worker_cost, ps_cost, scratch, out_workers, out_ps):
     """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
     best = -INFINITE if limits.is_admitted[i] else 0.0
@@ -178,7 +178,7 @@ def _price_one(i, jobs, limits, worker_cost, ps_cost, scratch, out_workers, out_
     return best, completion
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _trace_back(i, completion, last_slot, jobs, limits, worker_cost, ps_cost, scratch, out_workers, out_ps):
     """Recompute the choices that led to the best cost and write counts by class and slot."""
     begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -224,7 +224,7 @@ def _trace_back(i, completion, last_slot, jobs, limits, worker_cost, ps_cost, sc
                 break
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def price_restricted(which, jobs, limits, worker_cost, ps_cost, scratch, payoff, completion, out_workers, out_ps):
     """Price every job of `which`; see `optim.solvers.admission.tree.node_pricing.price_node`."""
     for position in range(len(which)):

@@ -5,8 +5,8 @@ in `named_offset`, `named_machine`, `named_gpus`, by kept row.
 """
 
 import numpy as np
-from numba import njit
 
+from optim.core.compile_cache import compiled
 from optim.solvers.auction.packing.best_fit import below
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
@@ -18,7 +18,7 @@ LEAST_GAIN = 1e-12
 """Upgrades that gain less than this are rounding."""
 
 
-@njit(cache=True)
+@compiled
 def _take_from_machine(held, free, slot_machine, app, machine, count):
     """Take GPUs of one machine, its fullest slot first."""
     while count > 0:
@@ -38,7 +38,7 @@ def _take_from_machine(held, free, slot_machine, app, machine, count):
         count -= taken
 
 
-@njit(cache=True)
+@compiled
 def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
@@ -65,7 +65,7 @@ def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_w
         count -= taken
 
 
-@njit(cache=True)
+@compiled
 def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
     """Place row b for an app by best fit; return whether there was room."""
     named_offset, named_machine, named_gpus = named
@@ -114,7 +114,7 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
     return True
 
 
-@njit(cache=True)
+@compiled
 def take_back(app, held, free):
     """Free all GPUs of an app."""
     for s in range(len(free)):
@@ -122,7 +122,7 @@ def take_back(app, held, free):
         held[app, s] = 0
 
 
-@njit(cache=True)
+@compiled
 def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent):
     """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
     num_rows = len(size)
@@ -160,7 +160,7 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
                 free[s] -= before[s]
 
 
-@njit(cache=True)
+@compiled
 def welfare(choice, weight):
     """Return the log welfare of a choice."""
     total = 0.0
@@ -170,7 +170,7 @@ def welfare(choice, weight):
     return total
 
 
-@njit(cache=True)
+@compiled
 def exchange(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent, seed, moves):
     """Take two to four apps' bundles back, give one of them its best row first, fill up; keep what improves.
 
@@ -207,7 +207,7 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
     return improved
 
 
-@njit(cache=True)
+@compiled
 def insert(order, wanted, offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack):
     """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
     placed = 0

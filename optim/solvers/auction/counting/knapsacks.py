@@ -1,13 +1,14 @@
 """Multiple-choice knapsacks over the number of GPUs, compiled: the optimum with all apps and without each."""
 
 import numpy as np
-from numba import njit
+
+from optim.core.compile_cache import compiled
 
 ZERO = np.int64(0)
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 
-@njit(cache=True)
+@compiled
 def head_tables(offset, size, weight, room):
     """Return T with T[i, u] the most welfare of apps 0, ..., i-1 with at most u GPUs."""
     num_apps = len(offset) - 1
@@ -24,7 +25,7 @@ def head_tables(offset, size, weight, room):
     return table
 
 
-@njit(cache=True)
+@compiled
 def tail_tables(offset, size, weight, room):
     """Return T with T[i, u] the most welfare of apps i, ..., n-1 with at most u GPUs."""
     num_apps = len(offset) - 1
@@ -41,7 +42,7 @@ def tail_tables(offset, size, weight, room):
     return table
 
 
-@njit(cache=True)
+@compiled
 def _trace_head(table, offset, size, weight, apps, room, choice):
     """Choose rows of apps 0, ..., apps-1 that attain table[apps, room]; equal values keep the first row."""
     u = room
@@ -58,7 +59,7 @@ def _trace_head(table, offset, size, weight, apps, room, choice):
                 break
 
 
-@njit(cache=True)
+@compiled
 def _trace_tail(table, offset, size, weight, first, room, choice):
     """Choose rows of apps first, ..., n-1 that attain table[first, room]."""
     u = room
@@ -75,7 +76,7 @@ def _trace_tail(table, offset, size, weight, first, room, choice):
                 break
 
 
-@njit(cache=True)
+@compiled
 def best_choice(head, offset, size, weight):
     """Return a choice of rows that attains the optimum with all apps."""
     num_apps, room = len(offset) - 1, head.shape[1] - 1
@@ -84,7 +85,7 @@ def best_choice(head, offset, size, weight):
     return choice
 
 
-@njit(cache=True)
+@compiled
 def best_without(head, tail, offset, size, weight, app, choice):
     """Fill in a choice that attains the optimum without one app; return that optimum."""
     room = head.shape[1] - 1

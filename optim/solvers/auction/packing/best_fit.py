@@ -7,13 +7,14 @@ what is left. Counts are turned into GPUs from the narrowest level to the widest
 """
 
 import numpy as np
-from numba import njit
+
+from optim.core.compile_cache import compiled
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
 FAR = 1 << 60
 
 
-@njit(cache=True)
+@compiled
 def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place):
     """Fill in the slot, machine or rack of each item; return whether all found room.
 
@@ -67,7 +68,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
     return True
 
 
-@njit(cache=True)
+@compiled
 def concretise(level, size, place, slot_machine, machine_rack, slot_free):
     """Return (item, slot, count) entries; narrow items first, so that wide ones take what is left in their place.
 
@@ -119,7 +120,7 @@ def concretise(level, size, place, slot_machine, machine_rack, slot_free):
     return entries[:count]
 
 
-@njit(cache=True)
+@compiled
 def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machine_free, rack_free, place, seed, moves):
     """Search for room by exchange where best fit finds none; fill in `place` and return whether all found room.
 
@@ -258,7 +259,7 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
     return True
 
 
-@njit(cache=True)
+@compiled
 def fill_racks(used, level, size, machine_rack, rack_free, random):
     """Fill one rack after the other as full as possible, with loads of machines and bundles within a rack.
 
@@ -359,7 +360,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random):
     return where, place
 
 
-@njit(cache=True)
+@compiled
 def below(random, limit):
     """Return the next number below `limit` of a splitmix64 sequence; `random` holds its state."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)

@@ -1,0 +1,197 @@
+"""What an edit recompiles, and what happens to a cache that is damaged, full or out of reach: on two tiny loops."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+
+from optim.core.compile_cache import LoopCache, drop_oldest
+
+INNER = """
+from typing import NamedTuple
+from optim.core.compile_cache import compiled
+
+FACTOR = 2
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+@compiled
+def inner(x):
+    '''Double.'''
+    return FACTOR * x
+
+@compiled
+def apart(x):
+    return x - 1
+"""
+OUTER = """
+from optim.core.compile_cache import compiled
+from inner import Pair, apart, inner
+
+@compiled
+def outer(x):
+    return inner(x) + 1
+
+@compiled
+def of_pair(pair):
+    return pair.left - pair.right
+
+@compiled
+def again(n):
+    return 0 if n == 0 else 1 + again(n - 1)
+"""
+ALL = ["outer", "of_pair", "apart", "again"]
+
+
+def call_all() -> dict[str, Any]:
+    """Import the modules afresh and call every loop: what they return, and which had to be compiled."""
+    for name in ("inner", "outer"):
+        sys.modules.pop(name, None)
+    outer = importlib.import_module("outer")
+    results = [outer.outer(3), outer.of_pair(outer.Pair(5, 3)), outer.apart(1), outer.again(2)]
+    return {"results": results, "compiled": [name for name in ALL if getattr(outer, name).stats.cache_misses]}
+
+
+class Modules:
+    """Two modules of loops in a folder beside their cache."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cache = folder / "cache" / "mlcluster-optim"
+        (folder / "inner.py").write_text(INNER)
+        (folder / "outer.py").write_text(OUTER)
+
+    @property
+    def entries(self) -> list[Path]:
+        return sorted(self.cache.glob("*.loop"))
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.folder / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    def run_apart(self, code: str, **environment: str) -> Any:
+        """Run code that prints JSON in a process of its own."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+        paths = os.pathsep.join([str(self.folder), *(path for path in sys.path if path)])
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            env={**kept, "PYTHONPATH": paths, **environment}, capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setattr(LoopCache, "may_write", True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    yield Modules(tmp_path)
+    for name in ("inner", "outer"):
+        sys.modules.pop(name, None)
+
+
+def test_an_edit_recompiles_what_depends_on_it_and_nothing_else(modules):
+    assert call_all() == {"results": [7, 2, 0, 2], "compiled": ALL}
+    assert call_all()["compiled"] == []
+    modules.edit("inner.py", "'''Double.'''", "'''Return the double.'''  # a remark\n")
+    assert call_all()["compiled"] == []
+    modules.edit("inner.py", "FACTOR = 2", "FACTOR = 3")
+    assert call_all() == {"results": [10, 2, 0, 2], "compiled": ["outer"]}
+    modules.edit("inner.py", "return FACTOR * x", "return FACTOR * x * 2")
+    assert call_all() == {"results": [19, 2, 0, 2], "compiled": ["outer"]}
+    modules.edit("inner.py", "return x - 1", "return x - 2")
+    assert call_all() == {"results": [19, 2, -1, 2], "compiled": ["apart"]}
+    modules.edit("inner.py", "    left: int\n    right: int", "    right: int\n    left: int")
+    assert call_all() == {"results": [19, -2, -1, 2], "compiled": ["of_pair"]}
+    modules.edit("outer.py", "@compiled\ndef again", "@compiled(error_model='numpy')\ndef again")
+    assert call_all()["compiled"] == ["again"]
+
+
+def test_another_process_loads_what_one_compiled(modules):
+    assert call_all()["compiled"] == ALL
+    code = """
+        import json, outer
+        outer.outer(3), outer.of_pair(outer.Pair(5, 3)), outer.apart(1), outer.again(2)
+        loops = [outer.outer, outer.of_pair, outer.apart, outer.again]
+        print(json.dumps([sum(loop.stats.cache_misses.values()) for loop in loops]))
+    """
+    assert modules.run_apart(code) == [0, 0, 0, 0]
+
+
+def test_importing_makes_no_folder_and_sets_no_variable(modules):
+    code = """
+        import json, os
+        import optim.solvers.admission, optim.solvers.auction, outer
+        print(json.dumps([name for name in os.environ if "NUMBA" in name]))
+    """
+    assert modules.run_apart(code) == []
+    assert not modules.cache.exists()
+
+
+def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "own"))
+    call_all()
+    assert not modules.cache.exists()
+    assert list((tmp_path / "own").rglob("*.loop"))
+
+
+@pytest.mark.parametrize("keep", [0, 10, 200])
+def test_a_damaged_entry_is_built_anew(modules, keep):
+    whole = call_all()
+    before = modules.entries
+    for path in before:
+        path.write_bytes(path.read_bytes()[:keep])
+    assert call_all() == whole
+    assert modules.entries == before
+    assert call_all()["compiled"] == []
+
+
+def test_a_changed_byte_is_noticed(modules):
+    whole = call_all()
+    for path in modules.entries:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    assert call_all() == whole
+
+
+def test_without_a_place_to_write_loops_run_and_one_line_says_so(modules, monkeypatch, caplog):
+    (modules.folder / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(modules.folder / "file"))
+    assert call_all() == {"results": [7, 2, 0, 2], "compiled": ALL}
+    assert call_all()["compiled"] == ALL
+    (line,) = caplog.messages
+    assert "compiled loops can't be kept" in line
+
+
+def test_a_process_without_compiling_runs_the_functions_themselves(modules):
+    code = """
+        import json, outer
+        print(json.dumps([outer.outer(3), type(outer.outer).__name__]))
+    """
+    assert modules.run_apart(code, NUMBA_DISABLE_JIT="1") == [7, "function"]
+
+
+def test_the_entries_used_longest_ago_go_first(tmp_path):
+    for age, name in enumerate(["new", "middle", "older/old"]):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    drop_oldest(tmp_path, most_bytes=200)
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["middle", "new"]
+    drop_oldest(tmp_path, most_bytes=199)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["new"]
