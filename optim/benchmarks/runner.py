@@ -1,20 +1,20 @@
 """Run a list of work: what is in the results file already is taken from there, the rest is done."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from optim.benchmarks.compare import Difference, Selection, compare
 from optim.benchmarks.machine import code_digest
 from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import ResultsFile, open_results
+from optim.benchmarks.results_file import open_results
 from optim.benchmarks.spec import BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork
-from optim.benchmarks.worker_processes import run_in_processes
+from optim.benchmarks.work import AbstractWork, describe_error
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import AbstractTask, local_engine
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
-from optim.core.stopping import Interruption
+from optim.core.stopping import Interruption, StoppingCriterion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,67 +115,37 @@ def run_work(
             if piece.key in results.records:
                 yield results.records[piece.key]
         todo = [piece for piece in work if piece.key not in results.records]
-        yield from _run_rest(todo, results, num_processes, stop, progress)
+        engine = local_engine(num_processes, len(todo))
+        for _, record in engine.run(_Benchmark(), todo, stop, progress):
+            if record.termination == Termination.INTERRUPTED:
+                continue
+            results.append(record)
+            yield record
 
 
-def _run_rest(
-    todo: Sequence[AbstractWork],
-    results: ResultsFile,
-    num_processes: int,
-    stop: Interruption,
-    progress: Progress,
-) -> Iterator[Record]:
-    """Run and store what the file lacks."""
-    if num_processes > 1 and len(todo) > 1:
-        records = run_in_processes(todo, min(num_processes, len(todo)), stop, progress)
-    else:
-        records = _run_here(todo, stop, progress)
-    for record in records:
-        if record.termination == Termination.INTERRUPTED:
-            continue
-        results.append(record)
-        yield record
+class _Benchmark(AbstractTask[AbstractWork, Record]):
+    """Do each piece of work; pieces of one problem run the same compiled loops."""
 
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return "benchmark"
 
-def _run_here(todo: Sequence[AbstractWork], stop: Interruption, progress: Progress) -> Iterator[Record]:
-    """Run one after the other in this process."""
-    progress.start("benchmark", len(todo))
-    for number, piece in enumerate(todo):
-        if stop.is_requested:
-            break
-        inner = _Balanced(progress)
-        inner.start(f"{piece.solver} on {piece.subject.name}")
-        record = piece.run(stop, inner)
-        inner.close()
-        progress.update(number + 1)
-        yield record
-    progress.finish()
+    def do(self, piece: AbstractWork, stop: StoppingCriterion, progress: Progress) -> Record:
+        """Return the piece's record; whatever it raises becomes the record's error."""
+        try:
+            return piece.run(stop, progress)
+        except Exception as error:  # a foreign solver may raise anything, and the other work must go on
+            return piece.failed(describe_error(error))
 
+    def lost(self, piece: AbstractWork, reason: str) -> Record:
+        """Return the record of work whose process died."""
+        return piece.failed(reason)
 
-class _Balanced:
-    """Pass news on, so that a solver that raises between `start` and `finish` leaves no task open."""
+    def name(self, piece: AbstractWork) -> str:
+        """Return what is run on what."""
+        return f"{piece.solver} on {piece.subject.name}"
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._depth = 0
-
-    def start(self, task: str, total: float | None = None) -> None:
-        """Begin a task."""
-        self._depth += 1
-        self._progress.start(task, total)
-
-    def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
-        """Report steps of the present task."""
-        if self._depth:
-            self._progress.update(completed, values)
-
-    def finish(self) -> None:
-        """End the present task."""
-        if self._depth:
-            self._depth -= 1
-            self._progress.finish()
-
-    def close(self) -> None:
-        """End all tasks that are open."""
-        while self._depth:
-            self.finish()
+    def kind(self, piece: AbstractWork) -> str:
+        """Return the problem."""
+        return piece.subject.problem.name

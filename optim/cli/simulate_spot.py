@@ -17,6 +17,7 @@ from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
+    from optim.core.stopping import Interruption
     from optim.simulation.spot.backtest import StartRows
     from optim.simulation.spot.rows import Row, Summary
 
@@ -83,25 +84,39 @@ def spot(
             if prices is not None or on_demand is not None or train_until is not None:
                 raise InvalidOptionError("--availability goes with neither --prices, --on-demand nor --train-until")
             entries = _deadlines(
-                availability, zone, names, job_hours, deadline_hours, changeover_hours, starts, seed, progress
+                availability,
+                zone,
+                names,
+                job_hours,
+                deadline_hours,
+                changeover_hours,
+                starts,
+                seed,
+                progress,
+                interruption,
             )
         else:
             if zone is not None or deadline_hours is not None:
                 raise InvalidOptionError("--zone and --deadline-hours go with --availability FILE")
             options = {"job_hours": job_hours, **split_options(option)}
-            entries = _backtest(prices, on_demand, train_until, names, options, starts, seed, processes, progress)
+            entries = _backtest(
+                prices, on_demand, train_until, names, options, starts, seed, processes, progress, interruption
+            )
         rows: list[Row] = []
+        lost = 0
         for entry in entries:
+            if entry.error is not None:
+                lost += 1
+                note(f"start {entry.index} is left out: {entry.error}")
             for row in entry.rows:
                 rows.append(row)
                 if output is OutputFormat.JSON:
                     print_json(row)
-            if interruption.is_requested:
-                break
         was_stopped = interruption.is_requested
-        progress.finish()
     _summaries(rows, output)
-    return ExitCode.INTERRUPTED if was_stopped else ExitCode.DONE
+    if was_stopped:
+        return ExitCode.INTERRUPTED
+    return ExitCode.NOTHING if lost else ExitCode.DONE
 
 
 def _backtest(
@@ -114,6 +129,7 @@ def _backtest(
     seed: int,
     processes: int,
     progress: "Progress",
+    stop: "Interruption",
 ) -> "Iterator[StartRows]":
     """Read or draw prices, split them, and run."""
     from optim.core.options import build_options
@@ -131,8 +147,7 @@ def _backtest(
         f"{history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"
     )
-    progress.start(f"{len(chosen)} policies, {starts} starts", starts)
-    return run_backtest(world, chosen, starts=starts, seed=seed, processes=processes, done=progress.update)
+    return run_backtest(world, chosen, starts=starts, seed=seed, processes=processes, stop=stop, progress=progress)
 
 
 def _deadlines(
@@ -145,6 +160,7 @@ def _deadlines(
     starts: int,
     seed: int,
     progress: "Progress",
+    stop: "Interruption",
 ) -> "Iterator[StartRows]":
     """Read a trace, and run under a deadline."""
     from optim.simulation.spot.backtest import run_deadlines
@@ -160,8 +176,7 @@ def _deadlines(
     if zone is None:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
     trace = zone_named(traces, zone)
-    progress.start(f"{len(chosen)} policies, {starts} starts", starts)
-    return run_deadlines(trace, job, chosen, starts=starts, seed=seed, done=progress.update)
+    return run_deadlines(trace, job, chosen, starts=starts, seed=seed, stop=stop, progress=progress)
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:

@@ -6,17 +6,16 @@ processes compute it then. So clocks, losses and bill are the same in every run 
 seconds differ.
 """
 
-import signal
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import born_deaf_to_ctrl_c
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.live.lease_rows import CLOCK, TrainingRow, TrainingSummary
 from optim.simulation.live.process_scale import processes_of
@@ -206,7 +205,7 @@ class Replay:
         count, kind = processes_of(lease, self.work_per_process), "spot" if lease.is_spot else "reliable"
         names = tuple(f"{kind}-{number}-{self._started + k}" for k in range(count))
         action = Action.ADD_TRANSIENT if lease.is_spot else Action.ADD_RELIABLE
-        with _born_deaf_to_ctrl_c():
+        with born_deaf_to_ctrl_c():
             self._trainer.apply(Event(clock=0, action=action, machines=names))
         self._started += count
         self._names[number] = names
@@ -358,14 +357,3 @@ def undisturbed(options: ReplayOptions, clocks: int) -> TrainingRecord:
     application, optimiser = make_job(options)
     alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
     return Trainer(application, optimiser).run(clocks, [alone])
-
-
-@contextmanager
-def _born_deaf_to_ctrl_c() -> Iterator[None]:
-    """Start processes that don't hear Ctrl-C, which is the controller's to answer, not even before they can say so."""
-    resource_tracker.ensure_running()  # it would unblock the signal if it were started in between
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

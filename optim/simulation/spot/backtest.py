@@ -1,14 +1,14 @@
 """Back-tests: policies and references from the same random starts, in several processes."""
 
-import signal
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import AbstractTask, InThisProcess, in_order, local_engine
+from optim.core.progress import Progress, SilentProgress
+from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.eviction import EvictionOptions, fit_evictions
 from optim.models.bidding.price_history import HOUR_S, PriceHistory
@@ -24,19 +24,14 @@ from optim.simulation.spot.world import World
 MOST_DRAWS = 1000
 """Draws of one start until none of its runs touches a gap."""
 
-CHUNK = 5
-"""Starts in a piece of work at most, so that progress is seen and Ctrl-C answered soon."""
-
-Done = Callable[[int], None]
-"""Told how many starts are done."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRows:
-    """The rows of one start."""
+    """The rows of one start, or why it has none: its process died."""
 
     index: int
     rows: tuple[Row, ...]
+    error: str | None = None
 
 
 def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOptions) -> World:
@@ -73,12 +68,30 @@ def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOp
     return world
 
 
-class Backtest:
+class Backtest(AbstractTask[int, StartRows]):
     """Run policies from numbered random starts; a start's number and the seed say all about it."""
 
     def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
         self._world, self._policies, self._seed = world, tuple(policies), seed
         self._oracle = Oracle(world)
+
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return f"{len(self._policies)} policies from random starts"
+
+    def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
+        """Run all policies from one start; it is too short to be stopped."""
+        del stop, progress
+        return self.run_start(piece)
+
+    def lost(self, piece: int, reason: str) -> StartRows:
+        """Say what became of a start whose process died."""
+        return StartRows(index=piece, rows=(), error=reason)
+
+    def name(self, piece: int) -> str:
+        """Return which start it is."""
+        return f"start {piece}"
 
     def run_start(self, index: int) -> StartRows:
         """Run all policies from one start; starts whose runs touch a gap of the prices are drawn again."""
@@ -127,7 +140,8 @@ def run_backtest(
     starts: int,
     seed: int,
     processes: int = 1,
-    done: Done = lambda number: None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[StartRows]:
     """Yield the rows of each start in order.
 
@@ -141,58 +155,48 @@ def run_backtest(
         How many starts, and what they are drawn by.
     processes
         The answer is the same for any number.
-    done
-        Told how many starts are done.
+    stop, progress
+        Ends the run early, after the starts that are running; hears how many are done.
     """
     check_policies(policies)
-    if processes <= 1 or starts < 2 * processes:
-        test = Backtest(world, policies, seed)
-        for index in range(starts):
-            yield test.run_start(index)
-            done(index + 1)
-        return
-    yield from _in_processes(world, policies, starts, seed, processes, done)
-
-
-def _in_processes(
-    world: World, policies: Sequence[str], starts: int, seed: int, processes: int, done: Done
-) -> Iterator[StartRows]:
-    """Run chunks of starts in processes; yield in order, whatever order they are done in."""
-    number_of_chunks = max(processes, -(-starts // CHUNK))
-    chunks = [chunk.tolist() for chunk in np.array_split(np.arange(starts), number_of_chunks)]
-    finished: dict[int, StartRows] = {}
-    upcoming = number = 0
-    pool = ProcessPoolExecutor(
-        max_workers=processes,
-        mp_context=get_context("spawn"),
-        initializer=_prepare,
-        initargs=(world, tuple(policies), seed),
+    # A process takes longer to begin than a start takes to run.
+    engine = local_engine(processes if starts >= 2 * processes else 1, starts)
+    finished = engine.run(
+        Backtest(world, policies, seed), range(starts), stop or Interruption(), progress or SilentProgress()
     )
-    try:
-        futures = [pool.submit(_run_chunk, chunk) for chunk in chunks]
-        for future in as_completed(futures):
-            for entry in future.result():
-                finished[entry.index] = entry
-            number += len(future.result())
-            done(number)
-            while upcoming in finished:
-                yield finished.pop(upcoming)
-                upcoming += 1
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    yield from in_order(finished)
 
 
-_STATE: dict[str, Backtest] = {}
-"""What a worker process holds between chunks; the parent's stays empty."""
+@dataclass(frozen=True)
+class _Deadlines(AbstractTask[int, StartRows]):
+    """Run policies under a deadline from random ticks out of the first `ticks`."""
 
+    trace: AvailabilityTrace
+    job: DeadlineJob
+    policies: Sequence[str]
+    ticks: int
+    seed: int
 
-def _prepare(world: World, policies: tuple[str, ...], seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    _STATE["test"] = Backtest(world, policies, seed)
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return f"{len(self.policies)} policies from random ticks"
 
+    def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
+        """Run all policies from one tick."""
+        del stop, progress
+        first = int(np.random.default_rng([self.seed, piece]).integers(0, self.ticks))
+        results = {name: run_deadline(self.trace, self.job, name, first) for name in ("on-demand", *self.policies)}
+        baseline = results["on-demand"].cost_usd
+        rows = (
+            replace(row_of_run(results[name]), ratio_to_on_demand=over(results[name].cost_usd, baseline))
+            for name in self.policies
+        )
+        return StartRows(index=piece, rows=tuple(rows))
 
-def _run_chunk(indices: list[int]) -> list[StartRows]:
-    return [_STATE["test"].run_start(index) for index in indices]
+    def lost(self, piece: int, reason: str) -> StartRows:
+        """Say what became of a start whose process died."""
+        return StartRows(index=piece, rows=(), error=reason)
 
 
 def run_deadlines(
@@ -202,7 +206,8 @@ def run_deadlines(
     *,
     starts: int,
     seed: int,
-    done: Done = lambda number: None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[StartRows]:
     """Yield the rows of policies under a deadline, from random ticks that leave the trace long enough.
 
@@ -217,13 +222,6 @@ def run_deadlines(
         raise InvalidOptionError(
             f"the trace of {trace.zone} is shorter than the deadline of {job.deadline_h:g} h; shorten it"
         )
-    for index in range(starts):
-        first = int(np.random.default_rng([seed, index]).integers(0, ticks))
-        results = {name: run_deadline(trace, job, name, first) for name in ("on-demand", *policies)}
-        baseline = results["on-demand"].cost_usd
-        rows = (
-            replace(row_of_run(results[name]), ratio_to_on_demand=over(results[name].cost_usd, baseline))
-            for name in policies
-        )
-        yield StartRows(index=index, rows=tuple(rows))
-        done(index + 1)
+    task = _Deadlines(trace, job, tuple(policies), ticks, seed)
+    finished = InThisProcess().run(task, range(starts), stop or Interruption(), progress or SilentProgress())
+    yield from in_order(finished)

@@ -1,0 +1,118 @@
+"""What engines run: tasks and their pieces; and the plainest engine, which runs them here one after the other."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption, StoppingCriterion
+
+Piece = TypeVar("Piece")
+Result = TypeVar("Result")
+
+
+class AbstractTask(ABC, Generic[Piece, Result]):
+    """What is done with each piece of work.
+
+    A task is pickled once a process, with whatever all pieces need (an instance, a table of prices); a piece is sent each
+    time it is handed out. The same piece gives the same result wherever it runs.
+    """
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What is done, as progress shows it."""
+
+    @abstractmethod
+    def do(self, piece: Piece, stop: StoppingCriterion, progress: Progress) -> Result:
+        """Return what comes of a piece. What this raises, the driver raises: it ends the run."""
+
+    @abstractmethod
+    def lost(self, piece: Piece, reason: str) -> Result:
+        """Return the result of a piece whose process died; called by the driver."""
+
+    def name(self, piece: Piece) -> str:
+        """Return a piece's name, as progress shows it."""
+        return str(piece)
+
+    def kind(self, piece: Piece) -> str:
+        """Return what pieces have in common that a process does faster the second time, such as compiled loops."""
+        del piece
+        return ""
+
+
+class Engine(Protocol):
+    """Run pieces somewhere."""
+
+    def run(
+        self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield each piece's position and result as it is finished.
+
+        Once `stop` is requested no piece is begun any more, those that run are asked to stop, and pieces that weren't begun
+        are left out. However the iteration ends, nothing that the engine started is left running.
+        """
+        ...
+
+
+def in_order(finished: Iterable[tuple[int, Result]]) -> Iterator[Result]:
+    """Yield results by position, each as soon as all before it are there; after a gap what follows comes at the end."""
+    early: dict[int, Result] = {}
+    upcoming = 0
+    for position, result in finished:
+        early[position] = result
+        while upcoming in early:
+            yield early.pop(upcoming)
+            upcoming += 1
+    yield from (early[position] for position in sorted(early))
+
+
+class InThisProcess:
+    """Run pieces here, one after the other."""
+
+    def run(
+        self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield each piece's position and result, in order."""
+        progress.start(task.title, len(pieces))
+        for position, piece in enumerate(pieces):
+            if stop.is_requested:
+                break
+            inner = _Balanced(progress)
+            inner.start(task.name(piece))
+            try:
+                result = task.do(piece, stop, inner)
+            finally:
+                inner.close()
+            progress.update(position + 1)
+            yield position, result
+        progress.finish()
+
+
+class _Balanced:
+    """Pass news on, so that a piece that raises between `start` and `finish` leaves no task open."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._depth = 0
+
+    def start(self, task: str, total: float | None = None) -> None:
+        """Begin a task."""
+        self._depth += 1
+        self._progress.start(task, total)
+
+    def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
+        """Report steps of the present task."""
+        if self._depth:
+            self._progress.update(completed, values)
+
+    def finish(self) -> None:
+        """End the present task."""
+        if self._depth:
+            self._depth -= 1
+            self._progress.finish()
+
+    def close(self) -> None:
+        """End all tasks that are open."""
+        while self._depth:
+            self.finish()

@@ -1,0 +1,207 @@
+"""Run pieces of work in several processes, so that one that crashes costs its own piece and no other.
+
+Processes are spawned, not forked: solvers hold threads and compiled code that a fork would break. They don't hear Ctrl-C, which
+is the driver's to answer, and end with the driver however it goes, by a signal or a fault of its own.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing import connection, resource_tracker
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
+from typing import Any, Generic
+
+from optim.core.execution.pieces import AbstractTask, Piece, Result
+from optim.core.progress import Progress, SilentProgress
+from optim.core.status import Termination
+from optim.core.stopping import Interruption, SolveState
+
+POLL_S = 0.2
+"""How often the driver looks whether it was interrupted."""
+
+GRACE_S = 5.0
+"""How long a process may take to end by itself, seconds."""
+
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True, slots=True)
+class InProcesses:
+    """Run pieces in several processes of this machine.
+
+    A process stays with a kind of pieces while there are any, so that no two compile the same loops at once. One that dies is
+    replaced.
+    """
+
+    num_processes: int
+
+    def run(
+        self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield each piece's position and result as it is finished."""
+        asked_to_stop = _CONTEXT.Event()
+        queue = _Queue(task, pieces)
+        workers: list[_Worker[Piece, Result]] = []
+        num_done = 0
+        progress.start(f"{task.title}, {self.num_processes} processes", len(pieces))
+        try:
+            for _ in range(min(self.num_processes, len(pieces))):
+                workers.append(_Worker(task, asked_to_stop))
+                queue.serve(workers[-1], workers)
+            while busy := {worker.pipe: worker for worker in workers if worker.position is not None}:
+                if stop.is_requested:
+                    asked_to_stop.set()
+                    queue.clear()
+                for pipe in connection.wait(list(busy), timeout=POLL_S):
+                    worker = busy[pipe]  # type: ignore[index]  # what it waits for is what it returns
+                    yield worker.receive()
+                    num_done += 1
+                    progress.update(num_done)
+                    if stop.is_requested or not queue:
+                        continue
+                    if not worker.process.is_alive():
+                        workers.remove(worker)
+                        worker.end()
+                        workers.append(worker := _Worker(task, asked_to_stop))
+                    queue.serve(worker, workers)
+        finally:
+            for worker in workers:
+                worker.end()
+            progress.finish()
+
+
+class _Worker(Generic[Piece, Result]):
+    """A child process and the piece it has in hand."""
+
+    def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Event) -> None:
+        self.task = task
+        self.pipe, child_pipe = _CONTEXT.Pipe()
+        self.process: SpawnProcess = _CONTEXT.Process(
+            target=_serve, args=(task, child_pipe, asked_to_stop), daemon=True
+        )
+        with born_deaf_to_ctrl_c():
+            self.process.start()
+        child_pipe.close()
+        self.position: int | None = None
+        self.piece: Piece
+        self.kind: str | None = None
+
+    def give(self, position: int, piece: Piece) -> None:
+        """Hand over a piece; that the process is dead already shows when its result is fetched."""
+        self.position, self.piece, self.kind = position, piece, self.task.kind(piece)
+        with suppress(OSError):
+            self.pipe.send(piece)
+
+    def receive(self) -> tuple[int, Result]:
+        """Return position and result of the piece in hand, also if the process died; raise what it raised."""
+        assert self.position is not None
+        position, self.position = self.position, None
+        try:
+            error, result = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            reason = f"the process that ran it ended with exit code {self.process.exitcode}"
+            return position, self.task.lost(self.piece, reason)
+        if error is not None:
+            raise error
+        return position, result
+
+    def end(self) -> None:
+        """End the process: by itself where it waits for work, which frees what libraries share; else at once."""
+        self.pipe.close()
+        if self.position is None:
+            self.process.join(timeout=GRACE_S)
+        for kill in (self.process.terminate, self.process.kill):
+            if self.process.is_alive():
+                kill()
+                self.process.join(timeout=GRACE_S)
+
+
+class _Queue(Generic[Piece]):
+    """Pieces not yet handed out, by kind."""
+
+    def __init__(self, task: AbstractTask[Piece, Any], pieces: Sequence[Piece]) -> None:
+        self._waiting: dict[str, deque[tuple[int, Piece]]] = {}
+        for position, piece in enumerate(pieces):
+            self._waiting.setdefault(task.kind(piece), deque()).append((position, piece))
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def serve(self, worker: _Worker[Piece, Any], workers: Sequence[_Worker[Piece, Any]]) -> None:
+        """Give a worker the next piece, if there is one."""
+        if self._waiting:
+            others = {other.kind for other in workers if other is not worker and other.kind is not None}
+            worker.give(*self._take(worker.kind, others))
+
+    def _take(self, own: str | None, others: Set[str]) -> tuple[int, Piece]:
+        """Return the next piece of the kind `own`; else of one that no other process is at; else of the first."""
+        free = [kind for kind in self._waiting if kind not in others]
+        kind = own if own in self._waiting else next(iter(free or self._waiting))
+        entry = self._waiting[kind].popleft()
+        if not self._waiting[kind]:
+            del self._waiting[kind]
+        return entry
+
+    def clear(self) -> None:
+        """Hand nothing out any more."""
+        self._waiting.clear()
+
+
+class _EventStop:
+    """Stop when an event that several processes share is set."""
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    def __call__(self, state: SolveState) -> Termination | None:
+        """Stop once the event is set."""
+        return Termination.INTERRUPTED if self._event.is_set() else None
+
+    def remaining_s(self, elapsed_s: float) -> float:
+        """Return 0 once the event is set, infinity before."""
+        return 0.0 if self._event.is_set() else float("inf")
+
+
+def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Event) -> None:
+    """Do pieces as they come."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    stop, progress = _EventStop(asked_to_stop), SilentProgress()
+    while True:
+        try:
+            piece = pipe.recv()
+        except EOFError:
+            return
+        error, result = None, None
+        try:
+            result = task.do(piece, stop, progress)
+        except Exception as raised:  # whatever it is, the driver raises it
+            error = raised
+        pipe.send((error, result))
+
+
+def _die_with_parent() -> None:
+    """End this process as soon as the parent is gone, however it went."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+@contextmanager
+def born_deaf_to_ctrl_c() -> Iterator[None]:
+    """Start processes that don't hear Ctrl-C, which is the driver's to answer, not even before they can say so."""
+    resource_tracker.ensure_running()  # it would unblock the signal if it were started in between
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

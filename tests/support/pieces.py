@@ -1,0 +1,79 @@
+"""A task whose pieces do what their names say, and a listener to its progress."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from optim.core.execution import AbstractTask
+from optim.core.stopping import SolveState
+
+
+class Squares(AbstractTask[object, object]):
+    """Square numbers; texts are mischief: raise, die, wait until asked to stop, leave tasks open."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+
+    @property
+    def title(self) -> str:
+        return "squares"
+
+    def do(self, piece, stop, progress):
+        if not isinstance(piece, str):
+            return piece * piece
+        return getattr(self, f"_{piece.partition(' ')[0]}")(stop, progress)
+
+    def lost(self, piece, reason):
+        return f"{piece}: {reason}"
+
+    def kind(self, piece):
+        return piece.partition(" ")[2] if isinstance(piece, str) else "number"
+
+    def _divide(self, stop, progress):
+        progress.start("inner", 2)
+        return 1 // 0
+
+    def _die(self, stop, progress):
+        os._exit(7)
+
+    def _open(self, stop, progress):
+        progress.start("inner", 2)
+        progress.start("innermost", 2)
+
+    def _over(self, stop, progress):
+        for _ in range(4):
+            progress.finish()
+
+    def _wait(self, stop, progress):
+        """Say that it runs, then wait until asked to stop."""
+        if self.folder is not None:
+            (self.folder / str(os.getpid())).touch()
+        while stop(SolveState(elapsed_s=0.0)) is None:
+            assert stop.remaining_s(0.0) == float("inf")
+            time.sleep(0.005)
+        return f"stopped, {stop.remaining_s(0.0):g} s left"
+
+    def _deaf(self, stop, progress):
+        os.kill(os.getpid(), signal.SIGINT)
+        return "heard nothing"
+
+
+class Heard:
+    """Write down what progress is told."""
+
+    def __init__(self) -> None:
+        self.news: list[str] = []
+        self.depth = self.least = 0
+
+    def start(self, task, total=None):
+        self.news.append(f"start {task} {total}")
+        self.depth += 1
+
+    def update(self, completed, values=None):
+        self.news.append(f"update {completed}")
+
+    def finish(self):
+        self.news.append("finish")
+        self.depth -= 1
+        self.least = min(self.least, self.depth)
