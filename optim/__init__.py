@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from optim.core.verification import Verification as Verification
     from optim.models.admission.instance import AdmissionInstance as AdmissionInstance
     from optim.models.auction.instance import AuctionInstance as AuctionInstance
+    from optim.models.bidding.instance import BiddingInstance as BiddingInstance
     from optim.models.files import load as load
     from optim.models.files import load_solution as load_solution
     from optim.models.files import save as save
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AdmissionInstance": "optim.models.admission.instance",
     "AuctionInstance": "optim.models.auction.instance",
+    "BiddingInstance": "optim.models.bidding.instance",
     "Certificate": "optim.core.certificate",
     "Solution": "optim.core.solution",
     "Verification": "optim.core.verification",

@@ -3,11 +3,11 @@
 import pkgutil
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from optim.benchmarks import suites
 from optim.benchmarks.spec import BenchSpec
 from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.installed import load_plugins
 
 ENTRY_POINT_GROUP = "optim.suites"
 
@@ -55,8 +55,7 @@ class SuiteRegistry:
             self._are_suites_loaded = True
             for module in pkgutil.iter_modules(suites.__path__):
                 import_module(f"{suites.__name__}.{module.name}")
-            for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-                entry_point.load()
+            load_plugins(ENTRY_POINT_GROUP)
 
 
 SUITES = SuiteRegistry()

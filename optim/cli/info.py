@@ -1,6 +1,5 @@
 """`optim info`: versions, processor, accelerators, and what is installed: for reports of faults."""
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from optim.cli.output import OutputFormat, print_fields, print_json
@@ -17,6 +16,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
     from optim.benchmarks.golden import golden_names
     from optim.benchmarks.machine import code_digest, commit, machine_facts
     from optim.benchmarks.registry import SUITES
+    from optim.core.installed import installed_version
     from optim.models.catalogue import problem_names
     from optim.models.reference import reference_names
     from optim.solvers.solve import solvers_of
@@ -24,7 +24,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
     facts: dict[str, Any] = {
         "machine": dict(machine_facts()),
         "devices": _devices(),
-        "versions": {name: _version(name) for name in PACKAGES},
+        "versions": {name: installed_version(name) for name in PACKAGES},
         "code": {"digest": code_digest(), "commit": commit()},
         "problems": {name: [solver.name for solver in solvers_of(name)] for name in problem_names()},
         "suites": [spec.name for spec in SUITES],
@@ -44,10 +44,3 @@ def _devices() -> list[str]:
     except ImportError:
         return []
     return [str(device) for device in jax.devices()]
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Any, Protocol, TypeVar
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.installed import load_plugins
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.solution import Solution
@@ -109,8 +109,7 @@ class SolverRegistry:
         """Import third-party solvers once; importing their module registers them."""
         if not self._are_entry_points_loaded:
             self._are_entry_points_loaded = True
-            for entry_point in entry_points(group=ENTRY_POINT_GROUP):
-                entry_point.load()
+            load_plugins(ENTRY_POINT_GROUP)
 
 
 REGISTRY = SolverRegistry()

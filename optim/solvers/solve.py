@@ -4,15 +4,15 @@ import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 from optim.core.errors import UnsupportedProblemError
+from optim.core.installed import installed_version
 from optim.core.options import build_options
 from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import REGISTRY, Solver
 from optim.core.solution import Solution
-from optim.core.stopping import AnyOf, Never, StoppingCriterion, TimeLimit
+from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
 from optim.models.catalogue import problem_of
 
 VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
@@ -86,7 +86,7 @@ def solve(
     solution = chosen.solve(
         instance,
         options=build_options(chosen.options_type, options),
-        stop=AnyOf(*rules) if rules else Never(),
+        stop=AnyOf(*rules),
         seed=seed,
         progress=progress if progress is not None else SilentProgress(),
     )
@@ -95,4 +95,5 @@ def solve(
 
 def package_versions() -> Mapping[str, str]:
     """Return the versions that a record needs to be run again."""
-    return {"python": platform.python_version(), **{name: version(name) for name in VERSIONED_PACKAGES}}
+    found = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
+    return {"python": platform.python_version(), **found}
