@@ -4,7 +4,8 @@ import numpy as np
 
 from optim.models.auction.instance import AuctionInstance, IntArray, Locality
 from optim.models.auction.plan import sorted_entries
-from optim.solvers.auction.packing.best_fit import concretise, rearrange, reserve
+from optim.solvers.auction.packing.best_fit import concretise, reserve
+from optim.solvers.auction.packing.rearrange import rearrange
 from optim.solvers.auction.packing.room import Room, placing_order
 
 SEARCHES = 4

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optim.models.auction.instance import AuctionInstance, Locality
+from optim.models.auction.instance import AuctionInstance, Cluster, Locality
 
 MOST_LOOKED = 3_000
 """Partial placements that are looked at before the question is left open, on small clusters."""
@@ -29,12 +29,7 @@ class Room:
     """
 
     def __init__(self, instance: AuctionInstance) -> None:
-        cluster = instance.cluster
-        self._slots = [cluster.slot_free[cluster.slot_machine == m].tolist() for m in range(cluster.num_machines)]
-        self._first_slot = np.searchsorted(cluster.slot_machine, np.arange(cluster.num_machines)).tolist()
-        self._rack = cluster.machine_rack.tolist()
-        self._rack_free = cluster.rack_free.tolist()
-        self._most_looked = min(MOST_LOOKED, int(WORK / len(cluster.slot_free) ** 1.5))
+        self._cluster = instance.cluster
         self._known: dict[Items, tuple[bool | None, tuple[int, ...]]] = {}
 
     def fits(self, items: Items) -> bool | None:
@@ -48,81 +43,91 @@ class Room:
 
     def _answer(self, items: Items) -> tuple[bool | None, tuple[int, ...]]:
         if items not in self._known:
-            self._known[items] = self._search(items)
+            search = _Search(self._cluster, items)
+            self._known[items] = search.place(0), tuple(search.places)
         return self._known[items]
 
-    def _search(self, items: Items) -> tuple[bool | None, tuple[int, ...]]:
-        order = placing_order(items)
-        slots = [list(free) for free in self._slots]
-        room, rack = [sum(free) for free in slots], list(self._rack_free)
-        named = {machine for _, _, machine in items if machine >= 0}
-        failed: set[bytes] = set()
-        looked = 0
-        places = [-1] * len(order)
 
-        def key(position: int) -> bytes:
-            """Name a state up to the order of equal places."""
-            racks: list[list[tuple[int, ...]]] = [[(free,)] for free in rack]
-            for m, free in enumerate(slots):
-                racks[self._rack[m]].append((m if m in named else -1, room[m], *sorted(free)))
-            flat = [position]
-            for entry in sorted((group[0], *sorted(group[1:])) for group in racks):
-                for part in entry:
-                    flat += [-9, *part]
-            return np.array(flat, dtype=np.int64).tobytes()
+Target = tuple[int, int, int]
+"""Rack, machine and slot of the machine that an item may go to, -1 below its own level."""
 
-        def place(position: int) -> bool | None:
-            nonlocal looked
-            if position == len(order):
-                return True
-            looked += 1
-            if looked > self._most_looked:
-                return None
-            here = key(position)
-            if here in failed:
-                return False
-            level, size, machine = order[position]
-            tried: set[tuple[object, ...]] = set()
-            for target in self._targets(level, machine):
-                m, s = target if isinstance(target, tuple) else (target, -1)
-                r = m if level == Locality.RACK else self._rack[m]
-                alike = (
-                    rack[r],
-                    *((room[m], *sorted(slots[m]), slots[m][s] if s >= 0 else -1) if level != Locality.RACK else ()),
-                )
-                enough = (
-                    rack[r] >= size and (level == Locality.RACK or room[m] >= size) and (s < 0 or slots[m][s] >= size)
-                )
-                # Places alike in themselves may lie in racks that differ inside.
-                inside = tuple(sorted((room[q], *slots[q]) for q in range(len(slots)) if self._rack[q] == r))
-                if not enough or (alike, inside) in tried:
-                    continue
-                tried.add((alike, inside))
-                places[position] = r if level == Locality.RACK else m if s < 0 else self._first_slot[m] + s
-                rack[r] -= size
-                if level != Locality.RACK:
-                    room[m] -= size
-                if s >= 0:
-                    slots[m][s] -= size
-                found = place(position + 1)
-                rack[r] += size
-                if level != Locality.RACK:
-                    room[m] += size
-                if s >= 0:
-                    slots[m][s] += size
-                if found is not False:
-                    return found
-            failed.add(here)
+
+class _Search:
+    """One search: what is left on slots, machines and racks, and where items lie."""
+
+    def __init__(self, cluster: Cluster, items: Items) -> None:
+        self._order = placing_order(items)
+        first = np.searchsorted(cluster.slot_machine, np.arange(cluster.num_machines))
+        self._slots, self._first_slot = (
+            [free.tolist() for free in np.split(cluster.slot_free, first[1:])],
+            first.tolist(),
+        )
+        self._rack_of = cluster.machine_rack.tolist()
+        self._room, self._rack = [sum(free) for free in self._slots], cluster.rack_free.tolist()
+        self._named = {machine for _, _, machine in items if machine >= 0}
+        self._budget = min(MOST_LOOKED, int(WORK / len(cluster.slot_free) ** 1.5))
+        self._failed: set[bytes] = set()
+        self.places = [-1] * len(self._order)
+
+    def place(self, position: int) -> bool | None:
+        """Place the items from a position on; return whether that can be done, None where the budget ends first."""
+        if position == len(self._order):
+            return True
+        self._budget -= 1
+        if self._budget < 0:
+            return None
+        state = self._name(position)
+        if state in self._failed:
             return False
+        level, size, machine = self._order[position]
+        tried: set[tuple[object, ...]] = set()
+        for target in self._targets(level, machine):
+            rack, m, s = target
+            is_full = self._rack[rack] < size or (m >= 0 and self._room[m] < size)
+            alike = self._likeness(target)
+            if is_full or (s >= 0 and self._slots[m][s] < size) or alike in tried:
+                continue
+            tried.add(alike)
+            self.places[position] = rack if m < 0 else m if s < 0 else self._first_slot[m] + s
+            self._add(target, -size)
+            found = self.place(position + 1)
+            self._add(target, size)
+            if found is not False:
+                return found
+        self._failed.add(state)
+        return False
 
-        return place(0), tuple(places)
+    def _add(self, target: Target, size: int) -> None:
+        rack, m, s = target
+        self._rack[rack] += size
+        if m >= 0:
+            self._room[m] += size
+        if s >= 0:
+            self._slots[m][s] += size
 
-    def _targets(self, level: int, machine: int) -> list[int] | list[tuple[int, int]]:
-        """Return racks, machines or (machine, slot) that an item may go to."""
+    def _name(self, position: int) -> bytes:
+        """Name a state up to the order of equal places."""
+        racks: list[list[tuple[int, ...]]] = [[(free,)] for free in self._rack]
+        for m, free in enumerate(self._slots):
+            racks[self._rack_of[m]].append((m if m in self._named else -1, self._room[m], *sorted(free)))
+        flat = [position]
+        for entry in sorted((group[0], *sorted(group[1:])) for group in racks):
+            for part in entry:
+                flat += [-9, *part]
+        return np.array(flat, dtype=np.int64).tobytes()
+
+    def _likeness(self, target: Target) -> tuple[object, ...]:
+        """Return what tells a place from others: places alike in themselves may lie in racks that differ inside."""
+        rack, m, s = target
+        own = (self._room[m], *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
+        inside = sorted((self._room[q], *free) for q, free in enumerate(self._slots) if self._rack_of[q] == rack)
+        return self._rack[rack], own, tuple(inside)
+
+    def _targets(self, level: int, machine: int) -> list[Target]:
+        """Return where an item may go."""
         if level == Locality.RACK:
-            return list(range(len(self._rack_free)))
-        if level == Locality.NAMED:
-            return [machine]
-        if level == Locality.MACHINE:
-            return list(range(len(self._slots)))
-        return [(m, s) for m, slots in enumerate(self._slots) for s in range(len(slots))]
+            return [(rack, -1, -1) for rack in range(len(self._rack))]
+        machines = [machine] if level == Locality.NAMED else range(len(self._slots))
+        if level != Locality.SLOT:
+            return [(self._rack_of[m], m, -1) for m in machines]
+        return [(self._rack_of[m], m, s) for m in machines for s in range(len(self._slots[m]))]
