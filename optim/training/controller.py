@@ -6,8 +6,7 @@ has its partitions computed by others. A failure of a server takes every shard b
 of all shards are left; what was computed since is computed again.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -17,11 +16,10 @@ from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.training.application import Application
 from optim.training.dataflow import Dataflow
 from optim.training.ledger import CopyLedger
+from optim.training.membership import Membership
 from optim.training.messages import (
     Applied,
     Delta,
-    Drop,
-    Host,
     Hosted,
     Install,
     Kept,
@@ -29,25 +27,21 @@ from optim.training.messages import (
     Pushed,
     Read,
     Ready,
-    Rebase,
     Rewind,
     ShardValues,
     State,
     Sync,
     Trim,
-    Vector,
 )
-from optim.training.options import ClusterOptions
+from optim.training.options import NEVER, ClusterOptions
 from optim.training.partitions import deal
+from optim.training.rebuild import Order, Rebuild, Rollback
 from optim.training.roles import STORAGE, Roles, lay_out
 from optim.training.stages import Stage
 from optim.training.transport import Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
-
-NEVER = 2**62
-"""A clock that no run reaches."""
 
 
 class Phase(StrEnum):
@@ -64,22 +58,6 @@ class Phase(StrEnum):
     """No machine is left; the storage's copies wait for one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollback:
-    """A return to an earlier clock.
-
-    Attributes
-    ----------
-    from_clock
-        Clocks complete when it happened.
-    to_clock
-        Clocks kept.
-    """
-
-    from_clock: int
-    to_clock: int
-
-
 class Controller:
     """Elastic training of one application over a transport.
 
@@ -89,12 +67,8 @@ class Controller:
         What it does now, and how many rebuilds there were.
     roles, owners
         The layout, and the worker of each partition.
-    reliable, transient
-        Machines of each tier, those about to leave left out.
-    joining
-        Machines that are not ready yet, and the tier that they will belong to.
-    leaving
-        Machines that were warned and work until the next boundary.
+    machines
+        Who is there, comes and leaves.
     flow
         What is computed, applied and readable.
     rollbacks
@@ -115,50 +89,30 @@ class Controller:
         self.generation = 0
         self.roles = Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=())
         self.owners: tuple[str, ...] = ()
-        self.reliable: list[str] = []
-        self.transient: list[str] = []
-        self.leaving: list[str] = []
-        self.joining: dict[str, list[str]] = {}
+        self.machines = Membership()
         self.flow = Dataflow(application, optimiser, num_shards=options.num_shards, staleness=options.staleness)
         self.rollbacks: list[Rollback] = []
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options
-        self._known = {STORAGE}
         self._is_changed = False
         self._copies = CopyLedger(options.num_shards)
-        self._waiting: set[tuple[type[Message], int]] = set()
-        self._moving: set[int] = set()
-        self._arriving: Roles | None = None
+        self._rebuild: Rebuild | None = None
         self._clock = 0  # of the boundary, or of the rebuild
-        self._parts: list[Vector] = []
-        self._checkpoint_clock: int | None = None
         self._install_initial(application)
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
     def add(self, *, reliable: Sequence[str] = (), transient: Sequence[str] = ()) -> None:
         """Take machines in; they join at the next clock boundary after they are ready, and disturb nobody before."""
+        self.machines.expect(reliable, transient)
         for machine in (*reliable, *transient):
-            if machine in self._known:
-                raise NotAllowedError(f"there is or was a machine {machine!r}; give each machine a name of its own")
-        for machine in (*reliable, *transient):
-            self._known.add(machine)
             self._transport.start(machine)
-        self.joining.update(dict.fromkeys(reliable, self.reliable))
-        self.joining.update(dict.fromkeys(transient, self.transient))
 
     def evict(self, machines: Sequence[str]) -> None:
         """Let machines go that have been warned: at the next clock boundary, with nothing lost."""
-        for machine in machines:
-            if machine not in self.machines and machine not in self.joining:
-                raise NotAllowedError(
-                    f"no machine {machine!r} to evict; there are {', '.join(self.machines) or 'none'}"
-                )
-        for machine in [name for name in machines if self.joining.pop(name, None) is not None]:
+        for machine in self.machines.warn(machines):
             self._transport.stop(machine)
-        self.leaving.extend(name for name in machines if name in self.machines)
-        self._forget(machines)
-        self._change()
+        self.reconsider()
 
     def resume(self, stop_at: int) -> None:
         """Go on, up to a later clock."""
@@ -181,8 +135,7 @@ class Controller:
             raise NotAllowedError(
                 f"stage {self.roles.stage} keeps its copies on reliable machines; checkpoints are for the others"
             )
-        for shard, server in enumerate(self.roles.servers):
-            self._transport.send(server, Sync(generation=self.generation, shard=shard))
+        self._sync_all()
 
     @property
     def saved_clock(self) -> int:
@@ -190,18 +143,16 @@ class Controller:
         return self._copies.storage_clock()
 
     def reconsider(self) -> None:
-        """Ask the policy for the stage again: it may have learnt something."""
-        self._change()
+        """Begin a planned change, or note it for when the present one is over; the policy is asked for the stage."""
+        self._is_changed = True
+        self._advance()
 
     def lost(self, machine: str) -> None:
         """Go on without a machine that is gone with all that it held."""
-        self.joining.pop(machine, None)
-        if machine not in self.machines and machine not in self.leaving:
+        if not self.machines.bury(machine):
             return
-        self.leaving = [name for name in self.leaving if name != machine]
-        self._forget([machine])
         self._copies.forget_holder(machine)
-        is_alone = not any(self._is_alive(worker) for worker in self.roles.workers)
+        is_alone = not any(self.machines.is_alive(worker) for worker in self.roles.workers)
         if machine in self.roles.servers or self.phase is Phase.REBUILDING or is_alone:
             self._roll_back()
         else:
@@ -209,18 +160,6 @@ class Controller:
             if machine in self.roles.workers:
                 self._hand_over(machine)
             self._advance()
-
-    @property
-    def machines(self) -> tuple[str, ...]:
-        """All machines that are to stay, reliable ones first."""
-        return (*self.reliable, *self.transient)
-
-    def _is_alive(self, machine: str) -> bool:
-        return machine == STORAGE or machine in self.machines or machine in self.leaving
-
-    def _forget(self, machines: Sequence[str]) -> None:
-        for tier in (self.reliable, self.transient):
-            tier[:] = [name for name in tier if name not in machines]
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -230,17 +169,14 @@ class Controller:
             self.lost(message.machine)
             return
         if isinstance(message, Ready):
-            tier = self.joining.pop(message.machine, None)
-            if tier is not None:
-                tier.append(message.machine)
-                self._change()
+            if self.machines.arrive(message.machine):
+                self.reconsider()
             return
         if self._is_stale(message):
             return
         match message:
             case Pushed():
-                for push in self.flow.pushed(message):
-                    self._transport.send(self.roles.servers[push.shard], push)
+                self._send_all((self.roles.servers[push.shard], push) for push in self.flow.pushed(message))
             case Applied():
                 self.flow.applied(message)
             case Delta():
@@ -249,32 +185,37 @@ class Controller:
                 self._kept(message)
             case State():
                 self._placed(message)
-            case Hosted():
-                self._waiting.discard((Hosted, message.shard))
+            case Hosted() if self._rebuild is not None:
+                self._rebuild.hosted(message.shard)
         self._advance()
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation != self.generation
 
-    # -- phases -------------------------------------------------------------------------------------------------------
+    def _send_all(self, orders: Iterable[Order]) -> None:
+        for machine, message in orders:
+            self._transport.send(machine, message)
 
-    def _change(self) -> None:
-        """Begin a planned change, or note it for when the present one is over."""
-        self._is_changed = True
-        self._advance()
+    def _sync_all(self) -> None:
+        """Have every server send what its backup lacks."""
+        self._send_all(
+            (server, Sync(generation=self.generation, shard=k)) for k, server in enumerate(self.roles.servers)
+        )
+
+    # -- phases -------------------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
         """Go through all phases whose condition holds, then let workers work."""
-        if self.phase is Phase.STOPPED and self.machines:
-            self._rebuild(self._copies.recovery_clock(), is_planned=False)
+        if self.phase is Phase.STOPPED and self.machines.staying:
+            self._begin_rebuild(self._copies.recovery_clock(), is_planned=False)
         if self.phase is Phase.RUNNING and self._is_changed:
             self.phase, self._clock = Phase.DRAINING, self.flow.boundary
         if self.phase is Phase.DRAINING and self.flow.is_settled_at(self._clock):
             self._leave_boundary()
         if self.phase is Phase.SYNCING and self._is_synced():
-            self._rebuild(self._clock, is_planned=True)
-        if self.phase is Phase.REBUILDING and not self._waiting:
-            self._finish_rebuild()
+            self._begin_rebuild(self._clock, is_planned=True)
+        if self._rebuild is not None and self._rebuild.is_done:
+            self._finish_rebuild(self._rebuild)
             self._advance()
             return
         self._start_work()
@@ -295,40 +236,38 @@ class Controller:
             self.phase, self._is_changed = Phase.RUNNING, False
             return
         self.phase = Phase.SYNCING
-        for shard, server in enumerate(self.roles.servers):
-            self._transport.send(server, Sync(generation=self.generation, shard=shard))
+        self._sync_all()
 
     def _is_synced(self) -> bool:
         """Tell whether every copy that can be had holds the boundary's clock."""
         return all(
             self._copies.has(backup, shard, self._clock)
             for shard, backup in enumerate(self.roles.backups)
-            if self._is_alive(backup)
+            if self.machines.is_alive(backup)
         )
 
     def _plan(self) -> Roles:
         """Return the layout for the machines that are to stay; without any, all goes to the storage."""
-        num_shards = self._options.num_shards
-        if not self.machines:
+        options, machines = self._options, self.machines
+        num_shards = options.num_shards
+        if not machines.staying:
             return Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=(STORAGE,) * num_shards)
-        stage = self._options.policy.stage(len(self.reliable), len(self.transient))
-        max_actives = self._options.max_actives
-        return lay_out(stage, self.reliable, self.transient, num_shards, max_actives=max_actives, previous=self.roles)
+        reliable, transient = machines.reliable, machines.transient
+        stage = options.policy.stage(len(reliable), len(transient))
+        return lay_out(stage, reliable, transient, num_shards, max_actives=options.max_actives, previous=self.roles)
 
     def _adopt(self, roles: Roles) -> None:
         """Work by a layout, and give back the machines that were waiting to leave and have no part in it."""
         self.roles = roles
         if roles.workers:
             self.owners = deal(self.flow.num_partitions, roles.workers, self.owners)
-        staying = {*roles.workers, *roles.servers, *roles.backups}
-        for machine in [name for name in self.leaving if name not in staying]:
+        for machine in self.machines.give_back({*roles.workers, *roles.servers, *roles.backups}):
             self._copies.forget_holder(machine)
             self._transport.stop(machine)
-        self.leaving = [name for name in self.leaving if name in staying]
 
     def _hand_over(self, machine: str) -> None:
         """Have a lost worker's partitions computed by the others, at once: nobody could finish the clock without."""
-        workers = [name for name in self.roles.workers if self._is_alive(name)]
+        workers = [name for name in self.roles.workers if self.machines.is_alive(name)]
         gone = [partition for partition, owner in enumerate(self.owners) if owner == machine]
         self.owners = deal(self.flow.num_partitions, workers, self.owners)
         self.flow.compute_again(gone)
@@ -341,9 +280,9 @@ class Controller:
         clock = self._copies.recovery_clock()
         if self.phase is not Phase.REBUILDING or clock < before:
             self.rollbacks.append(Rollback(from_clock=before, to_clock=clock))
-        self._rebuild(clock, is_planned=False)
+        self._begin_rebuild(clock, is_planned=False)
 
-    def _rebuild(self, clock: int, *, is_planned: bool) -> None:
+    def _begin_rebuild(self, clock: int, *, is_planned: bool) -> None:
         """Place all shards and copies for the machines that are to stay, as of `clock`.
 
         Parameters
@@ -355,99 +294,49 @@ class Controller:
         """
         self.generation += 1
         self.phase, self._clock, self._is_changed = Phase.REBUILDING, clock, False
-        self._waiting.clear()
-        self._moving.clear()
-        self._checkpoint_clock = None
         self._copies.rewind(clock)
         for holder in self._copies.holders():
             self._transport.send(holder, Rewind(generation=self.generation, clock=clock))
-        self._arriving = roles = self._plan()
-        self._parts = [self.flow.parameters[part].copy() for part in self.flow.ranges]
-        for shard in range(self._options.num_shards):
-            old = self.roles.servers[shard] if is_planned else None
-            new = roles.servers[shard] if roles.servers else None
-            has_copy = self._copies.has(roles.backups[shard], shard, clock)
-            if new is not None:
-                self._waiting.add((Hosted, shard))
-                if new == old:
-                    every = self._sync_every(roles, shard)
-                    rebase = Rebase(generation=self.generation, shard=shard, clock=clock, sync_every=every)
-                    self._transport.send(new, rebase)
-                else:
-                    self._moving.add(shard)
-            if not has_copy:
-                self._waiting.add((Kept, shard))
-            if new is None or new != old or not has_copy:
-                self._waiting.add((State, shard))
-                source = old if old is not None else self._copies.source(shard, clock)
-                self._transport.send(source, Read(generation=self.generation, shard=shard, clock=clock))
+        parts = [self.flow.parameters[part].copy() for part in self.flow.ranges]
+        self._rebuild = Rebuild(self._plan(), clock, self.generation, parts)
+        servers = self.roles.servers if is_planned else ()
+        self._send_all(self._rebuild.begin(servers, self._copies, self._options))
 
     def _placed(self, state: State) -> None:
-        """Hand a shard's values to its new server and to who lacks a copy; outside a rebuild they are a checkpoint."""
-        shard, install = state.values.shard, Install(generation=self.generation, values=state.values)
-        if self._arriving is None:
-            self._transport.send(STORAGE, install)
-            return
-        if (State, shard) not in self._waiting:
-            return
-        self._waiting.discard((State, shard))
-        self._parts[shard] = state.values.parameters
-        if (Kept, shard) in self._waiting:
-            self._transport.send(self._arriving.backups[shard], install)
-        if shard in self._moving:
-            host = Host(
-                generation=self.generation,
-                values=state.values,
-                optimiser=self._optimiser,
-                num_partitions=self.flow.num_partitions,
-                sync_every=self._sync_every(self._arriving, shard),
-            )
-            self._transport.send(self._arriving.servers[shard], host)
+        """Go on with the rebuild that asked for a shard's values; outside of one they are a checkpoint."""
+        if self._rebuild is None:
+            self._transport.send(STORAGE, Install(generation=self.generation, values=state.values))
+        else:
+            flow, options = self.flow, self._options
+            self._send_all(self._rebuild.place(state.values, self._optimiser, flow.num_partitions, options))
 
-    def _finish_rebuild(self) -> None:
+    def _finish_rebuild(self, rebuild: Rebuild) -> None:
         """Work by the new layout; only now may the old places forget what they hold."""
-        roles = self._arriving
-        if roles is None:
-            return
-        self._arriving = None
+        roles, self._rebuild = rebuild.roles, None
         self._adopt(roles)
         self._copies.keep_only((backup, shard) for shard, backup in enumerate(roles.backups))
-        for machine in (*self.machines, *self.leaving):
-            served = tuple(shard for shard, server in enumerate(roles.servers) if server == machine)
-            copies = tuple(shard for shard, backup in enumerate(roles.backups) if backup == machine)
-            self._transport.send(machine, Drop(generation=self.generation, shards=served, copies=copies))
-        self.flow.reset(self._clock, self._parts)
+        self._send_all(rebuild.drops((*self.machines.staying, *self.machines.leaving)))
+        self.flow.reset(self._clock, rebuild.parts)
         self.phase = Phase.RUNNING if roles.servers else Phase.STOPPED
-
-    def _sync_every(self, roles: Roles, shard: int) -> int:
-        """Return the pace of a shard's deltas: those to the storage are checkpoints."""
-        options = self._options
-        return options.checkpoint_every if roles.backups[shard] == STORAGE else options.sync_every
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def _kept(self, message: Kept) -> None:
         """Note a copy; forget older ones once a newer clock is safe, and checkpoint when it is time."""
         copies = self._copies
-        if not self._is_alive(message.holder):
+        if not self.machines.is_alive(message.holder):
             return  # the last words of a machine that has died since
         copies.confirm(message.holder, message.shard, message.clock)
-        if self._arriving is not None:
-            if message.clock == self._clock and message.holder == self._arriving.backups[message.shard]:
-                self._waiting.discard((Kept, message.shard))
+        if self._rebuild is not None:
+            self._rebuild.kept(message.holder, message.shard, message.clock)
             return
-        clock, stored = copies.recovery_clock(), copies.storage_clock()
-        if self._checkpoint_clock is not None and stored >= self._checkpoint_clock:
-            self._checkpoint_clock = None
-        if self._checkpoint_clock is None and clock >= stored + self._options.checkpoint_every:
-            self._checkpoint_clock = clock
+        due = copies.checkpoint_due(self._options.checkpoint_every)
+        if due is not None:
             for shard in range(self._options.num_shards):
-                source = copies.source(shard, clock)
-                self._transport.send(source, Read(generation=self.generation, shard=shard, clock=clock))
-        for holder in copies.holders():
-            safe = stored if holder == STORAGE else clock
-            if copies.trim(holder, safe):
-                self._transport.send(holder, Trim(generation=self.generation, clock=safe))
+                read = Read(generation=self.generation, shard=shard, clock=due)
+                self._transport.send(copies.source(shard, due), read)
+        for holder, clock in copies.trim():
+            self._transport.send(holder, Trim(generation=self.generation, clock=clock))
 
     def _install_initial(self, application: Application) -> None:
         """Put the parameters of clock 0 into the storage: there is always something to return to."""

@@ -8,8 +8,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.training.application import Application
-from optim.training.controller import NEVER
-from optim.training.options import ClusterOptions
+from optim.training.options import NEVER, ClusterOptions
 from optim.training.processes import Processes
 from optim.training.trainer import Action, ClockRow, Event, Trainer
 

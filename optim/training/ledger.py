@@ -11,6 +11,7 @@ class CopyLedger:
     def __init__(self, num_shards: int) -> None:
         self._num_shards = num_shards
         self._clocks: dict[tuple[str, int], set[int]] = {}
+        self._checkpoint_clock: int | None = None
 
     def confirm(self, holder: str, shard: int, clock: int) -> None:
         """Note a copy."""
@@ -30,19 +31,33 @@ class CopyLedger:
         self._clocks = {key: clocks for key, clocks in self._clocks.items() if key in wanted or key[0] == STORAGE}
 
     def rewind(self, clock: int) -> None:
-        """Note that copies later than `clock` are forgotten."""
+        """Note that copies later than `clock` are forgotten, and with them a checkpoint that is being written."""
+        self._checkpoint_clock = None
         left = {key: {at for at in clocks if at <= clock} for key, clocks in self._clocks.items()}
         self._clocks = {key: clocks for key, clocks in left.items() if clocks}
 
-    def trim(self, holder: str, clock: int) -> bool:
-        """Note that a holder's copies earlier than `clock` are forgotten; tell whether there were any."""
-        is_needed = any(key[0] == holder and min(clocks) < clock for key, clocks in self._clocks.items())
-        left = {
-            key: {at for at in clocks if at >= clock} if key[0] == holder else clocks
-            for key, clocks in self._clocks.items()
-        }
-        self._clocks = {key: clocks for key, clocks in left.items() if clocks}
-        return is_needed
+    def checkpoint_due(self, every: int) -> int | None:
+        """Return the clock to write a checkpoint of, now that one is due and none is being written."""
+        clock, stored = self.recovery_clock(), self.storage_clock()
+        if self._checkpoint_clock is not None and stored >= self._checkpoint_clock:
+            self._checkpoint_clock = None
+        if self._checkpoint_clock is not None or clock < stored + every:
+            return None
+        self._checkpoint_clock = clock
+        return clock
+
+    def trim(self) -> list[tuple[str, int]]:
+        """Forget the copies that nobody will go back to; return whose, and the clock before which they were."""
+        clock, stored = self.recovery_clock(), self.storage_clock()
+        trimmed = []
+        for holder in self.holders():
+            safe = stored if holder == STORAGE else clock
+            own = {key: clocks for key, clocks in self._clocks.items() if key[0] == holder}
+            if min(map(min, own.values())) < safe:
+                trimmed.append((holder, safe))
+                self._clocks |= {key: {at for at in clocks if at >= safe} for key, clocks in own.items()}
+        self._clocks = {key: clocks for key, clocks in self._clocks.items() if clocks}
+        return trimmed
 
     def holders(self) -> tuple[str, ...]:
         """Return everybody with a copy, in order of name."""

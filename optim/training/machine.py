@@ -90,11 +90,11 @@ class Machine:
     def _host(self, message: Host) -> list[Message]:
         from optim.training.server import ServedShard  # a machine that only computes never loads JAX
 
-        shard, clock = message.values.shard, message.values.clock
+        shard = message.values.shard
         served = self.served.get(shard)
         if served is None or served.generation < message.generation:
             self.served[shard] = ServedShard(message)
-        return [Hosted(generation=message.generation, shard=shard, clock=clock)]
+        return [Hosted(generation=message.generation, shard=shard)]
 
     def _rebase(self, message: Rebase) -> list[Message]:
         served = self.served.get(message.shard)
@@ -102,7 +102,7 @@ class Machine:
             return []
         if served.generation < message.generation:
             served.rebase(message.generation, message.sync_every)
-        return [Hosted(generation=message.generation, shard=message.shard, clock=message.clock)]
+        return [Hosted(generation=message.generation, shard=message.shard)]
 
     def _install(self, message: Install) -> list[Message]:
         from optim.training.copies import ShardCopies

@@ -5,10 +5,10 @@ messages of older ones are worth nothing from then on: that is how a worker that
 pushing what it computed from a state that no longer exists.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -27,23 +27,20 @@ class ShardValues(NamedTuple):
     slots: Slots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class Message(Struct, frozen=True, kw_only=True):
     """The part that all have."""
 
     generation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready(Message):
+class Ready(Message, frozen=True, kw_only=True):
     """From a machine, its first word: it can be given something to do. It is of no generation yet."""
 
     machine: str
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compute(Message):
+class Compute(Message, frozen=True, kw_only=True):
     """To a worker: compute a partition's gradient for a clock.
 
     `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
@@ -58,8 +55,7 @@ class Compute(Message):
     rate: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed(Message):
+class Pushed(Message, frozen=True, kw_only=True):
     """From a worker: the gradient, the data behind it, and the partition's summed loss before the update."""
 
     partition: int
@@ -69,8 +65,7 @@ class Pushed(Message):
     loss: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Push(Message):
+class Push(Message, frozen=True, kw_only=True):
     """To a server: a shard's part of a gradient."""
 
     shard: int
@@ -80,8 +75,7 @@ class Push(Message):
     weight: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied(Message):
+class Applied(Message, frozen=True, kw_only=True):
     """From a server: a shard has `clock` clocks applied, and its parameters are these."""
 
     shard: int
@@ -89,23 +83,20 @@ class Applied(Message):
     parameters: Vector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sync(Message):
+class Sync(Message, frozen=True, kw_only=True):
     """To a server: send what the backup does not have yet."""
 
     shard: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta(Message):
+class Delta(Message, frozen=True, kw_only=True):
     """From a server, and on to the backup: newer values for whoever stands at `from_clock`."""
 
     from_clock: int
     values: ShardValues
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kept(Message):
+class Kept(Message, frozen=True, kw_only=True):
     """From a backup: it holds the shard as of `clock`."""
 
     shard: int
@@ -113,23 +104,20 @@ class Kept(Message):
     holder: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read(Message):
+class Read(Message, frozen=True, kw_only=True):
     """To whoever holds the shard as of `clock`: send it."""
 
     shard: int
     clock: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State(Message):
+class State(Message, frozen=True, kw_only=True):
     """The answer to `Read`."""
 
     values: ShardValues
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host(Message):
+class Host(Message, frozen=True, kw_only=True):
     """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides."""
 
     values: ShardValues
@@ -138,8 +126,7 @@ class Host(Message):
     sync_every: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rebase(Message):
+class Rebase(Message, frozen=True, kw_only=True):
     """To a server that keeps its shard over a rebuild: go on in the new generation."""
 
     shard: int
@@ -147,37 +134,31 @@ class Rebase(Message):
     sync_every: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hosted(Message):
-    """From a server: it serves the shard from `clock` on."""
+class Hosted(Message, frozen=True, kw_only=True):
+    """From a server: it serves the shard where it was told to."""
 
     shard: int
-    clock: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Install(Message):
+class Install(Message, frozen=True, kw_only=True):
     """To a machine: keep a copy of these values, wherever its other copies stand."""
 
     values: ShardValues
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewind(Message):
+class Rewind(Message, frozen=True, kw_only=True):
     """To a holder of copies: forget all that is later than `clock`."""
 
     clock: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trim(Message):
+class Trim(Message, frozen=True, kw_only=True):
     """To a holder of copies: nobody will ask for anything before `clock` any more."""
 
     clock: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop(Message):
+class Drop(Message, frozen=True, kw_only=True):
     """To a machine: keep only these shards and these copies."""
 
     shards: tuple[int, ...]

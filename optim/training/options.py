@@ -3,7 +3,11 @@
 from dataclasses import dataclass, field
 
 from optim.core.errors import InvalidOptionError
+from optim.training.roles import STORAGE
 from optim.training.stages import StagePolicy, Thresholds
+
+NEVER = 2**62
+"""A clock that no run reaches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,3 +43,7 @@ class ClusterOptions:
             value = getattr(self, name)
             if value is not None and value < bound:
                 raise InvalidOptionError(f"{name} must be at least {bound}, got {value}")
+
+    def sync_period(self, backup: str) -> int:
+        """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""
+        return self.checkpoint_every if backup == STORAGE else self.sync_every

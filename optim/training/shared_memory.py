@@ -6,10 +6,11 @@ open, however that process ends. Pages that nobody writes take no room, so every
 
 import mmap
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.training.application import Application
-from optim.training.controller import Controller, Phase, Rollback
+from optim.training.controller import Controller, Phase
 from optim.training.messages import Message, Vector
 from optim.training.options import ClusterOptions
+from optim.training.rebuild import Rollback
 from optim.training.stages import Stage
 from optim.training.transport import InProcess, Lost, Transport
 
@@ -177,7 +178,11 @@ class Trainer:
     def is_done(self) -> bool:
         """Tell whether the last clock is applied and no change is under way."""
         flow, stop_at = self.controller.flow, self.controller.stop_at
-        return not self.controller.joining and self.controller.phase is Phase.RUNNING and flow.is_settled_at(stop_at)
+        return (
+            not self.controller.machines.joining
+            and self.controller.phase is Phase.RUNNING
+            and flow.is_settled_at(stop_at)
+        )
 
     def record(self) -> TrainingRecord:
         """Return what came of it so far."""
@@ -223,7 +228,7 @@ class Trainer:
             hint = "an event waits for a clock that nobody can reach" if has_more else "add a machine"
             raise NotAllowedError(
                 f"training stands still at clock {self.clock} with machines "
-                f"{', '.join(self.controller.machines) or 'none'}: {hint}"
+                f"{', '.join(self.controller.machines.staying) or 'none'}: {hint}"
             )
         self.take(message)
 
@@ -244,8 +249,8 @@ class Trainer:
                     clock=self._seen_clock,
                     loss=controller.flow.losses[self._seen_clock - 1],
                     stage=controller.roles.stage,
-                    reliable=len(controller.reliable),
-                    transient=len(controller.transient),
+                    reliable=len(controller.machines.reliable),
+                    transient=len(controller.machines.transient),
                     elapsed_s=time.perf_counter() - self._started,
                 )
             )

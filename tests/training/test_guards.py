@@ -4,9 +4,8 @@ One guard isn't among them: that a backup takes only deltas that start where it 
 values, so a gap does no harm; with deltas that carry gradients it does, which the tests of that kernel show.
 """
 
-import dataclasses
-
 import pytest
+from msgspec import structs
 
 import optim.kernels.parameter_server as kernels
 from optim.training.controller import Controller
@@ -14,6 +13,7 @@ from optim.training.copies import ShardCopies
 from optim.training.dataflow import Dataflow
 from optim.training.ledger import CopyLedger
 from optim.training.machine import _HANDLERS, Machine
+from optim.training.membership import Membership
 from optim.training.messages import Host, Install, Rewind
 from optim.training.server import ServedShard
 from tests.support.training.adversary import storm
@@ -24,7 +24,7 @@ MOST_STORMS = 200
 def add_whatever_arrives(self, push, take=ServedShard.push):
     clock = max(push.clock, self.clock)
     number = len(self._pending.get(clock, {}))
-    return take(self, dataclasses.replace(push, clock=clock, partition=number))
+    return take(self, structs.replace(push, clock=clock, partition=number))
 
 
 def newest_copy_of_any_shard(self):
@@ -50,7 +50,7 @@ def overwrite(self, delta, take=ShardCopies.take):
 
 
 def blind_to_own(self, partition, generation, compute=Dataflow.compute):
-    return dataclasses.replace(compute(self, partition, generation), own=())
+    return structs.replace(compute(self, partition, generation), own=())
 
 
 def never_again(self, message, handle=Machine._install):
@@ -74,7 +74,7 @@ GUARDS = {
     "a copy is added to those before": [(_HANDLERS, Install, never_again)],
     "a lost worker's partitions are handed over at once": [(Controller, "_hand_over", lambda self, machine: None)],
     "a change waits for a boundary": [(Dataflow, "is_settled_at", lambda self, clock: True)],
-    "the last words of the dead count for nothing": [(Controller, "_is_alive", lambda self, machine: True)],
+    "the last words of the dead count for nothing": [(Membership, "is_alive", lambda self, machine: True)],
     "a worker sees all complete clocks that it must": [(kernels, "visible_clocks", lambda clock, staleness: 0)],
     "a worker waits for the slowest": [
         (kernels, "may_start", lambda clocks, live, staleness: live),

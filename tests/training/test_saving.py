@@ -5,8 +5,7 @@ import pytest
 from optim.core.errors import NotAllowedError
 from optim.kernels.parameter_server import Adagrad
 from optim.training.applications import LogisticRegression
-from optim.training.controller import NEVER
-from optim.training.options import ClusterOptions
+from optim.training.options import NEVER, ClusterOptions
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer
 
@@ -29,7 +28,7 @@ def test_all_machines_lost_go_back_to_the_clock_that_was_saved():
         trainer.step()
     losses = trainer.run(8).losses
     trainer.apply(Event(clock=0, action=Action.KILL, machines=("a", "b")))
-    while trainer.controller.machines:
+    while trainer.controller.machines.staying:
         trainer.step()
     again = trainer.run(8, [Event(clock=0, action=Action.ADD_TRANSIENT, machines=("c",))])
     assert again.rollbacks[-1].to_clock == 5

@@ -52,16 +52,16 @@ class ElasticTraining(RuleBasedStateMachine):
     def add(self, tier, count):
         self.world.add(tier, count)
 
-    @precondition(lambda self: self.world.controller.machines)
+    @precondition(lambda self: self.world.controller.machines.staying)
     @rule(choice=number)
     def evict(self, choice):
-        machines = self.world.controller.machines
+        machines = self.world.controller.machines.staying
         self.world.evict(machines[choice % len(machines)])
 
-    @precondition(lambda self: self.world.controller.machines)
+    @precondition(lambda self: self.world.controller.machines.staying)
     @rule(choice=number)
     def kill(self, choice):
-        machines = (*self.world.controller.machines, *self.world.controller.joining)
+        machines = (*self.world.controller.machines.staying, *self.world.controller.machines.joining)
         self.world.kill(machines[choice % len(machines)])
 
     @rule(choice=number)

@@ -123,7 +123,7 @@ def test_a_job_without_machines_waits_in_the_storage():
     trainer = Trainer(application, optimiser, ClusterOptions(checkpoint_every=50))
     trainer.run(5, [START])
     trainer.controller.evict(["r0", "r1"])
-    while trainer.controller.machines or trainer.controller.phase.value != "stopped":
+    while trainer.controller.machines.staying or trainer.controller.phase.value != "stopped":
         trainer.controller.receive(trainer.transport.receive())
     trainer.controller.add(reliable=["r2"], transient=["t0"])
     record = trainer.run(9)

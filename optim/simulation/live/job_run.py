@@ -125,7 +125,7 @@ class JobRun:
             trainer = Trainer(paced, self.optimiser, cluster, transport)
             trainer.controller.resume(0)
             self._fit(trainer, 0)
-            while trainer.controller.joining and not is_stopped():
+            while trainer.controller.machines.joining and not is_stopped():
                 message = transport.receive()
                 if message is not None:
                     trainer.controller.receive(message)
@@ -153,11 +153,11 @@ class JobRun:
         wanted = self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
         controller = trainer.controller
         tiers = (
-            ("worker", wanted[0], controller.transient, Action.ADD_TRANSIENT),
-            ("server", wanted[1], controller.reliable, Action.ADD_RELIABLE),
+            ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
+            ("server", wanted[1], controller.machines.reliable, Action.ADD_RELIABLE),
         )
         for kind, number, tier, action in tiers:
-            coming = [name for name, future in controller.joining.items() if future is tier]
+            coming = [name for name, future in controller.machines.joining.items() if future is tier]
             have = [*tier, *coming]
             if number > len(have):
                 names = tuple(f"{kind}-{self._count + k}" for k in range(number - len(have)))
@@ -204,8 +204,10 @@ class JobRun:
 def _has_company(trainer: Trainer) -> bool:
     """Tell whether anybody can send a message soon."""
     controller = trainer.controller
-    is_at_rest = controller.phase is Phase.STOPPED and not controller.machines and not controller.leaving
-    return bool(controller.joining) or not is_at_rest
+    is_at_rest = (
+        controller.phase is Phase.STOPPED and not controller.machines.staying and not controller.machines.leaving
+    )
+    return bool(controller.machines.joining) or not is_at_rest
 
 
 def _make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":

@@ -22,8 +22,8 @@ from optim.simulation.live.process_scale import processes_of
 from optim.simulation.live.timeline import Change, Step, Timeline
 from optim.simulation.spot.policy import Recovery
 from optim.training.applications import LogisticRegression
-from optim.training.controller import NEVER, Phase
-from optim.training.options import ClusterOptions
+from optim.training.controller import Phase
+from optim.training.options import NEVER, ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord
@@ -257,7 +257,7 @@ class Replay:
 
     def _hear_of_deaths(self, names: Sequence[str]) -> None:
         controller = self._trainer.controller
-        while {*controller.machines, *controller.leaving, *controller.joining} & set(names):
+        while {*controller.machines.staying, *controller.machines.leaving, *controller.machines.joining} & set(names):
             self._step()
 
     def _save(self) -> None:
@@ -284,9 +284,9 @@ class Replay:
 
     def _is_at_rest(self, joining: Sequence[str]) -> bool:
         controller = self._trainer.controller
-        if controller.leaving or any(name in controller.joining for name in joining):
+        if controller.machines.leaving or any(name in controller.machines.joining for name in joining):
             return False
-        if not controller.machines:
+        if not controller.machines.staying:
             return controller.phase is Phase.STOPPED
         return controller.phase is Phase.RUNNING and controller.flow.is_settled_at(controller.stop_at)
 

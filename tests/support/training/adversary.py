@@ -35,7 +35,7 @@ def _step(machine, rng):
     if kind < ARRIVALS:
         _arrive(machine, rng)
     elif kind < ARRIVALS + DEPARTURES:
-        if machine.world.controller.machines:
+        if machine.world.controller.machines.staying:
             (machine.evict if rng.random() < 0.5 else machine.kill)(_number(rng))
     elif kind < ARRIVALS + DEPARTURES + MISCHIEF:
         _mischief(machine, rng)

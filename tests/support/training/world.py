@@ -99,11 +99,11 @@ class World:
 
     def _note_death(self, machine):
         """The controller is about to hear of a death: the oracle says what is left."""
-        if machine not in (*self.controller.machines, *self.controller.leaving):
+        if machine not in (*self.controller.machines.staying, *self.controller.machines.leaving):
             return
         roles = self.controller.roles
         takes_state = machine in roles.servers or self.controller.phase is Phase.REBUILDING
-        members = (*self.controller.machines, *self.controller.leaving)
+        members = (*self.controller.machines.staying, *self.controller.machines.leaving)
         others = [name for name in roles.workers if name != machine and name in members]
         takes_state = takes_state or not others  # with nobody to compute, all is laid out anew
         self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
@@ -116,7 +116,7 @@ class World:
     def last_common_clock(self):
         """The last clock of which every shard has a confirmed copy on a machine that is thought to live."""
         common = None
-        members = (*self.controller.machines, *self.controller.leaving, STORAGE)
+        members = (*self.controller.machines.staying, *self.controller.machines.leaving, STORAGE)
         for shard in range(self.num_shards):
             clocks = set()
             for (holder, index), confirmed in self.confirmed.items():
@@ -188,7 +188,7 @@ class World:
 
     def settle(self, rng):
         """Go on until two more clocks are complete; a cluster with machines never stands still."""
-        if not self.controller.machines and not self.controller.joining:
+        if not self.controller.machines.staying and not self.controller.machines.joining:
             return
         target = self.log.complete + 2
         for _ in range(PATIENCE):
@@ -196,7 +196,7 @@ class World:
                 self.check()
                 return
             links = self.busy
-            if not links and not self.controller.machines and not self.controller.joining:
+            if not links and not self.controller.machines.staying and not self.controller.machines.joining:
                 return  # the last machine has died
             assert links, f"nothing is under way in phase {self.controller.phase}, at {self.log.complete} clocks"
             self.deliver(links[rng.integers(len(links))])
@@ -272,7 +272,7 @@ class World:
             self.controller.receive(message)
             self.check()
             return
-        members = (*self.controller.machines, *self.controller.leaving, STORAGE)
+        members = (*self.controller.machines.staying, *self.controller.machines.leaving, STORAGE)
         is_news = isinstance(message, Kept) and message.generation == self.controller.generation
         if is_news and message.holder in members:
             self.confirmed.setdefault((message.holder, message.shard), set()).add(message.clock)
