@@ -7,7 +7,7 @@ PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup bench test prove lines check lint types wheel lock clean
+.PHONY: help setup bench test prove mutants lines check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -28,6 +28,11 @@ test: $(STAMP)  ## the tests, 25 fresh random examples a property
 
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --hypothesis-profile=prove -m 'prove or not prove'
+	$(MAKE) mutants OPTIONS='--prove --least 0.9'
+
+mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at a time: which do the tests notice?
+	$(BIN)/python -m tests.mutants.campaign --count $(or $(COUNT),300) --seed $(or $(SEED),0) --room "$(ROOM)" \
+	  --processes $(PROCESSES) $(OPTIONS)
 
 lines: $(STAMP)  ## count the lines of code, room by room
 	$(BIN)/python tests/architecture/code_lines.py

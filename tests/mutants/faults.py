@@ -14,7 +14,7 @@ OPERATORS = {
     ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult,
 }  # fmt: skip
 OPPOSITES = {
-    "min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all", "floor": "ceil", "sum": "max",
+    "min": "max", "minimum": "maximum", "argmin": "argmax", "any": "all", "floor": "ceil", "sum": "prod",
     "cumsum": "cumprod", "amin": "amax", "isfinite": "isnan", "append": "remove", "zeros": "ones",
 }  # fmt: skip
 OPPOSITES |= {right: left for left, right in OPPOSITES.items() if right not in OPPOSITES}
@@ -70,16 +70,16 @@ def faults_of(path: str, source: bytes) -> list[Fault]:
     and the texts of errors say what tests needn't.
     """
     starts = [0]
-    for text in source.splitlines(keepends=True):
-        starts.append(starts[-1] + len(text))
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
     found = {}
-    for node, kind, new in _changes(ast.parse(source)):
+    for node, kind, change in _changes(ast.parse(source)):
         start = starts[node.lineno - 1] + node.col_offset
         end = starts[node.end_lineno - 1] + node.end_col_offset
         old = source[start:end].decode()
-        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.Name | ast.Call | ast.Attribute):
-            new = f"({new})"
-        found[start, end, new] = Fault(path, node.lineno, node.col_offset, kind, old, new, start, end)
+        is_atom = isinstance(node, ast.stmt | ast.Constant | ast.Call | ast.Slice)
+        text = change if is_atom else f"({change})"
+        found[start, end, text] = Fault(path, node.lineno, node.col_offset, kind, old, text, start, end)
     return sorted(found.values())
 
 
@@ -132,7 +132,7 @@ def _of_node(node: ast.AST) -> Iterator[tuple[str, ast.AST | str]]:
             yield "constant", repr(not value)
         case ast.Constant(value) if isinstance(value, int):
             yield "constant", repr(value + 1)
-        case ast.Constant(value) if isinstance(value, float) and abs(value) >= SMALLEST_FACTOR or value == 0.0:
+        case ast.Constant(value) if isinstance(value, float) and not 0.0 < abs(value) < SMALLEST_FACTOR:
             yield "constant", repr(2 * value or 1.0)
         case ast.Call(function, arguments, keywords):
             yield from _of_call(function, arguments, keywords)
@@ -155,7 +155,9 @@ def _of_node(node: ast.AST) -> Iterator[tuple[str, ast.AST | str]]:
             yield "dropped statement", "continue"
 
 
-def _of_call(function: ast.expr, arguments: list[ast.expr], keywords: list[ast.keyword]) -> Iterator[tuple[str, ast.AST]]:
+def _of_call(
+    function: ast.expr, arguments: list[ast.expr], keywords: list[ast.keyword]
+) -> Iterator[tuple[str, ast.AST]]:
     name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
     if name == "range" and arguments:
         last = min(len(arguments), 2) - 1

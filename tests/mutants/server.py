@@ -9,7 +9,9 @@ import os
 import signal
 import sys
 import time
+import traceback
 import warnings
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -45,9 +47,11 @@ def run_here(arguments: list[str], told: int) -> None:
     for stream in (0, 1, 2):
         os.dup2(silent, stream)
     first = FirstFailure()
-    code = pytest.main(arguments, plugins=[first])
+    # Plug-ins imported before pytest started can't have their asserts rewritten, which hurts nobody.
+    code = pytest.main(["-W", "ignore::pytest.PytestAssertRewriteWarning", *arguments], plugins=[first])
     # 1: tests failed; 2: interrupted, as by an error while collecting; 5: no tests.
     outcome = {0: "passed", 1: "failed", 2: "failed", 5: "passed"}.get(int(code), "broken")
+    sys.stdout.flush()
     os.write(told, json.dumps({"outcome": outcome, "test": first.test}).encode())
     os._exit(0)
 
@@ -60,7 +64,10 @@ def run(arguments: list[str], limit_s: float) -> dict[str, str]:
         os.close(heard)
         try:
             run_here(arguments, told)
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(70)  # without an answer: "broken"
     os.close(told)
     end = time.monotonic() + limit_s
@@ -73,10 +80,8 @@ def run(arguments: list[str], limit_s: float) -> dict[str, str]:
         time.sleep(POLL_S)
     answer = os.read(heard, 1 << 16)
     os.close(heard)
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what a test has left running
-    except ProcessLookupError:
-        pass
     return json.loads(answer) if answer else {"outcome": "broken", "test": ""}
 
 

@@ -1,0 +1,99 @@
+"""Faults planted in a module's text."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.campaign import ROOT, draw, equivalents, room_of, table
+from tests.mutants.faults import faults_of
+from tests.mutants.nearness import Nearness
+
+SOURCE = '''
+"""Ünicode before the place."""
+LIMIT = 3
+
+def plan(a, b, most=5):
+    """Return 1 + 1."""
+    if not a < b and most >= LIMIT:
+        raise ValueError(f"{a + b} is too much", 7)
+    for i in range(2, b):
+        a.rows[i] = a.rows[:b] - 1.5e-9
+        a.add(b, i)
+    total: int = 4
+    total += b  # größer
+    return max(a, total), any(a), True, "text" + "text"
+'''
+
+
+def planted():
+    return {(fault.kind, fault.old, fault.new) for fault in faults_of("optim/plan.py", SOURCE.encode())}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        ("comparison", "a < b", "(a <= b)"),
+        ("comparison", "most >= LIMIT", "(most > LIMIT)"),
+        ("dropped not", "not a < b", "(a < b)"),
+        ("operator", "not a < b and most >= LIMIT", "(not a < b or most >= LIMIT)"),
+        ("dropped term", "a.rows[:b] - 1.5e-9", "(a.rows[:b])"),
+        ("operator", "a.rows[:b] - 1.5e-9", "(a.rows[:b] + 1.5e-09)"),
+        ("off by one", "range(2, b)", "range(2, b - 1)"),
+        ("off by one", ":b", ":b + 1"),
+        ("constant", "2", "3"),
+        ("constant", "4", "5"),
+        ("constant", "True", "False"),
+        ("swapped arguments", "a.add(b, i)", "a.add(i, b)"),
+        ("dropped statement", "a.add(b, i)", "pass"),
+        ("dropped statement", "a.rows[i] = a.rows[:b] - 1.5e-9", "pass"),
+        ("operator", "total += b", "total -= b"),
+        ("operator", "max(a, total)", "min(a, total)"),
+        ("operator", "any(a)", "all(a)"),
+    ],
+)
+def test_plants(fault):
+    assert fault in planted()
+
+
+def test_leaves_texts_errors_defaults_tolerances_and_constants_of_the_module_alone():
+    touched = {old for _, old, _ in planted()}
+    assert not touched & {"3", "5", "7", "a + b", "1.5e-9", '"text" + "text"', "max(a, total), any(a), True"}
+    assert ("swapped arguments", "max(a, total)", "max(total, a)") not in planted()
+
+
+def test_changes_the_place_it_names_and_nothing_else():
+    for fault in faults_of("optim/plan.py", SOURCE.encode()):
+        text = fault.planted(SOURCE.encode()).decode()
+        ast.parse(text)
+        changed = [i for i, (x, y) in enumerate(zip(SOURCE.splitlines(), text.splitlines(), strict=True), 1) if x != y]
+        assert changed == [fault.line], fault
+
+
+def test_draws_the_same_faults_from_a_seed_in_proportion_to_the_code():
+    drawn = draw(ROOT, "models/b", 12, 3)
+    assert drawn == draw(ROOT, "models/b", 12, 3) != draw(ROOT, "models/b", 12, 4)
+    assert len(set(drawn)) == 12
+    assert {room_of(fault.path) for fault in drawn} == {"models/bidding"}
+
+
+def test_a_module_meets_its_own_tests_first_and_every_test_in_the_end():
+    nearness = Nearness(ROOT)
+    own, beside, near, rest = nearness.stages("optim/models/bidding/eviction.py")
+    assert own == ["tests/models/bidding/test_eviction.py"]
+    assert {Path(name).parent for name in beside} == {Path("tests/models/bidding")}
+    assert sorted([*own, *beside, *near, *rest]) == nearness.tests
+
+
+def test_the_table_counts_what_is_caught_of_what_can_be():
+    faults = faults_of("optim/a/b/c/plan.py", SOURCE.encode())
+    text = table(dict(zip(faults, ["own file", "own file", "near", "survived", "equivalent"], strict=False)))
+    assert "| a/b | 2 | 0 | 1 | 0 | 1 | 1 | 75% |" in text
+
+
+def test_each_equivalent_fault_can_still_be_planted_and_has_a_reason():
+    for name, reason in equivalents().items():
+        path = name.split(": ")[0]
+        assert (ROOT / path).exists(), f"{name}: the module is gone; drop the entry"
+        assert name in {fault.name for fault in faults_of(path, (ROOT / path).read_bytes())}, f"{name}: drop the entry"
+        assert len(reason.split()) >= 4, f"{name}: say why nothing changes"
