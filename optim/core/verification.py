@@ -27,6 +27,11 @@ class Violation:
         return f"{self.row}: {self.message}"
 
 
+def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
+    """Build a violation; `where` holds the row's indices in words."""
+    return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """What a checker found, recomputed from the instance alone.

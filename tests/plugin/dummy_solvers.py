@@ -78,7 +78,7 @@ class Idle:
             decision=AdmissionPlan.from_rows([], []),
             objective=0.0,
             bound=float(payoff.sum()),
-            certificate=Certificate(kind=CertificateKind.BOUND, statement="prices zero", proof=proof),
+            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=proof),
             seed=seed,
             options=asdict(options),
             stats=Stats(

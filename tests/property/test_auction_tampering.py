@@ -91,7 +91,7 @@ TAMPERINGS = {
     "primal": lambda: replace(honest(), primal=PointStatus.NEARLY_FEASIBLE),
     "dual": lambda: replace(honest(), dual=PointStatus.NONE),
     "termination": lambda: replace(honest(), termination=Termination.INFEASIBLE),
-    "kind": lambda: replace(honest(), certificate=Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="x")),
+    "kind": lambda: replace(honest(), certificate=Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="")),
     "decision": lambda: replace(honest(), decision=None),
     "another's row": lambda: with_plan(row=as_ints(np.roll(honest().decision.row, 1))),
     "another row": lambda: with_plan(row=other_row(honest().decision.row)),

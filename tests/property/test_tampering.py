@@ -139,7 +139,7 @@ def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) ->
     bound = float(np.maximum(needed, proof.payoff).sum()) + market.rents()
     found = check(instance, solution_of(instance, None, **proven_by(proof, stated)))
     expected = {f"(21) payoff [job {instance.jobs.ids[i]}]" for i in np.flatnonzero(lacks)}
-    if abs(stated - bound) > 1e-9 * abs(bound):
+    if bound - stated > 1e-9 * abs(bound):
         expected.add("bound")
     assert {violation.row for violation in found.violations} == expected, what
     assert found.bound == pytest.approx(bound, rel=1e-9)
@@ -155,7 +155,7 @@ def test_agrees_on_every_proof_with_one_number_changed(name: str, seed: int) -> 
     assert assert_same_bound(name, proof, bound, "untouched")
     rng = np.random.default_rng(seed)
     refused = [not assert_same_bound(name, *mutated, what) for what, *mutated in tampered_proofs(rng, proof, bound)]
-    assert sum(refused) >= 6
+    assert sum(refused) >= 5
 
 
 def tampered_proofs(rng: np.random.Generator, proof: PriceProof, bound: float) -> list[tuple[Any, ...]]:

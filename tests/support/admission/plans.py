@@ -35,7 +35,7 @@ def proven_by(
     proof: PriceProof | TreeProof, bound: float, kind: CertificateKind = CertificateKind.BOUND
 ) -> dict[str, Any]:
     """Return the fields of a solution that state a bound with its proof."""
-    certificate = Certificate(kind=kind, statement="no plan earns more", proof=proof)
+    certificate = Certificate(kind=kind, statement="", proof=proof)
     return {"bound": bound, "dual": PointStatus.FEASIBLE, "certificate": certificate}
 
 

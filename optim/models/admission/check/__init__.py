@@ -6,5 +6,4 @@ no code with any solver. `facts` holds what it derives itself; `placement` check
 what a solution says.
 """
 
-from optim.models.admission.check.claims import OPTIMALITY_TOL as OPTIMALITY_TOL
 from optim.models.admission.check.claims import check as check

@@ -1,35 +1,49 @@
-"""What a solution claims against what can be shown: the checker's entry."""
+"""What a solution of an admission problem claims against what can be shown: the checker's entry."""
 
-import math
+import re
+from collections.abc import Mapping
 from fractions import Fraction
-from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from optim.core.certificate import Certificate
-from optim.core.solution import GAP_FLOOR, Solution
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.verification import Verification, Violation
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings, Recomputed
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, Sense, Termination
+from optim.core.verification import Verification, Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts, read_facts
 from optim.models.admission.check.placement import check_plan
-from optim.models.admission.check.prices import BoundFindings, check_prices
+from optim.models.admission.check.prices import check_prices
 from optim.models.admission.check.rounding import round_up
-from optim.models.admission.check.rows import violation
+from optim.models.admission.check.shares import largest_share
 from optim.models.admission.check.tree import check_tree
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof, TreeProof
 
-OPTIMALITY_TOL = 1e-6
-"""Largest relative gap, (bound - objective) / max(|objective|, 1e-9), that is called optimal."""
+TREE_BOUND = ("no plan is worth more than {bound}: the leaves of a tree of {nodes} nodes",)
+DUAL_BOUND = ("no plan is worth more than {bound}: a feasible point of the packing LP's dual",)
+RATIO_CLAIMS = (
+    "; no plan is worth more than {ratio} times this one ({theorem} price, C1 to C6 hold)",
+    "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
+)
+"""What an online rule adds: its competitive ratio, or which of its theorem's conditions fail."""
 
-AGREEMENT_TOL = 1e-9
-"""Largest relative difference between a stated number and the recomputed one: sums in another order."""
+CONDITIONS = {
+    "C1": re.compile(r"C1 (holds|fails): eps = (\d+(?:/\d+)?)"),
+    "C2": re.compile(r"C2 (holds|fails): U is at least (\S+) times the largest density"),
+    "C3": re.compile(r"C3 (holds|fails): U is reached at (\S+) of the capacity"),
+    "C4": re.compile(r"C4 (holds): best schedules are exact, positive payoffs are admitted"),
+    "C5": re.compile(
+        r"C5 (holds|fails): (?:sum of lambda a is at most (\S+) of the value|D_0 = (\S+), optimum >= (\S+))"
+    ),
+    "C6": re.compile(r"C6 (holds): caps and deadlines belong to the instance"),
+}
+"""The conditions of the competitive ratio's theorems, with the figures that decide them."""
 
-SMALLEST_SCALE = 1e-6
-"""Numbers smaller than this are compared as if they were this large."""
-
-PROBLEM_NAME = "admission"
+PRINTED_TOL = 1e-5
+"""Largest relative error of a figure printed with six digits."""
 
 
 def check(instance: AdmissionInstance, solution: Solution) -> Verification:
@@ -60,163 +74,138 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
     DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21).
     """
-    facts = read_facts(instance)
-    found = _check_names(facts, solution)
-    objective, is_plan_sound = _check_decision(facts, solution, found)
-    bound, is_bound_sound = _check_bound(facts, solution, found)
-    _check_kind(solution, found)
-    is_optimal = _check_optimality(solution, objective, bound, found, is_sound=is_plan_sound and is_bound_sound)
-    proven = []
-    if is_plan_sound and objective is not None:
-        proven.append(f"the plan meets rows (2)-(13) exactly and earns {objective!r}")
-    if is_bound_sound and bound is not None:
-        proven.append(f"no plan earns more than {bound!r}")
-    if is_optimal:
-        proven.append(f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}")
-    return Verification(violations=tuple(found), objective=objective, bound=bound, proven=tuple(proven))
+    return AdmissionClaims(read_facts(instance), solution).check()
 
 
-def _check_names(facts: Facts, solution: Solution) -> list[Violation]:
-    found = []
-    if solution.problem != PROBLEM_NAME:
-        text = f"the solution is of problem {solution.problem!r}, not {PROBLEM_NAME!r}"
-        found.append(violation(rows.PROBLEM, text))
-    if solution.instance != facts.name:
-        text = f"the solution is of instance {solution.instance!r}, not {facts.name!r}"
-        found.append(violation(rows.INSTANCE, text))
-    if solution.sense != Sense.MAXIMISE:
-        found.append(violation(rows.SENSE, f"admission is maximised, the solution says {solution.sense}"))
-    return found
+class AdmissionClaims(AbstractClaims):
+    """The claims of a plan, of prices, and of an online rule's competitive ratio."""
+
+    problem = "admission"
+    sense = Sense.MAXIMISE
+    decision_type = AdmissionPlan
+    proof_types = (PriceProof, TreeProof)
+    sentences: ClassVar[Mapping[CertificateKind, tuple[str, ...]]] = {
+        CertificateKind.FEASIBLE_ONLY: (
+            "the plan is feasible; no bound is claimed",
+            "the plan is feasible; a run cut short claims no bound",
+        ),
+        CertificateKind.BOUND: (*DUAL_BOUND, *TREE_BOUND, *(DUAL_BOUND[0] + claim for claim in RATIO_CLAIMS)),
+        CertificateKind.OPTIMALITY: (
+            "the plan attains the bound {bound} of the packing LP's dual to {tol}",
+            "the plan attains the bound {bound} of the tree's leaves to {tol}",
+            "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
+        ),
+    }
+    achieves = "the plan meets rows (2)-(13) exactly and earns {}"
+    nothing_beats = "no plan earns more than {}"
+    attains = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
+
+    def __init__(self, facts: Facts, solution: Solution) -> None:
+        super().__init__(facts.name, solution)
+        self.facts = facts
+
+    def check_decision(self, decision: AdmissionPlan) -> Findings:
+        """Check a plan row by row; its objective is what the completions earn."""
+        findings = check_plan(self.facts, decision)
+        if findings.completion is None:
+            return list(findings.violations), None
+        worth = (self.facts.jobs[job].worth[slot] for job, slot in findings.completion.items())
+        return list(findings.violations), Recomputed.total(worth)
+
+    def check_proof(self, proof: PriceProof | TreeProof) -> Findings:
+        """Check prices, or a tree of them."""
+        facts = self.facts
+        findings = (
+            check_prices(facts, proof, CutCheck(facts)) if isinstance(proof, PriceProof) else check_tree(facts, proof)
+        )
+        found = list(findings.violations)
+        if findings.bound is None:
+            if not found:
+                found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
+            return found, None
+        return found, Recomputed(value=round_up(findings.bound), terms=round_up(findings.terms))
+
+    def why_feasible(self) -> str:
+        """Refusing is always possible."""
+        return "refusing every job is feasible"
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how large the tree is."""
+        proof = None if self.solution.certificate is None else self.solution.certificate.proof
+        return {"nodes": float(len(proof.nodes))} if isinstance(proof, TreeProof) else {}
+
+    def counts(self) -> Mapping[str, float]:
+        """Return how many jobs the plan admits and refuses, and how large the tree is."""
+        plan = self.solution.decision
+        admitted = float(len(plan.admitted)) if isinstance(plan, AdmissionPlan) else 0.0
+        known = {**self.figures(), "admitted": admitted}
+        if self.solution.termination == Termination.COMPLETED:  # a run cut short has decided on some jobs only
+            known["refused"] = len(self.facts.jobs) - admitted
+        return known
+
+    def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
+        """Return why a competitive ratio isn't backed: the bound itself has to show it, and the conditions to say so."""
+        certificate = self.solution.certificate
+        if "theorem" not in stated or certificate is None:
+            return None
+        if stated["theorem"] not in ("zero-start", "exponential"):
+            return f"there is no theorem on the {stated['theorem']} price"
+        verdicts = [_verdict(text) for text in certificate.conditions]
+        failing = [name for name, holds in verdicts if not holds]
+        if [name for name, _ in verdicts] != list(CONDITIONS):
+            return "the conditions C1 to C6 have to be listed"
+        if "failing" in stated:
+            return (
+                None
+                if failing and stated["failing"] == ", ".join(failing)
+                else f"the conditions that fail are {failing}"
+            )
+        if failing:
+            return f"the conditions {failing} fail"
+        objective, bound = self.solution.objective, self.solution.bound
+        try:
+            is_backed = objective is not None and bound is not None and float(stated["ratio"]) * objective >= bound
+        except ValueError:
+            is_backed = False
+        return None if is_backed else f"the bound {bound} doesn't show a ratio of {stated['ratio']}"
+
+    def check_conditions(self, certificate: Certificate) -> list[Violation]:
+        """Check that each condition is one of the theorem's, and that its figures decide it as it says."""
+        found = []
+        is_claimed = (
+            certificate.statement.startswith(DUAL_BOUND[0].partition("{")[0]) and " price" in certificate.statement
+        )
+        if certificate.conditions and not is_claimed:
+            return super().check_conditions(certificate)
+        for text in certificate.conditions:
+            name = text[:2]
+            match = CONDITIONS[name].fullmatch(text) if name in CONDITIONS else None
+            if match is None or not self._is_decided(name, match):
+                found.append(violation(rows.CERTIFICATE, f"the condition {text!r} doesn't hold as it is stated"))
+        return found
+
+    def _is_decided(self, name: str, match: re.Match[str]) -> bool:
+        """Tell whether a condition's figures make it hold or fail as it says; eps is recomputed."""
+        says, *texts = match.groups()
+        try:
+            figures = [float(Fraction(text)) for text in texts if text is not None]
+        except (ValueError, ZeroDivisionError):
+            return False
+        slack = 1 + PRINTED_TOL
+        match name:
+            case "C1":
+                eps = largest_share(self.facts)
+                return Fraction(texts[0]) == eps and (says == "holds") == (eps < 1)
+            case "C2":
+                holds = figures[0] * slack >= 1
+            case "C3":
+                holds = figures[0] <= (1 - float(largest_share(self.facts))) * (1 + 1e-11)
+            case "C5":
+                holds = figures[0] <= slack if len(figures) == 1 else 2 * figures[0] <= figures[1] * slack
+            case _:
+                return True
+        return (says == "holds") == holds
 
 
-def _check_decision(facts: Facts, solution: Solution, found: list[Violation]) -> tuple[float | None, bool]:
-    """Check plan, objective and primal status; return the recomputed objective and whether all is sound."""
-    before = len(found)
-    if solution.decision is None:
-        if solution.objective is not None:
-            text = f"the objective {solution.objective!r} is stated without a decision"
-            found.append(violation(rows.OBJECTIVE, text))
-        if solution.primal != PointStatus.NONE:
-            text = f"there is no decision, but the status is {solution.primal}"
-            found.append(violation(rows.PRIMAL_STATUS, text))
-        return None, False
-    if solution.primal != PointStatus.FEASIBLE:
-        text = f"a decision must be feasible, but the status is {solution.primal}"
-        found.append(violation(rows.PRIMAL_STATUS, text))
-    findings = check_plan(facts, solution.decision)
-    found += findings.violations
-    objective = None
-    if findings.completion is not None:
-        objective = math.fsum(facts.jobs[job].worth[slot] for job, slot in findings.completion.items())
-    _check_stated(rows.OBJECTIVE, "the objective", solution.objective, objective, found)
-    return objective, len(found) == before
-
-
-def _check_bound(facts: Facts, solution: Solution, found: list[Violation]) -> tuple[float | None, bool]:
-    """Check proof, bound and dual status; return the recomputed bound and whether all is sound."""
-    before = len(found)
-    proof = None if solution.certificate is None else solution.certificate.proof
-    if proof is None:
-        if solution.bound is not None:
-            found.append(violation(rows.BOUND, f"the bound {solution.bound!r} is stated without a proof"))
-        if solution.dual != PointStatus.NONE:
-            text = f"there is no proof of a bound, but the status is {solution.dual}"
-            found.append(violation(rows.DUAL_STATUS, text))
-        return None, False
-    if solution.dual not in (PointStatus.FEASIBLE, PointStatus.CERTIFICATE):
-        text = f"a proof must be feasible or a certificate, but the status is {solution.dual}"
-        found.append(violation(rows.DUAL_STATUS, text))
-    findings = _check_proof(facts, proof)
-    found += findings.violations
-    bound = None if findings.bound is None else round_up(findings.bound)
-    if solution.bound is None:
-        found.append(violation(rows.BOUND, "there is a proof, but no bound is stated"))
-    elif bound is not None or not findings.violations:
-        _check_stated_bound(solution.bound, bound, findings.bound, found)
-    return bound, len(found) == before
-
-
-def _check_proof(facts: Facts, proof: Any) -> BoundFindings:
-    if isinstance(proof, PriceProof):
-        return check_prices(facts, proof, CutCheck(facts))
-    if isinstance(proof, TreeProof):
-        return check_tree(facts, proof)
-    text = f"a proof must be a PriceProof or a TreeProof, got {type(proof).__name__}"
-    return BoundFindings(violations=(violation(rows.CERTIFICATE, text),), bound=None)
-
-
-def _check_stated_bound(stated: float, bound: float | None, exact: Fraction | None, found: list[Violation]) -> None:
-    if bound is None or exact is None:
-        found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
-        return
-    if _agree(stated, bound):
-        return
-    is_number = _is_finite(stated)
-    amount = str(float(abs(exact - Fraction(stated)))) if is_number else repr(stated)
-    if is_number and stated < bound:
-        text = f"the bound {stated!r} claims more than its proof gives, {bound!r}"
-    else:
-        text = f"the stated bound {stated!r} is not the proof's value, {bound!r}"
-    found.append(violation(rows.BOUND, text, amount=amount))
-
-
-def _check_stated(row: str, name: str, stated: Any, actual: float | None, found: list[Violation]) -> None:
-    if stated is None:
-        found.append(violation(row, f"there is a decision, but {name} isn't stated"))
-    elif actual is not None and not _agree(stated, actual):
-        amount = repr(abs(stated - actual)) if _is_finite(stated) else repr(stated)
-        found.append(violation(row, f"{name} is stated as {stated!r}, but is {actual!r}", amount=amount))
-
-
-def _agree(stated: Any, actual: float) -> bool:
-    return _is_finite(stated) and abs(stated - actual) <= AGREEMENT_TOL * max(abs(actual), SMALLEST_SCALE)
-
-
-def _is_finite(number: Any) -> bool:
-    return isinstance(number, Real) and math.isfinite(number)
-
-
-def _check_kind(solution: Solution, found: list[Violation]) -> None:
-    """Compare the certificate's kind and the termination with what the solution holds."""
-    certificate: Certificate | None = solution.certificate
-    kind = None if certificate is None else certificate.kind
-    has_proof = certificate is not None and certificate.proof is not None
-    if kind == CertificateKind.FEASIBLE_ONLY and (has_proof or solution.bound is not None):
-        text = "a certificate of feasibility alone goes with neither a proof nor a bound"
-        found.append(violation(rows.CERTIFICATE, text))
-    if kind == CertificateKind.FEASIBLE_ONLY and solution.decision is None:
-        found.append(violation(rows.CERTIFICATE, "feasibility is certified, but there is no decision"))
-    if kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY) and not has_proof:
-        found.append(violation(rows.CERTIFICATE, f"{kind} is claimed without a proof"))
-    if solution.termination == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY:
-        text = f"optimal is claimed, but the certificate is {kind}"
-        found.append(violation(rows.TERMINATION, text))
-    if solution.termination in (Termination.INFEASIBLE, Termination.DUAL_INFEASIBLE):
-        text = f"{solution.termination} can't be: refusing every job is feasible, and utilities are finite"
-        found.append(violation(rows.TERMINATION, text))
-
-
-def _check_optimality(
-    solution: Solution,
-    objective: float | None,
-    bound: float | None,
-    found: list[Violation],
-    *,
-    is_sound: bool,
-) -> bool:
-    """Check that a claim of optimality is backed by a small gap; return whether it is."""
-    if objective is not None and bound is not None and is_sound and objective > bound and not _agree(objective, bound):
-        text = f"a feasible plan earns {objective!r}, more than the bound {bound!r}: one of the two is wrong"
-        found.append(violation(rows.BOUND, text, amount=repr(objective - bound)))
-        return False
-    if solution.certificate is None or solution.certificate.kind != CertificateKind.OPTIMALITY:
-        return False
-    if not is_sound or objective is None or bound is None:
-        found.append(violation(rows.CERTIFICATE, "optimality needs a sound plan and a sound bound"))
-        return False
-    gap = (bound - objective) / max(abs(objective), GAP_FLOOR)
-    if gap > OPTIMALITY_TOL:
-        text = f"the gap of {gap:.3g} between bound and objective exceeds {OPTIMALITY_TOL:g}"
-        found.append(violation(rows.CERTIFICATE, text, amount=repr(gap)))
-        return False
-    return True
+def _verdict(text: Any) -> tuple[str, bool]:
+    return str(text)[:2], str(text)[3:8] == "holds"

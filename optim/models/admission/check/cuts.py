@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.facts import Demand, Facts
 from optim.models.admission.check.room import ps_beside_on_one, units_on_server
-from optim.models.admission.check.rows import in_class, violation
+from optim.models.admission.check.rows import in_class
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import ServerCut, Side
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.facts import Facts, JobFacts
-from optim.models.admission.check.rows import decimal_text, in_job, on_server, violation
+from optim.models.admission.check.rows import decimal_text, in_job, on_server
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Side
 
@@ -37,11 +37,8 @@ class PlanFindings:
     completion: dict[int, int] | None
 
 
-def check_plan(facts: Facts, plan: Any) -> PlanFindings:
+def check_plan(facts: Facts, plan: AdmissionPlan) -> PlanFindings:
     """Check a plan against rows (2)-(13) and the caps of the instance."""
-    if not isinstance(plan, AdmissionPlan):
-        text = f"the decision must be an AdmissionPlan, got {type(plan).__name__}"
-        return PlanFindings(violations=(violation(rows.ROWS, text),), completion=None)
     found: list[Violation] = []
     placed: dict[Side, Placed] = {}
     for side, given in ((Side.WORKER, plan.workers), (Side.PS, plan.ps)):

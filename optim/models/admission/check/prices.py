@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts, ServerFacts
 from optim.models.admission.check.restrictions import FREE, Restriction
 from optim.models.admission.check.rounding import ExactSum
-from optim.models.admission.check.rows import in_class, in_job, violation
+from optim.models.admission.check.rows import in_class, in_job
 from optim.models.admission.check.schedules import least_payoff
 from optim.models.admission.check.slots import CutCharge, Prices
 from optim.models.admission.instance import MICRO, FloatArray
@@ -25,10 +25,11 @@ PAYOFF_TOL = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundFindings:
-    """What was found in a proof: violated rows, and the bound that holds; None if nothing is proven."""
+    """What was found in a proof: violated rows, the bound that holds (None if nothing is proven), its absolute terms."""
 
     violations: tuple[Violation, ...]
-    bound: Fraction | None
+    bound: Fraction | None = None
+    terms: Fraction = Fraction(0)
 
 
 def check_prices(
@@ -63,9 +64,9 @@ def check_prices(
     for number, cut in enumerate(() if found else proof.cuts):
         found += cuts.violations(cut, number, leaf)
     if found:
-        return BoundFindings(violations=tuple(found), bound=None)
+        return BoundFindings(violations=tuple(found))
     prices = _prices(facts, proof)
-    total = ExactSum()
+    total, terms = ExactSum(), ExactSum()
     for job, stated in zip(facts.jobs, proof.payoff.tolist(), strict=True):
         restriction = (restrictions or {}).get(job.index, FREE)
         # An admitted job's row is an equation, so that its payoff may have either sign.
@@ -76,7 +77,9 @@ def check_prices(
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
             found.append(violation(rows.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
-    return BoundFindings(violations=tuple(found), bound=total.total + _rents(facts, proof))
+        terms.add(abs(max(stated, needed)))
+    rents = _rents(facts, proof)
+    return BoundFindings(violations=tuple(found), bound=total.total + rents, terms=terms.total + rents)
 
 
 def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:

@@ -1,6 +1,5 @@
 """How violated rows are named: the model's number and the indices in words."""
 
-from optim.core.verification import Violation
 from optim.models.admission.check.facts import Facts
 from optim.models.admission.instance import MICRO
 from optim.models.admission.proof import Side
@@ -22,20 +21,8 @@ PAYOFF = "(21) payoff"
 PRICE = "price"
 CUT = "cut"
 TREE = "tree"
-OBJECTIVE = "objective"
 BOUND = "bound"
 CERTIFICATE = "certificate"
-TERMINATION = "termination"
-PRIMAL_STATUS = "primal status"
-DUAL_STATUS = "dual status"
-PROBLEM = "problem"
-INSTANCE = "instance"
-SENSE = "sense"
-
-
-def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
-    """Build a violation; `where` holds the row's indices in words."""
-    return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)
 
 
 def in_job(facts: Facts, job: int, slot: int | None = None) -> str:

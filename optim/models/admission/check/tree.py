@@ -1,18 +1,16 @@
 """What a branching tree proves: its leaves cover all plans, and each leaf's dual point bounds its part."""
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts
 from optim.models.admission.check.prices import BoundFindings, check_prices
 from optim.models.admission.check.restrictions import FREE, Restriction
-from optim.models.admission.check.rows import violation
 from optim.models.admission.check.schedules import has_schedule
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
 
@@ -27,7 +25,7 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
     """
     nodes = proof.nodes
     found: list[Violation] = []
-    bounds: list[Fraction] = []
+    leaves: list[BoundFindings] = []
     is_complete = True
     cuts = CutCheck(facts)
     seen: set[int] = set()
@@ -52,17 +50,23 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
         findings = _check_leaf(facts, node, number, restrictions, cuts)
         found += findings.violations
         if findings.bound is not None:
-            bounds.append(findings.bound)
+            leaves.append(findings)
         elif findings.violations:
             is_complete = False
     if len(seen) < len(nodes):
         lost = next(number for number in range(len(nodes)) if number not in seen)
         return _refused(f"node {lost} isn't reached from node 0")
-    return BoundFindings(violations=tuple(found), bound=max(bounds) if is_complete and bounds else None)
+    if not is_complete or not leaves:
+        return BoundFindings(violations=tuple(found))
+    return BoundFindings(
+        violations=tuple(found),
+        bound=max(leaf.bound for leaf in leaves if leaf.bound is not None),
+        terms=max(leaf.terms for leaf in leaves),
+    )
 
 
 def _refused(text: str) -> BoundFindings:
-    return BoundFindings(violations=(violation(rows.TREE, text),), bound=None)
+    return BoundFindings(violations=(violation(rows.TREE, text),))
 
 
 def _malformed(facts: Facts, node: Any) -> str | None:
@@ -99,9 +103,9 @@ def _check_leaf(facts: Facts, node: TreeNode, number: int, restrictions: Restric
     if node.proof is not None:
         return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
     if any(_is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
-        return BoundFindings(violations=(), bound=None)
+        return BoundFindings(violations=())
     text = f"leaf {number} has no proof, but no job's restrictions contradict each other"
-    return BoundFindings(violations=(violation(rows.TREE, text, where=f"leaf {number}"),), bound=None)
+    return BoundFindings(violations=(violation(rows.TREE, text, where=f"leaf {number}"),))
 
 
 def _by_job(item: tuple[int, Restriction]) -> int:

@@ -6,5 +6,4 @@ solver. `facts` derives weights; `allocation` checks bundles GPU by GPU; `count_
 grants; `claims` compares all of it with what a solution says.
 """
 
-from optim.models.auction.check.claims import OPTIMALITY_TOL as OPTIMALITY_TOL
 from optim.models.auction.check.claims import check as check

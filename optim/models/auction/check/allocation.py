@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from optim.core.verification import Violation
-from optim.models.auction.check.facts import Facts, violation
+from optim.core.verification import Violation, violation
+from optim.models.auction.check.facts import Facts
 from optim.models.auction.instance import IntArray, Locality
 
 BID = "one bid"

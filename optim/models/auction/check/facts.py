@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.verification import Violation
 from optim.models.auction.instance import SERVED_STEP, AuctionInstance, EmptyValue, FloatArray, IntArray, Locality
 
 BoolArray = NDArray[np.bool_]
@@ -115,7 +114,8 @@ def _weights(instance: AuctionInstance) -> list[float]:
     rows = list(zip(instance.bids.app.tolist(), instance.bids.rho.tolist(), strict=True))
     empty = instance.apps.empty_rho.tolist()
     if instance.empty_value is EmptyValue.POSITIVE:
-        return [math.log(empty[app] / rho) for app, rho in rows]
+        quotients = [(empty[app] / rho, empty[app], rho) for app, rho in rows]
+        return [math.log(q) if q < math.inf else math.log(worst) - math.log(rho) for q, worst, rho in quotients]
     values = [math.log(1.0 / rho - 1.0 / empty[app]) for app, rho in rows]
     least: dict[int, float] = {}
     most: dict[int, float] = {}
@@ -123,8 +123,3 @@ def _weights(instance: AuctionInstance) -> list[float]:
         least[app], most[app] = min(value, least.get(app, value)), max(value, most.get(app, value))
     step = math.fsum(most[app] - least[app] for app in least) + SERVED_STEP
     return [step + value - least[app] for (app, _), value in zip(rows, values, strict=True)]
-
-
-def violation(row: str, message: str, *, amount: str = "1", where: str = "") -> Violation:
-    """Build a violation; `where` holds the row's indices in words."""
-    return Violation(row=f"{row} [{where}]" if where else row, amount=amount, message=message)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
-from optim.models.auction.check.facts import Facts, violation
+from optim.models.auction.check.facts import Facts
 from optim.models.auction.check.packing import fits
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
 
@@ -41,15 +41,19 @@ def check_shares(facts: Facts, plan: AuctionPlan, bound_without: Callable[[int],
         if low > proven_low + slack:
             text = f"c is said to be at least {low!r}, but only {proven_low!r} is proven"
             found.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
-        witness = plan.witnesses.get(i)
+        witness, reached = plan.witnesses.get(i), others
         if witness is not None:
-            found += _check_witness(facts, i, witness)
-        rows = witness.row[witness.row >= 0] if witness is not None else None
-        reached = others if rows is None else max(others, math.fsum(facts.weight[rows].tolist()))
+            wrong = _check_witness(facts, i, witness)
+            found += wrong
+            if wrong:
+                continue
+            reached = max(others, math.fsum(facts.weight[witness.row[witness.row >= 0]].tolist()))
         proven_high = math.exp(others - reached)
-        if high < proven_high - slack or low > high + slack:
+        if abs(high - proven_high) > slack or low > high + slack:
             text = f"c is said to be at most {high!r}, but {proven_high!r} is proven"
             found.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
+    outside = sorted(plan.witnesses.keys() - set(np.flatnonzero(won).tolist()))
+    found += [violation(WITNESS, f"app {i} pays nothing that a witness could prove") for i in outside]
     return found
 
 
@@ -90,6 +94,18 @@ def check_grants(facts: Facts, plan: AuctionPlan) -> list[Violation]:
             text = f"{granted[i]} of {awarded[i]} GPUs are granted, the rule {plan.rule} gives {sorted(allowed)}"
             found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
     return found
+
+
+def decided_grants(facts: Facts, plan: AuctionPlan) -> tuple[int, int, float]:
+    """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval."""
+    won = np.flatnonzero(plan.row >= 0).tolist()
+    awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
+    ends = [
+        [_sizes(plan.rule, float(share[i]), int(awarded[i]), int(facts.instance.apps.gang[i])) for i in won]
+        for share in (plan.share_low, plan.share_high)
+    ]
+    width = (plan.share_high - plan.share_low)[won]
+    return sum(low == high for low, high in zip(*ends, strict=True)), len(won), float(width.max(initial=0.0))
 
 
 def _sizes(rule: PaymentRule, share: float, bundle: int, gang: int) -> set[int]:

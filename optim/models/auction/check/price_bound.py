@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from optim.core.verification import Violation
+from optim.core.verification import Violation, violation
 from optim.models.auction.check.count_bound import CountBound
-from optim.models.auction.check.facts import Facts, violation
+from optim.models.auction.check.facts import Facts
 from optim.models.auction.check.room import has_no_room
 from optim.models.auction.check.supply import Supply
 from optim.models.auction.instance import FloatArray, Locality
-from optim.models.auction.proof import PriceProof, TreeProof
+from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
 
 TREE = "tree"
 PRICES = "prices"
@@ -36,8 +36,8 @@ class PriceBound:
         for level, size in set(zip(bids.locality[~is_named].tolist(), bids.gpus[~is_named].tolist(), strict=True)):
             self._rows[level, size, -1] = np.flatnonzero((bids.locality == level) & (bids.gpus == size))
 
-    def evaluate(self, proof: PriceProof, without: int | None, bounds: Bounds) -> float:
-        """Return the bound that prices prove, rounded up."""
+    def evaluate(self, proof: PriceProof, without: int | None, bounds: Bounds) -> tuple[float, float]:
+        """Return the bound that prices prove, rounded up, and the sum of its absolute terms."""
         facts = self._facts
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
         gain = self._gain(kinds, proof.row_price)
@@ -52,9 +52,13 @@ class PriceBound:
             if difference != 0:
                 low, high = bounds.get(kind[:2], (0, math.inf)) if kind[0] != Locality.NAMED else (0, math.inf)
                 terms.append(difference * (high if difference > 0 else low))
-        total = math.fsum(terms) if all(map(math.isfinite, terms)) else math.inf
-        spread = math.fsum(map(abs, terms)) if math.isfinite(total) else 0.0
-        return total + facts.rounding(spread)
+        try:
+            spread = math.fsum(map(abs, terms))
+        except OverflowError:
+            spread = math.inf
+        if not math.isfinite(spread):
+            return math.inf, spread
+        return math.fsum(terms) + facts.rounding(spread), spread
 
     def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
         """Take rows that a tree forbids out of the gains; return the gain of the rows that it fixes."""
@@ -121,43 +125,47 @@ def check_form(facts: Facts, proof: PriceProof) -> Violation | None:
 
 def evaluate_tree(
     bound: PriceBound, facts: Facts, tree: TreeProof, without: int | None
-) -> tuple[float, list[Violation]]:
-    """Return the largest bound of a tree's leaves, and what is wrong with the tree."""
+) -> tuple[float, float, list[Violation]]:
+    """Return the largest bound of a tree's leaves, the most absolute terms of one, and what is wrong with the tree."""
     nodes = tree.nodes
-    if not nodes:
-        return math.inf, [violation(TREE, "the tree has no root")]
-    largest, reached = -math.inf, 0
+    largest, terms = -math.inf, 0.0
     stack: list[tuple[int, dict[tuple[int, int], tuple[int, float]]]] = [(0, {})]
-    seen = set()
+    seen: set[int] = set()
     while stack:
         number, bounds = stack.pop()
         if not 0 <= number < len(nodes) or number in seen:
-            return math.inf, [violation(TREE, f"node {number} is missing or reached twice")]
+            return math.inf, 0.0, [violation(TREE, f"node {number} is missing or reached twice")]
         seen.add(number)
-        reached += 1
         node = nodes[number]
-        if node.low < 0 and node.high < 0 and node.is_full:
-            if not has_no_room(facts, _awarded_at_least(facts, bounds)):
-                return math.inf, [violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")]
-            continue
-        if node.low < 0 and node.high < 0:
-            wrong = (
-                violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
-            )
-            if wrong is not None:
-                return math.inf, [wrong]
-            assert node.proof is not None
-            largest = max(largest, bound.evaluate(node.proof, without, bounds))
-            continue
-        kind = (node.level, node.size) if node.row < 0 else (ROW, node.row)
+        wrong = _malformed(facts, number, node, bounds)
+        if wrong is not None:
+            return math.inf, 0.0, [wrong]
+        if node.low >= 0 or node.high >= 0:
+            kind = (node.level, node.size) if node.row < 0 else (ROW, node.row)
+            low, high = bounds.get(kind, (0, math.inf))
+            stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
+            stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
+        elif node.proof is not None:
+            value, spread = bound.evaluate(node.proof, without, bounds)
+            largest, terms = max(largest, value), max(terms, spread)
+    if len(seen) < len(nodes):
+        return math.inf, 0.0, [violation(TREE, "there are nodes that aren't reached from node 0")]
+    return largest, terms, []
+
+
+def _malformed(facts: Facts, number: int, node: TreeNode, bounds: Bounds) -> Violation | None:
+    """Say what is wrong with a node: a split that can't be, or a leaf that proves nothing."""
+    if node.low >= 0 or node.high >= 0:
         if node.row < 0 and node.level not in range(4):
-            return math.inf, [violation(TREE, f"node {number} splits by {kind}, which is no kind that can be counted")]
+            return violation(TREE, f"node {number} splits by locality {node.level}, which can't be counted")
         if node.row >= len(facts.weight) or (node.row >= 0 and node.value != 0):
-            return math.inf, [violation(TREE, f"node {number} splits by row {node.row}, which there isn't")]
-        low, high = bounds.get(kind, (0, math.inf))
-        stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
-        stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
-    return largest, []
+            return violation(TREE, f"node {number} splits by row {node.row}, which there isn't")
+        return None
+    if node.is_full:
+        if node.proof is None and has_no_room(facts, _awarded_at_least(facts, bounds)):
+            return None
+        return violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")
+    return violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
 
 
 def _awarded_at_least(facts: Facts, bounds: Bounds) -> list[tuple[int, int, int]]:
@@ -165,7 +173,8 @@ def _awarded_at_least(facts: Facts, bounds: Bounds) -> list[tuple[int, int, int]
     items: list[tuple[int, int, int]] = []
     for (level, size), (low, _) in bounds.items():
         if level != ROW:
-            items += [(level, size, -1)] * low
+            # One bundle more than GPUs are on offer says the same as any larger number.
+            items += [(level, size, -1)] * min(low, facts.num_free + 1)
         elif low == 1 and facts.instance.bids.locality[size] == Locality.NAMED:
             items += [(int(Locality.NAMED), count, machine) for machine, count in facts.named(size).items()]
     return items

@@ -6,7 +6,6 @@ from functools import cached_property
 
 import numpy as np
 
-from optim.core.verification import Violation
 from optim.models.bidding.instance import (
     HOUR_S,
     MICRO,
@@ -21,11 +20,6 @@ from optim.models.bidding.instance import (
 )
 
 HALVINGS = 200
-
-
-def violation(row: str, message: str, amount: str = "") -> Violation:
-    """Return a violation."""
-    return Violation(row=row, amount=amount, message=message)
 
 
 def useful_rate(curve: Scalability, v: float) -> float:

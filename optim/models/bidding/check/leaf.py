@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.verification import Violation
-from optim.models.bidding.check.facts import Facts, tangent_slope, useful_rate, violation
+from optim.core.verification import Violation, violation
+from optim.models.bidding.check.facts import Facts, tangent_slope, useful_rate
 from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
 
 CAP_TOL = 1e-9
 """Caps may be exceeded by this, relative to their limit, through rounding alone."""
+
+LARGEST = 1e100
+"""Largest number in a proof: squares and products of a few stay finite."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,8 +47,8 @@ def check_form(facts: Facts, x: Multipliers) -> Violation | None:
     if len(sizes) > 1 or x.blame.ndim != 1:
         return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
     numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame])
-    if not np.isfinite(numbers).all() or (numbers < 0).any() or (x.eviction > 1).any():
-        return violation("certificate", "multipliers must be finite and at least 0, eviction shares at most 1")
+    if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
+        return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
     bids = facts.instance.num_bids
     if len(x.blame) and (
         x.blame_cell.min() < 0 or x.blame_cell.max() >= cells or x.blame_bid.min() < 0
@@ -82,6 +85,10 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
         mine = members[box.high[members] > 0]
         if len(mine):
             total.append(_market(facts, box, mine, reduced[mine], charge[mine]))
+    if not all(term > -math.inf for term in total):
+        return -math.inf
+    if math.inf in total:  # a market without a choice: no footprint is in the box
+        return math.inf
     return math.fsum(total) - _rounding(total, facts.instance.num_bids)
 
 
@@ -96,8 +103,6 @@ def _exceeds_a_cap(facts: Facts, box: CheckedBox) -> bool:
 
 def _rounding(terms: list[float], size: int) -> float:
     """Return what rounding may have added: every term went through some hundred operations."""
-    if not all(map(math.isfinite, terms)):
-        return 0.0
     return (size + 100) * 2.0**-52 * math.fsum(map(abs, terms))
 
 

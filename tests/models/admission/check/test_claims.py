@@ -240,10 +240,14 @@ def test_refuses_feasibility_that_is_certified_without_a_decision() -> None:
     assert families(found.violations) == {"certificate"}
 
 
+def test_refuses_a_decision_of_another_type() -> None:
+    foreign = replace(solution_of(one_job(), None), decision="a plan", primal=PointStatus.FEASIBLE, objective=0.0)
+    assert families(check(one_job(), foreign).violations) == {"decision"}
+
+
 @pytest.mark.parametrize(
     "decision",
     [
-        "a plan",
         AdmissionPlan(workers=np.full((1, 4), np.nan), ps=np.zeros((0, 4))),
         AdmissionPlan(workers=np.ones((2, 3), dtype=np.int64), ps=np.zeros((0, 4), dtype=np.int64)),
         AdmissionPlan(workers=np.zeros((0, 4), dtype=np.int64), ps=np.array([[0.0, 0.0, 0.0, 0.5]])),

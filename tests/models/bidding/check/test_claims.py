@@ -130,6 +130,6 @@ def test_a_proof_of_zero_needs_no_tree():
         solution,
         bound=0.0,
         termination=Termination.COMPLETED,
-        certificate=replace(solution.certificate, kind=CertificateKind.BOUND, proof=proof),
+        certificate=replace(solution.certificate, kind=CertificateKind.BOUND, statement="", proof=proof),
     )
     assert verify(instance, weak).is_ok

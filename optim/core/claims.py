@@ -1,0 +1,356 @@
+"""Claims against what can be shown: what the checkers of all problems share. It shares nothing with any solver.
+
+One rule of tolerance holds for every number: a stated number may differ from the recomputed one by 1e-9 of the sum
+of the absolute terms that were added up, so that a value near 0 is judged by its parts. One rule holds for every
+field that a person may act on: it is recomputed here, or refused. What remains (seconds, counters of a solver's own
+work, versions, seed, options, message) says how a solution came about, and proves nothing.
+"""
+
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from string import Formatter
+from typing import Any, ClassVar
+
+from optim.core.certificate import Certificate
+from optim.core.solution import Solution, relative_gap
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.verification import Verification, Violation, violation
+
+AGREEMENT_TOL = 1e-9
+"""Largest difference between a stated number and the recomputed one, as a share of the absolute terms added."""
+
+OPTIMALITY_TOL = 1e-6
+"""Largest relative gap, `relative_gap` of `optim.core.solution`, that is called optimal."""
+
+NUMBER = r"[^\s,;:]+"
+"""A number, or a word, in a certificate's sentence."""
+
+SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
+    CertificateKind.FEASIBLE_ONLY: ("", "the decision is feasible; no bound is claimed"),
+    CertificateKind.BOUND: ("", "no decision is better than {bound}"),
+    CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
+}
+"""Sentences that any problem's certificate may state; a problem has further ones. An empty one claims nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recomputed:
+    """A number that a checker worked out.
+
+    Parameters
+    ----------
+    value
+        The number.
+    terms
+        Sum of the absolute terms that were added up to it; its rounding errors are relative to that.
+    """
+
+    value: float
+    terms: float
+
+    @classmethod
+    def total(cls, terms: Iterable[float]) -> "Recomputed":
+        """Add terms up without rounding errors on the way."""
+        added = list(terms)
+        return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
+
+    @property
+    def tol(self) -> float:
+        """By how much a stated number may differ."""
+        return AGREEMENT_TOL * self.terms
+
+    def agrees(self, stated: Any) -> bool:
+        """Tell whether a stated number is this one."""
+        return is_finite(stated) and abs(stated - self.value) <= self.tol
+
+
+def is_finite(number: Any) -> bool:
+    """Tell whether something is a number that a double holds."""
+    try:
+        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+Findings = tuple[list[Violation], Recomputed | None]
+"""What is wrong, and what was recomputed; None where there is nothing that could be."""
+
+
+class AbstractClaims(ABC):
+    """The claims of one solution, checked against one instance; a problem says what only it knows.
+
+    Attributes
+    ----------
+    problem, sense
+        Name of the problem, and what is done with its objective.
+    decision_type, proof_types
+        What a decision and a proof have to be.
+    sentences
+        Templates of what a certificate of each kind may state, with the figures of `figures` in braces.
+    most_gap
+        Largest absolute gap that is called optimal, besides the relative one.
+    achieves, nothing_beats, attains
+        What a sound decision, a sound bound (with the number in braces) and a small gap prove, in words.
+    """
+
+    problem: ClassVar[str]
+    sense: ClassVar[Sense]
+    decision_type: ClassVar[type[Any]]
+    proof_types: ClassVar[tuple[type[Any], ...]]
+    sentences: ClassVar[Mapping[CertificateKind, tuple[str, ...]]]
+    most_gap: ClassVar[float] = math.inf
+    achieves: ClassVar[str]
+    nothing_beats: ClassVar[str]
+    attains: ClassVar[str]
+
+    def __init__(self, instance_name: str, solution: Solution) -> None:
+        self.instance_name, self.solution = instance_name, solution
+
+    @abstractmethod
+    def check_decision(self, decision: Any) -> Findings:
+        """Check a decision against the instance, and work out its objective."""
+
+    @abstractmethod
+    def check_proof(self, proof: Any) -> Findings:
+        """Check a proof, and work out the bound that it gives, rounded outward."""
+
+    @abstractmethod
+    def why_feasible(self) -> str | None:
+        """Return why the problem can't be infeasible, None if it may be."""
+
+    @abstractmethod
+    def counts(self) -> Mapping[str, float]:
+        """Return what counters that tell of the decision and its proof have to be, by name."""
+
+    def figures(self) -> Mapping[str, float]:
+        """Return further whole numbers that sentences may state, by their name in the templates."""
+        return {}
+
+    def check_conditions(self, certificate: Certificate) -> list[Violation]:
+        """Check the conditions of a certificate's further claim; a problem without such claims has none."""
+        text = "conditions belong to a further claim, of which there is none; leave them out"
+        return [violation("certificate", text)] if certificate.conditions else []
+
+    def further_proven(self) -> list[str]:
+        """Return further sentences that a sound decision proves."""
+        return []
+
+    def check(self) -> Verification:
+        """Recompute every claim of the solution."""
+        certificate = self.solution.certificate
+        found = self._check_names()
+        wrong_bound, bound = self._check_bound()
+        wrong_decision, objective = self._check_decision()
+        found += wrong_decision + wrong_bound + self._check_kind()
+        is_plan_sound = objective is not None and not wrong_decision
+        is_bound_sound = bound is not None and not wrong_bound
+        is_sound = is_plan_sound and is_bound_sound
+        wrong_gap, is_optimal = self._check_optimality(objective, bound, is_sound=is_sound)
+        found += wrong_gap
+        if certificate is not None:
+            found += self._check_sentence(certificate) + self.check_conditions(certificate)
+        if not found:
+            found += self._check_counts()
+        proven = []
+        if is_plan_sound and objective is not None:
+            proven += [self.achieves.format(repr(objective.value)), *self.further_proven()]
+        if is_bound_sound and bound is not None:
+            proven.append(self.nothing_beats.format(repr(bound.value)))
+        if is_optimal:
+            proven.append(self.attains)
+        return Verification(
+            violations=tuple(found),
+            objective=None if objective is None else objective.value,
+            bound=None if bound is None else bound.value,
+            proven=tuple(proven),
+        )
+
+    def _check_names(self) -> list[Violation]:
+        solution = self.solution
+        named = (
+            ("problem", solution.problem, self.problem),
+            ("instance", solution.instance, self.instance_name),
+            ("sense", solution.sense, self.sense),
+        )
+        return [
+            violation(row, f"the {row} must be {str(actual)!r}, the solution says {str(stated)!r}")
+            for row, stated, actual in named
+            if stated != actual
+        ]
+
+    def _check_decision(self) -> Findings:
+        """Check decision, objective and primal status."""
+        solution, decision = self.solution, self.solution.decision
+        found = []
+        status = PointStatus.NONE if decision is None else PointStatus.FEASIBLE
+        if solution.primal != status:
+            found.append(violation("primal status", f"the status must be {status}, but is {solution.primal}"))
+        if decision is None:
+            if solution.objective is not None:
+                text = f"the objective {solution.objective!r} is stated without a decision"
+                found.append(violation("objective", text))
+            return found, None
+        if not isinstance(decision, self.decision_type):
+            text = f"a decision must be of type {self.decision_type.__name__}, got {type(decision).__name__}"
+            return [*found, violation("decision", text)], None
+        wrong, objective = self.check_decision(decision)
+        found += wrong
+        if objective is not None and not objective.agrees(solution.objective):
+            text = f"the objective is stated as {solution.objective!r}, but is {objective.value!r}"
+            found.append(violation("objective", text, amount=_distance(solution.objective, objective.value)))
+        elif solution.objective is None:
+            found.append(violation("objective", "there is a decision, but its objective isn't stated"))
+        return found, objective
+
+    def _check_bound(self) -> Findings:
+        """Check proof, bound and dual status: a bound may claim less than its proof gives, never more."""
+        solution = self.solution
+        proof = None if solution.certificate is None else solution.certificate.proof
+        found = []
+        if proof is None:
+            if solution.bound is not None:
+                found.append(violation("bound", f"the bound {solution.bound!r} is stated without a proof"))
+            if solution.dual != PointStatus.NONE:
+                text = f"there is no proof of a bound, but the status is {solution.dual}"
+                found.append(violation("dual status", text))
+            return found, None
+        if solution.dual not in (PointStatus.FEASIBLE, PointStatus.CERTIFICATE):
+            text = f"a proof must be feasible or a certificate, but the status is {solution.dual}"
+            found.append(violation("dual status", text))
+        if not isinstance(proof, self.proof_types):
+            known = " or ".join(kind.__name__ for kind in self.proof_types)
+            return [*found, violation("certificate", f"a proof must be {known}, got {type(proof).__name__}")], None
+        wrong, bound = self.check_proof(proof)
+        found += wrong
+        if solution.bound is None:
+            found.append(violation("bound", "there is a proof, but no bound is stated"))
+        elif bound is not None:
+            excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
+            if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
+                text = f"the bound {solution.bound!r} claims more than its proof gives, {bound.value!r}"
+                found.append(violation("bound", text, amount=_distance(solution.bound, bound.value)))
+        return found, bound
+
+    def _check_kind(self) -> list[Violation]:
+        """Compare the certificate's kind and the termination with what the solution holds."""
+        solution, certificate = self.solution, self.solution.certificate
+        kind = None if certificate is None else certificate.kind
+        has_proof = certificate is not None and certificate.proof is not None
+        is_hopeless = solution.termination == Termination.INFEASIBLE
+        why_feasible = self.why_feasible() if is_hopeless else None
+        rules = (
+            (
+                kind == CertificateKind.FEASIBLE_ONLY and (has_proof or solution.bound is not None),
+                "certificate",
+                "a certificate of feasibility alone goes with neither a proof nor a bound",
+            ),
+            (
+                kind == CertificateKind.FEASIBLE_ONLY and solution.decision is None,
+                "certificate",
+                "feasibility is certified, but there is no decision",
+            ),
+            (
+                kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY) and not has_proof,
+                "certificate",
+                f"{kind} is claimed without a proof",
+            ),
+            (
+                solution.termination == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY,
+                "termination",
+                f"optimal is claimed, but the certificate is {kind}",
+            ),
+            (is_hopeless and solution.decision is not None, "termination", "infeasible is claimed beside a decision"),
+            (why_feasible is not None, "termination", f"infeasible can't be: {why_feasible}"),
+            (
+                solution.termination == Termination.DUAL_INFEASIBLE,
+                "termination",
+                "dual_infeasible can't be: the objective is bounded",
+            ),
+        )
+        return [violation(row, text) for is_wrong, row, text in rules if is_wrong]
+
+    def _check_optimality(
+        self, objective: Recomputed | None, bound: Recomputed | None, *, is_sound: bool
+    ) -> tuple[list[Violation], bool]:
+        """Check that a claim of optimality is backed by a small gap; return whether it is."""
+        certificate = self.solution.certificate
+        is_claimed = certificate is not None and certificate.kind == CertificateKind.OPTIMALITY
+        if not is_sound or objective is None or bound is None:
+            text = "optimality needs a sound decision and a sound bound"
+            return [violation("certificate", text)] if is_claimed else [], False
+        excess = objective.value - bound.value if self.sense is Sense.MAXIMISE else bound.value - objective.value
+        if excess > max(objective.tol, bound.tol):
+            text = (
+                f"the decision's {objective.value!r} is better than the bound {bound.value!r}: one of the two is wrong"
+            )
+            return [violation("bound", text, amount=repr(excess))], False
+        gap = relative_gap(objective.value, bound.value, self.sense)
+        if not is_claimed or gap is None:
+            return [], False
+        if gap > OPTIMALITY_TOL or -excess > self.most_gap:
+            text = f"the gap of {gap:.3g} between bound and objective exceeds {OPTIMALITY_TOL:g}"
+            return [violation("certificate", text, amount=repr(gap))], False
+        return [], True
+
+    def _check_sentence(self, certificate: Certificate) -> list[Violation]:
+        """Check the sentence: known words, and no number that isn't the solution's own."""
+        known = (*SENTENCES[certificate.kind], *self.sentences[certificate.kind])
+        reasons = [self._why_false(template, certificate.statement) for template in known]
+        if None in reasons:
+            return []
+        reason = next(
+            (text for text in reasons if text),
+            "no sentence of its kind; leave it empty, or write one of the known ones",
+        )
+        return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
+
+    def _why_false(self, template: str, sentence: str) -> str | None:
+        """Return None if a sentence follows from a template and its numbers are right; else why not, "" for other words."""
+        pattern = "".join(
+            re.escape(text) + (f"(?P<{name}>{NUMBER})" if name else "")
+            for text, name, _, _ in Formatter().parse(template)
+        )
+        match = re.fullmatch(pattern, sentence)
+        if match is None:
+            return ""
+        stated = match.groupdict()
+        solution, figures = self.solution, self.figures()
+        for name, text in stated.items():
+            if name == "bound" and (
+                solution.bound is None or text not in (f"{solution.bound:.9g}", str(solution.bound))
+            ):
+                return f"it says {text}, but the bound is {solution.bound}"
+            if name == "tol" and not (_number(text) >= (solution.gap or 0.0)):
+                return f"it says {text}, but the gap is {solution.gap}"
+            if name in figures and _number(text) != figures[name]:
+                return f"it says {text} {name}, but there are {figures[name]:g}"
+        return self.why_false_claim(stated)
+
+    def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
+        """Return why a further claim of a sentence doesn't hold, None if it does; `stated` are its words by name."""
+        del stated
+        return None
+
+    def _check_counts(self) -> list[Violation]:
+        """Check the counters that tell of the decision and its proof."""
+        stated = self.solution.stats.counts
+        return [
+            violation("counts", f"{name} is stated as {stated[name]!r}, but is {actual!r}", where=name)
+            for name, actual in self.counts().items()
+            if name in stated and not Recomputed(value=actual, terms=max(1.0, abs(actual))).agrees(stated[name])
+        ]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _distance(stated: Any, actual: float) -> str:
+    return repr(abs(stated - actual)) if is_finite(stated) else repr(stated)

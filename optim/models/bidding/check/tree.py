@@ -1,0 +1,78 @@
+"""What a tree proves about the cost per work: its leaves cover all footprints, and each bounds its part."""
+
+import math
+
+import numpy as np
+
+from optim.core.claims import is_finite
+from optim.core.verification import Violation, violation
+from optim.models.bidding.check.facts import Facts, least_rate_for
+from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
+from optim.models.bidding.proof import CHANGE, RatioProof
+
+
+def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Violation]]:
+    """Return the bound that a proof gives, None with what is wrong with it."""
+    instance = facts.instance
+    if not (is_finite(proof.ratio) and 0 <= proof.ratio <= LARGEST):
+        text = f"the ratio must be a number from 0 to {LARGEST:g}, got {proof.ratio!r}"
+        return None, [violation("certificate", text)]
+    if proof.ratio == 0:
+        return 0.0, []  # costs are never negative
+    least_work = max(instance.min_work, _least_cost(facts) / proof.ratio * (1.0 - 1e-12))
+    least, wrong = _tree_bound(facts, proof, least_rate_for(instance.scalability, least_work))
+    if wrong:
+        return None, wrong
+    if least >= 0:
+        return proof.ratio, []
+    if least_work <= 0:
+        return 0.0, []
+    return max(0.0, proof.ratio + least / least_work), []
+
+
+def _least_cost(facts: Facts) -> float:
+    """Return what every footprint that does any work costs: without machines of its own it takes an instance."""
+    instance = facts.instance
+    taken = facts.unit_cost[instance.bids.max_count > 0]
+    is_idle = instance.fixed_rate == 0 and len(taken) > 0
+    return instance.fixed_usd + (float(taken.min()) if is_idle else 0.0)
+
+
+def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[float, list[Violation]]:
+    """Return the least bound of the tree's leaves; its splits must cover all footprints."""
+    bids = facts.instance.bids
+    size = len(bids)
+    root = CheckedBox(low=np.zeros(size, dtype=np.int64), high=bids.max_count, has_change=None)
+    if not bids.is_new.any():
+        root = CheckedBox(low=root.low, high=root.high, has_change=False)
+    if not proof.nodes:
+        return -math.inf, [violation("certificate", "the tree has no node")]
+    for x in proof.multipliers:
+        wrong = check_form(facts, x)
+        if wrong is not None:
+            return -math.inf, [wrong]
+    least, pending, visits = math.inf, [(0, root)], 0
+    while pending:
+        number, box = pending.pop()
+        visits += 1
+        if not 0 <= number < len(proof.nodes) or visits > len(proof.nodes):
+            return -math.inf, [violation("certificate", "the tree has a child that isn't there, or a circle")]
+        node = proof.nodes[number]
+        if node.bid is None:
+            if not 0 <= node.multipliers < len(proof.multipliers):
+                return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
+            x = proof.multipliers[node.multipliers]
+            least = min(least, leaf_bound(facts, box, x, proof.ratio, least_rate))
+        elif node.bid == CHANGE and box.has_change is None:
+            unchanged = np.where(bids.is_new, 0, box.high)
+            pending.append((node.low, CheckedBox(low=box.low, high=unchanged, has_change=False)))
+            pending.append((node.high, CheckedBox(low=box.low, high=box.high, has_change=True)))
+        elif 0 <= node.bid < size:
+            low, high = box.low.copy(), box.high.copy()
+            high[node.bid] = min(high[node.bid], node.value)
+            low[node.bid] = max(low[node.bid], node.value + 1)
+            pending.append((node.low, CheckedBox(low=box.low, high=high, has_change=box.has_change)))
+            pending.append((node.high, CheckedBox(low=low, high=box.high, has_change=box.has_change)))
+        else:
+            return -math.inf, [violation("certificate", f"the tree splits by bid {node.bid}, which can't be")]
+    return least, []
