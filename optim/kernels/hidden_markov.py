@@ -15,6 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import logsumexp
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.kernels.k_means import plus_plus
 
 FULL = lax.Precision.HIGHEST
@@ -195,9 +196,7 @@ def fit(
     Hamilton (1990). Analysis of time series subject to changes in regime. doi:10.1016/0304-4076(90)90093-9.
     """
     counts = {"num_states": num_states, "num_restarts": num_restarts, "max_iterations": max_iterations}
-    for name, count in counts.items():
-        if count < 1:
-            raise InvalidOptionError(f"{name} must be at least 1, got {count}")
+    check_in("[1, inf)", counts)
     if series.ndim != 3 or series.shape[0] * series.shape[1] < num_states:
         raise InvalidOptionError(
             f"series must have shape (N, L, V) with at least num_states = {num_states} samples, got {series.shape}"

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 
 FULL = lax.Precision.HIGHEST
 
@@ -75,13 +76,8 @@ def fit(
     ----------
     Arthur and Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA, section 2.
     """
-    for name, count in {
-        "num_clusters": num_clusters,
-        "num_restarts": num_restarts,
-        "max_iterations": max_iterations,
-    }.items():
-        if count < 1:
-            raise InvalidOptionError(f"{name} must be at least 1, got {count}")
+    counts = {"num_restarts": num_restarts, "max_iterations": max_iterations}
+    check_in("[1, inf)", {"num_clusters": num_clusters, **counts})
     if points.ndim != 2 or points.shape[0] < num_clusters:
         raise InvalidOptionError(
             f"points must have shape (n, p) with n at least num_clusters = {num_clusters}, got {points.shape}"
@@ -95,8 +91,7 @@ def fit(
         jnp.ones(points.shape[0], points.dtype) if weights is None else weights,
         jnp.int32(num_clusters),
         width=width,
-        num_restarts=num_restarts,
-        max_iterations=max_iterations,
+        **counts,
     )
     return found._replace(centres=found.centres[:num_clusters])  # type: ignore[no-any-return]
 

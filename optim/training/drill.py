@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.training.application import Application
 from optim.training.options import NEVER, ClusterOptions
 from optim.training.processes import Processes
@@ -41,9 +41,9 @@ class DrillOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("kills", 1), ("clocks_between", 1), ("most_messages", 0), ("transient", 2)):
-            if getattr(self, name) < least:
-                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_in("[1, inf)", self, "kills", "clocks_between")
+        check_in("[0, inf)", self, "most_messages")
+        check_in("[2, inf)", self, "transient")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.training.roles import STORAGE
 from optim.training.stages import StagePolicy, Thresholds
 
@@ -38,11 +38,8 @@ class ClusterOptions:
     policy: StagePolicy = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
-        least = {"num_shards": 1, "staleness": 0, "sync_every": 1, "checkpoint_every": 1, "max_actives": 1}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if value is not None and value < bound:
-                raise InvalidOptionError(f"{name} must be at least {bound}, got {value}")
+        check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
+        check_in("[0, inf)", self, "staleness")
 
     def sync_period(self, backup: str) -> int:
         """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""

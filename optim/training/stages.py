@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 
 
 class Stage(StrEnum):
@@ -134,13 +135,8 @@ class ThroughputModel:
     max_actives: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("work_s", "worker_mb", "model_mb", "bandwidth_mb_per_s"):
-            value = getattr(self, name)
-            if not (value > 0 and math.isfinite(value)):
-                raise InvalidOptionError(f"{name} must be a finite number above 0, got {value}")
-        for name, least in (("sync_every", self.sync_every), ("max_actives", self.max_actives)):
-            if least is not None and least < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {least}")
+        check_in("(0, inf)", self, "work_s", "worker_mb", "model_mb", "bandwidth_mb_per_s")
+        check_in("[1, inf)", self, "sync_every", "max_actives")
 
     def iteration_s(self, stage: Stage, reliable: int, transient: int) -> float:
         """Return the seconds of an iteration, infinity where the stage isn't possible."""

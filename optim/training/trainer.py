@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import NotAllowedError
+from optim.core.ranges import check_in
 from optim.training.application import Application
 from optim.training.controller import Controller, Phase
 from optim.training.messages import Message, Vector
@@ -50,10 +51,7 @@ class Event:
     after_messages: int = 0
 
     def __post_init__(self) -> None:
-        if self.clock < 0 or self.after_messages < 0:
-            raise InvalidOptionError(
-                f"clock and after_messages must be at least 0, got {self.clock} and {self.after_messages}"
-            )
+        check_in("[0, inf)", self, "clock", "after_messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
         (("--max-processes", "1"), "more than max_processes 1"),
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
-        (("--types", "9"), "num_types must be between 1 and 5"),
+        (("--types", "9"), "num_types must be in [1, 5]"),
     ],
 )
 def test_wrong_use_is_one_line(words, message):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words, shuffled
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from optim.kernels.crbm.parameters import CrbmParameters
@@ -276,9 +277,7 @@ def _checked(  # type: ignore[no-untyped-def]
 ):
     """Return the options that a compiled function is made for."""
     counts = {"num_epochs": num_epochs, "batch_size": batch_size, "num_gibbs_steps": num_gibbs_steps}
-    for name, count in counts.items():
-        if count < 1:
-            raise InvalidOptionError(f"{name} must be at least 1, got {count}")
+    check_in("[1, inf)", counts)
     if sampling not in list(Sampling):
         raise InvalidOptionError(f"sampling must be one of {', '.join(Sampling)}, got {sampling!r}")
     if series.ndim != 2 or series.shape[1] != state.parameters.num_visible:

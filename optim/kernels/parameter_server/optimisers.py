@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 
 Slots = tuple[jax.Array, ...]
 
@@ -33,8 +33,7 @@ class AbstractOptimiser(ABC):
     learning_rate: float
 
     def __post_init__(self) -> None:
-        if not self.learning_rate > 0:
-            raise InvalidOptionError(f"learning_rate must be above 0, got {self.learning_rate}")
+        check_in("(0, inf)", self, "learning_rate")
 
     def initial_slots(self, parameters: jax.Array) -> Slots:
         """Return the slots before the first update: zeros."""
@@ -95,7 +94,7 @@ class Momentum(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        _check_decay("decay", self.decay)
+        check_in("[0, 1)", self, "decay")
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(decay u + g,)``."""
@@ -123,7 +122,7 @@ class Adagrad(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        _check_epsilon(self.epsilon)
+        check_in("(0, inf)", self, "epsilon")  # it keeps the quotient finite
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(h + g^2,)``."""
@@ -153,9 +152,8 @@ class Adam(AbstractOptimiser):
 
     def __post_init__(self) -> None:
         AbstractOptimiser.__post_init__(self)
-        _check_decay("first_decay", self.first_decay)
-        _check_decay("second_decay", self.second_decay)
-        _check_epsilon(self.epsilon)
+        check_in("[0, 1)", self, "first_decay", "second_decay")
+        check_in("(0, inf)", self, "epsilon")
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return ``(b1 m + (1 - b1) g, b2 v + (1 - b2) g^2)``."""
@@ -171,13 +169,3 @@ class Adam(AbstractOptimiser):
         rate = self.learning_rate / (1.0 - self.first_decay**count)
         scale = 1.0 / (1.0 - self.second_decay**count)
         return parameters - rate * slots[0] / (jnp.sqrt(slots[1] * scale) + self.epsilon)
-
-
-def _check_decay(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise InvalidOptionError(f"{name} must be in [0, 1), got {value}")
-
-
-def _check_epsilon(value: float) -> None:
-    if not value > 0:
-        raise InvalidOptionError(f"epsilon must be above 0, got {value}; it keeps the quotient finite")

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_choices, check_in
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
 from optim.kernels.parameter_server.shapes import check_rows
 
@@ -59,10 +60,8 @@ class RowLayout:
     method: Method = "loop"
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InvalidOptionError(f"width must be at least 1, got {self.width}")
-        if self.method not in ("loop", "sort"):
-            raise InvalidOptionError(f"method must be 'loop' or 'sort', got {self.method!r}")
+        check_in("[1, inf)", self, "width")
+        check_choices(self, {"method": ("loop", "sort")})
 
     @property
     def is_paired(self) -> bool:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import COUNT, JOB, SLOT, AdmissionPlan
 
@@ -37,11 +38,8 @@ class PlanOptions:
             raise InvalidOptionError(
                 f"need slot_s > 0 and 0 <= gradient_s < slot_s, got {self.slot_s} and {self.gradient_s}"
             )
-        if self.max_processes < 1 or self.overrun < 0 or self.seed < 0:
-            raise InvalidOptionError(
-                "max_processes must be at least 1, overrun and seed at least 0, got "
-                f"{self.max_processes}, {self.overrun} and {self.seed}"
-            )
+        check_in("[1, inf)", self, "max_processes")
+        check_in("[0, inf)", self, "overrun", "seed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
 from optim.core.execution import born_deaf_to_ctrl_c
+from optim.core.ranges import check_in
 from optim.models.bidding.price_history import HOUR_S
 from optim.simulation.live.lease_rows import CLOCK, TrainingRow, TrainingSummary
 from optim.simulation.live.process_scale import processes_of
@@ -62,9 +62,8 @@ class ReplayOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("clocks", 1), ("hour_s", 0), ("max_processes", 1), ("seed", 0)):
-            if not getattr(self, name) >= least:
-                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_in("[1, inf)", self, "clocks", "max_processes")
+        check_in("[0, inf)", self, "hour_s", "seed")
 
 
 class _StoppedError(Exception):

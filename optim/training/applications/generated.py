@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.training.messages import Vector
 from optim.training.partitions import bounds
 
@@ -30,10 +31,7 @@ class GeneratedApplication(ABC, Generic[DataT]):
     _data: dict[int, DataT] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if option.name.startswith("num_") and value < 1:
-                raise InvalidOptionError(f"{option.name} must be at least 1, got {value}")
+        check_in("[1, inf)", self, *(option.name for option in fields(self) if option.name.startswith("num_")))
         if self.num_partitions > self.num_examples:
             raise InvalidOptionError(
                 f"{self.num_examples} examples can't be cut into {self.num_partitions} partitions; ask for fewer"

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.admission.instance import MICRO
 from optim.workloads.admission.server_types import CPU_TYPES, GPU_TYPES, check_types
 from optim.workloads.admission.utility_mix import UtilityMix, check_range
@@ -119,30 +120,22 @@ class GeneratorOptions:
     min_schedulable: float = 0.6
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("num_jobs", 0),
-            ("num_slots", 1),
-            ("num_worker_servers", 1),
-            ("num_ps_servers", 1),
-            ("segments", 1),
-        ):
-            if getattr(self, name) < least:
-                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_in("[0, inf)", self, "num_jobs", "arrival_burstiness")
+        check_in("[1, inf)", self, "num_slots", "num_worker_servers", "num_ps_servers", "segments")
+        check_in("(0, inf)", self, "slot_s", "duration_median", "duration_sigma", "shortest")
+        check_in("[0, 1]", self, "arrival_swing", "night_only_share", "min_utility", "min_schedulable")
+        check_in("(0, 1]", self, "arrival_span", "max_share_per_server")
         for name in ("epochs", "minibatches", "gradient_mb", "worker_mbps", "ps_mbps", "target_delay"):
             check_range(name, getattr(self, name), least=0.0, is_open=True)
-        for name in (
-            "worker_gpu",
-            "worker_vcpu",
-            "worker_memory_gb",
-            "ps_vcpu",
-            "ps_memory_gb",
-            "storage_gb",
-        ):
+        demands = ("worker_gpu", "worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb", "storage_gb")
+        for name in (*demands, "communication"):
             check_range(name, getattr(self, name), least=0.0)
-        check_range("communication", self.communication, least=0.0)
         if self.chunks is not None:
             check_range("chunks", self.chunks, least=1.0)
-        self._check_shares()
+        if not self.communication[1] < 1:
+            raise InvalidOptionError(f"communication must stay below 1, got {self.communication}")
+        if (Fraction(str(self.slot_s)) * MICRO).denominator != 1:
+            raise InvalidOptionError(f"slot_s must have at most 6 digits after the point, got {self.slot_s}")
         if self.worker_mbps[1] > self.ps_mbps[0]:
             raise InvalidOptionError(
                 f"worker_mbps must not exceed ps_mbps anywhere, got {self.worker_mbps} and {self.ps_mbps}: "
@@ -150,24 +143,6 @@ class GeneratorOptions:
             )
         check_types("worker_types", self.worker_types)
         check_types("ps_types", self.ps_types)
-
-    def _check_shares(self) -> None:
-        for name in ("slot_s", "duration_median", "duration_sigma", "shortest"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
-        if (Fraction(str(self.slot_s)) * MICRO).denominator != 1:
-            raise InvalidOptionError(f"slot_s must have at most 6 digits after the point, got {self.slot_s}")
-        for name in ("arrival_swing", "night_only_share", "min_utility", "min_schedulable"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidOptionError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if not 0 < self.arrival_span <= 1:
-            raise InvalidOptionError(f"arrival_span must be in (0, 1], got {self.arrival_span}")
-        if not 0 <= self.arrival_burstiness < float("inf"):
-            raise InvalidOptionError(f"arrival_burstiness must be at least 0, got {self.arrival_burstiness}")
-        if not self.communication[1] < 1:
-            raise InvalidOptionError(f"communication must stay below 1, got {self.communication}")
-        if self.max_share_per_server is not None and not 0 < self.max_share_per_server <= 1:
-            raise InvalidOptionError(f"max_share_per_server must be in (0, 1], got {self.max_share_per_server}")
 
     @property
     def chunk_range(self) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.admission.instance import MICRO
 from optim.workloads.admission.utility_mix import UtilityMix, check_range
 from optim.workloads.traces.job_table import ReadOptions
@@ -88,32 +89,15 @@ class TraceOptions:
     nodes: Path | None = None
 
     def __post_init__(self) -> None:
-        for name in ("num_jobs", "num_slots", "gpus_per_server", "pss_per_server", "workers_per_ps"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("num_worker_servers", "num_ps_servers"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {value}")
-        for name in (
-            "slot_minutes",
-            "cluster_share",
-            "ps_per_gpu",
-            "chunks_per_gpu",
-            "worker_gpu",
-            "max_duration_s",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise InvalidOptionError(f"{name} must be positive, got {value}")
-        for name in ("worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
+        check_in("[1, inf)", self, "num_jobs", "num_slots", "num_worker_servers", "num_ps_servers")
+        check_in("[1, inf)", self, "gpus_per_server", "pss_per_server", "workers_per_ps")
+        check_in("(0, inf)", self, "slot_minutes", "cluster_share", "ps_per_gpu", "chunks_per_gpu")
+        check_in("(0, inf)", self, "worker_gpu", "max_duration_s")
+        check_in("[0, inf)", self, "worker_vcpu", "worker_memory_gb", "ps_vcpu", "ps_memory_gb")
+        check_in("[0, 1]", self, "min_schedulable")
         if self._exact_slot.denominator != 1:
             raise InvalidOptionError(f"slot_minutes must be whole micro-seconds, got {self.slot_minutes}")
         check_range("target_delay", self.target_delay, least=0.0)
-        if not 0 <= self.min_schedulable <= 1:
-            raise InvalidOptionError(f"min_schedulable must be in [0, 1], got {self.min_schedulable}")
 
     @property
     def reading(self) -> ReadOptions:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_choices, check_in
 from optim.models.auction.bid_table import BidTable, bid_table
 from optim.models.auction.document import BidsDocument, MachineDocument
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
@@ -106,30 +107,23 @@ class GeneratorOptions:
     lease_min: float = 20.0
 
     def __post_init__(self) -> None:
-        for name, least in (("num_apps", 0), ("num_gpus", 1), ("num_machines", 1), ("slots_per_machine", 1)):
-            if getattr(self, name) < least:
-                raise InvalidOptionError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_in("[0, inf)", self, "num_apps", "contention")
+        check_in("[1, inf)", self, "num_gpus", "num_machines", "slots_per_machine")
+        check_in("[0, 1]", self, "held_share", "network_share", "new_share")
+        check_in("(0, inf)", self, "lease_min")
         if self.num_gpus < self.num_machines * self.slots_per_machine:
             raise InvalidOptionError(
                 f"num_gpus must be at least one a slot ({self.num_machines * self.slots_per_machine}), got {self.num_gpus}"
             )
-        for name in ("held_share", "network_share", "new_share"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidOptionError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if not 0 <= self.contention < float("inf") or not 0 < self.lease_min < float("inf"):
-            raise InvalidOptionError(
-                f"contention must be at least 0, lease_min positive, got {self.contention}, {self.lease_min}"
-            )
-        for name, known in (
-            ("gangs", tuple(GANGS)),
-            ("sizes", (MIXED_SIZES, DIVIDING_SIZES)),
-            ("widest", tuple(level.name.lower() for level in list(Locality)[:4])),
-            ("bids", (CLASS_BIDS, NAMED_BIDS)),
-            ("horizon", tuple(h.value for h in Horizon)),
-            ("empty_value", tuple(e.value for e in EmptyValue)),
-        ):
-            if getattr(self, name) not in known:
-                raise InvalidOptionError(f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+        known = {
+            "gangs": tuple(GANGS),
+            "sizes": (MIXED_SIZES, DIVIDING_SIZES),
+            "widest": tuple(level.name.lower() for level in list(Locality)[:4]),
+            "bids": (CLASS_BIDS, NAMED_BIDS),
+            "horizon": tuple(h.value for h in Horizon),
+            "empty_value": tuple(e.value for e in EmptyValue),
+        }
+        check_choices(self, known)
 
 
 def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdown] | None = None) -> AuctionInstance:

@@ -5,6 +5,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.price_history import PriceHistory
@@ -37,8 +38,7 @@ class GeneratorOptions(BiddingOptions):
 
     def __post_init__(self) -> None:
         BiddingOptions.__post_init__(self)
-        if self.days < 1:
-            raise InvalidOptionError(f"days must be at least 1, got {self.days}")
+        check_in("[1, inf)", self, "days")
         if bool(self.prices) != bool(self.on_demand):
             raise InvalidOptionError("prices and on_demand go together: a file of each")
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)

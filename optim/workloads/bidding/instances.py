@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.ranges import check_choices, check_in
 from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.first_crossing import crossings
 from optim.models.bidding.instance import (
@@ -65,13 +66,10 @@ class BiddingOptions:
     one_bid_a_market: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("max_count", "total", "reliable", "windows"):
-            if getattr(self, name) < 0:
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
+        check_in("[0, inf)", self, "max_count", "total", "reliable", "windows")
         if self.slots < 1 or HOUR_S % self.slots:
             raise InvalidOptionError(f"slots must divide the 3600 seconds of an hour, got {self.slots}")
-        if self.term not in {term.value for term in EvictionTerm}:
-            raise InvalidOptionError(f"term must be one of {', '.join(EvictionTerm)}, got {self.term!r}")
+        check_choices(self, {"term": [term.value for term in EvictionTerm]})
 
 
 def draw_instance(

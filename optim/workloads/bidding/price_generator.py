@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.bidding.price_history import HOUR_S, FloatArray, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import work_rate
 
@@ -71,21 +71,16 @@ class PriceOptions:
     correlation: float = 0.15
 
     def __post_init__(self) -> None:
-        for name, least, most in (
-            ("num_types", 1, len(TYPES)),
-            ("num_zones", 1, len(ZONES)),
-            ("days", 0.1, 3650),
-            ("changes_per_hour", 0.01, 60),
-            ("discount", 0.01, 1),
-            ("volatility", 0, 2),
-            ("reversion_h", 0.1, 10_000),
-            ("spikes_per_day", 0, 100),
-            ("spike_min", 1, 10_000),
-            ("correlation", 0, 1),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InvalidOptionError(f"{name} must be between {least} and {most}, got {value}")
+        check_in(f"[1, {len(TYPES)}]", self, "num_types")
+        check_in(f"[1, {len(ZONES)}]", self, "num_zones")
+        check_in("[0.1, 3650]", self, "days")
+        check_in("[0.01, 60]", self, "changes_per_hour")
+        check_in("[0.01, 1]", self, "discount")
+        check_in("[0, 2]", self, "volatility")
+        check_in("[0.1, 10000]", self, "reversion_h")
+        check_in("[0, 100]", self, "spikes_per_day")
+        check_in("[1, 10000]", self, "spike_min")
+        check_in("[0, 1]", self, "correlation")
 
 
 def generate_prices(options: PriceOptions, seed: int) -> PriceHistory:

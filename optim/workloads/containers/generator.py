@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import CPU, MEMORY, NETWORK, ContainerSeries, FloatArray, IntArray
 from optim.workloads.containers.phase_shapes import GROWTH_MOST, Sizes, draw_phase
 
@@ -69,19 +69,12 @@ class ContainerOptions:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if self.num_containers < 1:
-            raise InvalidOptionError(f"num_containers must be at least 1, got {self.num_containers}")
-        for name in ("interval_s", "phase_length"):
-            if not getattr(self, name) > 0:
-                raise InvalidOptionError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("noise", "size_spread"):
-            if not getattr(self, name) >= 0:
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name, most in (("missing", 1.0), ("jitter", 0.5)):
-            if not 0 <= getattr(self, name) < most:
-                raise InvalidOptionError(f"{name} must be in [0, {most}), got {getattr(self, name)}")
-        if not abs(self.drift) <= 3:
-            raise InvalidOptionError(f"drift must be in [-3, 3], got {self.drift}")
+        check_in("[1, inf)", self, "num_containers")
+        check_in("(0, inf)", self, "interval_s", "phase_length")
+        check_in("[0, inf)", self, "noise", "size_spread")
+        check_in("[0, 1)", self, "missing")
+        check_in("[0, 0.5)", self, "jitter")
+        check_in("[-3, 3]", self, "drift")
 
 
 def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries:

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.workloads.profiles.document import (
     Demand,
     Interval,
@@ -62,20 +63,14 @@ class ProfileOptions:
     repeats: int = 40
 
     def __post_init__(self) -> None:
-        for name in ("workers_a_server", "most_workers", "most_servers", "repeats"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats")
+        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps")
+        check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
         if self.most_points < LEAST_POINTS:
             raise InvalidOptionError(
                 f"most_points must be at least {LEAST_POINTS}, got {self.most_points}: the speed function has five "
                 "coefficients"
             )
-        for name in ("rack_mbps", "cluster_mbps"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("gpu", "vcpu", "memory_gb"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
 
     @property
     def grid(self) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,42 @@
+"""Intervals as they are written: what belongs to them, and what is said of a value that doesn't."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_choices, check_in
+
+
+@pytest.mark.parametrize(
+    ("interval", "inside", "outside", "words"),
+    [
+        ("[1, inf)", [1, 2, 1e300], [0, 0.999, math.inf], "at least 1"),
+        ("(0, inf)", [1e-300], [0, -1.0, math.inf], "positive"),
+        ("(2, inf)", [2.1], [2], "above 2"),
+        ("[0, 1]", [0, 1], [-1e-9, 1 + 1e-9], "in [0, 1]"),
+        ("(0, 1]", [1e-9, 1], [0, 1.1], "in (0, 1]"),
+        ("[0, 0.5)", [0, 0.49], [0.5], "in [0, 0.5)"),
+    ],
+)
+def test_the_ends_belong_to_an_interval_as_its_brackets_say(interval, inside, outside, words):
+    for value in inside:
+        check_in(interval, {"x": value})
+    for value in (*outside, math.nan):
+        with pytest.raises(InvalidOptionError) as caught:
+            check_in(interval, {"x": value})
+        assert str(caught.value) == f"x must be {words}, got {value}"
+
+
+def test_only_what_is_named_is_looked_at_and_none_is_absent():
+    options = SimpleNamespace(a=1, b=-1, c=None)
+    check_in("[0, inf)", options, "a", "c")
+    with pytest.raises(InvalidOptionError, match=r"^b must"):
+        check_in("[0, inf)", options, "a", "b")
+
+
+def test_a_text_is_one_of_those_known():
+    check_choices({"kind": "b"}, {"kind": ("a", "b")})
+    with pytest.raises(InvalidOptionError, match=r"^kind must be one of a, b, got 'c'$"):
+        check_choices(SimpleNamespace(kind="c"), {"kind": ("a", "b")})
