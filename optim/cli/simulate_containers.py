@@ -99,7 +99,7 @@ def containers(
 ) -> ExitCode:
     """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
     from optim.phases.model import DEFAULT_ENCODER
-    from optim.simulation.containers.catalogue import needs_phases, policy_names
+    from optim.simulation.containers.catalogue import NEED_PHASES, policy_names
     from optim.simulation.containers.comparison import check_comparison
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
     from optim.simulation.containers.trade_off import check_multipliers
@@ -122,7 +122,7 @@ def containers(
         prepare_folder(report)
     series = _series(input_, generate, generator_option, interval_s, seed)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
-        world = prepare_world(series, options, seed, has_phases=any(map(needs_phases, names)))
+        world = prepare_world(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
         note(
             f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
             + (f"; {world.num_phases} phases by {options.encoder}" if world.num_phases else "")

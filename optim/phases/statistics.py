@@ -55,10 +55,7 @@ class PhaseStatistics:
 
     def quantile(self, level: float) -> FloatArray:
         """Return a quantile of each phase and resource, shape (K, R)."""
-        place = level * (NUM_LEVELS - 1)
-        lower = min(int(place), NUM_LEVELS - 2)
-        weight = place - lower
-        return np.asarray((1 - weight) * self.quantiles[..., lower] + weight * self.quantiles[..., lower + 1])
+        return at_level(self.quantiles, level)
 
     def merged(self, other: "PhaseStatistics") -> "PhaseStatistics":
         """Return the statistics of both sets of samples; means and deviations exact, quantiles to half a per cent."""
@@ -85,6 +82,14 @@ class PhaseStatistics:
             quantiles=quantiles,
             **averaged,
         )
+
+
+def at_level(quantiles: FloatArray, level: float) -> FloatArray:
+    """Return a quantile from those at equally spaced levels 0, ..., 1, the last axis of a table."""
+    place = level * (quantiles.shape[-1] - 1)
+    lower = min(int(place), quantiles.shape[-1] - 2)
+    weight = place - lower
+    return np.asarray((1 - weight) * quantiles[..., lower] + weight * quantiles[..., lower + 1])
 
 
 def mixture_quantile(quantiles: FloatArray, weights: FloatArray, level: float) -> float:

@@ -11,7 +11,7 @@ from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
 from optim.benchmarks.report import table
 from optim.benchmarks.spec import Figure
 from optim.core.files import write_bytes
-from optim.simulation.containers.catalogue import REFERENCE, oracles
+from optim.simulation.containers.catalogue import ORACLES, REFERENCE
 from optim.simulation.containers.comparison import ALL_RESOURCES, Row
 from optim.simulation.containers.trade_off import TradePoint
 
@@ -70,7 +70,7 @@ def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint], risk: float)
                 own = [point for point in points if point.policy == name and point.resource == resource]
                 across = [100 * point.under_time for point in own]
                 height = [point.allocation_over_demand for point in own]
-                style = "--" if name in oracles() else "-"
+                style = "--" if name in ORACLES else "-"
                 panel.plot(across, height, style, color=PALETTE[place], linewidth=1.3, label=name)
             for row in rows:
                 if row.resource == resource and row.policy in names:

@@ -196,6 +196,16 @@ class ContainerSeries:
         return np.repeat(np.arange(self.num_segments), self.lengths)
 
     @property
+    def place(self) -> IntArray:
+        """Samples before each row in its own segment, shape (T,)."""
+        return np.asarray(np.arange(self.num_samples) - np.repeat(self.starts, self.lengths), dtype=np.int64)
+
+    @property
+    def owner(self) -> IntArray:
+        """Number of each row's container, see `container_index`, shape (T,)."""
+        return np.repeat(self.container_index, self.lengths)
+
+    @property
     def container_index(self) -> IntArray:
         """Number of each segment's container in order of appearance, shape (S,)."""
         number = {name: place for place, name in enumerate(dict.fromkeys(self.containers))}

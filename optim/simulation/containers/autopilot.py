@@ -9,13 +9,13 @@ References
 Rzadca et al., "Autopilot: workload autoscaling at Google", EuroSys 2020, section 3.2. doi:10.1145/3342195.3387524
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
 from optim.models.containers.series import FloatArray
-from optim.simulation.containers.policy import CycleView, Estimate, scaled_by
+from optim.simulation.containers.policy import CycleView, Estimate, NamedPolicy, scaled_by
 from optim.simulation.containers.world import World
 
 AGGREGATE_S = 300.0
@@ -38,34 +38,20 @@ class Workload(StrEnum):
 CPU_PERCENTILE, MEMORY_PERCENTILE = 0.95, 0.98
 
 
-@dataclass(frozen=True, slots=True)
 class Autopilot:
-    """Autopilot by moving windows.
+    """Autopilot by moving windows, begun with empty histograms.
 
-    Attributes
+    Parameters
     ----------
+    world
+        Containers.
     workload
         Which rules.
     """
 
-    workload: Workload = Workload.BATCH
-    multiplier: float = 1.1
-    has_feedback: bool = False
-
-    @property
-    def name(self) -> str:
-        """`autopilot` is for batch jobs."""
-        return "autopilot" if self.workload is Workload.BATCH else f"autopilot-{self.workload}"
-
-    def start(self, world: World) -> "_AutopilotStepper":
-        """Begin with empty histograms."""
-        return _AutopilotStepper(world, self.workload)
-
-
-class _AutopilotStepper:
-    def __init__(self, world: World, workload: Workload) -> None:
+    def __init__(self, world: World, workload: Workload = Workload.BATCH) -> None:
         self._workload = workload
-        self._levels = [resource.is_level for resource in world.resources]
+        self._levels = world.is_level.tolist()
         self._interval_s = world.interval_s
         self._aggregate = max(1, round(AGGREGATE_S / world.interval_s))
         known = np.broadcast_to(ROOM * world.training.values.max(axis=0), world.limit.shape)
@@ -80,6 +66,7 @@ class _AutopilotStepper:
         self._num_held = max(1, round(HOLD_S / (world.cycle_samples * world.interval_s)))
 
     def estimate(self, view: CycleView) -> Estimate:
+        """Answer for a cycle."""
         count, end = len(view.past), view.past.shape[1]
         while self._seen < end:
             stop = min(self._seen + self._aggregate, end)
@@ -116,3 +103,9 @@ class _AutopilotStepper:
         reached = np.cumsum(self._load[:count, column], axis=1)
         place = (reached >= level * reached[:, -1:]).argmax(axis=1)
         return np.asarray((place + 1) * self._width[:count, column])
+
+
+AUTOPILOT_POLICIES = (
+    NamedPolicy("autopilot", Autopilot),
+    NamedPolicy("autopilot-serving", partial(Autopilot, workload=Workload.SERVING)),
+)

@@ -76,10 +76,10 @@ def resampled_allocation(world: World, curve: RiskCurve, counts: IntArray, risk:
     return found
 
 
-def interval(values: FloatArray) -> tuple[float, float]:
-    """Return the 95 % interval of resampled figures."""
-    low, high = np.quantile(values, INTERVAL)
-    return float(low), float(high)
+def interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the 95 % intervals of resampled figures, from shape (B, ...) two of shape (...)."""
+    low, high = np.quantile(values, INTERVAL, axis=0)
+    return low, high
 
 
 def resampled_demand(world: World, outcome: Outcome, counts: IntArray) -> FloatArray:

@@ -1,87 +1,68 @@
 """All policies by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.phases.forecasting import ForecastMethod
-from optim.simulation.containers.autopilot import Autopilot, Workload
+from optim.simulation.containers.autopilot import AUTOPILOT_POLICIES
 from optim.simulation.containers.engine import SteppedPlan
 from optim.simulation.containers.oracles import CheapestPlan, current_maximum, current_rules, whole_maximum
-from optim.simulation.containers.phase_forecast import PhaseForecast
-from optim.simulation.containers.phase_policies import PhaseRule, PhaseRuleScaled, PhaseShift
+from optim.simulation.containers.phase_policies import PHASE_POLICIES
 from optim.simulation.containers.phase_price import PricedPlan
-from optim.simulation.containers.policy import Plan, Policy
-from optim.simulation.containers.step_policies import (
-    PreviousMaximum,
-    PreviousRules,
-    RecentQuantile,
-    RunningMaximum,
-    Smoothing,
-    Static,
-)
-from optim.simulation.containers.vpa import VerticalPodAutoscaler
+from optim.simulation.containers.policy import Plan
+from optim.simulation.containers.step_policies import STEP_POLICIES
+from optim.simulation.containers.vpa import VPA_POLICIES
 from optim.simulation.containers.world import World
 
 REFERENCE = "prev-step-rules"
 """Policy that reductions are against."""
 
+PlanMaker = Callable[[World], Plan]
 
-def stepped_policies() -> dict[str, Policy]:
-    """Return the policies that decide from the past, by name."""
-    policies: tuple[Policy, ...] = (
-        PreviousMaximum(),
-        PreviousRules(),
-        Static(),
-        RunningMaximum(),
-        *(Smoothing(minutes) for minutes in (2, 5, 10)),
-        *(RecentQuantile(level) for level in (0.90, 0.95, 0.99)),
-        VerticalPodAutoscaler(),
-        VerticalPodAutoscaler(has_floor=False),
-        VerticalPodAutoscaler(is_warm=True),
-        Autopilot(),
-        Autopilot(workload=Workload.SERVING),
-    )
-    return {policy.name: policy for policy in policies}
+PRICED: Mapping[str, PlanMaker] = MappingProxyType(
+    {"phase-price": PricedPlan, "level-price": partial(PricedPlan, has_phases=False)}
+)
+"""Policies that put a price on risk; the second one knows no phases."""
 
-
-def phase_policies() -> dict[str, Policy]:
-    """Return the policies that need phases, by name."""
-    policies: tuple[Policy, ...] = (
-        PhaseRule(),
-        PhaseRule(is_held=True),
-        PhaseRuleScaled(),
-        PhaseRuleScaled(is_by_limit=True),
-        PhaseShift(),
-        PhaseForecast(ForecastMethod.MARKOV),
-        PhaseForecast(ForecastMethod.SEMI_MARKOV),
-    )
-    return {policy.name: policy for policy in policies}
-
-
-def priced_plans() -> dict[str, Callable[[World], Plan]]:
-    """Return the policies that put a price on risk, by name; the second one knows no phases."""
-    return {"phase-price": PricedPlan, "level-price": partial(PricedPlan, has_phases=False)}
-
-
-def oracles() -> dict[str, Callable[[World], Plan]]:
-    """Return the references that know the future, by name."""
-    return {
+ORACLES: Mapping[str, PlanMaker] = MappingProxyType(
+    {
         "current-step-max": current_maximum,
         "current-step-rules": current_rules,
         "oracle-static": whole_maximum,
         "oracle-cheapest": CheapestPlan,
     }
+)
+"""References that know the future."""
+
+NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {"phase-price"}
+
+_MAKERS: Mapping[str, PlanMaker] = MappingProxyType(
+    {
+        policy.name: partial(SteppedPlan, policy=policy)
+        for policy in (*STEP_POLICIES, *VPA_POLICIES, *AUTOPILOT_POLICIES, *PHASE_POLICIES)
+    }
+    | dict(PRICED)
+    | dict(ORACLES)
+)
 
 
 def policy_names() -> tuple[str, ...]:
     """Return all names."""
-    return (*stepped_policies(), *phase_policies(), *priced_plans(), *oracles())
+    return tuple(_MAKERS)
 
 
-def needs_phases(name: str) -> bool:
-    """Return whether a policy asks for phases."""
-    return name in phase_policies() or name == "phase-price"
+def check_names(names: Sequence[str]) -> None:
+    """Raise if there is no policy of a name.
+
+    Raises
+    ------
+    InvalidOptionError
+        The text lists those there are.
+    """
+    for name in names:
+        if name not in _MAKERS:
+            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(_MAKERS)}")
 
 
 def make_plan(world: World, name: str) -> Plan:
@@ -94,12 +75,7 @@ def make_plan(world: World, name: str) -> Plan:
     UnsupportedProblemError
         If it needs phases and the world has none.
     """
-    if needs_phases(name) and world.phase is None:
+    check_names([name])
+    if name in NEED_PHASES and world.phase is None:
         raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
-    whole = {**oracles(), **priced_plans()}.get(name)
-    if whole is not None:
-        return whole(world)
-    found = {**stepped_policies(), **phase_policies()}.get(name)
-    if found is None:
-        raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
-    return SteppedPlan(world, found)
+    return _MAKERS[name](world)

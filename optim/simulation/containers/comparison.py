@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from optim.simulation.containers.bootstrap import (
     resamples,
     risk_curve,
 )
-from optim.simulation.containers.catalogue import REFERENCE, make_plan, policy_names
-from optim.simulation.containers.metrics import Outcome, measure
+from optim.simulation.containers.catalogue import REFERENCE, check_names, make_plan
+from optim.simulation.containers.metrics import Outcome, measure, relative
 from optim.simulation.containers.tuning import Tuned, tune
 from optim.simulation.containers.world import World
 
 ALL_RESOURCES = "all"
+COUNTS = ("oom", "changes")
 SECONDS_PER_HOUR = 3600.0
 
 
@@ -130,9 +132,7 @@ def check_comparison(names: Sequence[str], risk: float, num_resamples: int) -> N
         raise InvalidOptionError(f"risk must be in (0, 1), got {risk}")
     if num_resamples < 1:
         raise InvalidOptionError(f"num_resamples must be at least 1, got {num_resamples}")
-    for name in names:
-        if name not in policy_names():
-            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(policy_names())}")
+    check_names(names)
 
 
 def _rows(
@@ -142,10 +142,7 @@ def _rows(
     demand = resampled_demand(world, reference.outcome, counts)
     for number, name in enumerate(names, start=1):
         run = reference if name == REFERENCE else _run(world, name, risk, counts)
-        yield (
-            *(_resource_row(world, name, column, run, reference) for column in range(len(world.resources))),
-            _all_row(name, run, reference, demand),
-        )
+        yield tuple(_policy_rows(world, name, run, reference, demand))
         if done is not None:
             done(number)
 
@@ -161,64 +158,43 @@ def _run(world: World, name: str, risk: float, counts: IntArray) -> _Run:
     )
 
 
-def _resource_row(world: World, name: str, column: int, run: _Run, reference: _Run) -> Row:
-    resource, outcome = world.resources[column], run.outcome
-    total, compared = outcome.total_allocation[column], reference.outcome.total_allocation[column]
-    low, high = interval(1.0 - _ratio(run.resampled[:, column], reference.resampled[:, column]))
-    percentiles = outcome.container_percentiles()[:, column].tolist()
-    return Row(
-        policy=name,
-        resource=resource.name,
-        multiplier=float(run.tuned.multiplier[column]),
-        is_reached=bool(run.tuned.is_reached[column]),
-        under_time=float(outcome.under_time[column]),
-        total_allocation=float(total) * world.interval_s / SECONDS_PER_HOUR,
-        unit=f"{resource.unit or resource.name} h",
-        allocation_over_demand=float(_ratio(total, outcome.demand[:, column].sum())),
-        reduction=float(1.0 - _ratio(total, compared)),
-        reduction_low=low,
-        reduction_high=high,
-        over_share=float(outcome.over_share[column]),
-        under_share=float(outcome.under_share[column]),
-        oom=int(outcome.oom[:, column].sum()),
-        changes=int(outcome.changes[:, column].sum()),
-        container_p05=percentiles[0],
-        container_p50=percentiles[1],
-        container_p95=percentiles[2],
-    )
-
-
-def _all_row(name: str, run: _Run, reference: _Run, demand: FloatArray) -> Row:
-    outcome = run.outcome
-    whole = outcome.demand.sum(axis=0)
-    relative = float(_ratio(outcome.total_allocation, whole).mean())
-    compared = float(_ratio(reference.outcome.total_allocation, whole).mean())
-    own, others = (_ratio(part.resampled, demand).mean(axis=1) for part in (run, reference))
+def _policy_rows(world: World, name: str, run: _Run, reference: _Run, demand: FloatArray) -> Iterator[Row]:
+    """Yield a row a resource, and the one of all; `demand` is that of each resample, shape (B, R)."""
+    outcome, compared = run.outcome, reference.outcome
+    figures, percentiles = outcome.figures(), outcome.container_percentiles()
+    reduction = 1.0 - relative(outcome.total_allocation, compared.total_allocation)
+    low, high = interval(1.0 - relative(run.resampled, reference.resampled))
+    for column, resource in enumerate(world.resources):
+        yield Row(
+            policy=name,
+            resource=resource.name,
+            multiplier=float(run.tuned.multiplier[column]),
+            is_reached=bool(run.tuned.is_reached[column]),
+            total_allocation=float(outcome.total_allocation[column]) * world.interval_s / SECONDS_PER_HOUR,
+            unit=f"{resource.unit or resource.name} h",
+            reduction=float(reduction[column]),
+            reduction_low=float(low[column]),
+            reduction_high=float(high[column]),
+            **_container_figures(percentiles[:, column]),
+            **{key: values[column].item() for key, values in figures.items()},
+        )
+    own, others = (relative(part.resampled, demand).mean(axis=1) for part in (run, reference))
     low, high = interval(1.0 - own / others)
-    percentiles = outcome.container_percentiles().mean(axis=1).tolist()
-    return Row(
+    whole = {key: values.sum() if key in COUNTS else values.mean() for key, values in figures.items()}
+    yield Row(
         policy=name,
         resource=ALL_RESOURCES,
         multiplier=None,
         is_reached=bool(run.tuned.is_reached.all()),
-        under_time=float(outcome.under_time.mean()),
-        total_allocation=relative,
+        total_allocation=float(whole["allocation_over_demand"]),
         unit="of demand",
-        allocation_over_demand=relative,
-        reduction=1.0 - relative / compared,
-        reduction_low=low,
-        reduction_high=high,
-        over_share=float(outcome.over_share.mean()),
-        under_share=float(outcome.under_share.mean()),
-        oom=int(outcome.oom.sum()),
-        changes=int(outcome.changes.sum()),
-        container_p05=percentiles[0],
-        container_p50=percentiles[1],
-        container_p95=percentiles[2],
+        reduction=float(1.0 - whole["allocation_over_demand"] / compared.figures()["allocation_over_demand"].mean()),
+        reduction_low=float(low),
+        reduction_high=float(high),
+        **_container_figures(percentiles.mean(axis=1)),
+        **{key: value.item() for key, value in whole.items()},
     )
 
 
-def _ratio(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
-    is_used = whole > 0
-    return np.asarray(np.where(is_used, part / np.where(is_used, whole, 1.0), 1.0))
+def _container_figures(percentiles: FloatArray) -> dict[str, Any]:
+    return dict(zip(("container_p05", "container_p50", "container_p95"), percentiles.tolist(), strict=True))

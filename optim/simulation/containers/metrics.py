@@ -55,15 +55,21 @@ class Outcome:
         """Sum of allocations over samples, shape (R,)."""
         return np.asarray(self.allocation.sum(axis=0))
 
-    @property
-    def over_share(self) -> FloatArray:
-        """Over-allocation over demand, shape (R,)."""
-        return _over(self.over.sum(axis=0), self.demand.sum(axis=0))
+    def figures(self) -> dict[str, FloatArray | IntArray]:
+        """Return what is told of a policy, by name, shape (R,) each.
 
-    @property
-    def under_share(self) -> FloatArray:
-        """Under-allocation over demand, shape (R,)."""
-        return _over(self.under.sum(axis=0), self.demand.sum(axis=0))
+        `under_time`; `allocation_over_demand`; `over_share` and `under_share`, what is above 105 % and lacks to 95 % of
+        demand, over demand; `oom` and `changes`.
+        """
+        demand = self.demand.sum(axis=0)
+        return {
+            "under_time": self.under_time,
+            "allocation_over_demand": relative(self.total_allocation, demand),
+            "over_share": _over(self.over.sum(axis=0), demand),
+            "under_share": _over(self.under.sum(axis=0), demand),
+            "oom": self.oom.sum(axis=0),
+            "changes": self.changes.sum(axis=0),
+        }
 
     def container_percentiles(self, levels: tuple[float, ...] = (0.05, 0.5, 0.95)) -> FloatArray:
         """Return percentiles over containers of allocation over demand, shape (levels, R)."""
@@ -87,14 +93,12 @@ def measure(world: World, allocation: FloatArray) -> Outcome:
     """
     demand, given = world.by_cycle, allocation[:, :, None]
     is_sample = world.is_sample[..., None]
-    width = len(world.resources)
-    is_held = np.array([resource.is_level for resource in world.resources])
-    is_killed = ((demand > given) & is_sample).any(axis=2) & is_held
+    is_killed = ((demand > given) & is_sample).any(axis=2) & world.is_level
     before, after = allocation[:, :-1], allocation[:, 1:]
     runs = (world.samples[:, 1:] > 0)[..., None]
     is_changed = runs & (np.abs(after - before) > CHANGE * before)
     return Outcome(
-        samples=np.repeat(world.lengths[:, None], width, axis=1),
+        samples=np.repeat(world.lengths[:, None], len(world.resources), axis=1),
         demand=demand.sum(axis=(1, 2)),
         allocation=(allocation * world.samples[..., None]).sum(axis=1),
         over=(np.maximum(given - OVER_SHARE * demand, 0.0) * is_sample).sum(axis=(1, 2)),
@@ -103,6 +107,12 @@ def measure(world: World, allocation: FloatArray) -> Outcome:
         oom=is_killed.sum(axis=1),
         changes=is_changed.sum(axis=1),
     )
+
+
+def relative(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """Return part / whole; 1, neither more nor less, where a resource isn't used at all."""
+    is_used = whole > 0
+    return np.asarray(np.where(is_used, part / np.where(is_used, whole, 1.0), 1.0))
 
 
 def _under_samples(world: World, allocation: FloatArray) -> IntArray:

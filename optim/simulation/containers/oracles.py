@@ -8,49 +8,28 @@ HotCloud 2020 (AI4DL), section 4: current.step.max, current.step.rules.
 import numpy as np
 
 from optim.models.containers.series import FloatArray
+from optim.simulation.containers.engine import AffinePlan
 from optim.simulation.containers.metrics import UNDER_SHARE
+from optim.simulation.containers.policy import Estimate, scaled_by
 from optim.simulation.containers.world import World
 
 
-class AffinePlan:
-    """Base plus m spread in every cycle, clipped to the limit; the first cycle is no exception.
-
-    Parameters
-    ----------
-    world
-        Containers.
-    base, spread
-        Shape (C, K, R).
-    """
-
-    def __init__(self, world: World, base: FloatArray, spread: FloatArray) -> None:
-        self._world, self._base, self._spread = world, base, spread
-
-    def allocate(self, multiplier: FloatArray) -> FloatArray:
-        """Return allocations, shape (C, K, R)."""
-        value = np.clip(self._base + multiplier * self._spread, 0.0, self._world.limit[:, None])
-        value[self._world.samples == 0] = 0.0
-        return value
-
-
 def current_maximum(world: World) -> AffinePlan:
-    """Return the plan m max(x) of each cycle."""
-    most = world.by_cycle.max(axis=2)
-    return AffinePlan(world, np.zeros_like(most), most)
+    """Return the plan m max(x) of each cycle, the first as well."""
+    return AffinePlan(world, scaled_by(world.by_cycle.max(axis=2)))
 
 
 def current_rules(world: World) -> AffinePlan:
-    """Return the plan mean + m standard deviations of each cycle."""
+    """Return the plan mean + m standard deviations of each cycle, the first as well."""
     count = np.maximum(world.samples, 1)[..., None]
     mean = world.by_cycle.sum(axis=2) / count
     away = np.where(world.is_sample[..., None], world.by_cycle - mean[:, :, None], 0.0)
-    return AffinePlan(world, mean, np.sqrt((away**2).sum(axis=2) / count))
+    return AffinePlan(world, Estimate(base=mean, spread=np.sqrt((away**2).sum(axis=2) / count)))
 
 
 def whole_maximum(world: World) -> AffinePlan:
     """Return the plan m max(x) of each container's whole life."""
-    most = world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]
-    return AffinePlan(world, np.zeros_like(most), most)
+    return AffinePlan(world, scaled_by(world.values.max(axis=1)[:, None] * (world.samples > 0)[..., None]))
 
 
 class CheapestPlan:

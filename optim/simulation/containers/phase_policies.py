@@ -1,4 +1,4 @@
-"""Policies that ask for the phase a container is in: the paper's rule, and variants that mend its known weakness.
+"""Policies that ask for the phase a container is in: the paper's rule, variants that mend its known weakness, forecasts.
 
 The paper's rule takes absolute statistics over all containers and so gives small and large ones the same.
 
@@ -7,124 +7,132 @@ References
 HotCloud 2020 (AI4DL), section 4: phase.rule.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.models.containers.series import FloatArray, IntArray
-from optim.simulation.containers.phase_demand import TINY, moments, phase_demand, running_maximum
-from optim.simulation.containers.policy import CycleView, Estimate, require_phases
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.forecasting import ForecastMethod, PhaseForecaster
+from optim.phases.groups import group_moments
+from optim.phases.runs import run_numbers, runs_of
+from optim.simulation.containers.policy import CycleView, Estimate, NamedPolicy, Rule, require_phases
 from optim.simulation.containers.world import World
 
+TINY = 1e-12
+"""Demand below this counts as none when one divides by it."""
 
-@dataclass(frozen=True, slots=True)
-class PhaseRule:
-    """Mean of the present phase over all containers plus m standard deviations.
+MIN_DWELL = 2
+"""Runs of a single sample are noise of the labels."""
 
-    Attributes
+
+def phase_rule(world: World, *, is_held: bool = False) -> Rule:
+    """Return the rule that gives the mean of the present phase over all containers plus m standard deviations.
+
+    Parameters
     ----------
+    world
+        Whose training containers the moments are of.
     is_held
         Whether resources that are held, as memory, get at least what is used at present.
     """
+    labels = require_phases(world.training_phase)
+    mean, deviation = group_moments(world.training.values, labels, world.num_phases)
+    levels = world.is_level & is_held
 
-    is_held: bool = False
-    multiplier: float = 2.0
-    has_feedback: bool = False
+    def estimate(view: CycleView) -> Estimate:
+        floor = np.where(levels, view.past[:, -1], 0.0)
+        return Estimate(base=of_phase(mean, view.phase_now), spread=of_phase(deviation, view.phase_now), floor=floor)
 
-    @property
-    def name(self) -> str:
-        """`phase-max` holds what is used."""
-        return "phase-max" if self.is_held else "phase-rule"
-
-    def start(self, world: World) -> "_RuleStepper":
-        """Take statistics of the training containers."""
-        labels = require_phases(world.training_phase)
-        mean, deviation = moments(world.training.values, labels, world.num_phases)
-        levels = np.array([resource.is_level for resource in world.resources]) & self.is_held
-        return _RuleStepper(mean, deviation, levels)
+    return Rule(estimate)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _RuleStepper:
-    mean: FloatArray
-    deviation: FloatArray
-    is_held: NDArray[np.bool_]
+def scaled_rule(world: World, *, is_by_limit: bool = False) -> Rule:
+    """Return the paper's rule on demand relative to a container's size.
 
-    def estimate(self, view: CycleView) -> Estimate:
-        phase = view.phase_now
-        floor = np.where(self.is_held, view.past[:, -1], 0.0)
-        return Estimate(base=of_phase(self.mean, phase), spread=of_phase(self.deviation, phase), floor=floor)
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseRuleScaled:
-    """The paper's rule on demand relative to a container's size.
-
-    Attributes
+    Parameters
     ----------
+    world
+        Whose training containers the moments are of.
     is_by_limit
         Whether the size is the container's limit, else its own maximum so far. Where a limit is unknown, the maximum
         stands in.
     """
+    training = world.training
+    size = running_maximum(training)
+    if is_by_limit and training.limit is not None:
+        limit = training.limit[training.segment]
+        size = np.where(np.isfinite(limit), limit, size)
+    labels = require_phases(world.training_phase)
+    mean, deviation = group_moments(training.values / np.maximum(size, TINY), labels, world.num_phases)
 
-    is_by_limit: bool = False
-    multiplier: float = 2.0
-    has_feedback: bool = False
-
-    @property
-    def name(self) -> str:
-        """`phase-rule-limit` divides by limits."""
-        return "phase-rule-limit" if self.is_by_limit else "phase-rule-scaled"
-
-    def start(self, world: World) -> "_ScaledStepper":
-        """Take statistics of the training containers' relative demand."""
-        training = world.training
-        size = running_maximum(training)
-        if self.is_by_limit and training.limit is not None:
-            limit = training.limit[training.segment]
-            size = np.where(np.isfinite(limit), limit, size)
-        labels = require_phases(world.training_phase)
-        mean, deviation = moments(training.values / np.maximum(size, TINY), labels, world.num_phases)
-        return _ScaledStepper(mean, deviation, self.is_by_limit)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _ScaledStepper:
-    mean: FloatArray
-    deviation: FloatArray
-    is_by_limit: bool
-
-    def estimate(self, view: CycleView) -> Estimate:
+    def estimate(view: CycleView) -> Estimate:
         size = view.past.max(axis=1)
-        if self.is_by_limit:
+        if is_by_limit:
             size = np.where(np.isfinite(view.limit), view.limit, size)
         phase = view.phase_now
-        return Estimate(base=size * of_phase(self.mean, phase), spread=size * of_phase(self.deviation, phase))
+        return Estimate(base=size * of_phase(mean, phase), spread=size * of_phase(deviation, phase))
+
+    return Rule(estimate)
 
 
-@dataclass(frozen=True, slots=True)
-class PhaseShift:
-    """Own mean since the phase began plus m deviations within runs of that phase."""
+def phase_shift(world: World) -> Rule:
+    """Return the rule that gives the own mean since the phase began plus m deviations within runs of that phase."""
+    training = world.training
+    within = deviation_within_runs(training, require_phases(world.training_phase), world.num_phases)
 
-    name: str = "phase-shift"
-    multiplier: float = 2.0
-    has_feedback: bool = False
+    def estimate(view: CycleView) -> Estimate:
+        return Estimate(base=own_mean(view.past, view.phases), spread=of_phase(within, view.phase_now))
 
-    def start(self, world: World) -> "_ShiftStepper":
-        """Take deviations within runs of the training containers."""
-        training = world.training
-        labels = require_phases(world.training_phase)
-        return _ShiftStepper(phase_demand(training.values, labels, training.segment, world.num_phases).within)
+    return Rule(estimate)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ShiftStepper:
-    within: FloatArray
+def phase_forecast(world: World, *, method: ForecastMethod) -> Rule:
+    """Return the rule that gives mean plus m deviations of the mixture of phases that is expected in the cycle.
 
-    def estimate(self, view: CycleView) -> Estimate:
-        mean = own_mean(view.past, require_phases(view.phase))
-        return Estimate(base=mean, spread=of_phase(self.within, view.phase_now))
+    Each phase has the moments of demand over the container's own maximum so far, as in the scaled rule.
+
+    Parameters
+    ----------
+    world
+        Whose training containers the moments, changes and dwells are of.
+    method
+        How phases are forecast; one that looks at the present phase and its dwell only.
+    """
+    training, labels = world.training, require_phases(world.training_phase)
+    relative = training.values / np.maximum(running_maximum(training), TINY)
+    mean, deviation = map(np.nan_to_num, group_moments(relative, labels, world.num_phases))
+    square = deviation**2 + mean**2
+    forecaster = PhaseForecaster(runs_of(labels, training.lengths, MIN_DWELL), world.num_phases)
+    known: dict[tuple[int, int], FloatArray] = {}
+
+    def shares(own: IntArray, num_steps: int) -> FloatArray:
+        """Return the share of each phase in the coming cycle, NaN where no phase is known yet."""
+        runs = runs_of(own, np.array([len(own)]), MIN_DWELL)
+        if not len(runs.phase):
+            return np.full(world.num_phases, np.nan)
+        key = (int(runs.phase[-1]), int(runs.dwell[-1]))
+        if key not in known:
+            known[key] = forecaster.forecast(runs.phase, key[1], num_steps, method).mean(axis=0)
+        return known[key]
+
+    def estimate(view: CycleView) -> Estimate:
+        share = np.stack([shares(own, view.cycle_samples) for own in view.phases])
+        size, expected = view.past.max(axis=1), share @ mean
+        spread = np.sqrt(np.maximum(share @ square - expected**2, 0.0))
+        return Estimate(base=size * expected, spread=size * spread)
+
+    return Rule(estimate)
+
+
+PHASE_POLICIES = (
+    NamedPolicy("phase-rule", phase_rule),
+    NamedPolicy("phase-max", partial(phase_rule, is_held=True)),
+    NamedPolicy("phase-rule-scaled", scaled_rule),
+    NamedPolicy("phase-rule-limit", partial(scaled_rule, is_by_limit=True)),
+    NamedPolicy("phase-shift", phase_shift),
+    NamedPolicy("phase-markov", partial(phase_forecast, method=ForecastMethod.MARKOV)),
+    NamedPolicy("phase-semi-markov", partial(phase_forecast, method=ForecastMethod.SEMI_MARKOV)),
+)
 
 
 def of_phase(table: FloatArray, phase: IntArray) -> FloatArray:
@@ -138,3 +146,19 @@ def own_mean(past: FloatArray, phase: IntArray) -> FloatArray:
     length = np.where(differs.any(axis=1), differs.argmax(axis=1), phase.shape[1])
     is_own = np.arange(phase.shape[1])[::-1] < length[:, None]
     return np.asarray((past * is_own[..., None]).sum(axis=1) / length[:, None])
+
+
+def running_maximum(series: ContainerSeries) -> FloatArray:
+    """Return the maximum of each segment up to and with each sample, shape (T, R)."""
+    most = series.values.copy()
+    for rows in series.segments():
+        np.maximum.accumulate(most[rows], axis=0, out=most[rows])
+    return most
+
+
+def deviation_within_runs(series: ContainerSeries, labels: IntArray, num_phases: int) -> FloatArray:
+    """Return each phase's deviation from the mean of the own run, shape (K, R); NaN for a phase without samples."""
+    run = run_numbers(labels, series.segment)
+    mean, _ = group_moments(series.values, run, int(run[-1]) + 1)
+    square, _ = group_moments((series.values - mean[run]) ** 2, labels, num_phases)
+    return np.sqrt(square)

@@ -11,14 +11,12 @@ phase the same rule shows what phases add.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.phases.runs import run_numbers
-from optim.simulation.containers.engine import view_of
+from optim.simulation.containers.engine import views
 from optim.simulation.containers.metrics import UNDER_SHARE
-from optim.simulation.containers.phase_demand import TINY
-from optim.simulation.containers.phase_policies import own_mean
+from optim.simulation.containers.phase_policies import TINY, own_mean
 from optim.simulation.containers.policy import require_phases
 from optim.simulation.containers.world import World
 
@@ -44,17 +42,16 @@ class PricedPlan:
     def __init__(self, world: World, *, has_phases: bool = True) -> None:
         self._world = world
         training, width = world.training, world.cycle_samples
-        is_held = np.array([resource.is_level for resource in world.resources])
         if has_phases:
             labels, number = require_phases(world.training_phase), world.num_phases
             level = run_level(training, labels)
         else:
             labels, number = np.zeros(training.num_samples, dtype=np.int64), 1
             level = cycle_level(training, width)
-        level = np.where(is_held, training.values, level)
+        level = np.where(world.is_level, training.values, level)
         self._ratio = next_ratios(training, labels, level, width, number)
         self._scale = training.values.mean(axis=0)
-        self._phase, self._level = _moments(world, is_held, has_phases=has_phases)
+        self._phase, self._level = _moments(world, has_phases=has_phases)
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
         """Return allocations, shape (C, K, R); of equally good ones the largest."""
@@ -74,21 +71,16 @@ class PricedPlan:
         return value
 
 
-def _moments(world: World, is_held: NDArray[np.bool_], *, has_phases: bool) -> tuple[IntArray, FloatArray]:
+def _moments(world: World, *, has_phases: bool) -> tuple[IntArray, FloatArray]:
     """Return phase, shape (C, K), and level, shape (C, K, R), of each container as a cycle begins."""
-    shape = (world.num_containers, world.num_cycles)
-    phase = np.zeros(shape, dtype=np.int64)
-    level = np.zeros((*shape, len(world.resources)))
-    for cycle, count in enumerate(world.running.tolist()):
-        if cycle == 0:
-            continue
-        view = view_of(world, cycle, count, world.limit[:count])
+    phase = np.zeros(world.samples.shape, dtype=np.int64)
+    level = np.zeros((*phase.shape, len(world.resources)))
+    for view in views(world, level):
+        place = np.s_[: len(view.past), view.cycle]
         if has_phases:
-            phase[:count, cycle] = view.phase_now
-            mean = own_mean(view.past, require_phases(view.phase))
-        else:
-            mean = view.previous.mean(axis=1)
-        level[:count, cycle] = np.where(is_held, view.past[:, -1], mean)
+            phase[place] = view.phase_now
+        mean = own_mean(view.past, view.phases) if has_phases else view.previous.mean(axis=1)
+        level[place] = np.where(world.is_level, view.past[:, -1], mean)
     return phase, level
 
 
@@ -99,7 +91,7 @@ def next_ratios(
 
     A phase that no moment was in gets the quantiles of all phases together; without any moment all are 1.
     """
-    place = np.arange(series.num_samples) - np.repeat(series.starts, series.lengths)
+    place = series.place
     left = np.repeat(series.lengths, series.lengths) - 1 - place
     now = np.flatnonzero((place % STRIDE == STRIDE - 1) & (left > 0) & (labels >= 0))
     ahead = np.arange(1, width + 1)
@@ -126,7 +118,7 @@ def run_level(series: ContainerSeries, labels: IntArray) -> FloatArray:
 def cycle_level(series: ContainerSeries, width: int) -> FloatArray:
     """Return the mean of the last `width` samples of the own segment, at each sample, shape (T, R)."""
     first = np.arange(series.num_samples) + 1 - width
-    return _mean_since(series, np.maximum(first, np.repeat(series.starts, series.lengths)))
+    return _mean_since(series, np.maximum(first, series.starts[series.segment]))
 
 
 def _mean_since(series: ContainerSeries, first: IntArray) -> FloatArray:

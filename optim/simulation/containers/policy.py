@@ -1,5 +1,6 @@
 """What a policy sees, and what it answers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,9 +44,14 @@ class CycleView:
         return self.past[:, -self.cycle_samples :]
 
     @property
+    def phases(self) -> IntArray:
+        """Phases so far, shape (A, cycle n)."""
+        return require_phases(self.phase)
+
+    @property
     def phase_now(self) -> IntArray:
         """Phase of the last sample, shape (A,)."""
-        return require_phases(self.phase)[:, -1]
+        return self.phases[:, -1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -62,11 +68,16 @@ class Estimate:
     spread: FloatArray
     floor: FloatArray | float = 0.0
 
+    def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
+        """Return what is given: `unknown` where nothing is known, and never more than the limit."""
+        value = np.maximum(self.base + multiplier * self.spread, self.floor)
+        return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
+
 
 class Stepper(Protocol):
     """A policy at work; it may keep what it has seen."""
 
-    def estimate(self, view: CycleView) -> Estimate:
+    def estimate(self, view: CycleView, /) -> Estimate:
         """Answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
@@ -79,16 +90,11 @@ class Policy(Protocol):
         ...
 
     @property
-    def multiplier(self) -> float:
-        """The usual multiplier, from the policy's source."""
-        ...
-
-    @property
     def has_feedback(self) -> bool:
         """Whether its answers depend on the allocations it got."""
         ...
 
-    def start(self, world: World) -> Stepper:
+    def start(self, world: World, /) -> Stepper:
         """Begin anew; of the world, only its training containers may be looked at."""
 
 
@@ -99,9 +105,30 @@ class Plan(Protocol):
         """Return allocations, shape (C, K, R), for a multiplier a resource, shape (R,)."""
 
 
-def scaled_by(value: FloatArray, floor: FloatArray | float = 0.0) -> Estimate:
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A stepper that is a function of what is seen."""
+
+    estimate: Callable[[CycleView], Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy from a function that begins anew, see `Policy`."""
+
+    name: str
+    start: Callable[[World], Stepper]
+    has_feedback: bool = False
+
+
+def memoryless(name: str, estimate: Callable[[CycleView], Estimate]) -> NamedPolicy:
+    """Return the policy that answers from what it sees alone."""
+    return NamedPolicy(name, lambda world: Rule(estimate))
+
+
+def scaled_by(value: FloatArray) -> Estimate:
     """Return the estimate m value."""
-    return Estimate(base=np.zeros_like(value), spread=value, floor=floor)
+    return Estimate(base=np.zeros_like(value), spread=value)
 
 
 def require_phases(phase: IntArray | None) -> IntArray:

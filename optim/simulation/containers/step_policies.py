@@ -6,177 +6,61 @@ Buchaca, Villalba, Wang, Youssef, Berral et al., "AI4DL: Mining Behaviors of Dee
 Management", HotCloud 2020, section 4: prev.step.max, prev.step.rules.
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
-from optim.models.containers.series import FloatArray
-from optim.simulation.containers.policy import CycleView, Estimate, scaled_by
+from optim.simulation.containers.policy import CycleView, Estimate, NamedPolicy, Rule, memoryless, scaled_by
 from optim.simulation.containers.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousMaximum:
-    """The maximum of the cycle before, times m."""
-
-    name: str = "prev-step-max"
-    multiplier: float = 1.0
-    has_feedback: bool = False
-
-    def start(self, world: World) -> "PreviousMaximum":
-        """Nothing to keep."""
-        del world
-        return self
-
-    def estimate(self, view: CycleView) -> Estimate:
-        """Answer for a cycle."""
-        return scaled_by(view.previous.max(axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class PreviousRules:
-    """Mean of the cycle before plus m standard deviations."""
-
-    name: str = "prev-step-rules"
-    multiplier: float = 2.0
-    has_feedback: bool = False
-
-    def start(self, world: World) -> "PreviousRules":
-        """Nothing to keep."""
-        del world
-        return self
-
-    def estimate(self, view: CycleView) -> Estimate:
-        """Answer for a cycle."""
-        return Estimate(base=view.previous.mean(axis=1), spread=view.previous.std(axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Static:
-    """What all get in the first cycle, times m, for ever."""
-
-    name: str = "static"
-    multiplier: float = 1.0
-    has_feedback: bool = False
-
-    def start(self, world: World) -> "_StaticStepper":
-        """Take the pooled quantile."""
-        return _StaticStepper(world.first)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _StaticStepper:
-    value: FloatArray
-
-    def estimate(self, view: CycleView) -> Estimate:
-        return scaled_by(np.broadcast_to(self.value, view.limit.shape).copy())
-
-
-@dataclass(frozen=True, slots=True)
-class RunningMaximum:
-    """The maximum so far, times m."""
-
-    name: str = "running-max"
-    multiplier: float = 1.0
-    has_feedback: bool = False
-
-    def start(self, world: World) -> "_RunningStepper":
-        """Begin with no maximum."""
-        return _RunningStepper(np.zeros(world.limit.shape))
-
-
-class _RunningStepper:
-    def __init__(self, most: FloatArray) -> None:
-        self._most = most
-
-    def estimate(self, view: CycleView) -> Estimate:
-        most = self._most[: len(view.past)]
-        np.maximum(most, view.previous.max(axis=1), out=most)
-        return scaled_by(most.copy())
-
 
 QUANTILE_WINDOW_S = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class RecentQuantile:
-    """A quantile of the last half hour, times m.
+def previous_maximum(view: CycleView) -> Estimate:
+    """Return the maximum of the cycle before, times m."""
+    return scaled_by(view.previous.max(axis=1))
 
-    Attributes
-    ----------
-    level
-        In (0, 1).
+
+def previous_rules(view: CycleView) -> Estimate:
+    """Return the mean of the cycle before plus m standard deviations."""
+    return Estimate(base=view.previous.mean(axis=1), spread=view.previous.std(axis=1))
+
+
+def running_maximum(view: CycleView) -> Estimate:
+    """Return the maximum so far, times m."""
+    return scaled_by(view.past.max(axis=1))
+
+
+def static(world: World) -> Rule:
+    """Return the rule that gives what all get in the first cycle, times m, for ever."""
+
+    def estimate(view: CycleView) -> Estimate:
+        return scaled_by(np.broadcast_to(world.first, view.limit.shape))
+
+    return Rule(estimate)
+
+
+def recent_quantile(world: World, *, level: float) -> Rule:
+    """Return the rule that gives a quantile, `level` in (0, 1), of the last half hour, times m."""
+    window = max(1, round(QUANTILE_WINDOW_S / world.interval_s))
+
+    def estimate(view: CycleView) -> Estimate:
+        return scaled_by(np.quantile(view.past[:, -window:], level, axis=1))
+
+    return Rule(estimate)
+
+
+def smoothing(world: World, *, half_life_min: float) -> Rule:
+    """Return the rule that gives the exponentially weighted mean plus m deviations.
+
+    mean <- (1 - g) mean + g x and s2 <- (1 - g)(s2 + g (x - mean)^2), with the mean before, begun at each container's
+    first sample; after `half_life_min` minutes a sample counts half.
     """
+    gain = 1.0 - 2.0 ** (-world.interval_s / (60.0 * half_life_min))
+    means, squares = np.zeros(world.limit.shape), np.zeros(world.limit.shape)
 
-    level: float
-    multiplier: float = 1.0
-    has_feedback: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        if not 0 < self.level < 1:
-            raise InvalidOptionError(f"level must be in (0, 1), got {self.level}")
-
-    @property
-    def name(self) -> str:
-        """Name with the level in per cent."""
-        return f"quantile-{100 * self.level:g}"
-
-    def start(self, world: World) -> "_QuantileStepper":
-        """Translate the window into samples."""
-        return _QuantileStepper(self.level, max(1, round(QUANTILE_WINDOW_S / world.interval_s)))
-
-
-@dataclass(frozen=True, slots=True)
-class _QuantileStepper:
-    level: float
-    window: int
-
-    def estimate(self, view: CycleView) -> Estimate:
-        return scaled_by(np.quantile(view.past[:, -self.window :], self.level, axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Smoothing:
-    """Exponentially weighted mean plus m deviations.
-
-    m <- (1 - g) m + g x and s2 <- (1 - g)(s2 + g (x - m_old)^2).
-
-    Attributes
-    ----------
-    half_life_min
-        Minutes after which a sample counts half.
-    """
-
-    half_life_min: float
-    multiplier: float = 2.0
-    has_feedback: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the range."""
-        if not self.half_life_min > 0:
-            raise InvalidOptionError(f"half_life_min must be above 0, got {self.half_life_min}")
-
-    @property
-    def name(self) -> str:
-        """Name with the half-life in minutes."""
-        return f"ewma-{self.half_life_min:g}"
-
-    def start(self, world: World) -> "_SmoothingStepper":
-        """Begin at each container's first sample."""
-        return _SmoothingStepper(1.0 - 2.0 ** (-world.interval_s / (60.0 * self.half_life_min)), world.limit.shape)
-
-
-class _SmoothingStepper:
-    def __init__(self, gain: float, shape: tuple[int, ...]) -> None:
-        self._gain = gain
-        self._mean = np.zeros(shape)
-        self._square = np.zeros(shape)
-
-    def estimate(self, view: CycleView) -> Estimate:
-        count, gain = len(view.past), self._gain
-        mean, square = self._mean[:count], self._square[:count]
+    def estimate(view: CycleView) -> Estimate:
+        mean, square = means[: len(view.past)], squares[: len(view.past)]
         if view.cycle == 1:
             mean[:] = view.past[:, 0]
         for place in range(view.cycle_samples):
@@ -184,3 +68,15 @@ class _SmoothingStepper:
             square[:] = (1 - gain) * (square + gain * away**2)
             mean += gain * away
         return Estimate(base=mean.copy(), spread=np.sqrt(square))
+
+    return Rule(estimate)
+
+
+STEP_POLICIES = (
+    memoryless("prev-step-max", previous_maximum),
+    memoryless("prev-step-rules", previous_rules),
+    NamedPolicy("static", static),
+    memoryless("running-max", running_maximum),
+    *(NamedPolicy(f"ewma-{minutes}", partial(smoothing, half_life_min=minutes)) for minutes in (2, 5, 10)),
+    *(NamedPolicy(f"quantile-{100 * level:g}", partial(recent_quantile, level=level)) for level in (0.90, 0.95, 0.99)),
+)

@@ -95,22 +95,14 @@ def _measured(world: World, plan: Plan, name: str, grid: FloatArray) -> tuple[Tr
     """Measure a plan at multipliers of shape (J, R): a point a row and resource."""
     points = []
     for row in grid:
-        outcome = measure(world, plan.allocate(row))
-        demand = outcome.demand.sum(axis=0)
-        is_used = demand > 0
-        relative = np.where(is_used, outcome.total_allocation / np.where(is_used, demand, 1.0), 1.0)
-        for column, resource in enumerate(world.resources):
-            points.append(
-                TradePoint(
-                    policy=name,
-                    resource=resource.name,
-                    multiplier=float(row[column]),
-                    under_time=float(outcome.under_time[column]),
-                    allocation_over_demand=float(relative[column]),
-                    over_share=float(outcome.over_share[column]),
-                    under_share=float(outcome.under_share[column]),
-                    oom=int(outcome.oom[:, column].sum()),
-                    changes=int(outcome.changes[:, column].sum()),
-                )
+        figures = measure(world, plan.allocate(row)).figures()
+        points += [
+            TradePoint(
+                policy=name,
+                resource=resource.name,
+                multiplier=float(row[column]),
+                **{key: values[column].item() for key, values in figures.items()},
             )
+            for column, resource in enumerate(world.resources)
+        ]
     return tuple(points)

@@ -1,7 +1,7 @@
 """The recommender of the Kubernetes Vertical Pod Autoscaler, resized in place each cycle.
 
 CPU: a decaying histogram of one sample a minute. Memory: a decaying histogram of the peak of each day. The target is
-the 90th percentile times a margin, here the multiplier m. Kills for lack of memory raise the peak that is recorded.
+the 90th percentile times a margin, here the multiplier m, 1.15 in the source. Kills for lack of memory raise the peak that is recorded.
 
 References
 ----------
@@ -9,13 +9,13 @@ Kubernetes autoscaler, vertical-pod-autoscaler/pkg/recommender: `model/container
 `model/aggregate_container_state.go` (weights), `logic/recommender.go` (margin, least amounts).
 """
 
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Resource
 from optim.simulation.containers.decaying_histogram import HALF_LIFE_S, Buckets, DecayingHistograms
-from optim.simulation.containers.policy import CycleView, Estimate
+from optim.simulation.containers.policy import CycleView, Estimate, NamedPolicy
 from optim.simulation.containers.world import World
 
 GIB = 2.0**30
@@ -26,17 +26,17 @@ LEVEL_WEIGHT = 1.0
 PEAK_WINDOW_S = 86_400.0
 SAMPLE_S = 60.0
 PERCENTILE = 0.9
-MARGIN = 1.15
 LEAST_RATE, LEAST_LEVEL = 0.025, 250.0 / 1024.0
 OOM_FACTOR, OOM_STEP = 1.2, 100.0 / 1024.0
 
 
-@dataclass(frozen=True, slots=True)
 class VerticalPodAutoscaler:
-    """Kubernetes' recommender.
+    """Kubernetes' recommender: one histogram a resource; of a held resource the peak of the window that runs is in it.
 
-    Attributes
+    Parameters
     ----------
+    world
+        Containers.
     is_warm
         Whether histograms begin with those of the training containers, as for a job that recurs; all of them ended
         as the first container begins.
@@ -44,30 +44,12 @@ class VerticalPodAutoscaler:
         Whether no container gets less than 25 milli-cores and 250 MiB.
     """
 
-    is_warm: bool = False
-    has_floor: bool = True
-    multiplier: float = MARGIN
-    has_feedback: bool = True
-
-    @property
-    def name(self) -> str:
-        """Name with the options."""
-        return "vpa" + "-warm" * self.is_warm + "-no-floor" * (not self.has_floor)
-
-    def start(self, world: World) -> "_VpaStepper":
-        """Begin with empty histograms, or warm ones."""
-        return _VpaStepper(world, self)
-
-
-class _VpaStepper:
-    """One histogram a resource; of a held resource the peak of the window that runs is in it."""
-
-    def __init__(self, world: World, policy: VerticalPodAutoscaler) -> None:
+    def __init__(self, world: World, *, is_warm: bool = False, has_floor: bool = True) -> None:
         self._resources = world.resources
         self._interval_s = world.interval_s
         self._step = samples_a_minute(world.interval_s)
         self._begin_s = (self._step - 1) * world.interval_s
-        self._has_floor = policy.has_floor
+        self._floor = has_floor * np.where(world.is_level, LEAST_LEVEL, LEAST_RATE)
         self._rows = np.arange(world.num_containers)
         self._peak = np.zeros(world.limit.shape)
         self._window = -1
@@ -76,12 +58,13 @@ class _VpaStepper:
             DecayingHistograms(
                 _buckets(resource),
                 world.num_containers,
-                warm_weights(world.training, column) if policy.is_warm else None,
+                warm_weights(world.training, column) if is_warm else None,
             )
             for column, resource in enumerate(world.resources)
         ]
 
     def estimate(self, view: CycleView) -> Estimate:
+        """Answer for a cycle."""
         count, end = len(view.past), view.past.shape[1]
         for place in range(self._seen, end):
             if place % self._step == self._step - 1:
@@ -89,9 +72,7 @@ class _VpaStepper:
         self._seen = end
         self._record_kills(view)
         value = np.stack([own.percentile(PERCENTILE, count) for own in self._histograms], axis=1)
-        least = [LEAST_LEVEL if resource.is_level else LEAST_RATE for resource in self._resources]
-        floor = np.broadcast_to(np.array(least) if self._has_floor else np.zeros(len(least)), value.shape)
-        return Estimate(base=np.zeros_like(value), spread=value, floor=floor)
+        return Estimate(base=np.zeros_like(value), spread=value, floor=self._floor)
 
     def _observe(self, value: FloatArray, time_s: float) -> None:
         """Take a sample of the containers that run."""
@@ -129,6 +110,13 @@ class _VpaStepper:
             self._raise_peak(column, killed, np.maximum(used + OOM_STEP, used * OOM_FACTOR))
 
 
+VPA_POLICIES = (
+    NamedPolicy("vpa", VerticalPodAutoscaler, has_feedback=True),
+    NamedPolicy("vpa-no-floor", partial(VerticalPodAutoscaler, has_floor=False), has_feedback=True),
+    NamedPolicy("vpa-warm", partial(VerticalPodAutoscaler, is_warm=True), has_feedback=True),
+)
+
+
 def samples_a_minute(interval_s: float) -> int:
     """Return after how many samples of the grid the recommender, which runs each minute, looks again."""
     return max(1, round(SAMPLE_S / interval_s))
@@ -139,7 +127,7 @@ def warm_weights(training: ContainerSeries, column: int) -> FloatArray:
     resource, buckets = training.resources[column], _buckets(training.resources[column])
     interval_s = training.interval_s or SAMPLE_S
     step = samples_a_minute(interval_s)
-    place = np.arange(training.num_samples) - np.repeat(training.starts, training.lengths)
+    place = training.place
     rows = np.flatnonzero(place % step == step - 1)
     segment, value = training.segment[rows], training.values[rows, column]
     begin_s, end_s = (step - 1) * interval_s, training.lengths[segment] * interval_s

@@ -84,6 +84,11 @@ class World:
     num_phases: int = 0
 
     @property
+    def is_level(self) -> NDArray[np.bool_]:
+        """Whether each resource is held, as memory is, shape (R,)."""
+        return np.array([resource.is_level for resource in self.resources])
+
+    @property
     def num_containers(self) -> int:
         """C."""
         return len(self.lengths)

@@ -14,8 +14,10 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.groups import group_moments
 from optim.phases.runs import run_numbers
-from optim.simulation.containers.phase_demand import TINY, moments
+from optim.phases.statistics import at_level
+from optim.simulation.containers.phase_policies import TINY
 
 LEVELS = np.linspace(0.0, 1.0, 1001)
 
@@ -36,10 +38,7 @@ class PhaseSpread:
         """Return what a level is multiplied with at a risk, shape (K, R)."""
         if not 0 <= risk < 1:
             raise InvalidOptionError(f"risk must be in [0, 1), got {risk}")
-        place = (1.0 - risk) * (len(LEVELS) - 1)
-        low = min(int(place), len(LEVELS) - 2)
-        weight = place - low
-        return np.asarray((1 - weight) * self.quantiles[..., low] + weight * self.quantiles[..., low + 1])
+        return at_level(self.quantiles, 1.0 - risk)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,7 +66,7 @@ def phase_spread(series: ContainerSeries, labels: IntArray, num_phases: int) -> 
     A phase without samples gets the quantiles of all samples, as do those without a phase.
     """
     run = run_numbers(labels, series.segment)
-    level, _ = moments(series.values, run, int(run[-1]) + 1)
+    level, _ = group_moments(series.values, run, int(run[-1]) + 1)
     ratio = series.values / np.maximum(level[run], TINY)
     quantiles = np.empty((num_phases + 1, series.values.shape[1], len(LEVELS)))
     for phase in range(num_phases + 1):
@@ -92,7 +91,7 @@ def profile_of(values: FloatArray, labels: IntArray, num_phases: int) -> Profile
     run = run_numbers(known, np.zeros(len(known), dtype=np.int64))
     number = int(run[-1]) + 1
     first = np.searchsorted(run, np.arange(number))
-    level, _ = moments(values, run, number)
+    level, _ = group_moments(values, run, number)
     dwell = np.bincount(run, minlength=number).astype(np.float64)
     return Profile(phase=known[first], dwell=dwell, level=level)
 

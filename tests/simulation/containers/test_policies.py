@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
 from optim.simulation.containers import make_plan, make_world, policy_names
-from optim.simulation.containers.catalogue import oracles, priced_plans
+from optim.simulation.containers.catalogue import ORACLES, PRICED
 from optim.simulation.containers.metrics import under_time
 from tests.support.containers.worlds import drawn_worlds, series_of, world_of
 
-CAUSAL = tuple(name for name in policy_names() if name not in oracles())
-WITHOUT_PRICE = tuple(name for name in policy_names() if name not in (*priced_plans(), "oracle-cheapest"))
+CAUSAL = tuple(name for name in policy_names() if name not in ORACLES)
+WITHOUT_PRICE = tuple(name for name in policy_names() if name not in (*PRICED, "oracle-cheapest"))
 ONE = np.ones(2)
 
 
