@@ -2,25 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
-from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
-from optim.core.status import Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.registry import register
+from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.local_search.steps import exchange_counts, greedy_counts
-from optim.solvers.bidding.outcome import bound_of, can_work, finish, make_tree
-from optim.solvers.bidding.tree.search import TreeResult
-
-PATIENCE = 25
-"""Boxes solved after an improvement before the search starts again at the better ratio."""
+from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, bound_of, can_work, make_tree, outcome_of
 
 MOST_STEPS = 100
 """Steps of the method; it takes a handful, as it converges faster than linearly."""
@@ -70,7 +64,7 @@ def dinkelbach_steps(instance: BiddingInstance, start_ratio: float) -> Iterator[
     ratio, counts = start_ratio, None
     for _ in range(MOST_STEPS):
         gap = STEP_GAP * max(instance.fixed_usd, ratio * 1e-3)
-        result = make_tree(instance, ratio, counts, cutoff=np.inf, gap=gap).run(lambda solved, bound: False)
+        result = drive(make_tree(instance, ratio, counts, cutoff=np.inf, gap=gap), Monitor())
         if result.counts is None:
             return
         counts = result.counts
@@ -82,7 +76,7 @@ def dinkelbach_steps(instance: BiddingInstance, start_ratio: float) -> Iterator[
 
 
 @register("dinkelbach", problem="bidding")
-class DinkelbachSolver:
+class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     """The exact solver: branch and bound on ``cost - q work`` with q just below the best cost per work known.
 
     A footprint with a negative value is better by more than half the tolerance, and the search begins again with its
@@ -100,121 +94,87 @@ class DinkelbachSolver:
     Dinkelbach, "On Nonlinear Fractional Programming", Management Science 13 (1967), DOI 10.1287/mnsc.13.7.492.
     """
 
-    name: str
-    problem: str
-    summary = "exact: Dinkelbach's method by branch and bound, with a proof"
-    options_type = DinkelbachOptions
+    summary: ClassVar[str] = "exact: Dinkelbach's method by branch and bound, with a proof"
+    options_type: ClassVar[type[DinkelbachOptions]] = DinkelbachOptions
 
-    def supports(self, instance: BiddingInstance) -> Support:
-        """Every instance is supported."""
-        del instance
-        return SUPPORTED
-
-    def solve(
-        self,
-        instance: BiddingInstance,
-        *,
-        options: DinkelbachOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def run(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor, seed: int) -> Outcome:
         """Search, improve, prove."""
-        clock = PhaseClock()
-        progress.start(self.name)
-        run = BestRatio(instance, options, stop, progress, clock)
-        if can_work(instance):
-            run.execute()
-        progress.finish()
-        return finish(
-            self,
-            instance,
-            options,
-            counts=run.counts,
-            proven=run.proven,
-            termination=run.reason or (Termination.GAP_LIMIT if run.proven is not None else Termination.COMPLETED),
-            seed=seed,
-            clock=clock,
-            iterations=run.solved,
-            extra={"ratios": float(run.ratios), "leaves": float(run.leaves)},
-        )
+        return drive(BestRatio(instance, options, monitor), monitor, task=self.name).outcome()
 
 
-class BestRatio:
-    """One run of the solver: the best footprint so far, and what is proven."""
+class BestRatio(AbstractIteration["BestRatio"]):
+    """The method itself: a heuristic, then ever lower ratios until a tree closes. It is its own result.
 
-    def __init__(
-        self,
-        instance: BiddingInstance,
-        options: DinkelbachOptions,
-        stop: StoppingCriterion,
-        progress: Progress,
-        clock: PhaseClock,
-    ) -> None:
-        self.instance, self.options, self.clock = instance, options, clock
-        self._stop, self._progress = stop, progress
+    Its `counts` are the best footprint so far, `proven` a bound with its proof, `solved` the boxes of all trees.
+    """
+
+    def __init__(self, instance: BiddingInstance, options: DinkelbachOptions, monitor: Monitor) -> None:
+        self.instance, self.options, self.monitor = instance, options, monitor
         self.counts: IntArray = np.zeros(instance.num_bids, dtype=np.int64)
         self.proven: tuple[float, RatioProof] | None = None
-        self.reason: Termination | None = None
         self.solved = self.ratios = self.leaves = 0
+        self._ratio: float | None = None
+        self._is_done = not can_work(instance)
 
-    def execute(self) -> None:
-        """Begin with a heuristic, then lower the ratio until the tree closes."""
-        with self.clock.phase("heuristic"):
-            self.counts, _ = greedy_counts(self.instance, lambda steps: self._asks(0.0))
-            if self.options.heuristic:
-                self.counts, _ = exchange_counts(self.instance, self.counts, lambda steps: self._asks(0.0))
-        with self.clock.phase("solve"):
-            while self.reason is None and self._improve():
-                pass
+    def init(self) -> None:
+        """Begin with a heuristic."""
+        with self.monitor.clock.phase("heuristic"):
+            self.counts = drive(GreedySearch(self.instance), self.monitor.part())
+            self._exchange()
+
+    def is_done(self) -> bool:
+        """Tell whether a tree has closed, or nothing works."""
+        return self._is_done
+
+    def standing(self) -> Standing:
+        """Return the boxes solved and the last ratio."""
+        return Standing(iterations=self.solved, objective=self._ratio)
+
+    def step(self) -> None:
+        """Search at a ratio just below the best."""
+        with self.monitor.clock.phase("solve"):
+            self._is_done = not self._improve()
+
+    def finish(self, reason: Termination | None) -> "BestRatio":
+        """Return itself."""
+        return self
+
+    def outcome(self, **figures: float) -> Outcome:
+        """Return the footprint with what is proven."""
+        has_proof = self.proven is not None and self.monitor.reason is None
+        figures = {"ratios": float(self.ratios), "leaves": float(self.leaves)} | figures
+        return outcome_of(
+            self.instance,
+            self.counts,
+            self.proven,
+            iterations=self.solved,
+            figures=figures,
+            termination=Termination.GAP_LIMIT if has_proof else None,
+        )
+
+    def _exchange(self) -> None:
+        if self.options.heuristic:
+            self.counts = drive(LocalSearch(self.instance, self.counts), self.monitor.part())
 
     def _improve(self) -> bool:
         """Search at a ratio just below the best; return whether there is something better."""
         value = evaluate(self.instance, self.counts)
         if value.work <= 0:
             return False
-        ratio = value.ratio * (1.0 - 0.5 * self.options.tol)
+        ratio = self._ratio = value.ratio * (1.0 - 0.5 * self.options.tol)
         if ratio <= 0:
             self.proven = 0.0, RatioProof(ratio=0.0, nodes=(), multipliers=())
             return False
-        tree = make_tree(self.instance, ratio, self.counts)
-        found_at: list[int] = []
-
-        def ask(solved: int, bound: float) -> bool:
-            if tree.counts is not None and not found_at:
-                found_at.append(solved)
-            is_enough = bool(found_at) and solved - found_at[0] >= PATIENCE
-            return self._asks(ratio, self.solved + solved) or is_enough
-
-        result = tree.run(ask)
-        self.solved += result.num_solved
+        tree = make_tree(self.instance, ratio, self.counts, is_hasty=True, begun=self.solved)
+        result = drive(tree, self.monitor)
+        self.solved += tree.num_solved
         self.ratios += 1
-        if result.counts is None:
-            self._note(ratio, result)
-            return False
-        self.counts = result.counts
-        if self.options.heuristic:
-            self.counts, _ = exchange_counts(self.instance, self.counts, lambda steps: self._asks(ratio))
-        if self.reason is not None:
-            self._note(ratio, result)
-        return True
-
-    def _note(self, ratio: float, result: TreeResult) -> None:
-        """Keep a tree as the proof."""
-        bound = min(bound_of(self.instance, ratio, result), evaluate(self.instance, self.counts).ratio)
-        self.leaves = sum(node.bid is None for node in result.nodes)
-        self.proven = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
-
-    def _asks(self, ratio: float, solved: int = 0) -> bool:
-        """Ask the stopping rule."""
-        state = SolveState(
-            elapsed_s=self.clock.elapsed_s,
-            iterations=solved,
-            objective=ratio or None,
-            sense=Sense.MINIMISE,
-        )
-        self._progress.update(solved, {"objective": ratio or None})
-        reason = self._stop(state)
-        if reason is not None and self.reason is None:
-            self.reason = reason
-        return reason is not None
+        is_better = result.counts is not None
+        if result.counts is not None:
+            self.counts = result.counts
+            self._exchange()
+        if not is_better or self.monitor.reason is not None:
+            bound = min(bound_of(self.instance, ratio, result), evaluate(self.instance, self.counts).ratio)
+            self.leaves = sum(node.bid is None for node in result.nodes)
+            self.proven = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
+        return is_better

@@ -1,19 +1,20 @@
 """Local search by additions, removals and exchanges."""
 
+from typing import ClassVar
+
+from optim.core.driver import Monitor
 from optim.core.registry import register
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic
-from optim.solvers.bidding.local_search.steps import Halt, exchange_counts, greedy_counts
+from optim.models.bidding.instance import BiddingInstance
+from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions, exchanged
 
 
 @register("exchange", problem="bidding")
-class ExchangeSolver(AbstractHeuristic):
+class ExchangeSolver(AbstractHeuristic[HeuristicOptions]):
     """Improve the greedy footprint by the best addition, removal or exchange between two bids, until none helps."""
 
-    summary = "local search from the greedy footprint: additions, removals, exchanges"
+    summary: ClassVar[str] = "local search from the greedy footprint: additions, removals, exchanges"
+    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
 
-    def search(self, instance: BiddingInstance, halt: Halt) -> tuple[IntArray, int]:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
         """Search from the greedy footprint."""
-        counts, first = greedy_counts(instance, halt)
-        counts, more = exchange_counts(instance, counts, lambda steps: halt(first + steps))
-        return counts, first + more
+        return exchanged(instance, monitor, self.name)

@@ -1,21 +1,18 @@
 """The frontier of cost against work: every footprint that is best at some price of work, and bounds in between."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
-from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
+from optim.core.registry import register
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.solvers.bidding.dinkelbach import BestRatio, DinkelbachOptions
-from optim.solvers.bidding.outcome import can_work, finish, make_tree
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, make_tree
 
 SAME_TOL = 1e-9
 """Footprints whose cost and work differ by less, relatively, are one point."""
@@ -85,11 +82,70 @@ class Frontier:
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
 
+class Trace(AbstractIteration[Frontier]):
+    """The frontier around a footprint, point by point: `trace_frontier` as an iteration.
+
+    Its `solved` are the boxes of all trees, those of `begun` among them.
+    """
+
+    def __init__(
+        self, instance: BiddingInstance, best: IntArray, options: FrontierOptions, monitor: Monitor, begun: int = 0
+    ) -> None:
+        self.instance, self.options, self.monitor, self.solved = instance, options, monitor, begun
+        self._best = best
+        self._points: list[FrontierPoint] = []
+        self._pending: list[tuple[FrontierPoint, FrontierPoint]] = []
+
+    def init(self) -> None:
+        """Find both ends: nothing, and what is best where work is dear."""
+        nothing = np.zeros(self.instance.num_bids, dtype=np.int64)
+        idle = evaluate(self.instance, nothing)
+        bound = self.instance.fixed_usd
+        low = FrontierPoint(ratio=0.0, counts=nothing, cost=idle.cost, work=idle.work, bound=bound)
+        high = self._solve_at(self.options.steepest * evaluate(self.instance, self._best).ratio, self._best)
+        self._points, self._pending = [low, high], [(low, high)]
+
+    def is_done(self) -> bool:
+        """Tell whether no pair is left, or all points are spent."""
+        return not self._pending or len(self._points) >= self.options.max_points
+
+    def step(self) -> None:
+        """Try the price at which two neighbouring points are worth the same."""
+        one, other = self._pending.pop(0)
+        if other.work - one.work <= SAME_TOL * max(1.0, other.work) or other.cost <= one.cost:
+            return
+        ratio = (other.cost - one.cost) / (other.work - one.work)
+        start = min((one, other, *self._points), key=lambda point: point.cost - ratio * point.work).counts
+        point = self._solve_at(ratio, start)
+        is_new = all(
+            abs(point.work - old.work) > SAME_TOL * max(1.0, old.work) or abs(point.cost - old.cost) > SAME_TOL
+            for old in (one, other)
+        )
+        self._points.append(point)
+        if is_new and one.work < point.work < other.work:
+            self._pending += [(one, point), (point, other)]
+
+    def standing(self) -> Standing:
+        """Return the boxes solved."""
+        return Standing(iterations=self.solved)
+
+    def finish(self, reason: Termination | None) -> Frontier:
+        """Return the points in order of work."""
+        return Frontier(points=tuple(sorted(self._points, key=lambda point: (point.work, point.cost, point.ratio))))
+
+    def _solve_at(self, ratio: float, start: IntArray) -> FrontierPoint:
+        value = evaluate(self.instance, start)
+        gap, cutoff = self.options.point_tol * max(value.cost, SAME_TOL), value.cost - ratio * value.work
+        tree = make_tree(self.instance, ratio, start, cutoff=cutoff, gap=gap, all_of_interest=True, begun=self.solved)
+        result = drive(tree, self.monitor)
+        self.solved += tree.num_solved
+        counts = start if result.counts is None else result.counts
+        found = evaluate(self.instance, counts)
+        return FrontierPoint(ratio=ratio, counts=counts, cost=found.cost, work=found.work, bound=result.bound)
+
+
 def trace_frontier(
-    instance: BiddingInstance,
-    best: IntArray,
-    options: FrontierOptions,
-    ask: Callable[[int, float], bool] = lambda solved, bound: False,
+    instance: BiddingInstance, best: IntArray, options: FrontierOptions, monitor: Monitor | None = None
 ) -> Frontier:
     """Return the frontier around the footprint of the best ratio.
 
@@ -101,100 +157,31 @@ def trace_frontier(
     Eisner, Severance, "Mathematical Techniques for Efficient Record Segmentation in Large Shared Databases", Journal
     of the ACM 23 (1976), DOI 10.1145/321978.321982.
     """
-
-    def solve_at(ratio: float, start: IntArray) -> FrontierPoint:
-        value = evaluate(instance, start)
-        gap = options.point_tol * max(value.cost, SAME_TOL)
-        tree = make_tree(instance, ratio, start, cutoff=value.cost - ratio * value.work, gap=gap, all_of_interest=True)
-        result = tree.run(ask)
-        counts = start if result.counts is None else result.counts
-        found = evaluate(instance, counts)
-        return FrontierPoint(ratio=ratio, counts=counts, cost=found.cost, work=found.work, bound=result.bound)
-
-    top_ratio = evaluate(instance, best).ratio
-    nothing = np.zeros(instance.num_bids, dtype=np.int64)
-    idle = evaluate(instance, nothing)
-    low = FrontierPoint(ratio=0.0, counts=nothing, cost=idle.cost, work=idle.work, bound=instance.fixed_usd)
-    points = [low, solve_at(options.steepest * top_ratio, best)]
-    pending = [(points[0], points[1])]
-    while pending and len(points) < options.max_points and not ask(0, 0.0):
-        one, other = pending.pop(0)
-        if other.work - one.work <= SAME_TOL * max(1.0, other.work) or other.cost <= one.cost:
-            continue
-        ratio = (other.cost - one.cost) / (other.work - one.work)
-        start = min((one, other, *points), key=lambda point: point.cost - ratio * point.work).counts
-        point = solve_at(ratio, start)
-        is_new = all(
-            abs(point.work - old.work) > SAME_TOL * max(1.0, old.work) or abs(point.cost - old.cost) > SAME_TOL
-            for old in (one, other)
-        )
-        points.append(point)
-        if is_new and one.work < point.work < other.work:
-            pending += [(one, point), (point, other)]
-    return Frontier(points=tuple(sorted(points, key=lambda point: (point.work, point.cost, point.ratio))))
+    monitor = monitor or Monitor()
+    return drive(Trace(instance, best, options, monitor), monitor)
 
 
 @register("frontier", problem="bidding")
-class FrontierSolver:
+class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
     """The whole curve of cost against work; its tangent from the origin is the best cost per work.
 
     The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The points of the curve are
     among the counts of the statistics: `cost_0`, `work_0` and so on, in order of work. Iterations are boxes solved.
     """
 
-    name: str
-    problem: str
-    summary = "cost against work: the whole curve, and the best ratio with a proof"
-    options_type = FrontierOptions
+    summary: ClassVar[str] = "cost against work: the whole curve, and the best ratio with a proof"
+    options_type: ClassVar[type[FrontierOptions]] = FrontierOptions
 
-    def supports(self, instance: BiddingInstance) -> Support:
-        """Every instance is supported."""
-        del instance
-        return SUPPORTED
-
-    def solve(
-        self,
-        instance: BiddingInstance,
-        *,
-        options: FrontierOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def run(self, instance: BiddingInstance, options: FrontierOptions, monitor: Monitor, seed: int) -> Outcome:
         """Find the best ratio, then the curve on both sides of it."""
-        clock = PhaseClock()
-        progress.start(self.name)
-        run = BestRatio(instance, DinkelbachOptions(tol=options.tol), stop, progress, clock)
-        reason: list[Termination] = []
-        solved = [0]
-
-        def ask(boxes: int, bound: float) -> bool:
-            solved[0] += boxes > 0
-            found = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=run.solved + solved[0]))
-            if found is not None:
-                reason.append(found)
-            return found is not None
-
+        best = drive(BestRatio(instance, DinkelbachOptions(tol=options.tol), monitor), monitor, task=self.name)
         frontier = Frontier(points=())
-        if can_work(instance):
-            run.execute()
-            if run.reason is None and np.isfinite(evaluate(instance, run.counts).ratio):
-                with clock.phase("curve"):
-                    frontier = trace_frontier(instance, run.counts, options, ask)
-        progress.finish()
-        ended = run.reason or (reason[0] if reason else None)
+        if monitor.reason is None and np.isfinite(evaluate(instance, best.counts).ratio):
+            trace = Trace(instance, best.counts, options, monitor, begun=best.solved)
+            with monitor.clock.phase("curve"):
+                frontier = drive(trace, monitor, task="curve")
+            best.solved = trace.solved
         curve = {
             f"{name}_{i}": getattr(point, name) for i, point in enumerate(frontier.points) for name in ("cost", "work")
         }
-        return finish(
-            self,
-            instance,
-            options,
-            counts=run.counts,
-            proven=run.proven,
-            termination=ended or (Termination.GAP_LIMIT if run.proven is not None else Termination.COMPLETED),
-            seed=seed,
-            clock=clock,
-            iterations=run.solved + solved[0],
-            extra={"points": float(len(frontier.points)), **curve},
-        )
+        return best.outcome(points=float(len(frontier.points)), **curve)

@@ -1,14 +1,17 @@
 """BidBrain's one-step search."""
 
+from typing import ClassVar
+
+from optim.core.driver import Monitor, drive
 from optim.core.registry import register
-from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic
-from optim.solvers.bidding.local_search.steps import Halt, greedy_counts
+from optim.models.bidding.instance import BiddingInstance
+from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions
+from optim.solvers.bidding.local_search.steps import GreedySearch
 
 
 @register("greedy", problem="bidding")
-class GreedySolver(AbstractHeuristic):
-    """Add the bid that lowers the cost per work most, until none does.
+class GreedySolver(AbstractHeuristic[HeuristicOptions]):
+    """Add the bid that adds work at the least cost per work, until none lowers that of the whole.
 
     Notes
     -----
@@ -22,8 +25,10 @@ class GreedySolver(AbstractHeuristic):
     resource markets", EuroSys 2017, DOI 10.1145/3064176.3064182, BidBrain.
     """
 
-    summary = "BidBrain's one-step search: add the best bid until none lowers the cost per work"
+    summary: ClassVar[str] = "one-step search: add bids in increasing cost per work until none lowers it"
+    options_type: ClassVar[type[HeuristicOptions]] = HeuristicOptions
 
-    def search(self, instance: BiddingInstance, halt: Halt) -> tuple[IntArray, int]:
+    def search(self, instance: BiddingInstance, options: HeuristicOptions, monitor: Monitor) -> Found:
         """Add bids to nothing."""
-        return greedy_counts(instance, halt)
+        search = GreedySearch(instance)
+        return Found(counts=drive(search, monitor, task=self.name), steps=search.steps, figures={})

@@ -1,18 +1,17 @@
-"""From a footprint and a proof to a solution with its statuses and its certificate."""
+"""From a footprint and a proof to an outcome; bounds by the relaxation alone."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Generic, Unpack
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock, peak_memory_mb
-from optim.core.options import options_as_dict
-from optim.core.registry import Solver
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.driver import AbstractSolver, OptionsT, Outcome
+from optim.core.status import Sense, Termination
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, HourOutlook, IntArray, Scalability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.tree.search import RatioTree, TreeResult
+from optim.solvers.bidding.tree.search import RatioTree, TreeLimits, TreeResult
 
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap that is called optimal."""
@@ -59,13 +58,12 @@ def make_tree(
     ratio: float,
     start: IntArray | None,
     *,
-    cutoff: float = 0.0,
-    gap: float = 0.0,
     all_of_interest: bool = False,
+    **limits: Unpack[TreeLimits],
 ) -> RatioTree:
     """Return a search at a ratio; unless all footprints are of interest, those that can't be below the ratio aren't."""
     rate = 0.0 if all_of_interest else least_rate_of(instance.scalability, least_work_of(instance, ratio))
-    return RatioTree(instance, ratio, cutoff=cutoff, gap=gap, least_rate=rate, start=start)
+    return RatioTree(instance, ratio, least_rate=rate, start=start, **limits)
 
 
 def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, RatioProof] | None:
@@ -78,14 +76,14 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
         return None
     ratio, best = value.ratio * (1 - MARGIN), None
     for _ in range(NEWTON_STEPS):
-        result = make_tree(instance, ratio, counts).run(lambda solved, bound: True)
+        tree = make_tree(instance, ratio, counts)
+        tree.init()
+        result = tree.finish(None)
         bound = bound_of(instance, ratio, result)
         if best is None or bound > best[0]:
             best = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
-        if result.bound >= 0:
-            break
         ratio = (ratio + result.bound / value.work) * (1 - MARGIN)
-        if ratio <= 0:
+        if result.bound >= 0 or ratio <= 0:
             break
     return best
 
@@ -98,61 +96,41 @@ def can_work(instance: BiddingInstance) -> bool:
     return instance.fixed_rate > 0 or bool(((bids.max_count > 0) & (bids.rate > 0) & (useful > 0) & fits).any())
 
 
-def finish(
-    solver: Solver,
+class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[OptionsT]):
+    """A solver of the bidding problem: cost per work is minimised."""
+
+    sense: ClassVar[Sense] = Sense.MINIMISE
+
+
+def outcome_of(
     instance: BiddingInstance,
-    options: object,
-    *,
     counts: IntArray,
     proven: tuple[float, RatioProof] | None,
-    termination: Termination,
-    seed: int,
-    clock: PhaseClock,
+    *,
     iterations: int,
-    extra: dict[str, float] | None = None,
-    message: str = "",
-) -> Solution:
-    """Return the solution of a footprint; without work it is no decision."""
+    figures: Mapping[str, float],
+    termination: Termination | None = None,
+) -> Outcome:
+    """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
-    has_work = value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)
-    seconds = {"build": 0.0, "compile": 0.0, "solve": 0.0, **clock.seconds}
-    stats = Stats(
-        seconds=seconds, iterations=iterations, memory_mb=peak_memory_mb(), counts={"work": value.work, **(extra or {})}
-    )
-    if not has_work:
-        proven = None
-        is_hopeless = not can_work(instance)
-        termination = Termination.INFEASIBLE if is_hopeless else termination
-        message = "no bid does any work" if is_hopeless else "no footprint with enough work was found"
-    certificate = None
-    if proven is not None:
-        gap = (value.ratio - proven[0]) / max(value.ratio, 1e-9)
-        is_optimal = gap <= OPTIMALITY_TOL
-        if is_optimal and termination in (Termination.COMPLETED, Termination.GAP_LIMIT):
-            termination = Termination.OPTIMAL
-        certificate = Certificate(
-            kind=CertificateKind.OPTIMALITY if is_optimal else CertificateKind.BOUND,
-            statement=f"no footprint has a cost per work below {proven[0]:.9g}",
-            proof=proven[1],
-        )
-    elif has_work:
-        certificate = Certificate(
-            kind=CertificateKind.FEASIBLE_ONLY, statement="the footprint is feasible; no bound is claimed"
-        )
-    return Solution(
-        problem=solver.problem,
-        instance=instance.name,
-        solver=solver.name,
-        sense=Sense.MINIMISE,
+    figures = {"work": value.work, **figures}
+    if not (value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)):
+        if can_work(instance):
+            message = "no footprint with enough work was found"
+            return Outcome(iterations=iterations, counts=figures, termination=termination, message=message)
+        hopeless = Termination.INFEASIBLE
+        return Outcome(iterations=iterations, counts=figures, termination=hopeless, message="no bid does any work")
+    bound, proof = (None, None) if proven is None else proven
+    return Outcome(
+        decision=FootprintPlan.of(counts),
+        objective=value.ratio,
+        bound=bound,
+        proof=proof,
+        statement="the footprint is feasible; no bound is claimed"
+        if bound is None
+        else f"no footprint has a cost per work below {bound:.9g}",
+        tol=OPTIMALITY_TOL,
         termination=termination,
-        primal=PointStatus.FEASIBLE if has_work else PointStatus.NONE,
-        dual=PointStatus.FEASIBLE if proven is not None else PointStatus.NONE,
-        decision=FootprintPlan.of(counts) if has_work else None,
-        objective=value.ratio if has_work else None,
-        bound=None if proven is None else proven[0],
-        certificate=certificate,
-        seed=seed,
-        options=options_as_dict(options),
-        stats=stats,
-        message=message,
+        iterations=iterations,
+        counts=figures,
     )

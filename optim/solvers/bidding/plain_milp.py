@@ -1,20 +1,18 @@
 """The plain programme by HiGHS in Dinkelbach's method: a cross-check on small instances."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
-from optim.core.status import Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.steps import greedy_counts
-from optim.solvers.bidding.outcome import can_work, finish, root_bound
+from optim.solvers.bidding.local_search.steps import GreedySearch
+from optim.solvers.bidding.outcome import ROUNDING, AbstractBiddingSolver, can_work, outcome_of, root_bound
 from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
 
 MOST_STEPS = 30
@@ -45,17 +43,15 @@ class PlainMilpOptions:
 
 
 @register("plain-milp", problem="bidding")
-class PlainMilpSolver:
+class PlainMilpSolver(AbstractBiddingSolver[PlainMilpOptions]):
     """Dinkelbach's method on the plain mixed-integer programme, each step by HiGHS on one thread.
 
     HiGHS' own bounds come without a proof that could be checked: the stated bound is the relaxation's. Iterations are
     steps of the method.
     """
 
-    name: str
-    problem: str
-    summary = "the plain mixed-integer programme by HiGHS, in Dinkelbach's method (cross-check)"
-    options_type = PlainMilpOptions
+    summary: ClassVar[str] = "the plain mixed-integer programme by HiGHS, in Dinkelbach's method (cross-check)"
+    options_type: ClassVar[type[PlainMilpOptions]] = PlainMilpOptions
 
     def supports(self, instance: BiddingInstance) -> Support:
         """Refuse instances without a linear form."""
@@ -64,76 +60,82 @@ class PlainMilpSolver:
         reason = supports_programme(instance)
         return SUPPORTED if reason is None else Support(is_supported=False, reason=reason)
 
-    def solve(
-        self,
-        instance: BiddingInstance,
-        *,
-        options: PlainMilpOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def run(self, instance: BiddingInstance, options: PlainMilpOptions, monitor: Monitor, seed: int) -> Outcome:
         """Step from the greedy footprint until the ratio stays."""
-        clock = PhaseClock()
-        progress.start(self.name)
-        with clock.phase("solve"):
-            counts, _ = greedy_counts(instance)
-        reason, steps, nodes = None, 0, 0
-        while can_work(instance) and steps < MOST_STEPS and reason is None:
-            reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=steps, sense=Sense.MINIMISE))
-            before = evaluate(instance, counts).ratio
-            if reason is not None or not np.isfinite(before):
-                break
-            found, reason, more = _step(instance, before, options, stop, seed, clock)
-            steps, nodes = steps + 1, nodes + more
-            progress.update(steps, {"objective": before})
-            if found is None or evaluate(instance, found).ratio >= before * (1 - STEP_TOL):
-                break
-            counts = found
+        with monitor.clock.phase("solve"):
+            counts = drive(GreedySearch(instance), monitor.part())
+        steps = drive(PlainSteps(instance, counts, options, monitor, seed), monitor, task=self.name)
         proven = None
-        if reason is None:
-            with clock.phase("bound"):
-                proven = root_bound(instance, counts)
-        progress.finish()
-        return finish(
-            self,
+        if monitor.reason is None and steps.reason is None:
+            with monitor.clock.phase("bound"):
+                proven = root_bound(instance, steps.counts)
+        return outcome_of(
             instance,
-            options,
-            counts=counts,
-            proven=proven,
-            termination=reason or Termination.COMPLETED,
-            seed=seed,
-            clock=clock,
-            iterations=steps,
-            extra={"nodes": float(nodes)},
+            steps.counts,
+            proven,
+            iterations=steps.number,
+            figures={"nodes": float(steps.nodes)},
+            termination=steps.reason,
         )
 
 
-def _step(
-    instance: BiddingInstance,
-    ratio: float,
-    options: PlainMilpOptions,
-    stop: StoppingCriterion,
-    seed: int,
-    clock: PhaseClock,
-) -> tuple[IntArray | None, Termination | None, int]:
-    """Minimise ``cost - ratio * work``; return the footprint, a reason to stop, and HiGHS' nodes."""
-    from optim.models.bidding.programme import counts_of, parametric_model
+class PlainSteps(AbstractIteration["PlainSteps"]):
+    """Dinkelbach's method on programmes that HiGHS solves. It is its own result.
 
-    with clock.phase("build"):
-        model = parametric_model(instance, ratio, pieces=options.pieces)
-        compiled = CompiledModel(model)
+    Its `counts` are the best footprint, `number` the steps, `nodes` HiGHS' nodes, `reason` why HiGHS ended early.
+    """
 
-    def watch(state: HighsState) -> Termination | None:
-        return stop(SolveState(elapsed_s=clock.elapsed_s, iterations=0, sense=Sense.MINIMISE))
+    def __init__(
+        self, instance: BiddingInstance, counts: IntArray, options: PlainMilpOptions, monitor: Monitor, seed: int
+    ) -> None:
+        self.instance, self.counts, self._options, self._monitor, self._seed = instance, counts, options, monitor, seed
+        self.number = self.nodes = 0
+        self.reason: Termination | None = None
+        self._value = evaluate(instance, counts)
+        self._is_done = not (can_work(instance) and self._value.work > 0)
 
-    with clock.phase("solve"):
-        outcome = solve_with_highs(
-            compiled,
-            time_limit_s=stop.remaining_s(clock.elapsed_s),
-            seed=seed,
-            options={"mip_abs_gap": options.mip_gap * max(instance.fixed_usd, 1e-3), "mip_rel_gap": 0.0},
-            watch=watch,
-        )
-    reason = None if outcome.termination is Termination.OPTIMAL else outcome.termination
-    return (counts_of(model, instance) if outcome.has_values else None), reason, outcome.nodes
+    def is_done(self) -> bool:
+        """Tell whether the ratio stays, or HiGHS can't go on."""
+        return self._is_done or self.number >= MOST_STEPS
+
+    def standing(self) -> Standing:
+        """Return the steps and the ratio."""
+        ratio = self._value.ratio
+        return Standing(iterations=self.number, objective=ratio if np.isfinite(ratio) else None)
+
+    def finish(self, reason: Termination | None) -> "PlainSteps":
+        """Return itself."""
+        return self
+
+    def step(self) -> None:
+        """Minimise ``cost - ratio * work`` at the present ratio."""
+        from optim.models.bidding.programme import counts_of, parametric_model
+
+        clock = self._monitor.clock
+        with clock.phase("build"):
+            model = parametric_model(self.instance, self._value.ratio, pieces=self._options.pieces)
+            compiled = CompiledModel(model)
+        with clock.phase("solve"):
+            outcome = solve_with_highs(
+                compiled,
+                time_limit_s=self._monitor.remaining_s,
+                seed=self._seed,
+                options={
+                    "mip_abs_gap": self._options.mip_gap * max(self.instance.fixed_usd, 1e-3),
+                    "mip_rel_gap": 0.0,
+                },
+                watch=self._watch,
+            )
+        self.number, self.nodes = self.number + 1, self.nodes + outcome.nodes
+        self.reason = None if outcome.termination is Termination.OPTIMAL else outcome.termination
+        self._is_done = True
+        if outcome.has_values:
+            found = counts_of(model, self.instance)
+            value, least = evaluate(self.instance, found), self.instance.min_work * (1 - ROUNDING)
+            is_first = value.work >= least > self._value.work
+            if is_first or value.ratio < self._value.ratio * (1 - STEP_TOL):
+                self.counts, self._value, self._is_done = found, value, self.reason is not None
+
+    def _watch(self, state: HighsState) -> Termination | None:
+        self._monitor.is_over()
+        return self._monitor.reason

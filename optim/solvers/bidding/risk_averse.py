@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import Monitor, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
-from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
-from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.registry import register
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.eviction import wilson_interval
 from optim.models.bidding.instance import (
@@ -24,15 +21,9 @@ from optim.models.bidding.instance import (
     IntArray,
     ScenarioOutlook,
 )
-from optim.solvers.bidding.local_search.steps import (
-    IMPROVEMENT,
-    Halt,
-    exchange_counts,
-    greedy_counts,
-    is_feasible,
-    neighbours,
-)
-from optim.solvers.bidding.outcome import can_work, finish, root_bound
+from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions, exchanged
+from optim.solvers.bidding.local_search.steps import IMPROVEMENT, LocalSearch
+from optim.solvers.bidding.outcome import can_work
 
 HALVINGS = 60
 ENDS_TRIED = 10
@@ -43,7 +34,7 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RiskOptions:
+class RiskOptions(HeuristicOptions):
     """Options of `risk-averse`.
 
     Parameters
@@ -129,7 +120,7 @@ def risk_ratio(instance: BiddingInstance, table: IntArray, options: RiskOptions)
 
 
 @register("risk-averse", problem="bidding")
-class RiskAverseSolver:
+class RiskAverseSolver(AbstractHeuristic[RiskOptions]):
     """Local search for the lowest risk-adjusted cost per work.
 
     With scenarios: the least q at which the conditional value at risk of ``cost - q work`` isn't positive, optionally
@@ -141,102 +132,43 @@ class RiskAverseSolver:
     `risk_ratio`, that of the risk-neutral footprint `neutral_risk_ratio`. Iterations are steps of the search.
     """
 
-    name: str
-    problem: str
-    summary = "lowest conditional value at risk, or lowest worst-case cost per work"
-    options_type = RiskOptions
+    summary: ClassVar[str] = "lowest conditional value at risk, or lowest worst-case cost per work"
+    options_type: ClassVar[type[RiskOptions]] = RiskOptions
 
-    def supports(self, instance: BiddingInstance) -> Support:
-        """Every instance is supported."""
-        del instance
-        return SUPPORTED
-
-    def solve(
-        self,
-        instance: BiddingInstance,
-        *,
-        options: RiskOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def search(self, instance: BiddingInstance, options: RiskOptions, monitor: Monitor) -> Found:
         """Start from the risk-neutral footprint and search for a safer one."""
-        clock = PhaseClock()
-        reasons: list[Termination] = []
-        progress.start(self.name)
-
-        def halt(steps: int) -> bool:
-            reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=steps))
-            progress.update(steps)
-            if reason is not None:
-                reasons.append(reason)
-            return reason is not None
-
-        extra: dict[str, float] = {}
-        with clock.phase("solve"):
-            counts, steps = greedy_counts(instance, halt)
-            counts, more = exchange_counts(instance, counts, lambda n: halt(steps + n))
-            steps += more
-            if can_work(instance) and evaluate(instance, counts).work > 0:
-                if isinstance(instance.outlook, ScenarioOutlook):
-                    counts, more, extra = _least_risk(instance, counts, options, lambda n: halt(steps + n))
-                else:
-                    counts, more, extra = _least_worst(instance, counts, options, lambda n: halt(steps + n))
-                steps += more
-        proven = None
-        if not reasons:
-            with clock.phase("bound"):
-                proven = root_bound(instance, counts)
-        progress.finish()
-        return finish(
-            self,
-            instance,
-            options,
-            counts=counts,
-            proven=proven,
-            termination=reasons[0] if reasons else Termination.COMPLETED,
-            seed=seed,
-            clock=clock,
-            iterations=steps,
-            extra=extra,
-        )
+        neutral = exchanged(instance, monitor, self.name)
+        if not (can_work(instance) and evaluate(instance, neutral.counts).work > 0):
+            return neutral
+        find = _least_risk if isinstance(instance.outlook, ScenarioOutlook) else _least_worst
+        return find(instance, neutral, options, monitor)
 
 
-def _least_risk(
-    instance: BiddingInstance, counts: IntArray, options: RiskOptions, halt: Halt
-) -> tuple[IntArray, int, dict[str, float]]:
+def _least_risk(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
     """Search over additions, removals and moves for a lower risk ratio."""
-    value = float(risk_ratio(instance, counts[None], options)[0])
-    neutral, steps = value, 0
-    while not halt(steps):
-        table = neighbours(instance, counts)
-        table = table[is_feasible(instance, table)]
-        if not len(table):
-            break
-        ratios = risk_ratio(instance, table, options)
-        best = int(ratios.argmin())
-        if not ratios[best] < value * (1 - IMPROVEMENT):
-            break
-        value, counts, steps = float(ratios[best]), table[best], steps + 1
-    return counts, steps, {"risk_ratio": value, "neutral_risk_ratio": neutral}
+    search = LocalSearch(
+        instance, neutral.counts, figure=lambda table: risk_ratio(instance, table, options), begun=neutral.steps
+    )
+    before, counts = search.value, drive(search, monitor)
+    figures = {"risk_ratio": search.value, "neutral_risk_ratio": before}
+    return Found(counts=counts, steps=search.steps, figures=figures)
 
 
-def _least_worst(
-    instance: BiddingInstance, counts: IntArray, options: RiskOptions, halt: Halt
-) -> tuple[IntArray, int, dict[str, float]]:
+def _least_worst(instance: BiddingInstance, neutral: Found, options: RiskOptions, monitor: Monitor) -> Found:
     """Alternate between the worst ends for a footprint and the best footprint for these ends; keep the best worst case."""
     low, high = _ends(instance, options)
-    ends, value = _worst_ends(instance, counts, low, high)
-    neutral, best, steps = value, counts, 0
+    best, steps = neutral.counts, neutral.steps
+    ends, value = _worst_ends(instance, best, low, high)
+    before = value
     for _ in range(ROUNDS):
-        feared = _with_ends(instance, low, high, ends)
-        counts, more = exchange_counts(feared, best, lambda n, done=steps: halt(done + n))  # type: ignore[misc]
-        steps += more
+        search = LocalSearch(_with_ends(instance, low, high, ends), best, begun=steps)
+        counts, steps = drive(search, monitor), search.steps
         ends, found = _worst_ends(instance, counts, low, high)
-        if not found < value * (1 - IMPROVEMENT):
+        lack = [instance.min_work - evaluate(instance, tried).work for tried in (counts, best)]
+        if not found < value * (1 - IMPROVEMENT) or lack[0] > max(0.0, lack[1]):
             break
         best, value = counts, found
-    return best, steps, {"risk_ratio": value, "neutral_risk_ratio": neutral}
+    return Found(counts=best, steps=steps, figures={"risk_ratio": value, "neutral_risk_ratio": before})
 
 
 def _ends(instance: BiddingInstance, options: RiskOptions) -> tuple[HourOutlook, HourOutlook]:

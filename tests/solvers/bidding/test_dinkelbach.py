@@ -15,7 +15,7 @@ from optim.models.bidding.programme import charnes_cooper_model, parametric_mode
 from optim.models.files import verify
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
-from optim.solvers.solve import solve, solvers_of
+from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import (
     best_of_all,
     drawn,
@@ -42,13 +42,6 @@ def test_the_cap_of_the_published_vector_is_not_filled():
     assert solution.objective == pytest.approx(0.2045896104, abs=1e-10)
 
 
-def test_greedy_stops_where_only_a_removal_helps_and_exchange_finds_it():
-    greedy, exchange = (solve(published_vector(), name) for name in ("greedy", "exchange"))
-    assert greedy.decision.counts.tolist() == [6, 0, 0, 6]
-    assert exchange.decision.counts.tolist() == [6, 0, 0, 5]
-    assert greedy.bound <= exchange.objective < greedy.objective
-
-
 @given(instance=small_instances)
 def test_finds_what_trying_all_footprints_finds(instance):
     best = best_of_all(instance)
@@ -61,32 +54,6 @@ def test_finds_what_trying_all_footprints_finds(instance):
     assert solution.objective == pytest.approx(best, rel=REL_TOL, abs=1e-12)
     assert solution.bound <= best * (1 + 1e-12)
     assert solution.termination is Termination.OPTIMAL
-
-
-@given(instance=small_instances)
-def test_every_solver_lies_between_the_optimum_and_its_own_claims(instance):
-    best = best_of_all(instance)
-    for solver in solvers_of("bidding"):
-        if solver.name in ("dinkelbach", "plain-milp", "frontier", "risk-averse"):
-            continue
-        solution = solve(instance, solver.name)
-        assert verify(instance, solution).is_ok
-        if np.isfinite(best):
-            assert solution.objective >= best * (1 - 1e-12)
-            assert solution.bound <= best * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_agrees_with_the_plain_programme_by_highs(seed):
-    instance = drawn(seed)
-    if supports_programme(instance) is not None or not np.isfinite(best_of_all(instance)):
-        pytest.skip("without a linear form, or without work")
-    exact, plain = (solve(instance, name) for name in ("dinkelbach", "plain-milp"))
-    assert verify(instance, plain).is_ok
-    assert plain.objective >= exact.bound * (1 - 1e-9)
-    outcome = solve_with_highs(CompiledModel(parametric_model(instance, exact.objective, pieces=200)))
-    assert outcome.bound <= 1e-9
-    assert outcome.objective >= -2e-3 * max(instance.fixed_usd, 0.1)  # tangents overrate the work a little
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -104,39 +71,6 @@ def test_the_charnes_cooper_form_bounds_the_optimum(seed):
     for variable in relaxed.taken.values():
         variable.setub(1.0)
     assert solve_with_highs(CompiledModel(relaxed)).objective == pytest.approx(0.0, abs=1e-7)
-
-
-additive = st.lists(st.tuples(st.floats(0.01, 0.3), st.floats(0.1, 2.0), st.integers(0, 4)), min_size=1, max_size=6)
-
-
-@given(bids=additive, fixed=st.floats(0.05, 1.0))
-def test_where_all_adds_up_greedy_is_exact_and_holds_what_is_cheaper_than_the_optimum(bids, fixed):
-    cost, work, most = zip(*bids, strict=True)
-    if sum(most) == 0:
-        return
-    instance = hour_instance([0] * len(bids), cost, work, max_count=list(most), fixed_usd=fixed)
-    greedy, exact = (solve(instance, name) for name in ("greedy", "dinkelbach"))
-    assert greedy.objective == pytest.approx(exact.objective, rel=REL_TOL)
-    for j, (c, w, m) in enumerate(bids):
-        if c / w < exact.objective * (1 - 1e-9):
-            assert greedy.decision.counts[j] == m
-        if c / w > exact.objective * (1 + 1e-9):
-            assert greedy.decision.counts[j] == 0
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_where_all_adds_up_greedy_and_the_exact_method_agree_with_the_plain_programme(seed):
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(2, 7))
-    instance = hour_instance(
-        np.sort(rng.integers(0, 3, size)),
-        rng.uniform(0.01, 0.3, size),
-        rng.uniform(0.1, 2.0, size),
-        max_count=rng.integers(1, 5, size).tolist(),
-        fixed_usd=0.4,
-    )
-    found = [solve(instance, name).objective for name in ("greedy", "dinkelbach", "plain-milp")]
-    assert found == pytest.approx([found[0]] * 3, rel=REL_TOL)
 
 
 @given(instance=small_instances, factor=st.sampled_from([0.5, 2.0, 4.0]))

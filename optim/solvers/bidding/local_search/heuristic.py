@@ -1,23 +1,19 @@
 """What the solvers without a proof of their own share: search, then a bound by the relaxation alone."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Generic, TypeVar
 
-from optim.core.clock import PhaseClock
-from optim.core.progress import Progress
-from optim.core.registry import SUPPORTED, Support
-from optim.core.solution import Solution
-from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.driver import Monitor, Outcome, drive
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.steps import Halt
-from optim.solvers.bidding.outcome import finish, root_bound
+from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, outcome_of, root_bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeuristicOptions:
-    """Options of `greedy` and `exchange`.
+    """Options of all heuristics.
 
     Parameters
     ----------
@@ -28,59 +24,38 @@ class HeuristicOptions:
     bound: bool = True
 
 
-class AbstractHeuristic:
+HeuristicOptionsT = TypeVar("HeuristicOptionsT", bound=HeuristicOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A footprint, the steps to it, and figures of the search."""
+
+    counts: IntArray
+    steps: int
+    figures: Mapping[str, float]
+
+
+class AbstractHeuristic(AbstractBiddingSolver[HeuristicOptionsT], Generic[HeuristicOptionsT]):
     """A search for a footprint; iterations are its steps."""
 
-    name: str
-    problem: str
-    summary: str
-    options_type: type[Any] = HeuristicOptions
-
-    def supports(self, instance: BiddingInstance) -> Support:
-        """Every instance is supported."""
-        del instance
-        return SUPPORTED
-
     @abstractmethod
-    def search(self, instance: BiddingInstance, halt: Halt) -> tuple[IntArray, int]:
-        """Return a footprint and the number of steps."""
+    def search(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor) -> Found:
+        """Return a footprint."""
 
-    def solve(
-        self,
-        instance: BiddingInstance,
-        *,
-        options: HeuristicOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def run(self, instance: BiddingInstance, options: HeuristicOptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Search until nothing improves, then bound."""
-        clock = PhaseClock()
-        reasons: list[Termination] = []
-        progress.start(self.name)
-
-        def halt(steps: int) -> bool:
-            reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=steps))
-            progress.update(steps)
-            if reason is not None:
-                reasons.append(reason)
-            return reason is not None
-
-        with clock.phase("solve"):
-            counts, steps = self.search(instance, halt)
+        with monitor.clock.phase("solve"):
+            found = self.search(instance, options, monitor)
         proven = None
-        if options.bound and not reasons:
-            with clock.phase("bound"):
-                proven = root_bound(instance, counts)
-        progress.finish()
-        return finish(
-            self,
-            instance,
-            options,
-            counts=counts,
-            proven=proven,
-            termination=reasons[0] if reasons else Termination.COMPLETED,
-            seed=seed,
-            clock=clock,
-            iterations=steps,
-        )
+        if options.bound and monitor.reason is None:
+            with monitor.clock.phase("bound"):
+                proven = root_bound(instance, found.counts)
+        return outcome_of(instance, found.counts, proven, iterations=found.steps, figures=found.figures)
+
+
+def exchanged(instance: BiddingInstance, monitor: Monitor, task: str | None = None) -> Found:
+    """Return the footprint that exchanges lead to from the greedy one."""
+    greedy = GreedySearch(instance)
+    search = LocalSearch(instance, drive(greedy, monitor, task=task), begun=greedy.steps)
+    return Found(counts=drive(search, monitor, task=task), steps=search.steps, figures={})

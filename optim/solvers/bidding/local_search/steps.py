@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optim.models.bidding.cost_per_work import evaluate_many
-from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
+from optim.core.driver import AbstractIteration, Standing
+from optim.core.status import Termination
+from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.models.bidding.instance import BiddingInstance, BoolArray, FloatArray, IntArray
 
 MOST_STEPS = 64
 """Up to so many instances every number is tried; beyond, numbers double."""
@@ -13,57 +15,117 @@ MOST_STEPS = 64
 IMPROVEMENT = 1e-12
 """Relative gain below which a step is none: rounding."""
 
-Halt = Callable[[int], bool]
-"""Asked with the number of steps whether to stop."""
+Figure = Callable[[IntArray], FloatArray]
+"""What footprints, shape (footprints, bids), are judged by: the less the better."""
 
 
-def never(steps: int) -> bool:
-    """Go on."""
-    del steps
-    return False
+class LocalSearch(AbstractIteration[IntArray]):
+    """Step to the best footprint within reach until none is better.
 
+    Within reach is any number of instances added to or removed from one bid, and one or all of a bid's instances, or
+    as many as fit, moved to another bid. Footprints with too little work are judged by what they lack, then by a
+    figure; ties go to the first.
 
-def greedy_counts(instance: BiddingInstance, halt: Halt = never) -> tuple[IntArray, int]:
-    """Return the footprint that one-step additions lead to from nothing, and the number of steps.
-
-    Each step adds the instances of one bid that lower the cost per work most; ties go to the first bid and the
-    fewest instances. It ends when no addition lowers the cost per work.
+    Parameters
+    ----------
+    instance
+        The instance.
+    start
+        Shape (bids,): where the search begins.
+    figure
+        Cost per work by default.
+    begun
+        Steps made before.
     """
-    counts = np.zeros(instance.num_bids, dtype=np.int64)
-    key, steps = _keys(instance, counts[None])[0], 0
-    while not halt(steps):
-        table = _additions(instance, counts)
-        best = _best(instance, table)
-        if best is None or not _is_better(best[0], key):
-            break
-        key, counts = best
-        steps += 1
-    return counts, steps
+
+    def __init__(
+        self, instance: BiddingInstance, start: IntArray, *, figure: Figure | None = None, begun: int = 0
+    ) -> None:
+        self.instance, self.counts, self.steps = instance, start.copy(), begun
+        self._figure: Figure = figure or self._cost_per_work
+        self._is_done = False
+        self._lack, self._value = (float(part[0]) for part in self._judge(start[None]))
+
+    def reachable(self) -> IntArray:
+        """Return the footprints within reach, feasible or not."""
+        return neighbours(self.instance, self.counts)
+
+    def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
+        """Choose among better footprints."""
+        return int(np.lexsort((value, lack))[0])
+
+    def is_done(self) -> bool:
+        """Tell whether nothing within reach is better."""
+        return self._is_done
+
+    def step(self) -> None:
+        """Go to a better footprint, if there is one."""
+        table = self.reachable()
+        table = table[is_feasible(self.instance, table)]
+        lack, value = self._judge(table)
+        gain = value < self._value * (1 - IMPROVEMENT) if np.isfinite(self._value) else np.isfinite(value)
+        is_better = np.where(lack == self._lack, gain, lack < self._lack)
+        self._is_done = not is_better.any()
+        if not self._is_done:
+            table, lack, value = table[is_better], lack[is_better], value[is_better]
+            row = self.choose(table, lack, value)
+            self.counts, self._lack, self._value = table[row], float(lack[row]), float(value[row])
+            self.steps += 1
+
+    def standing(self) -> Standing:
+        """Return the steps made; infinite figures are shown to nobody."""
+        return Standing(iterations=self.steps)
+
+    def finish(self, reason: Termination | None) -> IntArray:
+        """Return the footprint."""
+        return self.counts
+
+    @property
+    def value(self) -> float:
+        """The figure of the footprint."""
+        return self._value
+
+    def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
+        _, work = evaluate_many(self.instance, table)
+        return np.maximum(0.0, self.instance.min_work - work), self._figure(table)
+
+    def _cost_per_work(self, table: IntArray) -> FloatArray:
+        cost, work = evaluate_many(self.instance, table)
+        return np.asarray(np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0))
 
 
-def exchange_counts(instance: BiddingInstance, start: IntArray, halt: Halt = never) -> tuple[IntArray, int]:
-    """Return a footprint that no addition, removal or exchange between two bids improves, and the number of steps.
+class GreedySearch(LocalSearch):
+    """Add instances of one bid at a time, from nothing, in increasing ratio of what they cost to the work they add.
 
-    Every step takes the best move: any number of instances added to or removed from one bid, or one or all of a
-    bid's instances, or as many as fit, moved to another bid.
+    Only additions that lower the cost per work count; among equal ratios the one that lowers it most is taken.
     """
-    counts = start.copy()
-    key, steps = _keys(instance, counts[None])[0], 0
-    while not halt(steps):
-        best = _best(instance, neighbours(instance, counts))
-        if best is None or not _is_better(best[0], key):
-            break
-        key, counts = best
-        steps += 1
-    return counts, steps
+
+    def __init__(self, instance: BiddingInstance) -> None:
+        super().__init__(instance, np.zeros(instance.num_bids, dtype=np.int64))
+
+    def reachable(self) -> IntArray:
+        """Return additions of powers of two and of all that a bid may have."""
+        room = self.instance.bids.max_count - self.counts
+        return _applied(self.counts, [(j, n) for j, most in enumerate(room.tolist()) for n in _doubling(most)])
+
+    def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
+        """Choose the addition whose own cost per work is least."""
+        now = evaluate(self.instance, self.counts)
+        cost, work = evaluate_many(self.instance, table)
+        ratio = (cost - now.cost) / (work - now.work)  # what lowers the cost per work, at no less cost, adds work
+        is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()))
+        return int(is_least[np.lexsort((value[is_least], lack[is_least]))[0]])
 
 
 def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
     """Return all additions, removals and moves of a footprint, feasible or not, shape (footprints, bids)."""
-    return np.concatenate([_additions(instance, counts), _removals(instance, counts), _moves(instance, counts)])
+    room = instance.bids.max_count - counts
+    added = [(j, n) for j, most in enumerate(room.tolist()) for n in _numbers(most)]
+    removed = [(j, -n) for j, held in enumerate(counts.tolist()) for n in _numbers(held)]
+    return np.concatenate([_applied(counts, added), _applied(counts, removed), _moves(instance, counts)])
 
 
-def is_feasible(instance: BiddingInstance, table: IntArray) -> FloatArray:
+def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
     """Tell which of many footprints keep the caps and the rule of one bid a market."""
     caps, bids = instance.caps, instance.bids
     fits = (table @ caps.weight.T <= caps.limit * (1 + 1e-12) + 1e-9).all(axis=1)
@@ -73,45 +135,14 @@ def is_feasible(instance: BiddingInstance, table: IntArray) -> FloatArray:
     return np.asarray(fits)
 
 
-def _keys(instance: BiddingInstance, table: IntArray) -> FloatArray:
-    """Return what footprints are ranked by: work that is missing, then cost per work."""
-    cost, work = evaluate_many(instance, table)
-    ratio = np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0)
-    return np.column_stack([np.maximum(0.0, instance.min_work - work), ratio])
-
-
-def _is_better(one: FloatArray, other: FloatArray) -> bool:
-    if one[0] != other[0]:
-        return bool(one[0] < other[0])
-    return bool(one[1] < other[1] * (1 - IMPROVEMENT)) if np.isfinite(other[1]) else bool(np.isfinite(one[1]))
-
-
-def _best(instance: BiddingInstance, table: IntArray) -> tuple[FloatArray, IntArray] | None:
-    table = table[is_feasible(instance, table)]
-    if not len(table):
-        return None
-    keys = _keys(instance, table)
-    row = int(np.lexsort((np.arange(len(keys)), keys[:, 1], keys[:, 0]))[0])
-    return keys[row], table[row]
+def _doubling(most: int) -> list[int]:
+    """Return powers of two below a number, and the number."""
+    return [2**k for k in range(most.bit_length()) if 2**k < most] + [most] * (most > 0)
 
 
 def _numbers(most: int) -> list[int]:
     """Return numbers of instances worth trying, up to `most`."""
-    if most <= MOST_STEPS:
-        return list(range(1, most + 1))
-    doubling = [2**k for k in range(int(most).bit_length()) if 2**k < most]
-    return sorted({*range(1, MOST_STEPS + 1), *doubling, most})
-
-
-def _additions(instance: BiddingInstance, counts: IntArray) -> IntArray:
-    room = instance.bids.max_count - counts
-    steps = [(j, n) for j in range(len(counts)) for n in _numbers(int(room[j]))]
-    return _applied(counts, steps)
-
-
-def _removals(instance: BiddingInstance, counts: IntArray) -> IntArray:
-    steps = [(j, -n) for j in np.flatnonzero(counts).tolist() for n in _numbers(int(counts[j]))]
-    return _applied(counts, steps)
+    return sorted({*range(1, min(most, MOST_STEPS) + 1), *_doubling(most)})
 
 
 def _moves(instance: BiddingInstance, counts: IntArray) -> IntArray:

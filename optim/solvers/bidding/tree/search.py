@@ -1,14 +1,17 @@
 """Branch and bound for ``min cost - q work``: linear relaxations, reduced-cost fixing, and a tree that proves the bound."""
 
 import heapq
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 
+from optim.core.driver import AbstractIteration, Standing
+from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate_many
 from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
+from optim.solvers.bidding.local_search.steps import is_feasible
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound
 from optim.solvers.bidding.tree.node_lp import LpPoint, solve_node
@@ -25,8 +28,8 @@ INTEGRAL_TOL = 1e-6
 STAKE = 0.02
 """A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
 
-Ask = Callable[[int, float], bool]
-"""Asked with the number of nodes and the present bound whether to stop."""
+PATIENCE = 25
+"""Boxes solved after an improvement before a search that starts again at a better ratio ends."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,10 +44,6 @@ class TreeResult:
         Lower bound of ``cost - q work`` over all footprints of interest.
     nodes, multipliers
         The tree that proves it.
-    num_solved
-        Boxes solved.
-    is_complete
-        Whether nothing better than `value` (less the tolerance) can exist.
     """
 
     counts: IntArray | None
@@ -52,8 +51,6 @@ class TreeResult:
     bound: float
     nodes: tuple[TreeNode, ...]
     multipliers: tuple[Multipliers, ...]
-    num_solved: int
-    is_complete: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +66,16 @@ class _Open:
     charge: FloatArray
 
 
-class RatioTree:
+class TreeLimits(TypedDict, total=False):
+    """Parameters of `RatioTree` that say when it ends."""
+
+    cutoff: float
+    gap: float
+    is_hasty: bool
+    begun: int
+
+
+class RatioTree(AbstractIteration[TreeResult]):
     """One search at one ratio.
 
     Parameters
@@ -86,6 +92,10 @@ class RatioTree:
         Footprints whose rates add up to less are of no interest.
     start
         A footprint whose rates are where the first tangents are laid.
+    is_hasty
+        Whether it ends soon after it has found something better than the cutoff.
+    begun
+        Boxes solved before, in other trees.
     """
 
     def __init__(
@@ -97,6 +107,8 @@ class RatioTree:
         gap: float = 0.0,
         least_rate: float = 0.0,
         start: IntArray | None = None,
+        is_hasty: bool = False,
+        begun: int = 0,
     ) -> None:
         self.instance, self.ratio, self.gap, self.least_rate = instance, ratio, gap, least_rate
         self.value, self.counts = cutoff, None
@@ -106,42 +118,45 @@ class RatioTree:
         self._leaf_bounds: dict[int, float] = {}
         self._heap: list[tuple[float, int, _Open]] = []
         self._order = 0
+        self._is_hasty, self._begun = is_hasty, begun
+        self._improved_at: int | None = None
         self.num_solved = 0
 
-    def run(self, ask: Ask) -> TreeResult:
-        """Search until the tree is closed or `ask` says stop."""
-        root = self._add(TreeNode())
-        box = Box.root(self.instance)
-        boxes: tuple[tuple[int, Box], ...]
+    def init(self) -> None:
+        """Solve the roots: one box, or two that differ in whether anything changes."""
+        root, box = self._add(TreeNode()), Box.root(self.instance)
         if self.instance.bids.is_new.any():
             low, high = self._split(root, CHANGE, 0)
-            boxes = ((low, box.without_change(self.instance)), (high, box.with_change()))
+            self._open(box.without_change(self.instance), low, is_root=True)
+            self._open(box.with_change(), high, is_root=True)
         else:
-            boxes = ((root, Box(low=box.low, high=box.high, has_change=False)),)
-        for node, part in boxes:
-            self._open(part, node, is_root=True)
-        is_stopped = False
-        while self._heap and not is_stopped:
-            bound, _, entry = heapq.heappop(self._heap)
-            if bound >= self.value - self.gap:
-                self._close(entry)
-                continue
-            is_stopped = ask(self.num_solved, bound)
-            if is_stopped:
-                self._close(entry)
-            else:
-                self._branch(entry)
+            self._open(Box(low=box.low, high=box.high, has_change=False), root, is_root=True)
+
+    def is_done(self) -> bool:
+        """Tell whether no open box can hold anything better, or, in haste, whether enough is found."""
+        since = 0 if self._improved_at is None else self.num_solved - self._improved_at
+        return (self._is_hasty and since >= PATIENCE) or not self._heap or self._heap[0][0] >= self.value - self.gap
+
+    def step(self) -> None:
+        """Split the open box of the least bound."""
+        if self.counts is not None and self._improved_at is None:
+            self._improved_at = self.num_solved
+        self._branch(heapq.heappop(self._heap)[2])
+
+    def standing(self) -> Standing:
+        """Return the boxes solved, and the ratio."""
+        return Standing(iterations=self._begun + self.num_solved, objective=self.ratio or None)
+
+    def finish(self, reason: Termination | None) -> TreeResult:
+        """Return the tree; open boxes are leaves with their bounds."""
         for _, _, entry in self._heap:
-            self._close(entry)
-        bound = min(self._leaf_bounds.values())
+            self._leaf(entry.node, entry.multipliers, entry.bound)
         return TreeResult(
             counts=self.counts,
             value=self.value,
-            bound=bound,
+            bound=min(self._leaf_bounds.values()),
             nodes=tuple(self._nodes),
             multipliers=tuple(self._multipliers),
-            num_solved=self.num_solved,
-            is_complete=not is_stopped,
         )
 
     def _open(self, box: Box, node: int, *, is_root: bool = False) -> None:
@@ -203,7 +218,7 @@ class RatioTree:
     def _branch(self, entry: _Open) -> None:
         bid, value = self._choose(entry)
         if bid is None:  # the box is one footprint, and its bound its value: nothing is left to split
-            self._close(entry)
+            self._leaf(entry.node, entry.multipliers, entry.bound)
             return
         low, high = self._split(entry.node, bid, value)
         self._open(entry.box.at_most(bid, value), low)
@@ -249,9 +264,7 @@ class RatioTree:
                 full[j] -= min(int(full[j]), int(drop.max()))
             rounded.append(full)
         table = np.array(rounded)
-        fits = (table @ caps.weight.T <= caps.limit + 1e-9).all(axis=1)
-        if self.instance.one_bid_a_market:
-            fits &= np.array([_is_single(self.instance, row) for row in table])
+        fits = is_feasible(self.instance, table)
         cost, work = evaluate_many(self.instance, table)
         value = np.where(fits & (work >= self.instance.min_work), cost - self.ratio * work, np.inf)
         best = int(value.argmin())
@@ -294,9 +307,6 @@ class RatioTree:
         self._nodes[node] = TreeNode(multipliers=multipliers)
         self._leaf_bounds[node] = bound
 
-    def _close(self, entry: _Open) -> None:
-        self._leaf(entry.node, entry.multipliers, entry.bound)
-
     def _store(self, relaxation: Relaxation, multipliers: CellMultipliers) -> int:
         self._multipliers.append(expand(relaxation, multipliers))
         return len(self._multipliers) - 1
@@ -330,8 +340,3 @@ def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
         ),
         rates=np.zeros(cells),
     )
-
-
-def _is_single(instance: BiddingInstance, counts: IntArray) -> bool:
-    """Tell whether each market has one bid at most."""
-    return bool((np.bincount(instance.bids.market[counts > 0], minlength=len(instance.markets)) <= 1).all())
