@@ -1,7 +1,7 @@
 """Columns of CSV files, read with one clear line for whatever is wrong."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,9 @@ def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] 
     for name in numbers:
         values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
         is_empty = (frame[name].str.strip() == "").to_numpy()
-        for row in np.flatnonzero(~np.isfinite(values) & ~is_empty)[:1].tolist():
-            raise InvalidProblemError(
-                f"{path}: row {row + 1 + HEADER_ROWS}, column {name!r}: a finite number is due, "
-                f"got {frame[name].iloc[row]!r}; correct the row"
-            )
+        refuse(
+            path, name, ~np.isfinite(values) & ~is_empty, "a finite number is due", frame[name].to_numpy(dtype=object)
+        )
         columns[name] = values
     return columns
 
@@ -74,24 +72,50 @@ def header_of(path: str | Path) -> tuple[str, ...]:
     return tuple(name.strip().strip('"') for name in first.split(",") if name.strip())
 
 
-def require(
-    path: str | Path, column: str, values: NDArray[np.float64], *, least: float, may_lack: bool = False
+def refuse(
+    path: str | Path, column: str, is_wrong: NDArray[np.bool_], due: str, values: Sequence[Any] | NDArray[Any]
 ) -> None:
-    """Raise InvalidProblemError at the first field that is below `least`, or empty unless `may_lack`."""
-    wrong = (values < least) | (np.isnan(values) & (not may_lack))
-    for row in np.flatnonzero(wrong)[:1].tolist():
-        found = "nothing" if np.isnan(values[row]) else f"{values[row]:g}"
+    """Raise InvalidProblemError at the first row whose field is wrong: where it is, what is due, and what is there."""
+    for row in np.flatnonzero(is_wrong)[:1].tolist():
+        value = values[row]
+        found = repr(value) if isinstance(value, str) else "nothing" if np.isnan(value) else f"{value:g}"
         raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: must be at least {least:g}, "
-            f"got {found}; correct or remove the row"
+            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: {due}, got {found}; correct or remove the row"
         )
+
+
+def require(
+    path: str | Path, columns: Mapping[str, NDArray[Any]], *names: str, least: float, may_lack: bool = False
+) -> None:
+    """Raise InvalidProblemError at the first field of some columns that is below `least`, or empty unless `may_lack`."""
+    for name in names:
+        values = columns[name]
+        is_wrong = (values < least) | (np.isnan(values) & (not may_lack))
+        refuse(path, name, is_wrong, f"must be at least {least:g}", values)
 
 
 def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Return numbers as integers, or raise InvalidProblemError at the first that is no whole number."""
-    for row in np.flatnonzero(values != np.floor(values))[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: a whole number is due, "
-            f"got {values[row]:g}; correct the row"
-        )
+    refuse(path, column, values != np.floor(values), "a whole number is due", values)
     return values.astype(np.int64)
+
+
+def require_order(
+    path: str | Path, name: str, rows: NDArray[np.int64], times: NDArray[np.int64], *, by: str, is_strict: bool = False
+) -> None:
+    """Raise InvalidProblemError where the times of a group's rows fall, or stand still where they mustn't."""
+    steps = np.diff(times)
+    for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
+        row = rows[place + 1] + 1 + HEADER_ROWS
+        raise InvalidProblemError(f"{path}: row {row}: {name} goes back in time; sort the rows of each by {by}")
+
+
+def groups(keys: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
+    """Return the rows of each key, keys in order of first appearance."""
+    names, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    return {str(names[k]): np.flatnonzero(group == k) for k in np.argsort(first)}
+
+
+def joined(*columns: NDArray[Any], by: str) -> NDArray[np.object_]:
+    """Return one text a row of several columns."""
+    return np.array([by.join(parts) for parts in zip(*columns, strict=True)], dtype=object)

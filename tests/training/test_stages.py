@@ -87,7 +87,7 @@ def test_a_warned_eviction_costs_the_drain_and_a_failure_the_lag_as_well():
 
 
 def test_a_model_without_bandwidth_is_refused():
-    with pytest.raises(InvalidOptionError, match="bandwidth_mb_per_s must be a positive"):
+    with pytest.raises(InvalidOptionError, match="bandwidth_mb_per_s must be positive"):
         ThroughputModel(work_s=1, worker_mb=1, model_mb=1, bandwidth_mb_per_s=0)
 
 

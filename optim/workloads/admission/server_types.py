@@ -1,6 +1,6 @@
 """Server types of the paper's simulation: Amazon EC2 instances, GPU types for workers, C4 for PSs."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -16,42 +16,23 @@ DAY_HOURS = (8, 20)
 """Hours of the day (begin, end) in which night-only servers serve somebody else."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerType:
-    """What one server of a type has, in the order of `RESOURCES`."""
-
-    gpu: int
-    vcpu: int
-    memory_gb: float
-    storage_gb: int
-
-    @property
-    def capacity(self) -> IntArray:
-        """Capacity in 1e-6 units, shape (resources,)."""
-        quantities = (self.gpu, self.vcpu, self.memory_gb, self.storage_gb)
-        return np.array([round(quantity * MICRO) for quantity in quantities], dtype=np.int64)
-
-
-def _type(gpu: int, vcpu: int, memory_gb: float, storage_gb: int) -> ServerType:
-    return ServerType(gpu=gpu, vcpu=vcpu, memory_gb=memory_gb, storage_gb=storage_gb)
-
-
-SERVER_TYPES = MappingProxyType(
+SERVER_TYPES: Mapping[str, tuple[float, ...]] = MappingProxyType(
     {
-        "p2.xlarge": _type(1, 4, 61, 200),
-        "p2.8xlarge": _type(8, 32, 488, 800),
-        "p2.16xlarge": _type(16, 64, 732, 1600),
-        "g3.4xlarge": _type(1, 16, 122, 200),
-        "g3.8xlarge": _type(2, 32, 244, 400),
-        "g3.16xlarge": _type(4, 64, 488, 800),
-        "c4.large": _type(0, 2, 3.75, 50),
-        "c4.xlarge": _type(0, 4, 7.5, 100),
-        "c4.2xlarge": _type(0, 8, 15, 200),
-        "c4.4xlarge": _type(0, 16, 30, 400),
-        "c4.8xlarge": _type(0, 36, 60, 800),
+        "p2.xlarge": (1, 4, 61, 200),
+        "p2.8xlarge": (8, 32, 488, 800),
+        "p2.16xlarge": (16, 64, 732, 1600),
+        "g3.4xlarge": (1, 16, 122, 200),
+        "g3.8xlarge": (2, 32, 244, 400),
+        "g3.16xlarge": (4, 64, 488, 800),
+        "c4.large": (0, 2, 3.75, 50),
+        "c4.xlarge": (0, 4, 7.5, 100),
+        "c4.2xlarge": (0, 8, 15, 200),
+        "c4.4xlarge": (0, 16, 30, 400),
+        "c4.8xlarge": (0, 36, 60, 800),
     }
 )
-"""GPUs, vCPUs and memory are the vendor's; these types have no disks of their own, so storage is attached."""
+"""What one server of a type has, in the order of `RESOURCES`: GPUs, vCPUs and memory are the vendor's; these types have
+no disks of their own, so storage is attached."""
 
 GPU_TYPES = ("p2.xlarge", "p2.8xlarge", "p2.16xlarge", "g3.4xlarge", "g3.8xlarge", "g3.16xlarge")
 CPU_TYPES = ("c4.2xlarge", "c4.4xlarge", "c4.8xlarge")
@@ -94,7 +75,7 @@ def draw_servers(
     names, counts, capacities = [], [], []
     for name, number in zip(types, drawn.tolist(), strict=True):
         at_night = round(night_only_share * number)
-        whole = np.tile(SERVER_TYPES[name].capacity, (len(day), 1))
+        whole = np.tile(np.rint(np.array(SERVER_TYPES[name]) * MICRO).astype(np.int64), (len(day), 1))
         for label, count, capacity in (
             (name, number - at_night, whole),
             (f"{name} (night)", at_night, whole * (1 - day)[:, None]),

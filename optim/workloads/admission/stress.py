@@ -4,15 +4,15 @@ They are worked out by hand, so that the optimum can be read off: `STRESS_INSTAN
 solver should be tried on, `KNOWN_OPTIMA` says what each is worth.
 """
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import ParamSpec
 
 from optim.models.admission.document import (
     AdmissionDocument,
     ConstantDocument,
-    JobDocument,
-    ServerClassDocument,
     SigmoidDocument,
     StepDocument,
     TableDocument,
@@ -24,10 +24,39 @@ from optim.workloads.admission.sketch import document, job, servers
 NEGLIGIBLE = ("0.000001",)
 """Demand of a PS where PSs are beside the point."""
 
+Arguments = ParamSpec("Arguments")
 
+_INSTANCES: dict[str, Callable[..., AdmissionInstance]] = {}
+_OPTIMA: dict[str, float] = {}
+
+STRESS_INSTANCES: Mapping[str, Callable[..., AdmissionInstance]] = MappingProxyType(_INSTANCES)
+"""Every stress instance that a solver should be tried on, by name."""
+
+KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(_OPTIMA)
+"""The optimum of each stress instance with its default parameters."""
+
+
+def _stress(
+    *, optimum: float
+) -> Callable[[Callable[Arguments, AdmissionDocument]], Callable[Arguments, AdmissionInstance]]:
+    """Register what a document says as a stress instance of its function's name."""
+
+    def register(build: Callable[Arguments, AdmissionDocument]) -> Callable[Arguments, AdmissionInstance]:
+        @functools.wraps(build)
+        def instance(*args: Arguments.args, **kwargs: Arguments.kwargs) -> AdmissionInstance:
+            return instance_from_document(build(*args, **kwargs))
+
+        name = build.__name__.replace("_", "-")
+        _INSTANCES[name], _OPTIMA[name] = instance, optimum
+        return instance
+
+    return register
+
+
+@_stress(optimum=400.0)
 def density_ladder(
     *, steps: int = 3, factor: float = 10.0, per_server: int = 4, num_servers: int = 1, horizon: int = 1
-) -> AdmissionInstance:
+) -> AdmissionDocument:
     """Return waves of equal jobs, each wave filling the cluster and worth `factor` times the one before.
 
     Who doesn't know what comes must not sell all to the first wave, nor wait for the last: for many fine
@@ -46,10 +75,11 @@ def density_ladder(
         for copy in range(per_server * num_servers * horizon)
     ]
     room = [servers((str(per_server),), count=num_servers)]
-    return _instance(f"ladder-{steps}-{factor:g}-{per_server}", jobs, room, room, horizon=horizon)
+    return document(f"ladder-{steps}-{factor:g}-{per_server}", jobs, room, room, horizon=horizon)
 
 
-def coarse_pair(*, late_value: float = 1000.0) -> AdmissionInstance:
+@_stress(optimum=1000.0)
+def coarse_pair(*, late_value: float = 1000.0) -> AdmissionDocument:
     """Return two jobs of which one fits: who takes the first can't have the second, whatever it is worth.
 
     Each worker takes 0.6 of the only server. Exponential prices accept the first job (worth 1), and from
@@ -61,10 +91,11 @@ def coarse_pair(*, late_value: float = 1000.0) -> AdmissionInstance:
         for name, value in (("early", 1.0), ("late", late_value))
     ]
     room = [servers(("1",))]
-    return _instance("coarse-pair", jobs, room, room, horizon=1)
+    return document("coarse-pair", jobs, room, room, horizon=1)
 
 
-def blockade(*, burst: int = 2) -> AdmissionInstance:
+@_stress(optimum=101.0)
+def blockade(*, burst: int = 2) -> AdmissionDocument:
     """Return long jobs of low value, just before time-critical ones that need the slots they would hold.
 
     Optimum: the burst in slot 1, worth 50 a job, and one long job in slots 0, 2, 3 and 4, worth 1.
@@ -73,10 +104,11 @@ def blockade(*, burst: int = 2) -> AdmissionInstance:
     jobs = [job(f"long-{i}", epochs=4, chunks=burst) for i in range(2)]
     jobs += [job(f"urgent-{i}", arrival=1, utility=urgent) for i in range(burst)]
     room = [servers((str(burst),))]
-    return _instance("blockade", jobs, room, room, horizon=5)
+    return document("blockade", jobs, room, room, horizon=5)
 
 
-def stranded_cpus() -> AdmissionInstance:
+@_stress(optimum=9.0)
+def stranded_cpus() -> AdmissionDocument:
     """Return a cluster short of GPUs with idle vCPUs: who takes all GPUs for few vCPUs strands the rest.
 
     Optimum 9: three jobs of one GPU each, worth 3 apiece, rather than the one of three GPUs, worth 5.
@@ -87,20 +119,22 @@ def stranded_cpus() -> AdmissionInstance:
         job("no-gpu", worker=("0", "30"), ps=("0", "1"), utility=ConstantDocument(0.5)),
     ]
     worker_servers, ps_servers = [servers(("3", "32"))], [servers(("0", "8"))]
-    return _instance("stranded-cpus", jobs, worker_servers, ps_servers, horizon=1, resources=("gpu", "vcpu"))
+    return document("stranded-cpus", jobs, worker_servers, ps_servers, horizon=1, resources=("gpu", "vcpu"))
 
 
-def ps_bound() -> AdmissionInstance:
+@_stress(optimum=3.0)
+def ps_bound() -> AdmissionDocument:
     """Return jobs whose every worker needs a PS of its own (b = B), where PSs are what is scarce.
 
     Six workers fit in a slot, two are served. Optimum 3: three jobs of two worker-slots.
     """
     jobs = [job(f"job-{i}", chunks=2) for i in range(4)]
     worker_servers, ps_servers = [servers(("3",), count=2)], [servers(("1",), count=2)]
-    return _instance("ps-bound", jobs, worker_servers, ps_servers, horizon=3)
+    return document("ps-bound", jobs, worker_servers, ps_servers, horizon=3)
 
 
-def unit_work() -> AdmissionInstance:
+@_stress(optimum=6.5)
+def unit_work() -> AdmissionDocument:
     """Return jobs of a single worker-slot (W = 1), though they have five chunks.
 
     Optimum 6.5: the first two on arrival, the fourth in the last slot.
@@ -116,10 +150,11 @@ def unit_work() -> AdmissionInstance:
         for i in range(4)
     ]
     room = [servers(("1",))]
-    return _instance("unit-work", jobs, room, room, horizon=3)
+    return document("unit-work", jobs, room, room, horizon=3)
 
 
-def single_worker() -> AdmissionInstance:
+@_stress(optimum=5.0 + 20.0 / (1.0 + math.exp(-0.5)))
+def single_worker() -> AdmissionDocument:
     """Return jobs of one chunk (N = 1): however idle the cluster, they take their time.
 
     All three could finish in slot 2, which has room for two. Optimum: the last to come waits until slot 3.
@@ -127,20 +162,22 @@ def single_worker() -> AdmissionInstance:
     utility = SigmoidDocument(theta1=10.0, theta2=0.5, theta3=2.0)
     jobs = [job(f"job-{i}", arrival=i, epochs=3 - i, utility=utility) for i in range(3)]
     room = [servers(("2",))]
-    return _instance("single-worker", jobs, room, room, horizon=4)
+    return document("single-worker", jobs, room, room, horizon=4)
 
 
-def ties() -> AdmissionInstance:
+@_stress(optimum=6.0)
+def ties() -> AdmissionDocument:
     """Return equal jobs on equal servers at equal prices: whatever is decided must be decided by rule.
 
     Three of the five jobs fit. Optimum 6.
     """
     jobs = [job(f"job-{i}", chunks=2, utility=ConstantDocument(2.0)) for i in range(5)]
     room = [servers(("1",), count=2), servers(("1",))]
-    return _instance("ties", jobs, room, room, horizon=2)
+    return document("ties", jobs, room, room, horizon=2)
 
 
-def decimal_capacity() -> AdmissionInstance:
+@_stress(optimum=1.0)
+def decimal_capacity() -> AdmissionDocument:
     """Return a job whose three demands of 0.1 fill 0.3, and whose 3 times 0.1 Mbps need three PSs of 0.1.
 
     In binary floating point 3 * 0.1 > 0.3 and 3 * 0.1 / 0.1 > 3. Optimum 1.
@@ -154,20 +191,22 @@ def decimal_capacity() -> AdmissionInstance:
         utility=StepDocument(value=1.0, deadline=0),
     )
     room = [servers(("0.3",))]
-    return _instance("decimal-capacity", [exact], room, room, horizon=2)
+    return document("decimal-capacity", [exact], room, room, horizon=2)
 
 
-def patient() -> AdmissionInstance:
+@_stress(optimum=6.0)
+def patient() -> AdmissionDocument:
     """Return jobs that don't mind waiting (constant utility): all completion slots are worth the same.
 
     Optimum 6: one after the other, they fill the horizon.
     """
     jobs = [job(f"job-{i}", epochs=2, utility=ConstantDocument(2.0)) for i in range(3)]
     room = [servers(("1",))]
-    return _instance("patient", jobs, room, room, horizon=6)
+    return document("patient", jobs, room, room, horizon=6)
 
 
-def deadlines() -> AdmissionInstance:
+@_stress(optimum=11.5)
+def deadlines() -> AdmissionDocument:
     """Return jobs that are worth something up to a delay, and little or nothing afterwards (steps).
 
     Optimum 11.5: `tight` in slot 0, `loose` in slot 1, `late` in slot 2 for its late value.
@@ -178,10 +217,11 @@ def deadlines() -> AdmissionInstance:
         job("late", utility=StepDocument(value=1.0, deadline=1, late_value=0.5)),
     ]
     room = [servers(("1",))]
-    return _instance("deadlines", jobs, room, room, horizon=3)
+    return document("deadlines", jobs, room, room, horizon=3)
 
 
-def last_slot() -> AdmissionInstance:
+@_stress(optimum=4.0)
+def last_slot() -> AdmissionDocument:
     """Return jobs that arrive in the last slot: one just finishes in it, the other can't finish at all.
 
     Optimum 4.
@@ -191,36 +231,41 @@ def last_slot() -> AdmissionInstance:
         job("too-long", arrival=2, epochs=2, utility=ConstantDocument(9.0)),
     ]
     room = [servers(("2",))]
-    return _instance("last-slot", jobs, room, room, horizon=3)
+    return document("last-slot", jobs, room, room, horizon=3)
 
 
-def nothing_fits() -> AdmissionInstance:
+@_stress(optimum=0.0)
+def nothing_fits() -> AdmissionDocument:
     """Return jobs of which the worker, the PS, or the work doesn't fit. Optimum 0."""
     jobs = [job("large-worker", worker=("5",)), job("large-ps", ps=("5",)), job("long", epochs=100)]
     room = [servers(("1",))]
-    return _instance("nothing-fits", jobs, room, room, horizon=3)
+    return document("nothing-fits", jobs, room, room, horizon=3)
 
 
-def no_jobs() -> AdmissionInstance:
+@_stress(optimum=0.0)
+def no_jobs() -> AdmissionDocument:
     """Return a cluster that nobody asks for. Optimum 0."""
     room = [servers(("1",))]
-    return _instance("no-jobs", [], room, room, horizon=2)
+    return document("no-jobs", [], room, room, horizon=2)
 
 
-def one_job() -> AdmissionInstance:
+@_stress(optimum=7.0)
+def one_job() -> AdmissionDocument:
     """Return one job in an empty cluster: it should finish as early as it can, in slot 2. Optimum 7."""
     only = job("only", arrival=1, epochs=2, chunks=3, rates=("1", "2"), utility=TableDocument([9.0, 7.0, 5.0]))
-    return _instance("one-job", [only], [servers(("3",))], [servers(("1",), count=2)], horizon=4)
+    return document("one-job", [only], [servers(("3",))], [servers(("1",), count=2)], horizon=4)
 
 
-def saturated() -> AdmissionInstance:
+@_stress(optimum=81.0)
+def saturated() -> AdmissionDocument:
     """Return many more jobs than fit, each worth something else. Optimum 81: the six best fill all slots."""
     jobs = [job(f"job-{i:02d}", arrival=i % 3, chunks=2, utility=ConstantDocument(16.0 - i)) for i in range(16)]
     room = [servers(("2",), count=2)]
-    return _instance("saturated", jobs, room, room, horizon=3)
+    return document("saturated", jobs, room, room, horizon=3)
 
 
-def degenerate() -> AdmissionInstance:
+@_stress(optimum=6.0)
+def degenerate() -> AdmissionDocument:
     """Return jobs without demand, work or worth beside others that make two resources tight together.
 
     Two of the three equal jobs fit, worth 2 each; the free and the idle one are worth 1 each. Optimum 6.
@@ -232,19 +277,21 @@ def degenerate() -> AdmissionInstance:
         job("worthless", worker=("1", "1"), ps=("0", "0"), utility=ConstantDocument(0.0)),
     ]
     room = [servers(("2", "4"))]
-    return _instance("degenerate", jobs, room, room, horizon=2, resources=("r", "twice-r"))
+    return document("degenerate", jobs, room, room, horizon=2, resources=("r", "twice-r"))
 
 
-def shared_pair() -> AdmissionInstance:
+@_stress(optimum=1.0)
+def shared_pair() -> AdmissionDocument:
     """Return shared servers of which the worker must leave the larger one to its PS.
 
     The PS needs all of the first server, so a worker that is put there first strands the job. Optimum 1.
     """
     pair = job("pair", worker=("1",), ps=("2",))
-    return _instance("shared-pair", [pair], [servers(("2",)), servers(("1",))], None, horizon=1)
+    return document("shared-pair", [pair], [servers(("2",)), servers(("1",))], None, horizon=1)
 
 
-def growing_demand() -> AdmissionInstance:
+@_stress(optimum=1.0)
+def growing_demand() -> AdmissionDocument:
     """Return a job whose demands rise with the work done, so that it finishes earlier by holding back.
 
     Until three worker-slots are done three workers fit, afterwards one. Three at once end in slot 3; two,
@@ -258,10 +305,11 @@ def growing_demand() -> AdmissionInstance:
         later=((3, ("3",), ("1",)),),
         utility=StepDocument(value=1.0, deadline=2),
     )
-    return _instance("growing-demand", [growing], [servers(("3",))], [servers(("1",))], horizon=4)
+    return document("growing-demand", [growing], [servers(("3",))], [servers(("1",))], horizon=4)
 
 
-def night_only() -> AdmissionInstance:
+@_stress(optimum=5.0)
+def night_only() -> AdmissionDocument:
     """Return a server that is there in slots 0 and 3 only: work has to step over the day. Optimum 5."""
     jobs = [
         job("over-night", epochs=2, utility=ConstantDocument(3.0)),
@@ -269,109 +317,29 @@ def night_only() -> AdmissionInstance:
         job("by-day", arrival=1, utility=StepDocument(value=9.0, deadline=1)),
     ]
     lent = servers(("2",), ("0",), ("0",), ("2",))
-    return _instance("night-only", jobs, [lent], [servers(("2",))], horizon=4)
+    return document("night-only", jobs, [lent], [servers(("2",))], horizon=4)
 
 
-def whole_chunks() -> AdmissionInstance:
+@_stress(optimum=3.0)
+def whole_chunks() -> AdmissionDocument:
     """Return chunks of 0.7 slots that must end in the slot in which they begin: four slots for 2.8 of work.
 
     Optimum 3: the delay is three slots, where two would do if chunks could be split.
     """
     chunky = job("chunky", epochs=4, slots_a_chunk="0.7", utility=TableDocument([9.0, 7.0, 5.0, 3.0]))
     room = [servers(("1",))]
-    return _instance("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
+    return document("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
 
 
-def capped_share() -> AdmissionInstance:
+@_stress(optimum=2.0)
+def capped_share() -> AdmissionDocument:
     """Return a job that may use half of a server: its four workers need two of them. Optimum 2."""
     spread = job("spread", chunks=4, rates=("1", "4"), utility=StepDocument(value=2.0, deadline=0))
     room = [servers(("4",), count=2)]
-    return _instance("capped-share", [spread], room, room, horizon=1, share="0.5")
+    return document("capped-share", [spread], room, room, horizon=1, share="0.5")
 
 
 def worker_faster_than_ps() -> AdmissionDocument:
     """Return a document to be refused: b is just above B, so that rows (6) and (7) forbid any worker."""
     room = [servers(("1",))]
     return document("refused", [job("fast", rates=("1.000001", "1"))], room, room, horizon=1)
-
-
-STRESS_INSTANCES: Mapping[str, Callable[[], AdmissionInstance]] = MappingProxyType(
-    {
-        "density-ladder": density_ladder,
-        "coarse-pair": coarse_pair,
-        "blockade": blockade,
-        "stranded-cpus": stranded_cpus,
-        "ps-bound": ps_bound,
-        "unit-work": unit_work,
-        "single-worker": single_worker,
-        "ties": ties,
-        "decimal-capacity": decimal_capacity,
-        "patient": patient,
-        "deadlines": deadlines,
-        "last-slot": last_slot,
-        "nothing-fits": nothing_fits,
-        "no-jobs": no_jobs,
-        "one-job": one_job,
-        "saturated": saturated,
-        "degenerate": degenerate,
-        "shared-pair": shared_pair,
-        "growing-demand": growing_demand,
-        "night-only": night_only,
-        "whole-chunks": whole_chunks,
-        "capped-share": capped_share,
-    }
-)
-"""Every stress instance that a solver should be tried on, by name."""
-
-KNOWN_OPTIMA: Mapping[str, float] = MappingProxyType(
-    {
-        "density-ladder": 400.0,
-        "coarse-pair": 1000.0,
-        "blockade": 101.0,
-        "stranded-cpus": 9.0,
-        "ps-bound": 3.0,
-        "unit-work": 6.5,
-        "single-worker": 5.0 + 20.0 / (1.0 + math.exp(-0.5)),
-        "ties": 6.0,
-        "decimal-capacity": 1.0,
-        "patient": 6.0,
-        "deadlines": 11.5,
-        "last-slot": 4.0,
-        "nothing-fits": 0.0,
-        "no-jobs": 0.0,
-        "one-job": 7.0,
-        "saturated": 81.0,
-        "degenerate": 6.0,
-        "shared-pair": 1.0,
-        "growing-demand": 1.0,
-        "night-only": 5.0,
-        "whole-chunks": 3.0,
-        "capped-share": 2.0,
-    }
-)
-"""The optimum of each stress instance with its default parameters."""
-
-
-def _instance(
-    name: str,
-    jobs: list[JobDocument],
-    worker_servers: list[ServerClassDocument],
-    ps_servers: list[ServerClassDocument] | None,
-    *,
-    horizon: int,
-    resources: tuple[str, ...] = ("units",),
-    share: str | None = None,
-    chunk_integral: bool = False,
-) -> AdmissionInstance:
-    return instance_from_document(
-        document(
-            name,
-            jobs,
-            worker_servers,
-            ps_servers,
-            horizon=horizon,
-            resources=resources,
-            share=share,
-            chunk_integral=chunk_integral,
-        )
-    )

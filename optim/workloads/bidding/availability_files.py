@@ -3,16 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidOptionError
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.price_history import MICRO
 from optim.workloads.bidding.price_files import parse_times
-from optim.workloads.csv_columns import HEADER_ROWS, header_of, read_columns, require
+from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
 
 P3_2XLARGE_MICRO = 3_060_000
 """On-demand price of p3.2xlarge in the zones of the price and availability file."""
@@ -72,17 +70,14 @@ def zone_named(traces: Mapping[str, AvailabilityTrace], zone: str) -> Availabili
 def _with_prices(path: str | Path, on_demand_micro: int) -> dict[str, AvailabilityTrace]:
     numbers = ("tick", "available", "price_usd_per_hour")
     columns = read_columns(path, numbers, ("timestamp_local", "zone"))
-    require(path, "price_usd_per_hour", columns["price_usd_per_hour"], least=1.0 / MICRO)
+    require(path, columns, "price_usd_per_hour", least=1.0 / MICRO)
     available = columns["available"]
-    for row in np.flatnonzero((available != 0) & (available != 1))[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column 'available': must be 0 or 1, got {available[row]:g}"
-        )
+    refuse(path, "available", (available != 0) & (available != 1), "must be 0 or 1", available)
     times = parse_times(path, "timestamp_local", columns["timestamp_local"])
     price = np.rint(columns["price_usd_per_hour"] * MICRO).astype(np.int64)
     traces = {}
-    for zone, rows in _groups(columns["zone"]).items():
-        _require_order(path, zone, rows, times[rows])
+    for zone, rows in groups(columns["zone"]).items():
+        require_order(path, zone, rows, times[rows], by="tick", is_strict=True)
         traces[zone] = AvailabilityTrace(
             zone=zone,
             resource="v100_1",
@@ -100,46 +95,23 @@ def _without_prices(
 ) -> dict[str, AvailabilityTrace]:
     numbers = ("nodes", "gap_seconds", "tick", "value")
     columns = read_columns(path, numbers, ("kind", "campaign", "zone", "resource"))
-    for name in numbers:
-        require(path, name, columns[name], least=0.0)
-    keys = np.array(
-        [
-            "/".join(parts)
-            for parts in zip(*(columns[n] for n in ("campaign", "zone", "resource", "kind")), strict=True)
-        ],
-        dtype=object,
-    )
+    require(path, columns, *numbers, least=0.0)
+    keys = joined(*(columns[name] for name in ("campaign", "zone", "resource", "kind")), by="/")
     traces = {}
-    for key, rows in _groups(keys).items():
+    for key, rows in groups(keys).items():
         times = np.rint(columns["tick"][rows] * columns["gap_seconds"][rows]).astype(np.int64)
-        _require_order(path, key, rows, times)
+        require_order(path, key, rows, times, by="tick", is_strict=True)
         resource = str(columns["resource"][rows[0]])
         list_od, list_spot = LIST_PRICES.get(resource, LIST_PRICES["v100_1"])
         nodes = int(columns["nodes"][rows[0]])
-        od, spot = (
-            list_od * nodes if on_demand_micro is None else on_demand_micro,
-            list_spot * nodes if spot_micro is None else spot_micro,
-        )
+        spot = list_spot * nodes if spot_micro is None else spot_micro
         traces[key] = AvailabilityTrace(
             zone=key,
             resource=resource,
             time_s=times,
             is_available=columns["value"][rows] >= columns["nodes"][rows],
             price_micro=np.full(len(rows), spot, dtype=np.int64),
-            on_demand_micro=od,
+            on_demand_micro=list_od * nodes if on_demand_micro is None else on_demand_micro,
             end_s=int(times[-1] + columns["gap_seconds"][rows[0]]),
         )
     return traces
-
-
-def _groups(keys: NDArray[Any]) -> dict[str, NDArray[np.int64]]:
-    """Return the rows of each key, keys in order of first appearance."""
-    names, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    return {str(names[k]): np.flatnonzero(group == k) for k in np.argsort(first)}
-
-
-def _require_order(path: str | Path, name: str, rows: NDArray[np.int64], times: NDArray[np.int64]) -> None:
-    for place in np.flatnonzero(np.diff(times) <= 0)[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {rows[place + 1] + 1 + HEADER_ROWS}: {name} goes back in time; sort the rows by tick"
-        )

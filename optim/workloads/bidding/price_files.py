@@ -13,7 +13,7 @@ from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.models.bidding.price_history import GAP_S, MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import work_rate
-from optim.workloads.csv_columns import HEADER_ROWS, read_columns, require
+from optim.workloads.csv_columns import groups, joined, read_columns, refuse, require, require_order
 
 
 class _AwsPrice(msgspec.Struct):
@@ -56,22 +56,17 @@ def read_prices(path: str | Path, on_demand: Mapping[str, int], *, gap_s: int = 
         types, zones, times, prices = _from_json(path)
     else:
         types, zones, times, prices = _from_csv(path)
-    keys = np.array([f"{kind}@{zone}" for kind, zone in zip(types, zones, strict=True)], dtype=object)
-    names, first, group = np.unique(keys, return_index=True, return_inverse=True)
     markets, paths = [], []
-    for m, (name, row) in enumerate(zip(names.tolist(), first.tolist(), strict=True)):
-        rows = np.flatnonzero(group == m)
-        _require_order(path, name, rows, times[rows])
+    for name, rows in sorted(groups(joined(types, zones, by="@")).items()):
+        require_order(path, name, rows, times[rows], by="timestamp")
         last = np.append(np.diff(times[rows]) > 0, True)
-        kind = str(types[row])
+        kind, zone = str(types[rows[0]]), str(zones[rows[0]])
         if kind not in on_demand:
             raise InvalidProblemError(
                 f"{path}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
                 "add it to the on-demand file"
             )
-        markets.append(
-            Market(instance_type=kind, zone=str(zones[row]), on_demand_micro=on_demand[kind], rate=work_rate(kind))
-        )
+        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=work_rate(kind)))
         paths.append(PricePath(time_s=times[rows][last], price_micro=prices[rows][last]))
     return history_of(markets, paths, gap_s=gap_s)
 
@@ -100,11 +95,7 @@ def parse_times(path: str | Path, column: str, texts: Sequence[str] | NDArray[An
     import pandas as pd
 
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce")
-    for row in np.flatnonzero(parsed.isna())[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: a time like 2015-03-11T16:54:38Z is due, "
-            f"got {texts[row]!r}; correct the row"
-        )
+    refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts)
     seconds: IntArray = parsed.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
     return seconds
 
@@ -137,13 +128,5 @@ def _from_json(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, 
 
 def _micro(path: str | Path, column: str, usd: NDArray[np.float64]) -> IntArray:
     """Return dollars as whole micro-dollars, at least 1."""
-    require(path, column, usd, least=1.0 / MICRO)
+    require(path, {column: usd}, column, least=1.0 / MICRO)
     return np.rint(usd * MICRO).astype(np.int64)
-
-
-def _require_order(path: str | Path, market: str, rows: IntArray, times: IntArray) -> None:
-    for place in np.flatnonzero(np.diff(times) < 0)[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {rows[place + 1] + 1 + HEADER_ROWS}: {market} goes back in time; "
-            "sort the rows of each market by timestamp"
-        )

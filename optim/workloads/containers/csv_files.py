@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import CPU, MEMORY, ContainerSeries, FloatArray, Resource
+from optim.models.containers.series import CPU, MEMORY, ContainerSeries, Resource
 from optim.workloads.containers.rows import series_of_rows
-from optim.workloads.csv_columns import header_of, read_columns, require
+from optim.workloads.csv_columns import header_of, joined, read_columns, require
 
 GIB = 2.0**30
 KIB_PER_GIB = 2.0**20
@@ -51,9 +51,9 @@ def _ai4dl(path: str | Path) -> ContainerSeries:
     columns = read_columns(
         path, ("timestamp", "cpu.usage.cores", "mem.working.set", "mem.limit"), ("service", "pod.id")
     )
-    _require_samples(path, columns, "cpu.usage.cores", "mem.working.set")
+    require(path, columns, "cpu.usage.cores", "mem.working.set", least=0.0, may_lack=True)
     # One pod name is used by several services.
-    keys = np.array([f"{a}/{b}" for a, b in zip(columns["service"], columns["pod.id"], strict=True)], dtype=object)
+    keys = joined(columns["service"], columns["pod.id"], by="/")
     values = np.stack([columns["cpu.usage.cores"], columns["mem.working.set"] / GIB], axis=1)
     limit = np.stack([np.full(len(values), np.nan), columns["mem.limit"] / GIB], axis=1)
     return series_of_rows(path, keys, columns["timestamp"], values, (CPU, MEMORY), limit)
@@ -61,7 +61,7 @@ def _ai4dl(path: str | Path) -> ContainerSeries:
 
 def _supercloud(path: str | Path) -> ContainerSeries:
     columns = read_columns(path, ("EpochTime", "CPUUtilization", "RSS"))
-    _require_samples(path, columns, "CPUUtilization", "RSS")
+    require(path, columns, "CPUUtilization", "RSS", least=0.0, may_lack=True)
     values = np.stack([columns["CPUUtilization"] / 100.0, columns["RSS"] / KIB_PER_GIB], axis=1)
     keys = np.full(len(values), "job", dtype=object)
     return series_of_rows(path, keys, columns["EpochTime"], values, (CPU, MEMORY))
@@ -70,7 +70,7 @@ def _supercloud(path: str | Path) -> ContainerSeries:
 def _bitbrains(path: str | Path) -> ContainerSeries:
     numbers = ("t_s", "cores", "cpu_mhz", "cpu_cap_mhz", "mem_kb", "mem_cap_kb")
     columns = read_columns(path, numbers, ("vm",))
-    _require_samples(path, columns, *numbers[1:])
+    require(path, columns, *numbers[1:], least=0.0, may_lack=True)
     cores, capacity = columns["cores"], columns["cpu_cap_mhz"]
     used = np.where(capacity > 0, columns["cpu_mhz"] / np.where(capacity > 0, capacity, 1.0) * cores, 0.0)
     values = np.stack([used, columns["mem_kb"] / KIB_PER_GIB], axis=1)
@@ -88,7 +88,7 @@ def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     has_phase = "phase" in header
     columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))
-    _require_samples(path, columns, *names)
+    require(path, columns, *names, least=0.0, may_lack=True)
     size = len(columns["time_s"])
     limit = np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)
     phase_names = tuple(sorted({str(text) for text in columns["phase"] if text})) if has_phase else ()
@@ -104,9 +104,3 @@ def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
         phase,
         phase_names,
     )
-
-
-def _require_samples(path: str | Path, columns: dict[str, FloatArray], *names: str) -> None:
-    """Raise at the first negative number."""
-    for name in names:
-        require(path, name, columns[name], least=0.0, may_lack=True)

@@ -1,5 +1,6 @@
 """The file format ``optim/profile/1``: measured training jobs, as the builders of all three problems read them."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -23,6 +24,15 @@ class Interval(Struct, forbid_unknown_fields=True):
     value: NonNegative
     low: NonNegative
     high: NonNegative
+
+    @classmethod
+    def exactly(cls, value: float) -> "Interval":
+        """Return a figure that is known without an interval."""
+        return cls(value=value, low=value, high=value)
+
+    def through(self, rising: Callable[[float], float]) -> "Interval":
+        """Return what a rising function makes of the figure."""
+        return Interval(value=rising(self.value), low=rising(self.low), high=rising(self.high))
 
 
 class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, IntArray
@@ -46,9 +47,9 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
 
 def _with_profiles(columns: JobColumns, jobs: list[JobProfile]) -> JobColumns:
     """Return the columns with another profile for each job, and as much to do as fits its duration."""
-    gradient = np.array([round(job.gradient_mb * MICRO) for job in jobs], dtype=np.int64)
-    rate = np.array([round(job.worker_mbps.value * MICRO) for job in jobs], dtype=np.int64)
-    compute = np.array([round(job.minibatch_s.value * MICRO) for job in jobs], dtype=np.int64)
+    compute, gradient, rate, ps_rate = _micro(
+        [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
+    ).T
     drawn_s = columns.minibatch_micro_s / MICRO + (
         MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
     )
@@ -63,16 +64,20 @@ def _with_profiles(columns: JobColumns, jobs: list[JobProfile]) -> JobColumns:
         minibatch_micro_s=compute,
         gradient_micro_mb=gradient,
         worker_micro_mbps=rate,
-        ps_micro_mbps=np.array([round(job.ps_mbps.value * MICRO) for job in jobs], dtype=np.int64),
+        ps_micro_mbps=ps_rate,
         worker_demand=_demands([job.worker for job in jobs], segments),
         ps_demand=_demands([job.ps for job in jobs], segments),
     )
 
 
 def _demands(demands: list[Demand], segments: int) -> IntArray:
-    rows = [(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands]
-    units = np.round(np.array(rows, dtype=np.float64).reshape(-1, 4) * MICRO).astype(np.int64)
+    units = _micro([(d.gpu, d.vcpu, d.memory_gb, d.storage_gb) for d in demands])
     return np.repeat(units[:, None, :], segments, axis=1)
+
+
+def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
+    """Return quantities in 1e-6 units, shape (rows, 4)."""
+    return np.round(np.array(rows, dtype=np.float64).reshape(-1, 4) * MICRO).astype(np.int64)
 
 
 def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
@@ -103,15 +108,7 @@ def scalability_of(job: JobProfile) -> Scalability:
 
 def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:
     """Draw apps of the profiles' kinds: how much a placement slows them down is the profile's."""
-    slowdowns = [
-        Slowdown(
-            slot=job.placement.slot,
-            machine=job.placement.machine,
-            rack=job.placement.rack,
-            cluster=job.placement.cluster,
-        )
-        for job in profiles.jobs
-    ]
+    slowdowns = [Slowdown(**structs.asdict(job.placement)) for job in profiles.jobs]
     instance = auction.generate(options, seed, slowdowns=slowdowns)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))
 

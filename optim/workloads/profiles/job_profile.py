@@ -1,6 +1,8 @@
 """From measurements of a job to its profile."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType
@@ -133,15 +135,12 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
     size = measured.num_parameters * FLOAT_BYTES
     tau = measured.minibatch.interval()
     ps = _server_rate(size, server)
-    worker = Interval(
-        value=ps.value / options.workers_a_server,
-        low=ps.low / options.workers_a_server,
-        high=ps.high / options.workers_a_server,
-    )
+    worker = ps.through(lambda mbps: mbps / options.workers_a_server)
     carry_s = link.start_s + size / MEGA * 8 / link.mbps.value
     apply_s = update_seconds(server.update, options.workers_a_server, size)
     workers, servers = np.array(measured.grid, dtype=np.float64).T
-    seconds = np.array([timing.median for timing in measured.steps])
+    batch = float(measured.num_partitions)  # a step's is all partitions
+    terms = synchronous_terms(workers, servers, batch)
     scaling = _scaling(measured)
     return JobProfile(
         name=measured.name,
@@ -157,8 +156,10 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         placement=_placement(tau.value, size / MEGA, worker.value, options),
         worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
-        speed=_speed(measured, workers, servers, seconds),
-        asynchronous=_asynchronous(measured, workers, servers),
+        speed=_speed("synchronous", terms, measured.steps, workers, batch),
+        asynchronous=_speed("asynchronous", asynchronous_terms(workers, servers), measured.updates, workers)
+        if measured.updates
+        else UNSET,
         linear_error=max(abs(point.workers / point.speedup - 1.0) for point in scaling),
         update=server.update,
     )
@@ -179,8 +180,7 @@ def _server_rate(size: int, server: ServerFigures) -> Interval:
     def rate(mbps: float) -> float:
         return megabits / (pushes * server.link.start_s + megabits / mbps + update_seconds(server.update, pushes, size))
 
-    mbps = server.link.mbps
-    return Interval(value=rate(mbps.value), low=rate(mbps.low), high=rate(mbps.high))
+    return server.link.mbps.through(rate)
 
 
 def _scaling(measured: JobMeasurements) -> list[ScalingPoint]:
@@ -198,30 +198,21 @@ def _scaling(measured: JobMeasurements) -> list[ScalingPoint]:
     return points
 
 
-def _speed(measured: JobMeasurements, workers: FloatArray, servers: FloatArray, seconds: FloatArray) -> SpeedFunction:
-    """Fit the synchronous speed function; a step's batch is all partitions."""
-    batch = float(measured.num_partitions)
-    fit = fit_times(synchronous_terms(workers, servers, batch), seconds)
+def _speed(
+    kind: Literal["synchronous", "asynchronous"],
+    terms: FloatArray,
+    timings: Sequence[Timing],
+    workers: FloatArray,
+    global_batch: float | UnsetType = UNSET,
+) -> SpeedFunction:
+    """Fit a speed function to the timings of the grid's points."""
+    fit = fit_times(terms, np.array([timing.median for timing in timings]))
     return SpeedFunction(
-        kind="synchronous",
+        kind=kind,
         coefficients=intervals(fit),
         largest_workers=int(workers.max()),
         error=fit.error if np.isfinite(fit.error) else 1.0,
-        global_batch=batch,
-    )
-
-
-def _asynchronous(measured: JobMeasurements, workers: FloatArray, servers: FloatArray) -> SpeedFunction | UnsetType:
-    """Fit the asynchronous speed function, where updates were measured."""
-    if not measured.updates:
-        return UNSET
-    seconds = np.array([timing.median for timing in measured.updates])
-    fit = fit_times(asynchronous_terms(workers, servers), seconds)
-    return SpeedFunction(
-        kind="asynchronous",
-        coefficients=intervals(fit),
-        largest_workers=int(workers.max()),
-        error=fit.error if np.isfinite(fit.error) else 1.0,
+        global_batch=global_batch,
     )
 
 

@@ -2,7 +2,6 @@
 
 import os
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,28 +24,6 @@ DISPATCHES = 1_000
 """Calls behind one timing of a call."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFigures:
-    """The machine's document, and the figures that other measurements need.
-
-    Parameters
-    ----------
-    document
-        As written.
-    cache_bytes
-        Last-level cache.
-    noise
-        Of the copies.
-    load
-        Other work before the measurement.
-    """
-
-    document: Machine
-    cache_bytes: int
-    noise: float
-    load: float
-
-
 def last_level_cache() -> int:
     """Return the bytes of the largest cache."""
     largest = 0
@@ -63,8 +40,8 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def measure_machine(clock: Clock, *, repeats: int = 30) -> MachineFigures:
-    """Measure the copy roof in memory and in the cache, and the seconds of a call.
+def measure_machine(clock: Clock, *, repeats: int = 30) -> tuple[Machine, int]:
+    """Measure the copy roof in memory and in the cache, and the seconds of a call; return the last-level cache too.
 
     A donated ``x + 1`` reads and writes every byte once: the floor of every update.
     """
@@ -93,7 +70,7 @@ def measure_machine(clock: Clock, *, repeats: int = 30) -> MachineFigures:
     in_memory, in_cache, dispatch = time_interleaved(
         [lambda: copy("large"), lambda: copy("small"), call], repeats=repeats, clock=clock
     )
-    document = Machine(
+    machine = Machine(
         cpu=_cpu_name(),
         cores=usable_cores(),
         device=jax.devices()[0].platform,
@@ -106,7 +83,7 @@ def measure_machine(clock: Clock, *, repeats: int = 30) -> MachineFigures:
         dispatch_us=dispatch.interval(1e6 / DISPATCHES),
         governor=_governor(),
     )
-    return MachineFigures(document=document, cache_bytes=cache, noise=in_memory.noise, load=load)
+    return machine, cache
 
 
 def _governor() -> str:

@@ -11,9 +11,9 @@ from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption
 from optim.workloads.profiles.crbm_figures import measure_crbm
 from optim.workloads.profiles.design import time_worthwhile
-from optim.workloads.profiles.document import SCHEMA, ProfileDocument
+from optim.workloads.profiles.document import SCHEMA, Machine, ProfileDocument
 from optim.workloads.profiles.job_profile import JobMeasurements, ProfileOptions, ServerFigures, job_profile
-from optim.workloads.profiles.machine_figures import MachineFigures, measure_machine
+from optim.workloads.profiles.machine_figures import measure_machine
 from optim.workloads.profiles.server_figures import measure_link, measure_update
 from optim.workloads.profiles.steps import Measurable, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Clock, check_quiet
@@ -58,11 +58,11 @@ def measure_profiles(
     progress = progress if progress is not None else SilentProgress()
     stop = stop if stop is not None else Interruption()
     progress.start("profile", 4 + len(jobs))
-    machine = measure_machine(clock)
+    machine, cache_bytes = measure_machine(clock)
     if not accept_noise:
-        check_quiet(machine.noise, machine.load, machine.document.cores)
+        check_quiet(machine.noise, machine.load, machine.cores)
     progress.update(1)
-    server = ServerFigures(link=measure_link(clock), update=measure_update(machine.cache_bytes, clock), options=options)
+    server = ServerFigures(link=measure_link(clock), update=measure_update(cache_bytes, clock), options=options)
     progress.update(2)
     startup_s = _startup_s(clock)
     progress.update(3)
@@ -74,11 +74,11 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    return ProfileDocument(schema=SCHEMA, jobs=profiles, machine=machine.document, crbm=crbm)
+    return ProfileDocument(schema=SCHEMA, jobs=profiles, machine=machine, crbm=crbm)
 
 
 def _measure_job(
-    name: str, job: Measurable, machine: MachineFigures, options: ProfileOptions, startup_s: float, clock: Clock
+    name: str, job: Measurable, machine: Machine, options: ProfileOptions, startup_s: float, clock: Clock
 ) -> JobMeasurements:
     timings = time_worthwhile(
         options.grid,
@@ -89,7 +89,7 @@ def _measure_job(
     grid = tuple(timings)
     return JobMeasurements(
         name=name,
-        source=f"measured on {machine.document.cores} cores of {machine.document.cpu}",
+        source=f"measured on {machine.cores} cores of {machine.cpu}",
         minibatch=time_minibatch(job, clock),
         num_parameters=job.num_parameters,
         num_partitions=job.num_partitions,

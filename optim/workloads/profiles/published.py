@@ -1,5 +1,7 @@
 """The built-in profiles: image models on K80s, as published."""
 
+from dataclasses import asdict
+
 from optim.models.auction.slowdown import PRESETS
 from optim.workloads.profiles.document import (
     SCHEMA,
@@ -48,24 +50,18 @@ def published_profiles() -> ProfileDocument:
 def _profile(
     name: str, million_parameters: float, batch: int, images_s: tuple[tuple[int, float], ...], placement: str
 ) -> JobProfile:
-    slowdown = PRESETS[placement]
     return JobProfile(
         name=name,
         source=f"{THROUGHPUTS}; placement: {PLACEMENTS}",
-        minibatch_s=_exactly(round(batch / images_s[0][1], 6)),
+        minibatch_s=Interval.exactly(round(batch / images_s[0][1], 6)),
         gradient_mb=round(million_parameters * MEGA * BYTES / MEGA, 3),
-        worker_mbps=_exactly(INSTANCE_MBPS / GPUS_OF_INSTANCE),
-        ps_mbps=_exactly(INSTANCE_MBPS),
+        worker_mbps=Interval.exactly(INSTANCE_MBPS / GPUS_OF_INSTANCE),
+        ps_mbps=Interval.exactly(INSTANCE_MBPS),
         scaling=[ScalingPoint(workers=n, speedup=round(speed / images_s[0][1], 4)) for n, speed in images_s],
         startup_min=STARTUP_MIN,
         change_min=CHANGE_MIN,
         eviction_min=EVICTION_MIN,
-        placement=Placement(slot=slowdown.slot, machine=slowdown.machine, rack=slowdown.rack, cluster=slowdown.cluster),
+        placement=Placement(**asdict(PRESETS[placement])),
         worker=Demand(gpu=1, vcpu=4, memory_gb=16, storage_gb=5),
         ps=Demand(gpu=0, vcpu=2, memory_gb=8, storage_gb=5),
     )
-
-
-def _exactly(value: float) -> Interval:
-    """Return a figure that was published without an interval."""
-    return Interval(value=value, low=value, high=value)

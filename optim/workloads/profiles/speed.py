@@ -14,8 +14,8 @@ from optim.workloads.profiles.fitting import FloatArray, LinearFit
 
 def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
     """Return the terms of a synchronous step's seconds, shape (points, 5): ``M/w, 1, w/p, w, p``."""
-    w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
-    return np.stack([global_batch / w, np.ones_like(w), w / p, w, p], axis=1)
+    others = asynchronous_terms(workers, servers)
+    return np.column_stack([global_batch / others[:, 2], others])
 
 
 def asynchronous_terms(workers: FloatArray, servers: FloatArray) -> FloatArray:
@@ -32,13 +32,12 @@ def update_terms(pushes: FloatArray, num_bytes: FloatArray) -> FloatArray:
 
 def steps_per_second(function: SpeedFunction, workers: FloatArray, servers: FloatArray) -> FloatArray:
     """Return the speed of a job: global steps a second, or single updates a second where it is asynchronous."""
-    w, p = np.asarray(workers, dtype=np.float64), np.asarray(servers, dtype=np.float64)
     values = np.array([interval.value for interval in function.coefficients])
     if function.kind == "asynchronous":
-        return np.asarray(w / (asynchronous_terms(w, p) @ values))
+        return np.asarray(workers / (asynchronous_terms(workers, servers) @ values))
     batch = function.global_batch
     assert isinstance(batch, float), "a synchronous speed function has a global batch"
-    return np.asarray(1.0 / (synchronous_terms(w, p, batch) @ values))
+    return np.asarray(1.0 / (synchronous_terms(workers, servers, batch) @ values))
 
 
 def intervals(fit: LinearFit) -> list[Interval]:

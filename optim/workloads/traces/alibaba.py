@@ -55,8 +55,8 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         "scheduled_time",
     )
     columns = read_columns(path, numbers, ("name", "pod_phase"))
-    for name in numbers:
-        require(path, name, columns[name], least=0.0, may_lack=name == "scheduled_time")
+    require(path, columns, *numbers[:-1], least=0.0)
+    require(path, columns, "scheduled_time", least=0.0, may_lack=True)
     gpus = require_whole(path, "num_gpu", columns["num_gpu"])
     duration = columns["deletion_time"] - columns["scheduled_time"]
     kept, dropped = leave_out(
@@ -93,8 +93,7 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
 
 def _read_nodes(path: Path) -> NodeTable:
     columns = read_columns(path, ("cpu_milli", "memory_mib", "gpu"), ("model",))
-    for name in ("cpu_milli", "memory_mib", "gpu"):
-        require(path, name, columns[name], least=0.0)
+    require(path, columns, "cpu_milli", "memory_mib", "gpu", least=0.0)
     kinds = zip(columns["model"].tolist(), columns["gpu"].tolist(), strict=True)
     return NodeTable(
         kind=tuple(f"{model or 'CPU'} x {gpu:g}" if gpu else "CPU" for model, gpu in kinds),

@@ -52,8 +52,8 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     OSDI 2020.
     """
     columns = read_columns(path, ("idx", "total_steps", "arrival_s", "scale_factor"), ("vc", "job_type"))
-    for name, least in (("total_steps", 0.0), ("arrival_s", 0.0), ("scale_factor", 1.0)):
-        require(path, name, columns[name], least=least)
+    require(path, columns, "total_steps", "arrival_s", least=0.0)
+    require(path, columns, "scale_factor", least=1.0)
     gpus = require_whole(path, "scale_factor", columns["scale_factor"])
     rate, is_measured = _rates(columns["job_type"].tolist(), gpus, _read_table(path, options))
     kept, dropped = leave_out(

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
-from optim.workloads.csv_columns import HEADER_ROWS, header_of, read_columns, require, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
     NO_WORK,
@@ -50,9 +49,9 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
         submit, duration, cluster = columns["submit_s"], columns["duration_s"], columns["vc"]
         duration_name = "duration_s"
         ids = [f"philly-{name}" for name in columns["job_id"].tolist()]
-        require(path, "submit_s", submit, least=0.0)
-    require(path, duration_name, duration, least=0.0)
-    require(path, "num_gpus", columns["num_gpus"], least=1.0)
+        require(path, columns, "submit_s", least=0.0)
+    require(path, columns, duration_name, least=0.0)
+    require(path, columns, "num_gpus", least=1.0)
     gpus = require_whole(path, "num_gpus", columns["num_gpus"])
     kept, dropped = leave_out({ELSEWHERE: is_elsewhere(cluster, options), NO_WORK: duration <= 0})
     return JobTable(
@@ -73,10 +72,6 @@ def _seconds(path: str | Path, timestamps: TextArray) -> FloatArray:
     import pandas as pd
 
     times = pd.to_datetime(pd.Series(timestamps), format="%Y-%m-%d %H:%M:%S", errors="coerce")
-    for row in np.flatnonzero(times.isna().to_numpy())[:1].tolist():
-        raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column 'timestamp': YYYY-MM-DD hh:mm:ss is due, "
-            f"got {timestamps[row]!r}; correct the row"
-        )
+    refuse(path, "timestamp", times.isna().to_numpy(), "YYYY-MM-DD hh:mm:ss is due", timestamps)
     seconds: FloatArray = (times - times.min()).dt.total_seconds().to_numpy(dtype=np.float64)
     return seconds
