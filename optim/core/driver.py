@@ -118,12 +118,12 @@ class Monitor:
         """Seconds left, infinity where no rule knows a clock."""
         return self.stop.remaining_s(self.clock.elapsed_s)
 
-    def part(self, share: float = 1.0) -> "Monitor":
-        """Return a monitor for a part of the run, with its own reason and at most a share of the time left.
+    def part(self, *further: StoppingCriterion, share: float = 1.0) -> "Monitor":
+        """Return a monitor for a part of the run, with its own reason, further rules, and a share of the time left.
 
         The part's iterations are its own, so a limit of iterations that ends it doesn't end the whole.
         """
-        rules = [self.stop]
+        rules = [self.stop, *further]
         if share < 1.0 and self.remaining_s < float("inf"):
             rules.append(TimeLimit(share * self.remaining_s + self.clock.elapsed_s))
         return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock)
@@ -255,6 +255,10 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Solve the instance; work is timed by phases of the monitor's clock."""
 
+    def warm_up(self, instance: InstanceT, options: OptionsT) -> None:
+        """Compile the loops that a run needs, once a process; it is timed as ``compile``. By default there are none."""
+        del instance, options
+
     def supports(self, instance: InstanceT) -> Support:
         """Tell whether the instance can be treated, and if not, why."""
         del instance
@@ -271,6 +275,8 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     ) -> Solution:
         """Run, and return what was found with the statuses that follow from it."""
         monitor = Monitor(stop, progress, sense=self.sense)
+        with monitor.clock.phase("compile"):
+            self.warm_up(instance, options)
         outcome = self.run(instance, options, monitor, seed)
         return self.solution(instance, outcome, options=options, seed=seed, monitor=monitor)
 

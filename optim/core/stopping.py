@@ -72,9 +72,10 @@ class TimeLimit:
 
 @dataclass(frozen=True, slots=True)
 class IterationLimit:
-    """Stop after `limit` iterations of the solver's main loop."""
+    """Stop after `limit` iterations of the solver's main loop, for the reason that tells what these are."""
 
     limit: int
+    reason: Termination = Termination.ITERATION_LIMIT
 
     def __post_init__(self) -> None:
         if self.limit < 0:
@@ -82,7 +83,7 @@ class IterationLimit:
 
     def __call__(self, state: SolveState) -> Termination | None:
         """Stop once the iterations are used up."""
-        return Termination.ITERATION_LIMIT if state.iterations >= self.limit else None
+        return self.reason if state.iterations >= self.limit else None
 
     def remaining_s(self, elapsed_s: float) -> float:
         """Return infinity."""

@@ -127,7 +127,7 @@ def test_the_first_reason_stays():
 
 def test_a_part_has_its_own_reason_and_a_share_of_the_time_left():
     monitor = Monitor(TimeLimit(10.0), clock=Stopped(2.0))
-    part = monitor.part(0.25)
+    part = monitor.part(share=0.25)
     assert part.remaining_s == pytest.approx(2.0)
     part.clock = Stopped(4.5)
     assert part.is_over()
@@ -136,8 +136,15 @@ def test_a_part_has_its_own_reason_and_a_share_of_the_time_left():
     assert monitor.part().remaining_s == pytest.approx(8.0)
 
 
+def test_a_part_may_have_rules_of_its_own():
+    monitor = Monitor(IterationLimit(5))
+    part = monitor.part(IterationLimit(2, Termination.NODE_LIMIT))
+    assert drive(Countdown(9), part) == (2, Termination.NODE_LIMIT)
+    assert drive(Countdown(9), monitor) == (5, Termination.ITERATION_LIMIT)
+
+
 def test_a_part_of_a_run_without_a_clock_has_none_either():
-    assert Monitor().part(0.25).remaining_s == float("inf")
+    assert Monitor().part(share=0.25).remaining_s == float("inf")
 
 
 class Named:
@@ -166,6 +173,22 @@ def solution_of(outcome: Outcome, sense: Sense = Sense.MAXIMISE, stop=None):
     monitor = Monitor(stop, sense=sense)
     solver.run(Named(), None, monitor, 0)
     return solver.solution(Named(), outcome, options=Never(), seed=3, monitor=monitor)
+
+
+def test_a_solver_warms_up_before_it_runs_and_that_is_timed_as_compiling():
+    calls = []
+
+    class Warm(Found):
+        def warm_up(self, instance, options) -> None:
+            calls.append("warm")
+
+        def run(self, instance, options, monitor, seed) -> Outcome:
+            calls.append("run")
+            assert "compile" in monitor.clock.seconds
+            return self.outcome
+
+    solution = Warm(Outcome()).solve(Named(), options=Never(), stop=Never(), seed=0, progress=News())
+    assert (calls, solution.stats.seconds["compile"] > 0) == (["warm", "run"], True)
 
 
 def test_an_empty_outcome_claims_nothing():

@@ -7,7 +7,7 @@ import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
-from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun, finish
+from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
 from optim.solvers.admission.posted_prices.server_state import ServerSide
 from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
 
@@ -81,13 +81,12 @@ def watch(instance: AdmissionInstance, options: OnlineOptions | None = None, see
     bounds = make_bounds(instance, chosen, np.random.default_rng(seed))
     algorithm = OnlineAlgorithm(instance, bounds=bounds, function=make_function(instance, chosen))
     empty_servers = ResidualSearch(instance, is_residual_checked=False)
-    initial = algorithm.state.worth()
-    decisions, offers = [], []
-    for job in np.argsort(instance.jobs.arrival, kind="stable").tolist():
+    offers = []
+    for job in algorithm.order:
         asked: FoundSchedule | None = empty_servers.find(job, algorithm.state, -np.inf)
-        made = algorithm.decide(job)
+        algorithm.step()
+        made = algorithm.decisions[-1]
         shown = made.schedule if made.is_accepted else asked
-        decisions.append(made)
         offers.append(
             Offer(
                 job=job,
@@ -97,7 +96,7 @@ def watch(instance: AdmissionInstance, options: OnlineOptions | None = None, see
                 cost=np.nan if shown is None else shown.cost,
             )
         )
-    return WatchedRun(run=finish(algorithm.state, tuple(decisions), initial), offers=tuple(offers))
+    return WatchedRun(run=algorithm.finish(None), offers=tuple(offers))
 
 
 def server_prices(side: ServerSide) -> FloatArray:

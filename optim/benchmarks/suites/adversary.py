@@ -31,7 +31,7 @@ from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.files import verify
-from optim.solvers.admission.pricing.residual_search import compile_search
+from optim.solvers.admission.warm_up import compile_online
 from optim.solvers.solve import package_versions
 
 FULL = "full"
@@ -64,7 +64,7 @@ class AdversaryWork(AbstractWork):
         rule = str(self.labels["rule"])
         rules = AnyOf(stop, TimeLimit(self.time_limit_s)) if self.time_limit_s is not None else stop
         begun = time.perf_counter()
-        compile_search(is_shared=False)
+        compile_online(is_shared=False)
         compiled = time.perf_counter()
         options = build_options(AdversaryOptions, self.options)
         progress.start(f"adversary of {rule}", None)

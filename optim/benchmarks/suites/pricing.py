@@ -26,7 +26,7 @@ from optim.models.admission.instance import FloatArray
 from optim.models.files import verify
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import Prices, price
-from optim.solvers.admission.pricing.dual_points import PricePoint, bound_certificate, search_scale
+from optim.solvers.admission.pricing.dual_points import PricePoint, bounded, search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.solve import package_versions
 
@@ -85,7 +85,7 @@ class PricingWork(AbstractWork):
             primal=PointStatus.NONE,
             dual=PointStatus.FEASIBLE,
             bound=point.bound,
-            certificate=bound_certificate(rows, point),
+            certificate=bounded(rows, point).certificate(Sense.MAXIMISE),
             seed=self.seed,
             versions=package_versions(),
             stats=Stats(

@@ -15,24 +15,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.options import options_as_dict
-from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution, Stats, relative_gap
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
-from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.core.status import Termination
+from optim.core.stopping import IterationLimit
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.tree_search import TreeSearch, TreeState
-from optim.solvers.admission.warm_up import compile_loops, compile_moves, compile_nodes
+from optim.solvers.admission.tree.tree_search import TreeSearch
+from optim.solvers.admission.warm_up import compile_columns, compile_moves, compile_nodes
 
 FIRST_SCALES = (1.0, 0.5, 0.2)
 """Price scales at which the first plan is filled up."""
@@ -73,11 +69,9 @@ class BranchAndPriceOptions:
 
 
 @register("branch-and-price", problem="admission")
-class BranchAndPrice:
+class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
     """Search a tree of packing LPs until the plan is proven optimal."""
 
-    name: str
-    problem: str
     summary = "proven optimal plans on real servers, by a tree of packing LPs with server cuts"
     options_type = BranchAndPriceOptions
 
@@ -89,61 +83,45 @@ class BranchAndPrice:
             )
         return SUPPORTED
 
-    def solve(
-        self,
-        instance: AdmissionInstance,
-        *,
-        options: BranchAndPriceOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def warm_up(self, instance: AdmissionInstance, options: BranchAndPriceOptions) -> None:
+        """Compile pricing, masters, moves and cuts."""
+        compile_columns(is_shared=False)
+        compile_moves()
+        compile_nodes()
+
+    def run(self, instance: AdmissionInstance, options: BranchAndPriceOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan and the bound of the tree's leaves; any stop leaves both."""
-        clock = PhaseClock()
-        with clock.phase("compile"):
-            compile_loops()
-            compile_moves()
-            compile_nodes()
-        with clock.phase("build"):
+        with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
-        watch = _Watch(clock, options, stop, progress)
-        progress.start(self.name, None)
-        with clock.phase("solve"):
-            guide = _Guide(tables, rows, options, stop, clock, seed)
-            search = TreeSearch(
-                tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, should_stop=watch
-            )
-            search.run()
-        progress.finish()
-        return _solution(self, instance, search, rows, watch.reason, options, seed, clock)
-
-
-class _Watch:
-    """The stopping rule and the progress of one search."""
-
-    def __init__(
-        self, clock: PhaseClock, options: BranchAndPriceOptions, stop: StoppingCriterion, progress: Progress
-    ) -> None:
-        self._clock, self._options, self._stop, self._progress = clock, options, stop, progress
-        self.reason: Termination | None = None
-
-    def __call__(self, state: TreeState) -> bool:
-        figures = {"objective": state.record, "bound": state.bound, "open": float(state.num_open)}
-        gap = relative_gap(state.record, state.bound, Sense.MAXIMISE)
-        self._progress.update(state.num_nodes, {**figures, "gap": gap})
-        if self.reason is None and state.num_nodes == self._options.max_nodes:
-            self.reason = Termination.NODE_LIMIT
-        if self.reason is None:
-            self.reason = self._stop(
-                SolveState(
-                    elapsed_s=self._clock.elapsed_s,
-                    iterations=state.num_nodes,
-                    objective=state.record,
-                    bound=state.bound,
-                )
-            )
-        return self.reason is not None
+        limits = () if options.max_nodes is None else (IterationLimit(options.max_nodes, Termination.NODE_LIMIT),)
+        whole = monitor.part(*limits)
+        with monitor.clock.phase("solve"):
+            guide = _Guide(tables, rows, options.search_moves, monitor, seed)
+            search = TreeSearch(tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=whole)
+            plan = drive(search, whole, task=self.name)
+        tree, master = search.tree, search.bounder.master
+        return Outcome(
+            decision=plan,
+            objective=search.record,
+            bound=search.bound,
+            proof=tree.proof(rows),
+            statement=f"no plan is worth more than {search.bound:.9g}: the leaves of a tree of {len(tree)} nodes",
+            optimal_statement=f"the plan attains the bound {search.bound:.9g} of a tree of {len(tree)} nodes "
+            f"to {options.tol:g}",
+            tol=options.tol,
+            termination=whole.reason,
+            iterations=search.num_bounded,
+            counts={
+                "nodes": float(len(tree)),
+                "open": float(tree.num_open),
+                "rounds": float(search.bounder.num_rounds),
+                "schedules": float(len(master.schedules)),
+                "cuts": float(len(master.cuts)),
+                "unsplittable": float(search.num_unsplittable),
+                "admitted": float(len(plan.admitted)),
+            },
+        )
 
 
 class _Guide:
@@ -152,32 +130,19 @@ class _Guide:
     It is guided by central prices of the packing LP; those of the tree's masters are vertices, and worse guides.
     """
 
-    def __init__(
-        self,
-        tables: JobTables,
-        rows: CapacityRows,
-        options: "BranchAndPriceOptions",
-        stop: StoppingCriterion,
-        clock: PhaseClock,
-        seed: int,
-    ) -> None:
+    def __init__(self, tables: JobTables, rows: CapacityRows, num_moves: int, monitor: Monitor, seed: int) -> None:
         self._tables, self._rows, self._seed = tables, rows, seed
-        self._moves, self._stop, self._clock = options.search_moves, stop, clock
+        self._num_moves, self._monitor = num_moves, monitor
         self._search: Neighbourhood | None = None
 
     def first_plan(self) -> AdmissionPlan:
         """Return a plan filled up at the LP's prices."""
-        is_over = self._stop(SolveState(elapsed_s=self._clock.elapsed_s)) is not None
-        if self._tables.num_jobs == 0 or is_over:
+        tables, rows = self._tables, self._rows
+        if tables.num_jobs == 0 or self._monitor.is_over():
             return AdmissionPlan.from_rows([], [])
-        walk = Walk(num_steps=10)
-        relaxed = PackingLP(self._tables, self._rows, self._clock).run(
-            tol=GUIDE_TOL, first=Walk(num_steps=60, add_every=4), between=walk, stop=self._stop
-        )
-        weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, self._tables.num_jobs).astype(
-            np.float64, copy=False
-        )
-        self._search = Neighbourhood(self._tables, self._rows, relaxed.point, self._seed, weight)
+        first, between = Walk(num_steps=60, add_every=4), Walk(num_steps=10)
+        relaxed = PackingLP(tables, rows).run(self._monitor.part(), tol=GUIDE_TOL, first=first, between=between)
+        self._search = Neighbourhood(tables, rows, relaxed.point, self._seed, relaxed.weight())
         order = np.argsort(-relaxed.point.payoff, kind="stable")
         for scale in FIRST_SCALES:
             self._search.construct(order, scale)
@@ -193,57 +158,5 @@ class _Guide:
             search.adopt(plan)
         unit = search.record / max(1, int((search.best.completion >= 0).sum()))
         for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
-            search.run(self._moves // STEPS, max(share * unit, 1e-12), max(share * unit, 1e-12), LARGEST_RUIN)
+            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), LARGEST_RUIN)
         return search.best_plan()
-
-
-def _solution(
-    solver: BranchAndPrice,
-    instance: AdmissionInstance,
-    search: TreeSearch,
-    rows: CapacityRows,
-    reason: Termination | None,
-    options: BranchAndPriceOptions,
-    seed: int,
-    clock: PhaseClock,
-) -> Solution:
-    gap = relative_gap(search.record, search.bound, Sense.MAXIMISE)
-    is_optimal = gap is not None and gap <= options.tol
-    statement = (
-        f"the plan attains the bound {search.bound:.9g} of a tree of {len(search.tree)} nodes to {options.tol:g}"
-        if is_optimal
-        else f"no plan is worth more than {search.bound:.9g}: the leaves of a tree of {len(search.tree)} nodes"
-    )
-    return Solution(
-        problem=solver.problem,
-        instance=instance.name,
-        solver=solver.name,
-        sense=Sense.MAXIMISE,
-        termination=Termination.OPTIMAL if is_optimal else Termination.COMPLETED if reason is None else reason,
-        primal=PointStatus.FEASIBLE,
-        dual=PointStatus.FEASIBLE,
-        decision=search.plan,
-        objective=search.record,
-        bound=search.bound,
-        certificate=Certificate(
-            kind=CertificateKind.OPTIMALITY if is_optimal else CertificateKind.BOUND,
-            statement=statement,
-            proof=search.tree.proof(rows),
-        ),
-        seed=seed,
-        options=options_as_dict(options),
-        stats=Stats(
-            seconds=clock.seconds,
-            iterations=search.num_bounded,
-            memory_mb=peak_memory_mb(),
-            counts={
-                "nodes": float(len(search.tree)),
-                "open": float(search.tree.num_open),
-                "rounds": float(search.bounder.num_rounds),
-                "schedules": float(len(search.bounder.master.schedules)),
-                "cuts": float(len(search.bounder.master.cuts)),
-                "unsplittable": float(search.num_unsplittable),
-                "admitted": float(len(search.plan.admitted)),
-            },
-        ),
-    )

@@ -2,32 +2,23 @@
 
 from dataclasses import dataclass, replace
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.core.options import options_as_dict
-from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution, Stats, relative_gap
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.status import Termination
 from optim.models.admission.compact_index import compact_size
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.pricing.dual_points import certify_plan
-from optim.solvers.admission.warm_up import smallest_instance
-from optim.solvers.lp.highs_model import CompiledModel, HighsOutcome, HighsState, Watch, solve_with_highs
+from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL, certified
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.warm_up import compile_bound
+from optim.solvers.lp.highs_model import CompiledModel, HighsOutcome, HighsState, solve_with_highs
 
 MAX_VARIABLES = 400_000
 """Larger programmes take minutes and gigabytes to build, and HiGHS doesn't get anywhere with them."""
 
-OPTIMALITY_TOL = 1e-6
-"""Largest relative gap to a proven bound that is called optimal."""
-
 PLAN_TOL = 1e-6
 """A plan may be worth this much less, relatively, than the point that it was made from: HiGHS' tolerance."""
-
-NO_BOUND = Certificate(kind=CertificateKind.FEASIBLE_ONLY, statement="the plan is feasible; no bound is claimed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +48,7 @@ class CompactMilpOptions:
 
 
 @register("compact-milp", problem="admission")
-class CompactMilpSolver:
+class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     """The compact mixed-integer programme (1)-(13) on single real servers, by HiGHS on one thread.
 
     HiGHS' own bound comes without a proof that could be checked; it is stated as the count `milp_bound`
@@ -75,8 +66,6 @@ class CompactMilpSolver:
     DOI 10.1109/INFOCOM.2018.8486422, programme (1)-(13).
     """
 
-    name: str
-    problem: str
     summary = "the compact mixed-integer programme, by HiGHS"
     options_type = CompactMilpOptions
 
@@ -84,15 +73,11 @@ class CompactMilpSolver:
         """Refuse programmes of more than 400,000 variables."""
         return _support(instance, MAX_VARIABLES)
 
-    def solve(
-        self,
-        instance: AdmissionInstance,
-        *,
-        options: CompactMilpOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def warm_up(self, instance: AdmissionInstance, options: CompactMilpOptions) -> None:
+        """Compile the bound."""
+        compile_bound(is_shared=instance.has_shared_servers)
+
+    def run(self, instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int) -> Outcome:
         """Build the programme, run HiGHS, and turn its point into a plan.
 
         Raises
@@ -103,30 +88,35 @@ class CompactMilpSolver:
         support = _support(instance, options.max_variables)
         if not support:
             raise UnsupportedProblemError(f"instance {instance.name!r}: {support.reason}")
-        clock = PhaseClock()
-        progress.start(self.name)
-        plan, outcome = _run(instance, options, stop=stop, seed=seed, progress=progress, clock=clock)
-        progress.finish()
-        termination = _TERMINATIONS.get(outcome.termination, outcome.termination)
-        has_plan = termination is not Termination.NUMERICAL_ERROR
-        solution = Solution(
-            problem=self.problem,
-            instance=instance.name,
-            solver=self.name,
-            sense=Sense.MAXIMISE,
+        monitor.progress.start(self.name)
+        plan, highs = _run_highs(instance, options, monitor, seed)
+        monitor.progress.finish()
+        termination = _TERMINATIONS.get(highs.termination, highs.termination)
+        known = {"milp_bound": highs.bound, "milp_objective": highs.objective}
+        outcome = Outcome(
             termination=termination,
-            primal=PointStatus.FEASIBLE if has_plan else PointStatus.NONE,
-            decision=plan if has_plan else None,
-            objective=plan.objective(instance) if has_plan else None,
-            certificate=NO_BOUND if has_plan else None,
-            seed=seed,
-            options=options_as_dict(options),
-            message=_message(outcome, plan.objective(instance)),
+            iterations=highs.nodes,
+            counts={
+                "variables": float(compact_size(instance)),
+                "simplex_iterations": float(highs.simplex_iterations),
+                **{name: value for name, value in known.items() if value is not None},
+            },
+            message=_message(highs, plan.objective(instance)),
         )
-        if has_plan and termination is not Termination.INTERRUPTED:
-            with clock.phase("bound"):
-                solution = _with_bound(instance, solution)
-        return replace(solution, stats=_stats(instance, outcome, clock))
+        if termination is Termination.NUMERICAL_ERROR:
+            return outcome
+        # A limit ends HiGHS, and the bound is made all the same.
+        is_interrupted = termination is Termination.INTERRUPTED
+        proven = certified(JobTables.build(instance), plan, monitor.clock, is_cut_short=is_interrupted)
+        return replace(
+            outcome,
+            decision=plan,
+            objective=proven.objective,
+            bound=proven.bound,
+            proof=proven.proof,
+            statement=proven.statement,
+            tol=OPTIMALITY_TOL,
+        )
 
 
 _TERMINATIONS = {
@@ -148,71 +138,42 @@ def _support(instance: AdmissionInstance, max_variables: int) -> Support:
     )
 
 
-def _run(
-    instance: AdmissionInstance,
-    options: CompactMilpOptions,
-    *,
-    stop: StoppingCriterion,
-    seed: int,
-    progress: Progress,
-    clock: PhaseClock,
+def _run_highs(
+    instance: AdmissionInstance, options: CompactMilpOptions, monitor: Monitor, seed: int
 ) -> tuple[AdmissionPlan, HighsOutcome]:
     """Build and run the programme; with nothing found the plan is to refuse every job."""
-    nobody = AdmissionPlan.from_rows([], [])
-    try:
-        with clock.phase("compile"):
-            from optim.models.admission.compact import compact_model, plan_from_compact
+    from optim.models.admission.compact import compact_model, plan_from_compact
 
-            certify_plan(smallest_instance(), nobody)
-        with clock.phase("build"):
-            reason = stop(SolveState(elapsed_s=clock.elapsed_s))
-            if reason is None:
-                model = compact_model(instance, symmetry_breaking=options.symmetry_breaking)
-                compiled = CompiledModel(model)
-        with clock.phase("solve"):
-            if reason is not None:
-                return nobody, _nothing_found(reason)
+    nobody = AdmissionPlan.from_rows([], [])
+
+    def watch(state: HighsState) -> Termination | None:
+        standing = Standing(iterations=state.nodes, objective=state.objective, bound=state.bound)
+        monitor.show(standing)
+        monitor.is_over(standing)
+        return monitor.reason
+
+    try:
+        with monitor.clock.phase("build"):
+            if monitor.is_over():
+                return nobody, _nothing_found(monitor.reason)
+            model = compact_model(instance, symmetry_breaking=options.symmetry_breaking)
+            compiled = CompiledModel(model)
+        with monitor.clock.phase("solve"):
             outcome = solve_with_highs(
                 compiled,
-                time_limit_s=stop.remaining_s(clock.elapsed_s),
+                time_limit_s=monitor.remaining_s,
                 seed=seed,
                 options={"mip_rel_gap": options.mip_gap},
-                watch=_watch(stop, progress, clock),
+                watch=watch,
             )
             return plan_from_compact(model, instance), outcome
     except KeyboardInterrupt:
         return nobody, _nothing_found(Termination.INTERRUPTED)
 
 
-def _nothing_found(reason: Termination) -> HighsOutcome:
+def _nothing_found(reason: Termination | None) -> HighsOutcome:
+    assert reason is not None
     return HighsOutcome(termination=reason, has_values=False, objective=None, bound=None, nodes=0, simplex_iterations=0)
-
-
-def _watch(stop: StoppingCriterion, progress: Progress, clock: PhaseClock) -> Watch:
-    """Return what HiGHS asks whether to go on."""
-
-    def watch(state: HighsState) -> Termination | None:
-        progress.update(float(state.nodes), {"objective": state.objective, "bound": state.bound})
-        return stop(
-            SolveState(
-                elapsed_s=clock.elapsed_s,
-                iterations=state.nodes,
-                objective=state.objective,
-                bound=state.bound,
-            )
-        )
-
-    return watch
-
-
-def _with_bound(instance: AdmissionInstance, solution: Solution) -> Solution:
-    """Add a proven bound; where it meets the objective the plan is optimal."""
-    bound, certificate, dual = certify_plan(instance, solution.decision)
-    gap = relative_gap(solution.objective, bound, solution.sense)
-    if solution.termination is Termination.COMPLETED and gap is not None and gap <= OPTIMALITY_TOL:
-        certificate = replace(certificate, kind=CertificateKind.OPTIMALITY)
-        solution = replace(solution, termination=Termination.OPTIMAL)
-    return replace(solution, bound=bound, certificate=certificate, dual=dual)
 
 
 def _message(outcome: HighsOutcome, worth: float) -> str:
@@ -226,15 +187,3 @@ def _message(outcome: HighsOutcome, worth: float) -> str:
     if outcome.termination is Termination.OPTIMAL:
         return f"HiGHS claims optimality with bound {outcome.bound:.9g}, which comes without a proof"
     return f"HiGHS claims the bound {outcome.bound:.9g}, which comes without a proof"
-
-
-def _stats(instance: AdmissionInstance, outcome: HighsOutcome, clock: PhaseClock) -> Stats:
-    counts = {
-        "variables": float(compact_size(instance)),
-        "simplex_iterations": float(outcome.simplex_iterations),
-    }
-    if outcome.bound is not None:
-        counts["milp_bound"] = outcome.bound
-    if outcome.objective is not None:
-        counts["milp_objective"] = outcome.objective
-    return Stats(seconds=clock.seconds, iterations=outcome.nodes, memory_mb=peak_memory_mb(), counts=counts)

@@ -2,22 +2,14 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock, peak_memory_mb
+from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.options import options_as_dict
-from optim.core.progress import Progress, SilentProgress
-from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution, Stats
-from optim.core.status import CertificateKind, PointStatus, Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
-from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.posted_prices.online_run import JobDecision, OnlineAlgorithm, OnlineRun, finish, run_online
+from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
@@ -28,13 +20,11 @@ from optim.solvers.admission.posted_prices.price_ranges import (
     price_ranges,
     sample_jobs,
 )
-from optim.solvers.admission.posted_prices.theorems import RatioClaim, full_share, ratio_claim
-from optim.solvers.admission.pricing.dual_points import certify_plan
-from optim.solvers.admission.warm_up import smallest_instance
-
-NO_BOUND = Certificate(
-    kind=CertificateKind.FEASIBLE_ONLY, statement="the plan is feasible; a run cut short claims no bound"
-)
+from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
+from optim.solvers.admission.pricing.dual_points import certified
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.residual_search import ResidualSearch
+from optim.solvers.admission.warm_up import compile_online
 
 
 class PriceKind(StrEnum):
@@ -138,7 +128,7 @@ def make_function(
 
 
 @register("online", problem="admission")
-class OnlineSolver:
+class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
     """OASiS, the online primal-dual algorithm, on real servers.
 
     Each job is decided in the moment of its arrival, for good: at the present prices its best schedule is
@@ -161,123 +151,57 @@ class OnlineSolver:
     DOI 10.1109/INFOCOM.2018.8486422, Algorithms 1 to 3.
     """
 
-    name: str
-    problem: str
     summary = "OASiS: posted prices that rise with utilisation, one irrevocable decision a job"
     options_type = OnlineOptions
 
-    def supports(self, instance: AdmissionInstance) -> Support:
-        """Any admission instance can be run."""
-        return SUPPORTED
+    def warm_up(self, instance: AdmissionInstance, options: OnlineOptions) -> None:
+        """Compile the search and the bound."""
+        compile_online(is_shared=instance.has_shared_servers)
 
-    def solve(
-        self,
-        instance: AdmissionInstance,
-        *,
-        options: OnlineOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def run(self, instance: AdmissionInstance, options: OnlineOptions, monitor: Monitor, seed: int) -> Outcome:
         """Decide on every job in order of arrival; a run cut short refuses the rest."""
-        clock = PhaseClock()
-        with clock.phase("compile"):
-            compile_online(is_shared=instance.has_shared_servers)
+        clock = monitor.clock
         with clock.phase("build"):
             worth = job_worth(instance)
             bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
             function = make_function(instance, options, worth)
             claim = ratio_claim(instance, bounds, function, worth=worth) if options.strict else None
-            algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function)
-            initial_dual = algorithm.state.worth()
-        progress.start(self.name, float(instance.num_jobs))
+            tables = JobTables.build(instance)
+            finder = ResidualSearch(instance, tables=tables)
+            algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder)
         with clock.phase("solve"):
-            decisions, reason = _decide_all(algorithm, stop, progress, clock)
-            run = finish(algorithm.state, decisions, initial_dual)
-        progress.finish()
-        bound: float | None = None
-        certificate, dual = NO_BOUND, PointStatus.NONE
-        if reason is None:
-            with clock.phase("bound"):
-                bound, certificate, dual = certify_plan(instance, run.plan, run.state.mean_prices())
-                certificate = _with_claim(certificate, claim)
-        return Solution(
-            problem=self.problem,
-            instance=instance.name,
-            solver=self.name,
-            sense=Sense.MAXIMISE,
-            termination=Termination.COMPLETED if reason is None else reason,
-            primal=PointStatus.FEASIBLE,
-            dual=dual,
-            decision=run.plan,
-            objective=run.plan.objective(instance),
-            bound=bound,
-            certificate=certificate,
-            seed=seed,
-            options=options_as_dict(options),
-            stats=Stats(
-                seconds=clock.seconds,
-                iterations=len(decisions),
-                memory_mb=peak_memory_mb(),
-                decision_ms=tuple(1e3 * decision.seconds for decision in decisions),
-                counts=_counts(run),
-            ),
+            run = drive(algorithm, monitor, task=self.name, total=float(instance.num_jobs))
+        is_cut_short = monitor.reason is not None
+        outcome = certified(tables, run.plan, clock, run.state.mean_prices(), is_cut_short=is_cut_short)
+        if claim is not None and outcome.bound is not None:
+            outcome = replace(
+                outcome,
+                statement=f"{outcome.statement}; {claim.statement}",
+                conditions=tuple(str(condition) for condition in claim.conditions),
+            )
+        return replace(
+            outcome,
+            iterations=len(run.decisions),
+            decision_ms=tuple(1e3 * decision.seconds for decision in run.decisions),
+            counts=_counts(run),
         )
 
 
-def default_plan(instance: AdmissionInstance, stop: StoppingCriterion, clock: PhaseClock) -> AdmissionPlan:
-    """Return the plan of a run with default options, for solvers that start from one; cut short if told to stop."""
-    options, worth = OnlineOptions(), job_worth(instance)
+def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
+    """Return a run with default options, for solvers that start from its plan; cut short if told to stop."""
+    instance, options = tables.instance, OnlineOptions()
+    worth = job_worth(instance)
     bounds = make_bounds(instance, options, np.random.default_rng(0), worth)
-    algorithm = OnlineAlgorithm(instance, bounds=bounds, function=make_function(instance, options, worth))
-    decisions, _ = _decide_all(algorithm, stop, SilentProgress(), clock)
-    return finish(algorithm.state, decisions, 0.0).plan
+    function, finder = make_function(instance, options, worth), ResidualSearch(instance, tables=tables)
+    return drive(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
 
 
-def compile_online(*, is_shared: bool) -> None:
-    """Compile all loops, or load them from the cache, by a run on the smallest of instances."""
-    instance, options = smallest_instance(is_shared=is_shared), OnlineOptions()
-    run = run_online(
-        instance,
-        bounds=make_bounds(instance, options, np.random.default_rng(0)),
-        function=make_function(instance, options),
-    )
-    certify_plan(instance, run.plan, run.state.mean_prices())
-
-
-def _with_claim(certificate: Certificate, claim: RatioClaim | None) -> Certificate:
-    """Add a competitive ratio and its conditions, or which of them fail, to a certificate."""
-    if claim is None:
-        return certificate
-    return replace(
-        certificate,
-        statement=f"{certificate.statement}; {claim.statement}",
-        conditions=tuple(str(condition) for condition in claim.conditions),
-    )
-
-
-def _decide_all(
-    algorithm: OnlineAlgorithm, stop: StoppingCriterion, progress: Progress, clock: PhaseClock
-) -> tuple[tuple[JobDecision, ...], Termination | None]:
-    """Decide until all jobs are decided or the stopping rule says so."""
-    decisions: list[JobDecision] = []
-    earned = 0.0
-    for job in algorithm.order:
-        state = SolveState(elapsed_s=clock.elapsed_s, iterations=len(decisions), objective=earned)
-        reason = stop(state)
-        if reason is not None:
-            return tuple(decisions), reason
-        decisions.append(algorithm.decide(job))
-        earned += decisions[-1].primal_step
-        progress.update(len(decisions), {"objective": earned})
-    return tuple(decisions), None
-
-
-def _counts(run: OnlineRun) -> dict[str, Any]:
+def _counts(run: OnlineRun) -> dict[str, float]:
     """Return what a record tells of a run; its dual is no bound unless the theorems hold."""
+    admitted = sum(decision.is_accepted for decision in run.decisions)
     return {
-        "admitted": sum(decision.is_accepted for decision in run.decisions),
-        "refused": sum(not decision.is_accepted for decision in run.decisions),
+        "admitted": admitted,
+        "refused": len(run.decisions) - admitted,
         "running_dual": run.final_dual,
         "largest_step_ratio": run.largest_step_ratio,
     }

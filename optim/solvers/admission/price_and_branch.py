@@ -4,26 +4,22 @@ The MILP is over server classes. A set of schedules that fits the classes need n
 servers: those that don't are re-inserted by their best schedule on what is left, or refused.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
-from optim.core.status import Termination
-from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.relaxed_solution import relaxed_solution
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.warm_up import compile_loops, compile_moves
+from optim.solvers.admission.warm_up import compile_columns, compile_moves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +54,9 @@ class PriceAndBranchOptions:
 
 
 @register("price-and-branch", problem="admission")
-class PriceAndBranch:
+class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
     """A MILP over the columns of the packing LP, repaired onto real servers."""
 
-    name: str
-    problem: str
     summary = "a MILP over the packing LP's columns, placed on real servers, with the LP's bound"
     options_type = PriceAndBranchOptions
 
@@ -74,53 +68,31 @@ class PriceAndBranch:
             )
         return SUPPORTED
 
-    def solve(
-        self,
-        instance: AdmissionInstance,
-        *,
-        options: PriceAndBranchOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def warm_up(self, instance: AdmissionInstance, options: PriceAndBranchOptions) -> None:
+        """Compile pricing, the master and insertions."""
+        compile_columns(is_shared=False)
+        compile_moves()
+
+    def run(self, instance: AdmissionInstance, options: PriceAndBranchOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the repaired plan and the LP's bound."""
-        clock = PhaseClock()
-        with clock.phase("compile"):
-            compile_loops()
-            compile_moves()
+        clock = monitor.clock
         with clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
         with clock.phase("solve"):
-            left = stop.remaining_s(clock.elapsed_s)
-            share = TimeLimit(options.lp_share * left + clock.elapsed_s) if np.isfinite(left) else None
-            relaxed = PackingLP(tables, rows, clock).run(
+            relaxed = PackingLP(tables, rows).run(
+                monitor.part(share=options.lp_share),
                 tol=options.lp_tol,
                 first=Walk(num_steps=150, add_every=4),
                 between=Walk(num_steps=10),
-                stop=stop if share is None else AnyOf(stop, share),
-                progress=progress,
             )
             with clock.phase("mip"):
-                limit = min(options.mip_seconds, stop.remaining_s(clock.elapsed_s))
+                limit = min(options.mip_seconds, monitor.remaining_s)
                 chosen = _choose_columns(relaxed, rows, options.max_columns, limit, seed)
             plan = _place(tables, rows, relaxed, chosen, seed)
-        reason = stop(
-            SolveState(elapsed_s=clock.elapsed_s, objective=plan.objective(instance), bound=relaxed.point.bound)
-        )
-        return relaxed_solution(
-            self,
-            instance,
-            plan,
-            relaxed,
-            rows,
-            termination=Termination.COMPLETED if reason is None else reason,
-            iterations=relaxed.rounds,
-            counts={"chosen": float(len(chosen))},
-            options=options,
-            seed=seed,
-            clock=clock,
-        )
+        outcome = relaxed.outcome(plan)
+        monitor.is_over(Standing(objective=outcome.objective, bound=outcome.bound))
+        return replace(outcome, counts={**outcome.counts, "chosen": float(len(chosen))})
 
 
 def _choose_columns(
@@ -163,8 +135,6 @@ def _choose_columns(
 
 def _place(tables: JobTables, rows: CapacityRows, relaxed: PackingResult, chosen: IntArray, seed: int) -> AdmissionPlan:
     """Put the chosen schedules on single servers, most valuable first, then fill what is left."""
-    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-
     pool = relaxed.pool
     search = Neighbourhood(tables, rows, relaxed.point, seed)
     for column in sorted(chosen.tolist(), key=lambda k: (-pool.value[k], k)):

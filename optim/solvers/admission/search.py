@@ -15,30 +15,25 @@ results using the ruin and recreate principle", 2000, DOI 10.1006/jcph.1999.6413
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
 from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution, relative_gap
+from optim.core.solution import relative_gap
 from optim.core.status import Sense, Termination
-from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
-from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.neighbourhood.price_dive import dive
 from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
-from optim.solvers.admission.packing.relaxed_solution import OPTIMALITY_TOL, relaxed_solution
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.warm_up import compile_cuts, compile_loops, compile_moves
-
-if TYPE_CHECKING:
-    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.warm_up import compile_columns, compile_cuts, compile_moves
 
 MOVES_A_CHECK = 200
 """Moves of each chain between two looks at the stopping rule."""
@@ -106,11 +101,9 @@ class SearchOptions:
 
 
 @register("search", problem="admission")
-class Search:
+class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
     """Neighbourhood search guided by the packing LP's prices, with the LP's bound as certificate."""
 
-    name: str
-    problem: str
     summary = "plans on real servers by LP prices and neighbourhood search, with a certified gap"
     options_type = SearchOptions
 
@@ -123,107 +116,87 @@ class Search:
             )
         return SUPPORTED
 
-    def solve(
-        self,
-        instance: AdmissionInstance,
-        *,
-        options: SearchOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
+    def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
+        """Compile pricing, the master, moves and cuts."""
+        compile_columns(is_shared=False)
+        compile_moves()
+        if options.cut_rounds:
+            compile_cuts()
+
+    def run(self, instance: AdmissionInstance, options: SearchOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan found and the LP's bound."""
-        clock = PhaseClock()
-        with clock.phase("compile"):
-            compile_loops()
-            compile_moves()
-            if options.cut_rounds:
-                compile_cuts()
-        with clock.phase("build"):
+        with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
-        with clock.phase("solve"):
-            left = stop.remaining_s(clock.elapsed_s)
-            share = TimeLimit(options.lp_share * left + clock.elapsed_s) if np.isfinite(left) else None
+        with monitor.clock.phase("solve"):
             relaxed = solve_with_cuts(
-                tables,
-                rows,
-                clock,
-                tol=options.lp_tol,
-                cut_rounds=options.cut_rounds,
-                stop=stop if share is None else AnyOf(stop, share),
-                progress=progress,
+                tables, rows, monitor.part(share=options.lp_share), tol=options.lp_tol, cut_rounds=options.cut_rounds
             )
-            plan, termination, moves = _improve(tables, rows, relaxed, options, stop, seed, clock, progress)
-        return relaxed_solution(
-            self,
-            instance,
-            plan,
-            relaxed,
-            rows,
-            termination=termination,
-            iterations=moves,
-            counts={"moves": float(moves * options.chains)},
-            options=options,
-            seed=seed,
-            clock=clock,
-        )
+            num_moves = options.num_moves
+            if num_moves is None and not np.isfinite(monitor.remaining_s):
+                num_moves = DEFAULT_MOVES
+            chains = _Chains(_first_plans(tables, rows, relaxed, options, monitor, seed), relaxed, options, num_moves)
+            plan = drive(chains, monitor, task="search", total=num_moves)
+        outcome = relaxed.outcome(plan)
+        counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
+        return replace(outcome, iterations=chains.moves, counts=counts)
 
 
-def _improve(
-    tables: JobTables,
-    rows: CapacityRows,
-    relaxed: PackingResult,
-    options: SearchOptions,
-    stop: StoppingCriterion,
-    seed: int,
-    clock: PhaseClock,
-    progress: Progress,
-) -> tuple[AdmissionPlan, Termination, int]:
-    """Construct a plan at the LP's prices and improve it move by move."""
-    num_moves = options.num_moves
-    if num_moves is None and not np.isfinite(stop.remaining_s(clock.elapsed_s)):
-        num_moves = DEFAULT_MOVES
-    chains = _chains(tables, rows, relaxed, options, stop, seed, clock)
-    bound = relaxed.point.bound
-    termination, moves, place, cycle = Termination.COMPLETED, 0, 0, options.first_cycle
-    progress.start("search", num_moves)
-    with ThreadPoolExecutor(len(chains)) as threads:
-        while num_moves is None or moves < num_moves:
-            record = max(chain.record for chain in chains)
-            reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=moves, objective=record, bound=bound))
-            if reason is not None:
-                termination = reason
-                break
-            gap = relative_gap(record, bound, Sense.MAXIMISE)
-            if (gap or 0.0) <= OPTIMALITY_TOL:
-                break
-            if place == 0:
-                _restart(chains)
-            heat = _heat(place / cycle, options)
-            list(threads.map(lambda chain, heat=heat: _run(chain, heat, options.largest_ruin), chains))
-            moves, place = moves + MOVES_A_CHECK, place + MOVES_A_CHECK
-            if place >= cycle:
-                place, cycle = 0, min(2 * cycle, options.cycle_moves)
-            progress.update(moves, {"objective": record, "bound": bound, "gap": gap})
-    progress.finish()
-    return max(chains, key=lambda chain: chain.record).best_plan(), termination, moves
+class _Chains(AbstractIteration[AdmissionPlan]):
+    """Chains of moves side by side, in cycles of cooling that begin at the best plans."""
+
+    def __init__(
+        self, chains: list[Neighbourhood], relaxed: PackingResult, options: SearchOptions, num_moves: int | None
+    ) -> None:
+        self._chains, self._bound, self._options, self._num_moves = chains, relaxed.point.bound, options, num_moves
+        self.moves, self._place, self._cycle = 0, 0, options.first_cycle
+        self._threads = ThreadPoolExecutor(len(chains))
+
+    @property
+    def _leader(self) -> Neighbourhood:
+        return max(self._chains, key=lambda chain: chain.record)
+
+    def is_done(self) -> bool:
+        """Tell whether all moves are made, or the best plan is optimal."""
+        if self._num_moves is not None and self.moves >= self._num_moves:
+            return True
+        return (relative_gap(self._leader.record, self._bound, Sense.MAXIMISE) or 0.0) <= OPTIMALITY_TOL
+
+    def step(self) -> None:
+        """Run some moves of each chain at one heat."""
+        options = self._options
+        if self._place == 0:
+            self._restart()
+        heat = options.start_heat * (options.end_heat / options.start_heat) ** (self._place / self._cycle)
+        list(self._threads.map(lambda chain: chain.run_at(heat, MOVES_A_CHECK, options.largest_ruin), self._chains))
+        self.moves, self._place = self.moves + MOVES_A_CHECK, self._place + MOVES_A_CHECK
+        if self._place >= self._cycle:
+            self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)
+
+    def _restart(self) -> None:
+        """Return each chain to its own best plan, and the first one to the best of all."""
+        leader = self._leader
+        for chain in self._chains:
+            chain.return_to_best()
+        if leader is not self._chains[0]:
+            self._chains[0].adopt(leader.best_plan())
+
+    def standing(self) -> Standing:
+        """Tell the best plan's value."""
+        return Standing(iterations=self.moves, objective=self._leader.record, bound=self._bound)
+
+    def finish(self, reason: Termination | None) -> AdmissionPlan:
+        """Return the best plan."""
+        self._threads.shutdown()
+        return self._leader.best_plan()
 
 
-def _chains(
-    tables: JobTables,
-    rows: CapacityRows,
-    relaxed: PackingResult,
-    options: SearchOptions,
-    stop: StoppingCriterion,
-    seed: int,
-    clock: PhaseClock,
-) -> list["Neighbourhood"]:
+def _first_plans(
+    tables: JobTables, rows: CapacityRows, relaxed: PackingResult, options: SearchOptions, monitor: Monitor, seed: int
+) -> list[Neighbourhood]:
     """Return the chains, each with a first plan."""
-    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-
     order = np.argsort(-relaxed.point.payoff, kind="stable")
-    weight: FloatArray = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs).astype(np.float64, copy=False)
+    weight = relaxed.weight()
     chains = []
     for child in np.random.SeedSequence(seed).spawn(options.chains):
         chain = Neighbourhood(tables, rows, relaxed.point, child, weight)
@@ -231,29 +204,7 @@ def _chains(
             chain.construct(order, scale)
         chains.append(chain)
     if options.dives:
-        plan = dive(tables, rows, relaxed.point, weight, stop=stop, clock=clock)
+        plan = dive(tables, rows, relaxed.point, weight, monitor.part())
         if plan.objective(tables.instance) > chains[-1].record:
             chains[-1].adopt(plan)
     return chains
-
-
-def _restart(chains: list["Neighbourhood"]) -> None:
-    """Return each chain to its own best plan, and the first one to the best of all."""
-    leader = max(chains, key=lambda chain: chain.record)
-    for chain in chains:
-        chain.return_to_best()
-    if leader is not chains[0]:
-        chains[0].adopt(leader.best_plan())
-
-
-def _heat(share: float, options: SearchOptions) -> float:
-    """Return the acceptance temperature after a share of a cycle, as a share of an admitted job's mean value."""
-    cooling: float = (options.end_heat / options.start_heat) ** share
-    return options.start_heat * cooling
-
-
-def _run(chain: "Neighbourhood", heat: float, largest_ruin: int) -> None:
-    """Run one chain's moves at a heat."""
-    unit = chain.record / max(1, int((chain.best.completion >= 0).sum()))
-    temperature = max(heat * unit, 1e-12)
-    chain.run(MOVES_A_CHECK, temperature, temperature, largest_ruin)

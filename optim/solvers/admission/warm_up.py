@@ -1,12 +1,29 @@
-"""Compile the loops before the clock of a solve starts: compile time is never mixed into solving."""
+"""Compile the loops before the clock of a solve starts: once a process, as compiling is no solving."""
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 
+from optim.core.driver import Monitor
 from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, ServerClasses, as_int_array
+from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.utility import ConstantUtility
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
+from optim.solvers.admission.posted_prices.online_run import run_online
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import price
+from optim.solvers.admission.pricing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.dual_points import PricePoint, certified_point
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.slots.placement_loop import add_in_turn, keep_units, take_in_turn
+from optim.solvers.admission.tree.node_bound import NodeBounder
 
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
@@ -45,36 +62,46 @@ def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
     )
 
 
-def compile_loops() -> None:
-    """Run pricing and the master once on the smallest instance."""
-    from optim.core.clock import PhaseClock
-    from optim.core.stopping import Never
-    from optim.solvers.admission.packing.packing_lp import PackingLP
-    from optim.solvers.admission.packing.price_search import Walk
-    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-    from optim.solvers.admission.pricing.job_tables import JobTables
+@cache
+def compile_bound(*, is_shared: bool) -> None:
+    """Bound the plan that refuses everybody."""
+    certified_point(JobTables.build(smallest_instance(is_shared=is_shared)), AdmissionPlan.from_rows([], []))
 
-    tables = JobTables.build(smallest_instance())
-    rows = CapacityRows.of(tables)
+
+@cache
+def compile_online(*, is_shared: bool) -> None:
+    """Run the online rule, and bound its plan."""
+    compile_bound(is_shared=is_shared)
+    instance = smallest_instance(is_shared=is_shared)
+    run_online(instance, bounds=price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA), function=ZeroStartPrice())
+
+
+@cache
+def compile_placement() -> None:
+    """Run the loops of policies that go slot by slot on nothing."""
+    none, table = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
+    take_in_turn(0, 0, none, table, none, none, none, none, none, table)
+    add_in_turn(0, 0, 0, 0, table, table, none, none, none, none, none, none, table)
+    keep_units(0, none, table, none, none, none, none, none, table)
+
+
+@cache
+def compile_columns(*, is_shared: bool) -> None:
+    """Run pricing and the master once."""
+    tables = JobTables.build(smallest_instance(is_shared=is_shared))
     walk = Walk(num_steps=2)
-    PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
+    PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk)
 
 
+@cache
 def compile_moves() -> None:
-    """Run insertions and one move of the neighbourhood search on the smallest instance."""
-    from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
-    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-    from optim.solvers.admission.pricing.class_pricing import price
-    from optim.solvers.admission.pricing.column_pool import ColumnPool
-    from optim.solvers.admission.pricing.dual_points import PricePoint
-    from optim.solvers.admission.pricing.job_tables import JobTables
-
+    """Run insertions and one move of the neighbourhood search."""
     tables = JobTables.build(smallest_instance())
     rows = CapacityRows.of(tables)
     point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
     search = Neighbourhood(tables, rows, point, 0)
     search.construct(np.zeros(1, dtype=np.int64), 1.0)
-    search.run(1, 1.0, 1.0, 1)
+    search.run(1, 1.0, 1)
     search.return_to_best()
     search.clear()
     pool = ColumnPool(tables, rows)
@@ -82,21 +109,17 @@ def compile_moves() -> None:
     search.try_schedule(pool.schedule(0))
 
 
+@cache
 def compile_nodes() -> None:
-    """Run the restricted pricing of branch and price on the smallest instance, and compile the cuts' loops."""
-    from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-    from optim.solvers.admission.pricing.job_tables import JobTables
-    from optim.solvers.admission.tree.node_bound import NodeBounder
-
+    """Run the restricted pricing of branch and price."""
     compile_cuts()
     tables = JobTables.build(smallest_instance())
     NodeBounder(tables, CapacityRows.of(tables)).free_point()
 
 
+@cache
 def compile_cuts() -> None:
     """Separate two jobs, of which a server holds one, from three quarters of each, and lift the cut."""
-    from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
-
     # Arrays that may be written to: others would be compiled for once more.
     unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)
     fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)

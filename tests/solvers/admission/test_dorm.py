@@ -21,7 +21,7 @@ from optim.solvers.admission.slots.division import (
     DivisionProblem,
     divide,
 )
-from tests.solvers.admission.slot_runs import cluster, job, plan_faults, recorded, run, seeded_instance, seeds
+from tests.support.admission.slot_runs import cluster, job, plan_faults, recorded, run, seeded_instance, seeds
 from tests.support.admission.strategies import ServerSketch
 
 EXACT = DivisionLimits(columns=1000, nodes=100_000, time_s=60.0, relative_gap=0.0)

@@ -5,7 +5,7 @@ from hypothesis import given
 
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import DrfPolicy, dominant_share
-from tests.solvers.admission.slot_runs import cluster, job, recorded, seeded_instance, seeds
+from tests.support.admission.slot_runs import cluster, job, recorded, seeded_instance, seeds
 from tests.support.admission.strategies import ServerSketch
 
 

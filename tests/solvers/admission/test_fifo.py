@@ -9,7 +9,7 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.fifo import FifoOptions, FifoPolicy, FixedWorkers
-from tests.solvers.admission.slot_runs import cluster, job, recorded
+from tests.support.admission.slot_runs import cluster, job, recorded
 from tests.support.admission.strategies import ServerSketch
 
 

@@ -11,7 +11,7 @@ from optim.models.admission.document import ConstantDocument, StepDocument, Tabl
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.fifo import FixedWorkers
 from optim.solvers.admission.rrh import RiskAndReward, RrhOptions, RrhPolicy
-from tests.solvers.admission.slot_runs import cluster, job, recorded
+from tests.support.admission.slot_runs import cluster, job, recorded
 from tests.support.admission.strategies import JobSketch, ServerSketch
 
 

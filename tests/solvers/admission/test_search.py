@@ -46,7 +46,7 @@ def test_same_seed_gives_the_same_plan(solver):
 
 def test_residuals_equal_capacity_less_the_plan_after_any_moves(search):
     full = search.state.worker_left.copy(), search.state.ps_left.copy()
-    search.run(500, 2.0, 0.1, 5)
+    search.run(500, 0.1, 5)
     search.clear()
     instance = search.instance
     for left, servers in (
@@ -62,7 +62,7 @@ def test_residuals_equal_capacity_less_the_plan_after_any_moves(search):
 def test_moves_never_lose_the_best_plan(search):
     record = search.record
     for _ in range(5):
-        search.run(100, 50.0, 50.0, 8)
+        search.run(100, 50.0, 8)
         assert search.record >= record
         record = search.record
         assert search.best_plan().objective(search.instance) == pytest.approx(record)
@@ -73,7 +73,7 @@ def test_an_adopted_plan_is_continued_from(search):
     search.clear()
     search.adopt(plan)
     assert search.value == pytest.approx(plan.objective(search.instance))
-    search.run(50, 1.0, 1.0, 3)
+    search.run(50, 1.0, 3)
     assert search.record >= plan.objective(search.instance) - 1e-9
 
 

@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 
+from optim.core.driver import Monitor, drive
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, PriceKind, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import (
@@ -18,7 +19,6 @@ from optim.solvers.admission.posted_prices.online_run import (
     JobDecision,
     OnlineAlgorithm,
     OnlineRun,
-    finish,
 )
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction
 from optim.solvers.admission.posted_prices.price_ranges import JobWorth, PriceRanges, SideRanges, job_worth
@@ -290,8 +290,8 @@ def observe(ground: Ground, options: OnlineOptions, parts: Parts = TRUE_PARTS) -
         keeps_prices=True,
     )
     algorithm.state = parts.state(instance, bounds, function)
-    decisions = tuple(algorithm.decisions())
-    run = finish(algorithm.state, decisions, initial_dual=0.0)
+    run = drive(algorithm, Monitor())
+    decisions = run.decisions
     sides = [(bounds.worker, instance.worker_servers)]
     if not instance.has_shared_servers:
         sides.append((bounds.ps, instance.ps_servers))

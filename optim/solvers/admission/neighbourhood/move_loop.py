@@ -445,8 +445,8 @@ def insert_all(ground, state, waiting, count, scale, tight, scratch):
 
 
 @compiled
-def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, present, record, largest_ruin):
-    """Run moves with geometric cooling; return (present value, best value). `best` receives the best plan's rows."""
+def search_moves(ground, state, best, scratch, num_moves, heat, present, record, largest_ruin):
+    """Run moves at an acceptance temperature; return (present value, best value). `best` receives the best plan's rows."""
     num_jobs = len(ground.arrival)
     ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
     old, before = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
@@ -454,8 +454,7 @@ def search_moves(ground, state, best, scratch, num_moves, start_heat, end_heat, 
     kept_ps_rows = np.empty_like(state.ps_rows)
     counts, ps_counts = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
     random = scratch.random
-    for move in range(num_moves):
-        heat = start_heat * (end_heat / start_heat) ** (move / max(1, num_moves))
+    for _ in range(num_moves):
         forced = _choose_forced(ground, state, random)
         num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, ruined)
         if num_ruined == 0:

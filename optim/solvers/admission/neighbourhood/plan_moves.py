@@ -104,12 +104,16 @@ class Neighbourhood:
         self._remember()
         return True
 
-    def run(self, num_moves: int, start_heat: float, end_heat: float, largest_ruin: int) -> None:
-        """Run moves, cooling geometrically from one acceptance temperature to the other, both in utils."""
+    def run(self, num_moves: int, heat: float, largest_ruin: int) -> None:
+        """Run moves at an acceptance temperature, in utils."""
         self.value, self.record = search_moves(
-            self.ground, self.state, self.best, self.scratch, num_moves, start_heat, end_heat, self.value, self.record,
-            largest_ruin,
-        )  # fmt: skip
+            self.ground, self.state, self.best, self.scratch, num_moves, heat, self.value, self.record, largest_ruin
+        )
+
+    def run_at(self, heat: float, num_moves: int, largest_ruin: int) -> None:
+        """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
+        unit = self.record / max(1, int((self.best.completion >= 0).sum()))
+        self.run(num_moves, max(heat * unit, 1e-12), largest_ruin)
 
     def clear(self) -> None:
         """Empty the present plan; the best one stays."""

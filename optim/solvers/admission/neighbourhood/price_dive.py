@@ -9,8 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.driver import Monitor
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
@@ -36,9 +35,7 @@ def dive(
     rows: CapacityRows,
     point: PricePoint,
     weight: FloatArray,
-    *,
-    stop: StoppingCriterion,
-    clock: PhaseClock,
+    monitor: Monitor,
 ) -> AdmissionPlan:
     """Return a plan found by fixing jobs in stages.
 
@@ -50,13 +47,13 @@ def dive(
         Prices and payoffs of the packing LP.
     weight
         Shape (jobs,): how much of each job the LP admits.
-    stop, clock
+    monitor
         Asked before each stage; what is left is then filled up without re-pricing.
     """
     plan = Neighbourhood(tables, rows, point, 0)
     size = max(1, round(STAGE_SHARE * float(weight.sum())))
     prices, payoff = point.row_prices, point.payoff
-    while stop(SolveState(elapsed_s=clock.elapsed_s)) is None:
+    while not monitor.is_over():
         waiting = np.flatnonzero((plan.state.completion < 0) & (payoff > 0))
         # The surest first: those that the LP admits in full, among them the most profitable.
         chosen = waiting[np.lexsort((-payoff[waiting], weight[waiting] < 0.5))][:size]
@@ -70,7 +67,7 @@ def dive(
             weight = np.where(np.isin(np.arange(tables.num_jobs), chosen), 0.0, weight)
             payoff = np.where(weight > 0, payoff, 0.0)
             continue
-        prices, payoff = _price_the_rest(tables, rows, plan, prices, clock, stop)
+        prices, payoff = _price_the_rest(tables, rows, plan, prices, monitor)
     order = np.argsort(-point.payoff, kind="stable")
     for scale in LAST_SCALES:
         plan.construct(order, scale)
@@ -78,20 +75,14 @@ def dive(
 
 
 def _price_the_rest(
-    tables: JobTables,
-    rows: CapacityRows,
-    plan: Neighbourhood,
-    prices: FloatArray,
-    clock: PhaseClock,
-    stop: StoppingCriterion,
+    tables: JobTables, rows: CapacityRows, plan: Neighbourhood, prices: FloatArray, monitor: Monitor
 ) -> tuple[FloatArray, FloatArray]:
     """Return prices of what is left, and the payoffs of the jobs that wait (0 for others)."""
     is_waiting = plan.state.completion < 0
     rest = replace(tables, value=np.where(is_waiting[:, None], tables.value, 0.0))
     left = np.maximum(rows.capacity - plan_usage(tables, rows, plan.best_plan()), 0.0)
     remaining = replace(rows, capacity=left)
-    search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), clock)
-    search.stop = stop
+    search = PriceSearch(rest, remaining, ColumnPool(rest, remaining), CutTable(tables.instance), monitor)
     # Rows without anything left keep their price: the walk moves only prices of rows with capacity.
     search.walk(prices, Walk(num_steps=STEPS, add_every=STEPS), None)
     best = search.best

@@ -1,8 +1,6 @@
 """The packing LP tightened by cuts of single servers, round by round."""
 
-from optim.core.clock import PhaseClock
-from optim.core.progress import Progress
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.driver import Monitor, Standing
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.packing.server_cuts import CutSeparator
@@ -17,14 +15,7 @@ LEAST_GAIN = 2e-4
 
 
 def solve_with_cuts(
-    tables: JobTables,
-    rows: CapacityRows,
-    clock: PhaseClock,
-    *,
-    tol: float,
-    cut_rounds: int,
-    stop: StoppingCriterion,
-    progress: Progress,
+    tables: JobTables, rows: CapacityRows, monitor: Monitor, *, tol: float, cut_rounds: int
 ) -> PackingResult:
     """Solve the packing LP, then add violated server cuts and solve again, a few times.
 
@@ -37,22 +28,21 @@ def solve_with_cuts(
     cut_rounds
         Most rounds of cuts.
     """
-    programme = PackingLP(tables, rows, clock)
+    programme = PackingLP(tables, rows)
     walk = Walk(num_steps=10)
-    result = programme.run(tol=tol, first=Walk(num_steps=150, add_every=4), between=walk, stop=stop, progress=progress)
+    result = programme.run(monitor.part(), tol=tol, first=Walk(num_steps=150, add_every=4), between=walk)
     separator = CutSeparator(tables.instance) if cut_rounds else None
     for _ in range(cut_rounds):
-        is_over = stop(SolveState(elapsed_s=clock.elapsed_s, bound=result.point.bound)) is not None
-        if is_over or separator is None or result.rounds == 0:
+        if separator is None or result.rounds == 0 or monitor.is_over(Standing(bound=result.point.bound)):
             break
         before = result.point.bound
-        with clock.phase("cuts"):
+        with monitor.clock.phase("cuts"):
             cuts = separator.separate(*result.pool.loads(result.x))
             programme.drop_idle_cuts()
             programme.add_cuts(cuts)
         if not cuts:
             break
-        result = programme.run(tol=max(tol, CUT_TOL), first=walk, between=walk, stop=stop, progress=progress)
+        result = programme.run(monitor.part(), tol=max(tol, CUT_TOL), first=walk, between=walk)
         if before - result.point.bound < LEAST_GAIN * before:
             break
     return result

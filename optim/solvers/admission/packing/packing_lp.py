@@ -12,24 +12,24 @@ all rows for its value: what is reported is always attained.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csc_array
 from threadpoolctl import threadpool_limits
 
-from optim.core.clock import PhaseClock
-from optim.core.progress import Progress, SilentProgress
+from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
-from optim.models.admission.instance import FloatArray, IntArray
+from optim.models.admission.instance import FloatArray
+from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import ServerCut
+from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
 from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.column_pool import ColumnPool
-from optim.solvers.admission.pricing.dual_points import PricePoint
+from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL, PricePoint, bounded
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 LOOSEST_TOL = 1e-2
@@ -93,7 +93,30 @@ class PackingResult:
     @property
     def gap(self) -> float:
         """(bound - master) / master."""
-        return (self.point.bound - self.master) / max(abs(self.master), 1e-9)
+        return _gap(self.point.bound, self.master)
+
+    def outcome(self, plan: AdmissionPlan | None = None) -> Outcome:
+        """Return the bound, beside a plan if there is one: it is optimal if it attains the bound."""
+        counts = {"master": self.master, "lp_gap": self.gap, "columns": float(len(self.pool))}
+        outcome = replace(bounded(self.pool.rows, self.point), iterations=self.rounds, counts=counts)
+        if plan is None:
+            return outcome
+        statement = f"the plan attains the bound {self.point.bound:.9g} of the packing LP's dual to {OPTIMALITY_TOL:g}"
+        return replace(
+            outcome,
+            decision=plan,
+            objective=plan.objective(self.pool.tables.instance),
+            optimal_statement=statement,
+            tol=OPTIMALITY_TOL,
+            counts={**counts, "admitted": float(len(plan.admitted))},
+        )
+
+    def weight(self) -> FloatArray:
+        """Return how much of each job the fractional point admits, shape (jobs,)."""
+        weight: FloatArray = np.bincount(self.pool.job, self.x, self.pool.tables.num_jobs).astype(
+            np.float64, copy=False
+        )
+        return weight
 
     def load(self) -> dict[str, float]:
         """Return how loaded the instance is at the fractional point.
@@ -123,11 +146,11 @@ class _Master:
 class PackingLP:
     """Column generation over one instance's packing LP; keeps its pool between calls of `run`."""
 
-    def __init__(self, tables: JobTables, rows: CapacityRows, clock: PhaseClock) -> None:
-        self.tables, self.rows, self.clock = tables, rows, clock
+    def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
+        self.tables, self.rows = tables, rows
         self.pool = ColumnPool(tables, rows)
         self.cuts = CutTable(tables.instance)
-        self._search = PriceSearch(tables, rows, self.pool, self.cuts, clock)
+        self.search = PriceSearch(tables, rows, self.pool, self.cuts)
         self._is_active = np.zeros(rows.num_rows, dtype=np.bool_)
         self._row_price = np.zeros(rows.num_rows)
         self._job_price: FloatArray | None = None
@@ -147,37 +170,32 @@ class PackingLP:
             columns = np.arange(begin, min(begin + BATCH, len(self.pool)))
             use[:, columns] = self.cuts.use(self.pool.as_priced(columns), first)
         self.pool.add_rows(use, right_hand_side)
-        self._search.add_rows(right_hand_side)
+        self.search.add_rows(right_hand_side)
         self._is_active = np.concatenate([self._is_active, np.ones(len(cuts), dtype=np.bool_)])
         self._row_price = np.concatenate([self._row_price, np.zeros(len(cuts))])
 
     def drop_idle_cuts(self) -> None:
         """Forget cuts that the best point doesn't price."""
-        if not self._search.is_started or len(self.cuts) == 0:
+        if not self.search.is_started or len(self.cuts) == 0:
             return
-        num_rows, best = self.rows.num_rows, self._search.best
+        num_rows, best = self.rows.num_rows, self.search.best
         worth = best.prices[num_rows:] * self.cuts.right_hand_side
         priced = np.flatnonzero(worth > IDLE_CUT_TOL * max(best.bound, 1e-9))
         kept = np.concatenate([np.arange(num_rows), num_rows + priced])
         self.cuts.keep(priced)
         self.pool.keep_rows(kept)
         self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
-        self._search.keep_rows(kept)
+        self.search.keep_rows(kept)
 
     def run(
-        self,
-        *,
-        tol: float,
-        first: Walk,
-        between: Walk,
-        stop: StoppingCriterion,
-        progress: Progress | None = None,
-        start: FloatArray | None = None,
+        self, monitor: Monitor, *, tol: float, first: Walk, between: Walk, start: FloatArray | None = None
     ) -> PackingResult:
         """Generate columns until (bound - master) / master is at most `tol`, or until told to stop.
 
         Parameters
         ----------
+        monitor
+            Told the rounds, asked before each and between prices.
         tol
             Relative gap between the Lagrangian bound and the restricted master.
         first, between
@@ -185,83 +203,28 @@ class PackingLP:
         start
             Row prices to start from, zero by default.
         """
-        self._search.stop = stop
-        news = progress or SilentProgress()
-        news.start("column generation", None)
         # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
         # and one thread gives the same sums on every machine.
         with threadpool_limits(limits=1):
-            result = self._run(tol, first, between, stop, news, start)
-        news.finish()
-        return result
+            return drive(_Rounds(self, monitor, tol, first, between, start), monitor, task="column generation")
 
-    def _run(
-        self,
-        tol: float,
-        first: Walk,
-        between: Walk,
-        stop: StoppingCriterion,
-        news: Progress,
-        start: FloatArray | None,
-    ) -> PackingResult:
-        search = self._search
-        history: list[tuple[float, float, float]] = []
-        with self.clock.phase("pricing"):
-            if start is not None or not search.is_started:
-                search.walk(np.zeros(len(search.limit)) if start is None else start, first, None)
+    def start(self, prices: FloatArray | None, walk: Walk) -> None:
+        """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
+        search = self.search
+        if prices is not None or not search.is_started:
+            search.walk(np.zeros(len(search.limit)) if prices is None else prices, walk, None)
         self._is_active |= (search.best.prices > 0) | (search.average_use > CROWDED * search.limit)
         self._is_active &= search.limit > 0
-        value, rounds, newton_steps = 0.0, 0, 0
-        while True:
-            bound = search.best.bound
-            reason = stop(SolveState(elapsed_s=self.clock.elapsed_s, iterations=rounds, objective=value, bound=bound))
-            if reason is not None:
-                break
-            if len(self.pool) == 0:
-                reason = Termination.COMPLETED
-                break
-            with self.clock.phase("master"):
-                gap = (bound - value) / max(abs(value), 1e-9)
-                master = self._solve_master(max(TOL_SHARE * tol, min(LOOSEST_TOL, TOL_SHARE * gap)))
-            value, newton_steps = max(value, master.value), newton_steps + master.newton_steps
-            with self.clock.phase("pricing"):
-                self._drop_idle(search.best.bound - value, tol * abs(value))
-                num_new = search.between(master.prices, LINE_POINTS)
-                if search.best.bound - value > tol * abs(value):
-                    num_new += search.walk(search.best.prices, between, 0.5 * (value + search.best.bound))
-            rounds += 1
-            bound = search.best.bound
-            history.append((self.clock.elapsed_s, value, bound))
-            gap = (bound - value) / max(abs(value), 1e-9)
-            news.update(rounds, {"master": value, "bound": bound, "gap": gap, "columns": float(len(self.pool))})
-            if gap <= tol:
-                reason = Termination.COMPLETED
-                break
-            if num_new == 0 and master.is_settled:
-                reason = Termination.NUMERICAL_ERROR
-                break
-        return PackingResult(
-            point=search.best.proven,
-            master=value,
-            x=np.nan_to_num(self.pool.weight),
-            pool=self.pool,
-            termination=reason,
-            rounds=rounds,
-            newton_steps=newton_steps,
-            history=history,
-        )
 
-    def _drop_idle(self, gap: float, least: float) -> None:
+    def drop_idle(self, gap: float, least: float) -> None:
         """Drop columns that have been of no use for a while."""
         pool = self.pool
         pool.count_idle(self._loss > IDLE_FACTOR * max(gap, least))
         pool.keep(np.flatnonzero(pool.idle < MOST_IDLE))
 
-    def _solve_master(self, tol: float) -> _Master:
+    def solve_master(self, tol: float) -> _Master:
         """Solve the restricted master over the active rows, and activate those that its point violates."""
-        from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
-
-        pool, search = self.pool, self._search
+        pool, search = self.pool, self.search
         active = np.flatnonzero(self._is_active)
         by_row = pool.share.tocsr()
         start = None
@@ -276,7 +239,7 @@ class PackingLP:
             csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol, start=start
         )
         use = by_row @ solved.x
-        violated = self._violated(use)
+        violated = np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)
         shrink = 1.0 / max(1.0, float(use.max(initial=0.0)))
         self._is_active[violated] = True
         self._row_price[:] = 0.0
@@ -290,5 +253,78 @@ class PackingLP:
             is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
         )
 
-    def _violated(self, use: FloatArray) -> IntArray:
-        return np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)
+
+class _Rounds(AbstractIteration[PackingResult]):
+    """One run of column generation: a master, then prices and columns, until bound and master agree."""
+
+    def __init__(
+        self, programme: PackingLP, monitor: Monitor, tol: float, first: Walk, between: Walk, start: FloatArray | None
+    ) -> None:
+        self._programme, self._search, self._clock = programme, programme.search, monitor.clock
+        self._search.monitor = monitor.part()
+        self._tol, self._first, self._between, self._start = tol, first, between, start
+        self._value, self._rounds, self._newton_steps = 0.0, 0, 0
+        self._history: list[tuple[float, float, float]] = []
+        self._end: Termination | None = None
+
+    @property
+    def _gap(self) -> float:
+        return _gap(self._search.best.bound, self._value)
+
+    @property
+    def _is_open(self) -> bool:
+        return self._search.best.bound - self._value > self._tol * abs(self._value)
+
+    def init(self) -> None:
+        """Find prices and columns for the first master."""
+        with self._clock.phase("pricing"):
+            self._programme.start(self._start, self._first)
+
+    def is_done(self) -> bool:
+        """Tell whether bound and master agree, or can't, or nothing earns at any price."""
+        return self._end is not None or len(self._programme.pool) == 0
+
+    def step(self) -> None:
+        """Solve the master, and price between its point and the best one."""
+        programme, search, tol = self._programme, self._search, self._tol
+        with self._clock.phase("master"):
+            master = programme.solve_master(max(TOL_SHARE * tol, min(LOOSEST_TOL, TOL_SHARE * self._gap)))
+        self._value, self._newton_steps = max(self._value, master.value), self._newton_steps + master.newton_steps
+        with self._clock.phase("pricing"):
+            programme.drop_idle(search.best.bound - self._value, tol * abs(self._value))
+            num_new = search.between(master.prices, LINE_POINTS)
+            if self._is_open:
+                num_new += search.walk(search.best.prices, self._between, 0.5 * (self._value + search.best.bound))
+        self._rounds += 1
+        self._history.append((self._clock.elapsed_s, self._value, search.best.bound))
+        if self._gap <= tol:
+            self._end = Termination.COMPLETED
+        elif num_new == 0 and master.is_settled:
+            self._end = Termination.NUMERICAL_ERROR
+
+    def standing(self) -> Standing:
+        """Tell the master's value as the objective; a plan's it is not."""
+        return Standing(
+            iterations=self._rounds,
+            objective=self._value,
+            bound=self._search.best.bound,
+            figures={"columns": float(len(self._programme.pool))},
+        )
+
+    def finish(self, reason: Termination | None) -> PackingResult:
+        """Return what is known."""
+        pool = self._programme.pool
+        return PackingResult(
+            point=self._search.best.proven,
+            master=self._value,
+            x=np.nan_to_num(pool.weight),
+            pool=pool,
+            termination=self._end or reason or Termination.COMPLETED,
+            rounds=self._rounds,
+            newton_steps=self._newton_steps,
+            history=self._history,
+        )
+
+
+def _gap(bound: float, master: float) -> float:
+    return (bound - master) / max(abs(master), 1e-9)

@@ -8,10 +8,8 @@ chapter 1, DOI 10.1007/b135457.
 import highspy
 import numpy as np
 
-from optim.core.clock import PhaseClock
-from optim.core.progress import Progress
+from optim.core.driver import AbstractIteration, Monitor, Standing, drive
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import FloatArray
 from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -21,56 +19,75 @@ from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 
-def solve_plain(
-    tables: JobTables,
-    rows: CapacityRows,
-    clock: PhaseClock,
-    *,
-    tol: float,
-    stop: StoppingCriterion,
-    progress: Progress,
-) -> PackingResult:
+def solve_plain(tables: JobTables, rows: CapacityRows, monitor: Monitor, *, tol: float) -> PackingResult:
     """Solve the packing LP to a relative gap `tol`, or until told to stop; the best bound is kept."""
-    pool = ColumnPool(tables, rows)
-    prices = np.zeros(rows.num_rows)
-    best: PricePoint | None = None
-    master, rounds, reason = 0.0, 0, None
-    history: list[tuple[float, float, float]] = []
-    simplex = _SimplexMaster(tables, rows)
-    progress.start("column generation", None)
-    while True:
-        with clock.phase("pricing"):
-            priced = price(tables, rows.prices(prices))
-            bound = float(priced.payoff.sum() + prices @ rows.capacity)
-            if best is None or bound < best.bound:
-                best = PricePoint(row_prices=prices, payoff=priced.payoff, bound=bound)
-            before = len(pool)
-            pool.add(priced)
-        gap = (best.bound - master) / max(abs(master), 1e-9)
-        progress.update(rounds, {"master": master, "bound": best.bound, "gap": gap})
-        reason = stop(SolveState(elapsed_s=clock.elapsed_s, iterations=rounds, objective=master, bound=best.bound))
-        if reason is not None or len(pool) == before or (rounds and gap <= tol):
-            break
-        with clock.phase("master"):
-            solved = simplex.solve(pool, stop.remaining_s(clock.elapsed_s))
+    return drive(_PlainRounds(tables, rows, monitor, tol), monitor, task="column generation")
+
+
+class _PlainRounds(AbstractIteration[PackingResult]):
+    """Rounds of a master and one pricing at its duals; the first pricing is at no prices."""
+
+    def __init__(self, tables: JobTables, rows: CapacityRows, monitor: Monitor, tol: float) -> None:
+        self._tables, self._rows, self._monitor, self._tol = tables, rows, monitor, tol
+        self._pool = ColumnPool(tables, rows)
+        self._simplex = _SimplexMaster(tables, rows)
+        self._best: PricePoint | None = None
+        self._master, self._rounds, self._num_new = 0.0, 0, 0
+        self._end: Termination | None = None
+        self._history: list[tuple[float, float, float]] = []
+
+    @property
+    def _bound(self) -> float:
+        assert self._best is not None, "the first pricing gives a point"
+        return self._best.bound
+
+    def init(self) -> None:
+        """Price at no prices."""
+        self._price(np.zeros(self._rows.num_rows))
+
+    def is_done(self) -> bool:
+        """Tell whether pricing finds nothing new, or bound and master agree."""
+        gap = (self._bound - self._master) / max(abs(self._master), 1e-9)
+        return self._end is not None or self._num_new == 0 or (self._rounds > 0 and gap <= self._tol)
+
+    def step(self) -> None:
+        """Solve the master and price at its duals."""
+        with self._monitor.clock.phase("master"):
+            solved = self._simplex.solve(self._pool, self._monitor.remaining_s)
         if solved is None:
-            reason = Termination.TIME_LIMIT
-            break
-        master, x, prices = solved
-        pool.set_weight(x)
-        rounds += 1
-        history.append((clock.elapsed_s, master, best.bound))
-    progress.finish()
-    return PackingResult(
-        point=best,
-        master=master,
-        x=np.nan_to_num(pool.weight),
-        pool=pool,
-        termination=Termination.COMPLETED if reason is None else reason,
-        rounds=rounds,
-        newton_steps=0,
-        history=history,
-    )
+            self._end = Termination.TIME_LIMIT
+            return
+        self._master, x, prices = solved
+        self._pool.set_weight(x)
+        self._rounds += 1
+        self._price(prices)
+        self._history.append((self._monitor.clock.elapsed_s, self._master, self._bound))
+
+    def _price(self, prices: FloatArray) -> None:
+        with self._monitor.clock.phase("pricing"):
+            priced = price(self._tables, self._rows.prices(prices))
+            bound = float(priced.payoff.sum() + prices @ self._rows.capacity)
+            if self._best is None or bound < self._best.bound:
+                self._best = PricePoint(row_prices=prices, payoff=priced.payoff, bound=bound)
+            self._num_new = self._pool.add(priced)
+
+    def standing(self) -> Standing:
+        """Tell the master's value as the objective; a plan's it is not."""
+        return Standing(iterations=self._rounds, objective=self._master, bound=self._bound)
+
+    def finish(self, reason: Termination | None) -> PackingResult:
+        """Return what is known."""
+        assert self._best is not None
+        return PackingResult(
+            point=self._best,
+            master=self._master,
+            x=np.nan_to_num(self._pool.weight),
+            pool=self._pool,
+            termination=self._end or reason or Termination.COMPLETED,
+            rounds=self._rounds,
+            newton_steps=0,
+            history=self._history,
+        )
 
 
 class _SimplexMaster:

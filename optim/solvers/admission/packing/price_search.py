@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.sparse import csc_array, vstack
 
-from optim.core.clock import PhaseClock
-from optim.core.stopping import Never, SolveState, StoppingCriterion
+from optim.core.driver import Monitor
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
@@ -68,17 +67,17 @@ class PriceSearch:
         The instance.
     pool, cuts
         The columns, to be added to, and the cuts that are in force.
-    clock
-        Of the solve, for the stopping rule.
+    monitor
+        Asked after each point.
     """
 
     def __init__(
-        self, tables: JobTables, rows: CapacityRows, pool: ColumnPool, cuts: CutTable, clock: PhaseClock
+        self, tables: JobTables, rows: CapacityRows, pool: ColumnPool, cuts: CutTable, monitor: Monitor | None = None
     ) -> None:
-        self._tables, self._rows, self._clock = tables, rows, clock
+        self._tables, self._rows = tables, rows
         self._pool, self._cuts = pool, cuts
         self._best: BestPoint | None = None
-        self.stop: StoppingCriterion = Never()
+        self.monitor = Monitor() if monitor is None else monitor
         self.limit: FloatArray = rows.capacity
         """Right-hand sides: capacities in whole units, then those of the cuts, shape (rows,)."""
         self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
@@ -132,7 +131,7 @@ class PriceSearch:
             else:
                 high = place
             place = 0.5 * (low + high)
-            if self._is_over():
+            if self.monitor.is_over():
                 break
         return num_new
 
@@ -149,7 +148,7 @@ class PriceSearch:
             stalled = 0 if found.bound < previous * (1 - 1e-6) else stalled + 1
             if stalled >= STALL_LIMIT:
                 damping, stalled = damping / 2, 0
-            if step == walk.num_steps - 1 or self._is_over():
+            if step == walk.num_steps - 1 or self.monitor.is_over():
                 break
             goal = FIRST_TARGET * self.best.bound if target is None else target
             gradient = (self.limit - found.use) * self.scale
@@ -159,9 +158,6 @@ class PriceSearch:
                 break
             point = np.maximum(0.0, point - damping * (found.bound - goal) / norm * gradient * self.scale)
         return num_new
-
-    def _is_over(self) -> bool:
-        return self.stop(SolveState(elapsed_s=self._clock.elapsed_s)) is not None
 
     def _evaluate(self, point: FloatArray, *, keeps_columns: bool = True) -> _Evaluation:
         num_rows = self._rows.num_rows

@@ -8,12 +8,13 @@ Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from optim.core.driver import AbstractIteration, Monitor, Standing, drive
+from optim.core.status import Termination
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction
@@ -130,8 +131,8 @@ class OnlineRun:
         )
 
 
-class OnlineAlgorithm:
-    """The algorithm, one decision a call; `run_online` makes them all.
+class OnlineAlgorithm(AbstractIteration[OnlineRun]):
+    """The algorithm, one decision a step, in order of arrival and then as listed; `run_online` makes them all.
 
     Parameters
     ----------
@@ -162,17 +163,33 @@ class OnlineAlgorithm:
         self._acceptance = PositivePayoff() if acceptance is None else acceptance
         self._keeps_prices = keeps_prices
         self.state = ClusterState(instance, bounds, function)
+        self.order: list[int] = np.argsort(instance.jobs.arrival, kind="stable").tolist()
+        self.decisions: list[JobDecision] = []
+        self._initial_dual = self.state.worth()
+        self._earned = 0.0
 
-    @property
-    def order(self) -> list[int]:
-        """The jobs in the order of their decisions: by arrival, then as listed."""
-        result: list[int] = np.argsort(self._instance.jobs.arrival, kind="stable").tolist()
-        return result
+    def is_done(self) -> bool:
+        """Tell whether every job is decided."""
+        return len(self.decisions) == len(self.order)
 
-    def decisions(self) -> Iterator[JobDecision]:
-        """Decide on every job, in that order."""
-        for job in self.order:
-            yield self.decide(job)
+    def step(self) -> None:
+        """Decide on the next job."""
+        self.decisions.append(self.decide(self.order[len(self.decisions)]))
+        self._earned += self.decisions[-1].primal_step
+
+    def standing(self) -> Standing:
+        """Tell how many jobs are decided, and what was earned."""
+        return Standing(iterations=len(self.decisions), objective=self._earned)
+
+    def finish(self, reason: Termination | None) -> OnlineRun:
+        """Return the run; the jobs that a run cut short didn't come to are refused."""
+        admitted = [made.schedule for made in self.decisions if made.is_accepted and made.schedule is not None]
+        return OnlineRun(
+            plan=plan_of(admitted),
+            decisions=tuple(self.decisions),
+            initial_dual=self._initial_dual,
+            state=self.state,
+        )
 
     def decide(self, job: int) -> JobDecision:
         """Decide on a job; if it is admitted its resources are taken."""
@@ -230,20 +247,14 @@ def run_online(
     ...     bounds = price_ranges(instance, LowerScale.UNIT_FREE_LAMBDA)
     ...     return run_online(instance, bounds=bounds, function=ZeroStartPrice())
     """
-    algorithm = OnlineAlgorithm(
-        instance,
-        bounds=bounds,
-        function=function,
-        finder=finder,
-        acceptance=acceptance,
-        keeps_prices=keeps_prices,
+    return drive(
+        OnlineAlgorithm(
+            instance,
+            bounds=bounds,
+            function=function,
+            finder=finder,
+            acceptance=acceptance,
+            keeps_prices=keeps_prices,
+        ),
+        Monitor(),
     )
-    initial_dual = algorithm.state.worth()
-    decisions = tuple(algorithm.decisions())
-    return finish(algorithm.state, decisions, initial_dual)
-
-
-def finish(state: ClusterState, decisions: tuple[JobDecision, ...], initial_dual: float) -> OnlineRun:
-    """Return the run that consists of these decisions."""
-    admitted = [made.schedule for made in decisions if made.is_accepted and made.schedule is not None]
-    return OnlineRun(plan=plan_of(admitted), decisions=decisions, initial_dual=initial_dual, state=state)

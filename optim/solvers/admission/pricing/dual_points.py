@@ -1,4 +1,4 @@
-"""An upper bound from any prices, and a certificate for any plan.
+"""An upper bound from any prices, and an outcome with a bound for any plan.
 
 For every p >= 0 the Lagrangian value
 
@@ -8,13 +8,13 @@ is at least the optimum of the packing LP, hence of every plan: prices need not 
 A line search over their scale, then subgradient steps, make them better.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.certificate import Certificate
-from optim.core.status import CertificateKind, PointStatus
-from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.core.clock import PhaseClock
+from optim.core.driver import Outcome
+from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof, ServerCut
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, usage_matrix
@@ -28,6 +28,12 @@ STEEPNESS = 5.0
 """How fast the start prices rise with utilisation when a plan comes without prices."""
 
 
+NO_BOUND = "the plan is feasible; no bound is claimed"
+
+OPTIMALITY_TOL = 1e-6
+"""Relative gap at which a plan counts as proven optimal."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricePoint:
     """A point of the packing LP's dual: flat row prices, payoffs, cuts with multipliers, and the bound they prove."""
@@ -36,6 +42,11 @@ class PricePoint:
     payoff: FloatArray
     bound: float
     cuts: tuple[ServerCut, ...] = ()
+
+    def proof(self, rows: CapacityRows) -> PriceProof:
+        """Return the proof that a checker recomputes."""
+        prices = rows.prices(self.row_prices)
+        return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=self.payoff, cuts=self.cuts)
 
 
 def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:
@@ -100,54 +111,52 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
     return best
 
 
-def proof_of(rows: CapacityRows, point: PricePoint) -> PriceProof:
-    """Return the proof that a checker recomputes."""
-    prices = rows.prices(point.row_prices)
-    return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=point.payoff, cuts=point.cuts)
-
-
-def bound_certificate(rows: CapacityRows, point: PricePoint) -> Certificate:
-    """Return a certificate that no plan is worth more than the point's bound."""
-    return Certificate(
-        kind=CertificateKind.BOUND,
+def bounded(rows: CapacityRows, point: PricePoint) -> Outcome:
+    """Return what a dual point proves: no plan is worth more than its bound."""
+    return Outcome(
+        bound=point.bound,
+        proof=point.proof(rows),
         statement=f"no plan is worth more than {point.bound:.9g}: a feasible point of the packing LP's dual",
-        proof=proof_of(rows, point),
     )
 
 
-def certify_plan(
-    instance: AdmissionInstance,
+def certified(
+    tables: JobTables,
     plan: AdmissionPlan,
+    clock: PhaseClock,
     start_prices: Prices | None = None,
     *,
-    num_steps: int = 25,
-) -> tuple[float, Certificate, PointStatus]:
+    is_cut_short: bool = False,
+) -> Outcome:
+    """Return a plan that came without a bound with one; a run that was cut short claims none."""
+    outcome = Outcome(statement=NO_BOUND)
+    if not is_cut_short:
+        with clock.phase("bound"):
+            outcome = bounded(CapacityRows.of(tables), certified_point(tables, plan, start_prices))
+    return replace(outcome, decision=plan, objective=plan.objective(tables.instance))
+
+
+def certified_point(
+    tables: JobTables, plan: AdmissionPlan, start_prices: Prices | None = None, *, num_steps: int = 25
+) -> PricePoint:
     """Bound the optimum for a plan that came without a bound.
 
     Parameters
     ----------
-    instance, plan
+    tables, plan
         The plan's value only steers the steps; any plan gives a valid bound.
     start_prices
         Prices by server class to start from, such as the final ones of an online run; made from the
         plan's utilisation if absent.
     num_steps
         Subgradient steps after the line search over the price scale.
-
-    Returns
-    -------
-    bound, certificate, dual status
-        Ready for a `Solution`.
     """
-    tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
-    if instance.num_jobs == 0:
-        point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(0), bound=0.0)
-    else:
-        start = rows.flat(start_prices) if start_prices is not None else _prices_from_use(tables, rows, plan)
-        point = search_scale(tables, rows, start)
-        point = improve(tables, rows, point, target=plan.objective(instance), num_steps=num_steps)
-    return point.bound, bound_certificate(rows, point), PointStatus.FEASIBLE
+    if tables.num_jobs == 0:
+        return PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(0), bound=0.0)
+    start = rows.flat(start_prices) if start_prices is not None else _prices_from_use(tables, rows, plan)
+    point = search_scale(tables, rows, start)
+    return improve(tables, rows, point, target=plan.objective(tables.instance), num_steps=num_steps)
 
 
 def _prices_from_use(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:

@@ -7,8 +7,6 @@ import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
-from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
 from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide, Use
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.residual_arrays import (
@@ -21,7 +19,6 @@ from optim.solvers.admission.pricing.residual_arrays import (
     make_scratch,
     make_shared,
 )
-from optim.solvers.admission.warm_up import smallest_instance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -70,6 +67,8 @@ class ResidualSearch:
     ----------
     instance
         Whose jobs are scheduled.
+    tables
+        Its jobs as pricing reads them, where they are laid out already.
     is_residual_checked
         If False every server counts as empty, though at its present prices: schedules may then not fit.
 
@@ -78,10 +77,12 @@ class ResidualSearch:
     Per slot O(servers x resources + N log servers) for the table of costs and O(W N) for the recursion.
     """
 
-    def __init__(self, instance: AdmissionInstance, *, is_residual_checked: bool = True) -> None:
+    def __init__(
+        self, instance: AdmissionInstance, *, tables: JobTables | None = None, is_residual_checked: bool = True
+    ) -> None:
         self._instance = instance
         self._is_residual_checked = is_residual_checked
-        tables = JobTables.build(instance)
+        tables = JobTables.build(instance) if tables is None else tables
         self._jobs = JobArrays(**{name: getattr(tables, name) for name in JobArrays._fields})
         self._worker_demand = instance.jobs.worker_demand.astype(np.float64)
         self._ps_demand = instance.jobs.ps_demand.astype(np.float64)
@@ -157,12 +158,3 @@ def plan_of(schedules: list[FoundSchedule]) -> AdmissionPlan:
 def _use(rows: IntArray, demand: IntArray) -> Use:
     amount = rows[:, COUNT, None] * demand[rows[:, SEGMENT]]
     return Use(slot=rows[:, SLOT], server=rows[:, SERVER], amount=amount.astype(np.float64))
-
-
-def compile_search(*, is_shared: bool) -> None:
-    """Compile the loops, or load them from the cache, by a search on the smallest of instances."""
-    instance = smallest_instance(is_shared=is_shared)
-    nothing = np.full(instance.worker_servers.capacity.shape, -np.inf)
-    side = SideRanges(log_lower=nothing, log_upper=nothing)
-    state = ClusterState(instance, PriceRanges(worker=side, ps=side), ZeroStartPrice())
-    ResidualSearch(instance).find(0, state, 0.0)

@@ -9,14 +9,6 @@ from optim.core.compile_cache import compiled
 from optim.models.admission.instance import IntArray
 
 
-def compile_placement() -> None:
-    """Compile the loops below by running them on nothing, so that their compilation can be timed apart."""
-    none, table = np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
-    take_in_turn(0, 0, none, table, none, none, none, none, none, table)
-    add_in_turn(0, 0, 0, 0, table, table, none, none, none, none, none, none, table)
-    keep_units(0, none, table, none, none, none, none, none, table)
-
-
 @compiled
 def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray, other_held: IntArray,

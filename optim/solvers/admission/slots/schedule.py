@@ -10,11 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import AbstractIteration, Monitor, Standing, drive
 from optim.core.errors import NotAllowedError
-from optim.core.progress import Progress
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.slots.board import Board
@@ -94,14 +92,7 @@ class SlotRun:
         }
 
 
-def run_slots(
-    instance: AdmissionInstance,
-    policy: SlotPolicy,
-    *,
-    stop: StoppingCriterion,
-    progress: Progress,
-    clock: PhaseClock,
-) -> SlotRun:
+def run_slots(instance: AdmissionInstance, policy: SlotPolicy, monitor: Monitor, *, task: str | None = None) -> SlotRun:
     """Run a policy from the first slot to the horizon.
 
     Parameters
@@ -110,35 +101,27 @@ def run_slots(
         The jobs and servers. A job's demands in a slot are those of the segment in which it starts.
     policy
         Decides each slot.
-    stop
-        Asked before each slot; a run that is cut short leaves the running jobs unfinished.
-    progress
-        Told the value earned so far, slot by slot.
-    clock
-        Tells `stop` the time.
+    monitor
+        Asked before each slot; a run that is cut short leaves the running jobs unfinished. Told the value earned
+        so far, slot by slot.
+    task
+        Name for the progress, which hears nothing without one.
 
     Raises
     ------
     NotAllowedError
         If the policy allocates what it may not: more than there is, or a job that isn't there.
     """
-    cluster = _Cluster(instance)
-    reason: Termination | None = None
-    for slot in range(instance.horizon):
-        seen = SolveState(elapsed_s=clock.elapsed_s, iterations=slot, objective=cluster.earned)
-        reason = stop(seen)
-        if reason is not None:
-            break
-        cluster.run_slot(slot, policy, stop.remaining_s(seen.elapsed_s))
-        progress.update(slot + 1, {"objective": cluster.earned})
-    return cluster.result(reason)
+    return drive(_Cluster(instance, policy, monitor), monitor, task=task, total=float(instance.horizon))
 
 
-@dataclass(slots=True)
-class _Cluster:
+@dataclass
+class _Cluster(AbstractIteration[SlotRun]):
     """The state of a run."""
 
     instance: AdmissionInstance
+    policy: SlotPolicy
+    monitor: Monitor
     jobs: dict[int, JobView] = field(default_factory=dict)
     previous: dict[int, Allocation] = field(default_factory=dict)
     completion: dict[int, int] = field(default_factory=dict)
@@ -150,8 +133,17 @@ class _Cluster:
     slots_run: int = 0
     earned: float = 0.0
 
-    def run_slot(self, slot: int, policy: SlotPolicy, remaining_s: float) -> None:
+    def is_done(self) -> bool:
+        """Tell whether the horizon is reached."""
+        return self.slots_run == self.instance.horizon
+
+    def standing(self) -> Standing:
+        """Tell how many slots were run and what they earned."""
+        return Standing(iterations=self.slots_run, objective=self.earned)
+
+    def step(self) -> None:
         """Let jobs arrive, ask the policy, check its answer and let the jobs progress."""
+        slot = self.slots_run
         arrived = np.flatnonzero(self.instance.jobs.arrival == slot).tolist()
         self.jobs.update({job: _view_on_arrival(self.instance, job) for job in arrived})
         servers = SlotServers(self.instance, slot)
@@ -162,9 +154,9 @@ class _Cluster:
             board=board,
             previous=self.previous,
             is_event=bool(arrived) or self.has_changed or _has_new_capacity(self.instance, slot),
-            remaining_s=remaining_s,
+            remaining_s=self.monitor.remaining_s,
         )
-        answer = policy.allocate(state)
+        answer = self.policy.allocate(state)
         decision = {job: answer[job] for job in sorted(answer)}
         check_allocations(self.jobs, servers, decision)
         self.cursors = board.worker_cursor, board.ps_cursor
@@ -193,7 +185,7 @@ class _Cluster:
             self.has_changed |= moved.segment != view.segment
             self.jobs[job] = moved
 
-    def result(self, reason: Termination | None) -> SlotRun:
+    def finish(self, reason: Termination | None) -> SlotRun:
         """Return what happened."""
         value = self.instance.value
         earning = [job for job, slot in sorted(self.completion.items()) if value[job, slot] > 0]

@@ -1,8 +1,9 @@
 """Branch and price, put together: nodes by bound, plans by diving, splits by strong branching."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from optim.core.driver import AbstractIteration, Monitor, Standing
+from optim.core.status import Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Branch, BranchKind, Side
@@ -42,17 +43,7 @@ MOST_SCHEDULES, MOST_CUTS = 6_000, 3_000
 """What the master may hold before it forgets what was not used lately."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeState:
-    """Where the search stands: what a stopping rule and a progress bar are told."""
-
-    num_nodes: int
-    num_open: int
-    record: float
-    bound: float
-
-
-class TreeSearch:
+class TreeSearch(AbstractIteration[AdmissionPlan]):
     """One search of a tree; servers must not be shared.
 
     Parameters
@@ -65,8 +56,8 @@ class TreeSearch:
         Return a feasible plan found from the best known one.
     tol
         Relative gap at which the plan counts as optimal.
-    should_stop
-        Asked after every round of pricing.
+    monitor
+        Told and asked after every round of pricing.
     """
 
     def __init__(
@@ -77,7 +68,7 @@ class TreeSearch:
         *,
         improve: Callable[[AdmissionPlan], AdmissionPlan],
         tol: float,
-        should_stop: Callable[[TreeState], bool],
+        monitor: Monitor,
     ) -> None:
         self._tables = tables
         self._instance: AdmissionInstance = tables.instance
@@ -85,7 +76,7 @@ class TreeSearch:
         limits = NodeLimits.free(tables)
         self.tree = SearchTree(limits, self.bounder.free_point())
         self.plan, self.record = plan, plan.objective(tables.instance)
-        self._improve, self._tol, self._should_stop = improve, tol, should_stop
+        self._improve, self._tol, self._monitor = improve, tol, monitor
         self._pseudo_costs = PseudoCosts()
         self.num_bounded = 0
         self.num_unsplittable = 0
@@ -100,28 +91,38 @@ class TreeSearch:
         """What is proven of all plans."""
         return max(self.tree.bound, self.record)
 
-    def state(self) -> TreeState:
-        """Return where the search stands."""
-        return TreeState(num_nodes=self.num_bounded, num_open=self.tree.num_open, record=self.record, bound=self.bound)
+    def is_done(self) -> bool:
+        """Tell whether no node is open."""
+        return self.tree.num_open == 0
 
-    def run(self) -> bool:
-        """Search until no node is open (True), or until told to stop (False)."""
-        while self.tree.num_open:
-            if self._is_over():
-                return False
-            node = self.tree.take()
-            if node.point.bound <= self.cutoff:
-                self.tree.close(node, node.point)
-                continue
-            if not self._work_on(node):
-                return False
-        return True
+    def step(self) -> None:
+        """Take the open node of the largest bound, and close or split it; told to stop in between, put it back."""
+        node = self.tree.take()
+        if node.point.bound <= self.cutoff:
+            self.tree.close(node, node.point)
+        else:
+            self._work_on(node)
+
+    def standing(self) -> Standing:
+        """Tell how many nodes are bounded, and how many wait."""
+        return Standing(
+            iterations=self.num_bounded,
+            objective=self.record,
+            bound=self.bound,
+            figures={"open": float(self.tree.num_open)},
+        )
+
+    def finish(self, reason: Termination | None) -> AdmissionPlan:
+        """Return the best plan; the tree is what is proven."""
+        return self.plan
 
     def _is_over(self, _: float = 0.0) -> bool:
-        return self._should_stop(self.state())
+        standing = self.standing()
+        self._monitor.show(standing)
+        return self._monitor.is_over(standing)
 
-    def _work_on(self, node: OpenNode) -> bool:
-        """Bound a node, then close or split it; False if told to stop in between."""
+    def _work_on(self, node: OpenNode) -> None:
+        """Bound a node, then close or split it."""
         is_root = self.num_bounded == 0
         self.bounder.master.shrink(MOST_SCHEDULES, MOST_CUTS)
         result = self._bounded(node.limits, node.point, ROOT_EFFORT if is_root else NODE_EFFORT, node.basis)
@@ -131,26 +132,27 @@ class TreeSearch:
             self._adopt(self._improve(self.plan))
         if result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
-            return True
+            return
         if not is_root and self._is_lagging_leaf(node, result):
             # Nothing is left to split, so what the rounds of pricing didn't prove would never be proven.
             result = self._bounded(node.limits, result.point, LEAF_EFFORT, result.basis)
             if result.point.bound <= self.cutoff:
                 self.tree.close(node, result.point)
-                return True
+                return
         if result.master is None or self._is_over():
             self.tree.put_back(node, result.point)
-            return False
+            return
         weight = result.master.weight
         if is_whole(weight):
-            return self._settle(node, result, chosen(self.bounder.master.schedules, weight))
+            self._settle(node, result, chosen(self.bounder.master.schedules, weight))
+            return
         candidates = self._candidates(node, result)
         if is_time_for_plans:
             self._dive(node, result)
         if not candidates or result.point.bound <= self.cutoff:
             self.tree.close(node, result.point)
-            return True
-        return self._split(node, result, candidates)
+        else:
+            self._split(node, result, candidates)
 
     def _is_lagging_leaf(self, node: OpenNode, result: NodeResult) -> bool:
         """Return whether a node can't be split although its bound isn't down to the master's value yet."""
@@ -163,7 +165,7 @@ class TreeSearch:
             limits, start, cutoff=self.cutoff, effort=effort, should_stop=self._is_over, basis=basis
         )
 
-    def _settle(self, node: OpenNode, result: NodeResult, schedules: list[ClassSchedule]) -> bool:
+    def _settle(self, node: OpenNode, result: NodeResult, schedules: list[ClassSchedule]) -> None:
         """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
         placed = split(self._instance, schedules)
         if isinstance(placed, AdmissionPlan):
@@ -171,15 +173,14 @@ class TreeSearch:
             # left to split.
             self._adopt(placed)
             self.tree.close(node, result.point)
-            return True
+            return
         branch = _relieving(node.limits, self._tables, schedules, placed)
         if branch is None:
             # Integer counts that no server holds although all their averages do: their bound has to stand.
             self.num_unsplittable += 1
             self.tree.close(node, result.point)
-            return True
-        self._make_children(node, result, branch, None)
-        return True
+        else:
+            self._make_children(node, result, branch, None)
 
     def _adopt(self, plan: AdmissionPlan | None) -> None:
         if plan is not None and plan.objective(self._instance) > self.record:
@@ -198,7 +199,7 @@ class TreeSearch:
             schedules, weight, self._tables.num_jobs, COUNT_CANDIDATES
         )
 
-    def _split(self, node: OpenNode, result: NodeResult, candidates: list[Candidate]) -> bool:
+    def _split(self, node: OpenNode, result: NodeResult, candidates: list[Candidate]) -> None:
         """Choose a split by expected or tried losses, and make its children."""
         default = max(result.point.bound - self.record, 0.0)
         ranked = sorted(
@@ -220,9 +221,8 @@ class TreeSearch:
                 best = (worth, candidate.branch, children)
         if best is None:
             self.tree.put_back(node, result.point)
-            return False
-        self._make_children(node, result, best[1], best[2])
-        return True
+        else:
+            self._make_children(node, result, best[1], best[2])
 
     def _tried(self, node: OpenNode, result: NodeResult, candidate: Candidate) -> tuple[Child, Child]:
         """Bound both children of a split a little, and learn from it."""

@@ -5,7 +5,7 @@ import pytest
 
 import optim
 from optim.core.certificate import Certificate
-from optim.core.clock import PhaseClock
+from optim.core.driver import Monitor
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import Never, TimeLimit
@@ -24,9 +24,9 @@ def dived(name, stop):
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=10)
-    relaxed = PackingLP(tables, rows, PhaseClock()).run(tol=1e-3, first=walk, between=walk, stop=Never())
+    relaxed = PackingLP(tables, rows).run(Monitor(), tol=1e-3, first=walk, between=walk)
     weight = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs)
-    return instance, dive(tables, rows, relaxed.point, weight, stop=stop, clock=PhaseClock()), relaxed.point.bound
+    return instance, dive(tables, rows, relaxed.point, weight, Monitor(stop)), relaxed.point.bound
 
 
 @pytest.mark.parametrize("name", NAMES)

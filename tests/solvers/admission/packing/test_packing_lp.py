@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import optim
-from optim.core.clock import PhaseClock
-from optim.core.progress import SilentProgress
-from optim.core.stopping import IterationLimit, Never
+from optim.core.driver import Monitor
+from optim.core.stopping import IterationLimit
 from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
@@ -45,7 +44,7 @@ def test_the_point_of_any_stop_is_worth_the_masters_value_and_fits(method, round
     rows = CapacityRows.of(tables)
     options = ColumnGenerationOptions(method=method)
     stop = IterationLimit(rounds)
-    result = solve_packing_lp(tables, rows, PhaseClock(), options, stop, SilentProgress())
+    result = solve_packing_lp(tables, rows, options, Monitor(stop))
     assert (result.pool.share @ result.x <= 1 + 1e-9).all()
     assert result.pool.value @ result.x <= result.master * (1 + 1e-9)
     if method == "plain":
@@ -57,7 +56,7 @@ def test_the_masters_point_satisfies_every_row():
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=30)
-    result = PackingLP(tables, rows, PhaseClock()).run(tol=1e-6, first=walk, between=walk, stop=Never())
+    result = PackingLP(tables, rows).run(Monitor(), tol=1e-6, first=walk, between=walk)
     assert (result.pool.share @ result.x <= 1 + 1e-6).all()
     assert (np.bincount(result.pool.job, result.x) <= 1 + 1e-6).all()
     assert result.gap <= 1e-6
@@ -68,7 +67,7 @@ def test_columns_that_are_kept_keep_their_schedules():
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=20)
-    pool = PackingLP(tables, rows, PhaseClock()).run(tol=1e-3, first=walk, between=walk, stop=Never()).pool
+    pool = PackingLP(tables, rows).run(Monitor(), tol=1e-3, first=walk, between=walk).pool
     for column in range(len(pool)):
         schedule = pool.schedule(column)
         assert schedule.job == pool.job[column]
@@ -94,20 +93,16 @@ def test_usage_is_count_times_demand():
 @pytest.mark.parametrize(("name", "optimum"), [("tiny-0", 63.885), ("tiny-1", 168.3453577), ("tiny-2", 307.8381276)])
 def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
     from optim.core.certificate import Certificate
-    from optim.core.progress import SilentProgress
     from optim.core.solution import Solution
     from optim.core.status import CertificateKind, PointStatus, Sense, Termination
     from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
-    from optim.solvers.admission.pricing.dual_points import proof_of
 
     instance = optim.reference_instance(name)
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     bounds = []
     for cut_rounds in (0, 5):
-        result = solve_with_cuts(
-            tables, rows, PhaseClock(), tol=1e-6, cut_rounds=cut_rounds, stop=Never(), progress=SilentProgress()
-        )
+        result = solve_with_cuts(tables, rows, Monitor(), tol=1e-6, cut_rounds=cut_rounds)
         bounds.append(result.point.bound)
         solution = Solution(
             problem="admission",
@@ -118,7 +113,7 @@ def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
             primal=PointStatus.NONE,
             dual=PointStatus.FEASIBLE,
             bound=result.point.bound,
-            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=proof_of(rows, result.point)),
+            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=result.point.proof(rows)),
         )
         assert optim.verify(instance, solution).violations == ()
     assert optimum - 1e-6 <= bounds[1] < bounds[0] * (1 - 1e-3)

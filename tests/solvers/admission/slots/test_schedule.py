@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.clock import PhaseClock
+from optim.core.driver import Monitor
 from optim.core.errors import NotAllowedError
 from optim.core.progress import SilentProgress
 from optim.core.status import Termination
-from optim.core.stopping import IterationLimit, Never
+from optim.core.stopping import IterationLimit
 from optim.models.admission.document import StepDocument
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.reading import document_from_instance, instance_from_document
@@ -21,7 +21,7 @@ from optim.solvers.admission.rrh import RrhOptions, RrhPolicy
 from optim.solvers.admission.slots.board import Board
 from optim.solvers.admission.slots.schedule import SlotPolicy, SlotState, run_slots
 from optim.solvers.admission.slots.view import Allocation, JobView, SlotServers
-from tests.solvers.admission.slot_runs import cluster, families, job, plan_faults, recorded, run, seeded_instance, seeds
+from tests.support.admission.slot_runs import cluster, families, job, plan_faults, recorded, run, seeded_instance, seeds
 from tests.support.admission.strategies import ServerSketch
 
 
@@ -285,7 +285,7 @@ def test_tells_the_value_earned_slot_by_slot() -> None:
             told.append((completed, (values or {})["objective"]))
 
     instance = cluster([job(1), job(1, 2)], ServerSketch(capacity=("2",)), horizon=3)
-    run_slots(instance, Greedy(), stop=Never(), progress=Listener(), clock=PhaseClock())
+    run_slots(instance, Greedy(), Monitor(progress=Listener()), task="slots")
     assert told == [(1, 1.0), (2, 2.0), (3, 2.0)]
 
 

@@ -6,9 +6,8 @@ from fractions import Fraction
 import numpy as np
 from hypothesis import strategies as st
 
-from optim.core.clock import PhaseClock
-from optim.core.progress import SilentProgress
-from optim.core.stopping import Never, StoppingCriterion
+from optim.core.driver import Monitor
+from optim.core.stopping import StoppingCriterion
 from optim.models.admission.document import ConstantDocument, SigmoidDocument, StepDocument
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
@@ -128,7 +127,7 @@ def cluster(
 
 def run(instance: AdmissionInstance, policy: SlotPolicy, stop: StoppingCriterion | None = None) -> SlotRun:
     """Run a policy to the horizon."""
-    return run_slots(instance, policy, stop=stop or Never(), progress=SilentProgress(), clock=PhaseClock())
+    return run_slots(instance, policy, Monitor(stop))
 
 
 class Recorder:
