@@ -107,11 +107,10 @@ class Monitor:
         return self.reason is not None
 
     def show(self, standing: Standing) -> None:
-        """Tell the progress where the run stands."""
+        """Tell the progress where the run stands; what is not known is None."""
         gap = relative_gap(standing.objective, standing.bound, self.sense)
         known = {"objective": standing.objective, "bound": standing.bound, "gap": gap}
-        given = {name: value for name, value in known.items() if value is not None}
-        self.progress.update(standing.iterations, {**given, **standing.figures})
+        self.progress.update(standing.iterations, {**known, **standing.figures})
 
     @property
     def remaining_s(self) -> float:

@@ -108,10 +108,10 @@ def test_without_a_task_the_progress_hears_nothing():
     assert news.told == []
 
 
-def test_figures_that_are_not_known_are_not_shown():
+def test_figures_that_are_not_known_are_told_as_none():
     news = News()
     Monitor(progress=news).show(Standing(iterations=5, objective=2.0))
-    assert news.told == [(5, {"objective": 2.0})]
+    assert news.told == [(5, {"objective": 2.0, "bound": None, "gap": None})]
 
 
 def test_the_first_reason_stays():
