@@ -221,7 +221,7 @@ def test_tells_objective_and_bound_while_it_runs_and_prints_nothing(capfd: pytes
     progress = Recorder()
     solve(reference_instance("tiny-2"), NAME, progress=progress)
     assert progress.has_finished
-    assert {"objective", "bound"} == set(progress.told[-1])
+    assert {"objective", "bound", "gap"} == set(progress.told[-1])
     assert capfd.readouterr() == ("", "")
 
 
