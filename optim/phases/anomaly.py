@@ -1,11 +1,9 @@
 """How unlikely a sample is: forecast error of a linear rule, or the free energy of the encoder's machine."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from optim.models.containers.series import FloatArray
 from optim.phases.encoders.crbm import least_squares
@@ -61,12 +59,3 @@ class LinearForecast:
     def least_score(self) -> float:
         """Score that errors within rounding and sensor noise can reach: above 0 where training series were constant."""
         return float(np.log(2.0)) if (self.deviation <= LEAST_ERROR).all() else 0.0
-
-    def arrays(self) -> dict[str, FloatArray]:
-        """Return the arrays by name."""
-        return {"matrix": self.matrix, "bias": self.bias, "deviation": self.deviation}
-
-    @classmethod
-    def restore(cls, arrays: Mapping[str, NDArray[np.float64]]) -> "LinearForecast":
-        """Return the rule from its arrays."""
-        return cls(matrix=arrays["matrix"], bias=arrays["bias"], deviation=arrays["deviation"])

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import FloatArray, IntArray
 from optim.phases.agreement import adjusted_rand_index
+from optim.phases.groups import group_sums
 
 FEWEST, MOST = 2, 12
 LEAST_GAIN = 0.02
@@ -164,7 +166,7 @@ def updated_centres(centres: FloatArray, weights: FloatArray, codes: FloatArray)
     count = len(centres)
     labels = assign(codes, centres)
     number = np.bincount(labels, minlength=count).astype(np.float64)
-    sums = np.stack([np.bincount(labels, weights=part, minlength=count) for part in codes.T], axis=1)
+    sums = group_sums(codes, labels, count)
     total = np.maximum(weights + number, 1.0)
     return centres + (sums - number[:, None] * centres) / total[:, None], weights + number
 
@@ -195,8 +197,7 @@ def _stability(codes: FloatArray, halves: list[FloatArray], held_out: FloatArray
         assign(held_out, fit_clusters(codes, count, seed + 1 + place, RULE_RESTARTS, weights))
         for place, weights in enumerate(halves)
     ]
-    pairs = [(a, b) for a in range(len(labels)) for b in range(a + 1, len(labels))]
-    return float(np.mean([adjusted_rand_index(labels[a], labels[b]) for a, b in pairs]))
+    return float(np.mean([adjusted_rand_index(*pair) for pair in combinations(labels, 2)]))
 
 
 def _silhouette(codes: FloatArray, labels: IntArray) -> float:

@@ -56,8 +56,7 @@ class Coding:
         codes = self.encoder.encode(self.scaled(grid))
         if self.is_padded:
             return codes, np.arange(grid.num_samples)
-        plain = ScaledSeries(values=grid.values, lengths=grid.lengths)
-        return codes, plain.ends(self.encoder.num_delays)
+        return codes, grid.ends(self.encoder.num_delays)
 
     def labels(self, grid: ContainerSeries, centres: FloatArray, smoothing: int) -> IntArray:
         """Return the nearest centre of each sample, the majority of the last few, shape (T,); -1 without a code.

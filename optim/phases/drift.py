@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
 
 DOUBT_ERRORS = 2.0
@@ -55,8 +56,7 @@ def calibrate(scores: FloatArray, owner: IntArray, rate: float, noise: float = 0
     InvalidProblemError
         If there are no scores.
     """
-    if not 0 < rate < 1:
-        raise InvalidOptionError(f"anomaly_rate must be in (0, 1), got {rate}")
+    check_in("(0, 1)", {"anomaly_rate": rate})
     if not len(scores):
         raise InvalidProblemError(
             "no score to calibrate with: no container has a sample with enough history; give longer series"

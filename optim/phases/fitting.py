@@ -94,7 +94,7 @@ def find_clusters(
         Of the clusters' first centres.
     """
     codes, rows = coding.codes(split.training)
-    owner = np.repeat(split.training.container_index, split.training.lengths)[rows]
+    owner = split.training.owner[rows]
     number = num_phases
     count_rows: tuple[CountRow, ...] = ()
     if number is None:

@@ -102,12 +102,8 @@ class PhaseForecaster:
         state[current, min(dwell, LONGEST_DWELL) - 1] = 1.0
         found = np.empty((num_steps, self.num_phases))
         for step in range(num_steps):
-            leaving = state * self.dwells.hazard
-            stays = state - leaving
-            state = np.zeros_like(state)
-            state[:, 1:] = stays[:, :-1]
-            state[:, -1] += stays[:, -1]
-            state[:, 0] += leaving.sum(axis=1) @ self.by_change
+            state, gone = _aged(state, self.dwells.hazard)
+            state[:, 0] += gone @ self.by_change
             found[step] = state.sum(axis=1)
         return found
 
@@ -150,18 +146,23 @@ class PhaseForecaster:
         beyond = np.zeros(self.num_phases)
         found = np.zeros((num_steps, self.num_phases))
         for step in range(num_steps):
-            leaving = state * hazard
-            stays = state - leaving
-            state = np.zeros_like(state)
-            state[:, 1:] = stays[:, :-1]
-            state[:, -1] += stays[:, -1]
-            gone = leaving.sum(axis=1)
+            state, gone = _aged(state, hazard)
             state[1:, 0] += gone[:-1]
             # Past the last known phase, the sample-wise chain goes on.
             beyond = beyond @ self.by_sample + gone[-1] * self.by_change[way[-1]]
             np.add.at(found[step], list(way), state.sum(axis=1))
             found[step] += beyond
         return found
+
+
+def _aged(state: FloatArray, hazard: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what stays, a sample older, and what leaves each row; the oldest age holds all beyond it as well."""
+    leaving = state * hazard
+    stays = state - leaving
+    older = np.zeros_like(state)
+    older[:, 1:] = stays[:, :-1]
+    older[:, -1] += stays[:, -1]
+    return older, leaving.sum(axis=1)
 
 
 def forecast_segments(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from optim.models.containers.series import FloatArray, IntArray, Resource
+from optim.phases.groups import group_moments
 
 
 def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resources: tuple[Resource, ...]) -> IntArray:
@@ -10,9 +11,8 @@ def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resou
 
     Clusters without samples come last.
     """
-    counts = np.bincount(labels, minlength=num_clusters)
-    means = np.stack([np.bincount(labels, weights=column, minlength=num_clusters) for column in values.T], axis=1)
-    means = np.where(counts[:, None] > 0, means / np.maximum(counts, 1)[:, None], np.inf)
+    means, _ = group_moments(values, labels, num_clusters)
+    means = np.where(np.isnan(means), np.inf, means)
     places = sorted(range(len(resources)), key=lambda place: not resources[place].is_level)
     # The last key of lexsort counts first.
     return np.asarray(np.lexsort([means[:, place] for place in reversed(places)]), dtype=np.int64)

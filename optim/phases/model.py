@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, IntArray
 from optim.phases.anomaly import LinearForecast
 from optim.phases.clustering import updated_centres
@@ -133,7 +133,7 @@ class PhaseModel(FittedPhases):
             If the series are too short for the windows.
         """
         del y
-        self._check()
+        check_in("[1, inf)", self, "num_phases", "order", "smoothing", "min_dwell")
         require_series(series)
         chosen = series if self.resources is None else series.select_resources(self.resources)
         self.resources_ = chosen.resources
@@ -158,15 +158,6 @@ class PhaseModel(FittedPhases):
         self.order_ = self.order or chosen_order
         self._forget()
         return self
-
-    def _check(self) -> None:
-        for name in ("num_phases", "order"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise InvalidOptionError(f"{name} must be at least 1 or None, got {value}")
-        for name in ("smoothing", "min_dwell"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
 
     def fit_predict(self, series: ContainerSeries, y: object = None) -> IntArray:
         """Fit, and return the phase of each sample."""

@@ -3,7 +3,7 @@
 import io
 import json
 import zipfile
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,13 +44,11 @@ def save_model(model: "PhaseModel", path: str | Path) -> None:
         "header": np.frombuffer(json.dumps(header, sort_keys=True, default=list).encode(), dtype=np.uint8),
         "centres": model.centres_,
         "weights": model.weights_,
-        **_prefixed("scaling", {field.name: getattr(model.scaling_, field.name) for field in fields(Scaling)}),
+        **_prefixed("scaling", asdict(model.scaling_)),
         **_prefixed("encoder", model.encoder_.arrays()),
-        **_prefixed("linear", model.linear_forecast_.arrays()),
-        **_prefixed("runs", {field.name: getattr(model.runs_, field.name) for field in fields(PhaseRuns)}),
-        **_prefixed(
-            "statistics", {field.name: getattr(model.statistics_, field.name) for field in fields(PhaseStatistics)}
-        ),
+        **_prefixed("linear", asdict(model.linear_forecast_)),
+        **_prefixed("runs", asdict(model.runs_)),
+        **_prefixed("statistics", asdict(model.statistics_)),
     }
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
@@ -80,7 +78,7 @@ def load_model(path: str | Path) -> "PhaseModel":
         model.centres_, model.weights_ = arrays["centres"], arrays["weights"]
         model.scaling_ = Scaling(**_part(arrays, "scaling"))
         model.encoder_ = make_encoder(model.encoder, model.encoder_options).restore(_part(arrays, "encoder"))
-        model.linear_forecast_ = LinearForecast.restore(_part(arrays, "linear"))
+        model.linear_forecast_ = LinearForecast(**_part(arrays, "linear"))
         model.runs_ = PhaseRuns(**_part(arrays, "runs"))
         model.statistics_ = PhaseStatistics(**_part(arrays, "statistics"))
     except InvalidProblemError:

@@ -107,8 +107,3 @@ def run_numbers(labels: IntArray, segment: IntArray) -> IntArray:
     begins = np.ones(len(labels), dtype=bool)
     begins[1:] = (labels[1:] != labels[:-1]) | (segment[1:] != segment[:-1])
     return np.asarray(np.cumsum(begins) - 1, dtype=np.int64)
-
-
-def labels_of(runs: PhaseRuns) -> IntArray:
-    """Return the labels that the runs stand for, all segments one after the other."""
-    return np.repeat(runs.phase, runs.dwell)

@@ -40,7 +40,7 @@ class Scoring:
         """Return the scores that there are, shape (n,), and the container of each."""
         scores = self.scores(grid, kind)
         known = np.isfinite(scores)
-        return scores[known], np.repeat(grid.container_index, grid.lengths)[known]
+        return scores[known], grid.owner[known]
 
     def calibrations(self, held: ContainerSeries, rate: float) -> dict[str, Calibration]:
         """Return what is usual of each kind of score, on containers that the model wasn't fitted on.

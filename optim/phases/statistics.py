@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.groups import group_moments
 from optim.phases.runs import run_numbers
 
 NUM_LEVELS = 201
@@ -189,8 +190,7 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
     InvalidOptionError
         If the level is out of its range.
     """
-    if not 0 <= level <= 1:
-        raise InvalidOptionError(f"level must be in [0, 1], got {level}")
+    check_in("[0, 1]", {"level": level})
     num_resources = statistics.quantiles.shape[1]
     found = np.full((len(shares), num_resources), np.nan)
     seen = statistics.count > 0
@@ -204,17 +204,14 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
 def _run_means(series: ContainerSeries, labels: IntArray) -> tuple[IntArray, FloatArray]:
     """Return each sample's run, and the mean of that run, shape (T, R)."""
     run = run_numbers(labels, series.segment)
-    counts = np.bincount(run)
-    sums = np.stack([np.bincount(run, weights=column) for column in series.values.T], axis=1)
-    return run, (sums / counts[:, None])[run]
+    mean, _ = group_moments(series.values, run, int(run[-1]) + 1)
+    return run, mean[run]
 
 
 def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:
     """Return slope (units a second) and deviation of the window that ends at each sample, NaN without history."""
     interval_s = series.interval_s if series.interval_s is not None else 1.0
-    place = np.arange(series.num_samples) - np.repeat(series.starts, series.lengths)
-    ends = np.flatnonzero(place >= num_delays)
-    windows = series.values[ends[:, None] + np.arange(-num_delays, 1)]
+    ends, windows = series.ends(num_delays), series.windows(num_delays)
     clock = (np.arange(num_delays + 1) - num_delays / 2) * interval_s
     slope, spread = np.full(series.values.shape, np.nan), np.full(series.values.shape, np.nan)
     slope[ends] = np.einsum("t,ntr->nr", clock, windows) / max(float(clock @ clock), 1e-300)

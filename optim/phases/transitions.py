@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.models.containers.series import FloatArray, IntArray
+from optim.models.containers.series import FloatArray
 from optim.phases.runs import PhaseRuns
 
 if TYPE_CHECKING:
@@ -164,9 +164,3 @@ def transition_graph(runs: PhaseRuns, names: Sequence[str], order: int = 1) -> "
 def _label(context: Context, names: Sequence[str]) -> str:
     own = {START: "start", END: "end"}
     return " > ".join(own[phase] if phase in own else names[phase] for phase in context)
-
-
-def phase_shares(runs: PhaseRuns, num_phases: int) -> FloatArray:
-    """Return the share of samples in each phase, shape (K,)."""
-    counts: IntArray = np.bincount(runs.phase, weights=runs.dwell, minlength=num_phases).astype(np.int64)
-    return np.asarray(counts / max(int(counts.sum()), 1))

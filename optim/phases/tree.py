@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.phases.compression import pack
 from optim.phases.runs import PhaseRuns
 
@@ -84,8 +84,7 @@ def prototypes(sequences: Iterable[Sequence[str]], coverage: float = COVERAGE) -
     InvalidOptionError
         If the share isn't in (0, 1].
     """
-    if not 0 < coverage <= 1:
-        raise InvalidOptionError(f"coverage must be in (0, 1], got {coverage}")
+    check_in("(0, 1]", {"coverage": coverage})
     ranked = paths_by_count(sequences)
     total = sum(number for _, number in ranked)
     reached, curve = 0, []

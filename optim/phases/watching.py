@@ -66,7 +66,7 @@ def watch(
     """
     grid = model.prepare(series).series
     scores = model.anomaly_scores(grid, kind)
-    owner = np.repeat(grid.container_index, grid.lengths)
+    owner = grid.owner
     trigger = model.drift_trigger(kind)
     readings = []
     for place, name in enumerate(dict.fromkeys(grid.containers)):

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Segmented
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaledSeries:
+class ScaledSeries(Segmented):
     """Scaled samples of many segments.
 
     Attributes
@@ -22,22 +22,9 @@ class ScaledSeries:
     values: FloatArray
     lengths: IntArray
 
-    def ends(self, num_delays: int) -> IntArray:
-        """Return the rows that have `num_delays` rows of their own segment before them, increasing."""
-        begins = np.cumsum(self.lengths) - self.lengths
-        place = np.arange(len(self.values)) - np.repeat(begins, self.lengths)
-        return np.flatnonzero(place >= num_delays)
-
-    def windows(self, num_delays: int) -> FloatArray:
-        """Return the windows that end at `ends`, oldest sample first, shape (n, num_delays + 1, R)."""
-        rows = self.ends(num_delays)[:, None] + np.arange(-num_delays, 1)
-        return np.asarray(self.values[rows])
-
     def padded(self, num_delays: int) -> "ScaledSeries":
         """Return the series with the first sample of each segment repeated `num_delays` times before it."""
-        begins = np.cumsum(self.lengths) - self.lengths
-        repeats = np.ones(len(self.values), dtype=np.int64)
-        repeats[begins] += num_delays
+        repeats = np.where(self.place == 0, 1 + num_delays, 1)
         return ScaledSeries(values=np.repeat(self.values, repeats, axis=0), lengths=self.lengths + num_delays)
 
     def sampled(self, size: int, rng: np.random.Generator) -> "ScaledSeries":

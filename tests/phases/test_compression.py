@@ -5,13 +5,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.phases.compression import pack
-from optim.phases.runs import labels_of, runs_of
+from optim.phases.runs import runs_of
 
 LABELS = st.lists(st.integers(0, 3), max_size=40)
 
 
 def changes(labels):
     return [label for place, label in enumerate(labels) if place == 0 or label != labels[place - 1]]
+
+
+def labels_of(found):
+    return np.repeat(found.phase, found.dwell)
 
 
 def runs(labels, min_dwell=1):

@@ -121,8 +121,7 @@ def recover(
     phased = model.label(test)
     grid = phased.series
     assert grid.phase is not None  # generated
-    place = np.arange(grid.num_samples) - np.repeat(grid.starts, grid.lengths)
-    is_scored = place >= HISTORY
+    is_scored = grid.place >= HISTORY
     labels = np.where(phased.labels < 0, model.num_phases_, phased.labels)
     is_inner = is_scored & ~near_change(grid.phase, grid.lengths, HISTORY)
     return _scored(encoder, seed, model.num_phases_, grid.phase, labels, is_scored, is_inner)

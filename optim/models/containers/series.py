@@ -44,8 +44,48 @@ NETWORK = Resource(name="network", unit="MB/s")
 KNOWN_RESOURCES: Mapping[str, Resource] = MappingProxyType({own.name: own for own in (CPU, MEMORY, NETWORK)})
 
 
+class Segmented:
+    """Rows of several segments, one segment after the other; whoever derives from it has these two.
+
+    Attributes
+    ----------
+    values
+        Shape (T, R).
+    lengths
+        Shape (S,): rows of each segment.
+    """
+
+    __slots__ = ()
+    values: FloatArray
+    lengths: IntArray
+
+    @property
+    def starts(self) -> IntArray:
+        """First row of each segment, shape (S,)."""
+        return np.asarray(np.cumsum(self.lengths) - self.lengths, dtype=np.int64)
+
+    @property
+    def segment(self) -> IntArray:
+        """Segment of each row, shape (T,)."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @property
+    def place(self) -> IntArray:
+        """Rows before each row in its own segment, shape (T,)."""
+        return np.asarray(np.arange(len(self.values)) - self.starts[self.segment], dtype=np.int64)
+
+    def ends(self, num_delays: int) -> IntArray:
+        """Return the rows that have `num_delays` rows of their own segment before them, increasing."""
+        return np.flatnonzero(self.place >= num_delays)
+
+    def windows(self, num_delays: int) -> FloatArray:
+        """Return the windows that end at `ends`, oldest row first, shape (n, num_delays + 1, R)."""
+        rows = self.ends(num_delays)[:, None] + np.arange(-num_delays, 1)
+        return np.asarray(self.values[rows])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerSeries:
+class ContainerSeries(Segmented):
     """Consumption of many containers over time, their segments one after the other.
 
     A container is one segment, or several where its series has gaps.
@@ -184,21 +224,6 @@ class ContainerSeries:
     def names(self) -> tuple[str, ...]:
         """Names of the resources."""
         return tuple(resource.name for resource in self.resources)
-
-    @property
-    def starts(self) -> IntArray:
-        """First row of each segment, shape (S,)."""
-        return np.asarray(np.cumsum(self.lengths) - self.lengths, dtype=np.int64)
-
-    @property
-    def segment(self) -> IntArray:
-        """Segment of each row, shape (T,)."""
-        return np.repeat(np.arange(self.num_segments), self.lengths)
-
-    @property
-    def place(self) -> IntArray:
-        """Samples before each row in its own segment, shape (T,)."""
-        return np.asarray(np.arange(self.num_samples) - np.repeat(self.starts, self.lengths), dtype=np.int64)
 
     @property
     def owner(self) -> IntArray:

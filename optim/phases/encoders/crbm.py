@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
-from optim.phases.encoders.protocol import Arrays
-from optim.phases.encoders.spread import CodeSpread, Spread, check_delays
+from optim.phases.encoders.protocol import Arrays, Encoder
+from optim.phases.encoders.spread import CodeSpread, Spread
 from optim.phases.windows import ScaledSeries
 
 if TYPE_CHECKING:
@@ -106,19 +107,17 @@ class CrbmOptions:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_delays(self.num_delays, 1)
-        for name in ("num_hidden", "num_epochs", "patience", "batch_size", "num_gibbs_steps", "pooling"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise InvalidOptionError(f"learning_rate must be above 0 and finite, got {self.learning_rate}")
-        if not 0 < self.sparsity_target < 1:
-            raise InvalidOptionError(f"sparsity_target must be in (0, 1), got {self.sparsity_target}")
-        if not 0 <= self.sparsity_cost < float("inf"):
-            raise InvalidOptionError(f"sparsity_cost must be at least 0 and finite, got {self.sparsity_cost}")
+        check_in(
+            "[1, inf)",
+            self,
+            *("num_delays", "num_hidden", "num_epochs", "patience", "batch_size", "num_gibbs_steps", "pooling"),
+        )
+        check_in("(0, inf)", self, "learning_rate")
+        check_in("(0, 1)", self, "sparsity_target")
+        check_in("[0, inf)", self, "sparsity_cost")
 
 
-class CrbmEncoder:
+class CrbmEncoder(Encoder):
     """Codes from the hidden units of a machine trained by contrastive divergence.
 
     Attributes
@@ -128,15 +127,10 @@ class CrbmEncoder:
     """
 
     def __init__(self, options: CrbmOptions) -> None:
-        self.options = options
+        super().__init__(options)
         self.forecast_errors: tuple[float, ...] = ()
         self._fitted: Arrays = {}
         self._spread: CodeSpread
-
-    @property
-    def num_delays(self) -> int:
-        """Samples of history."""
-        return self.options.num_delays
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
         """Train the machine; the parameters with the best forecast of held-out series are kept.
@@ -266,7 +260,7 @@ def pooled(outputs: FloatArray, series: ScaledSeries, num_delays: int, size: int
 def _split_ends(series: ScaledSeries, num_delays: int, seed: int) -> tuple[IntArray, IntArray]:
     """Return windows to train on, and those of held-out segments; all for both where segments are few."""
     ends = series.ends(num_delays)
-    segment = np.repeat(np.arange(len(series.lengths)), series.lengths)[ends]
+    segment = series.segment[ends]
     usable = np.unique(segment)
     if len(usable) < 1 / VALIDATION_SHARE:
         return ends, ends

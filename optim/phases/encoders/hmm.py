@@ -7,9 +7,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
-from optim.phases.encoders.protocol import Arrays
+from optim.phases.encoders.protocol import Arrays, Encoder
 from optim.phases.windows import ScaledSeries
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
@@ -43,19 +43,15 @@ class HmmOptions:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if self.num_states is not None and self.num_states < 1:
-            raise InvalidOptionError(f"num_states must be at least 1, got {self.num_states}")
-        if not self.stickiness >= 0:
-            raise InvalidOptionError(f"stickiness must be at least 0, got {self.stickiness}")
-        if self.max_series < 1:
-            raise InvalidOptionError(f"max_series must be at least 1, got {self.max_series}")
+        check_in("[1, inf)", self, "num_states", "num_restarts", "max_iterations", "max_series")
+        check_in("[0, inf)", self, "stickiness")
 
 
-class HmmEncoder:
+class HmmEncoder(Encoder):
     """Probabilities of the states given the samples so far, never later ones."""
 
     def __init__(self, options: HmmOptions) -> None:
-        self.options = options
+        super().__init__(options)
         self._fitted: Arrays = {}
 
     @property
@@ -94,10 +90,8 @@ class HmmEncoder:
         parameters = hidden_markov.HmmParameters(*(jnp.asarray(self._fitted[name], jnp.float32) for name in _FIELDS))
         padded = hidden_markov.pad_series(series.values, series.lengths)
         belief, _ = hidden_markov.filter(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
-        segment = np.repeat(np.arange(len(series.lengths)), series.lengths)
-        place = np.arange(len(series.values)) - np.repeat(np.cumsum(series.lengths) - series.lengths, series.lengths)
         rows = series.ends(self.num_delays)
-        return np.asarray(belief, np.float64)[segment[rows], place[rows]]
+        return np.asarray(belief, np.float64)[series.segment[rows], series.place[rows]]
 
     def arrays(self) -> Arrays:
         """Return the model's parameters."""

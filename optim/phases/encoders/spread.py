@@ -7,7 +7,6 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import FloatArray
 
 SMALLEST_VARIANCE = 1e-4
@@ -61,9 +60,3 @@ class CodeSpread:
     def restore(cls, arrays: Mapping[str, NDArray[np.float64]]) -> "CodeSpread":
         """Return the map from its arrays."""
         return cls(origin=arrays["spread_origin"], matrix=arrays["spread_matrix"])
-
-
-def check_delays(num_delays: int, least: int = 0) -> None:
-    """Raise InvalidOptionError where a window can't have so many samples of history."""
-    if num_delays < least:
-        raise InvalidOptionError(f"num_delays must be at least {least}, got {num_delays}")

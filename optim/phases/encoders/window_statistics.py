@@ -7,9 +7,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
-from optim.phases.encoders.protocol import Arrays
-from optim.phases.encoders.spread import CodeSpread, Spread, check_delays
+from optim.phases.encoders.protocol import Arrays, Encoder
+from optim.phases.encoders.spread import CodeSpread, Spread
 from optim.phases.windows import ScaledSeries
 
 
@@ -30,20 +31,13 @@ class WindowStatisticsOptions:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_delays(self.num_delays, 1)
+        check_in("[1, inf)", self, "num_delays")
 
 
-class WindowStatisticsEncoder:
+class WindowStatisticsEncoder(Encoder):
     """Three numbers a resource: how much, how unsteady, and where it is going."""
 
-    def __init__(self, options: WindowStatisticsOptions) -> None:
-        self.options = options
-        self._spread: CodeSpread
-
-    @property
-    def num_delays(self) -> int:
-        """Samples of history."""
-        return self.options.num_delays
+    _spread: CodeSpread
 
     def fit(self, series: ScaledSeries, num_phases: int, seed: int) -> Self:
         """Fit the spread of the statistics."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.bootstrap import (
     interval,
@@ -128,10 +128,8 @@ def check_comparison(names: Sequence[str], risk: float, num_resamples: int) -> N
     InvalidOptionError
         If a policy is unknown, the risk isn't in (0, 1) or there are no resamples.
     """
-    if not 0 < risk < 1:
-        raise InvalidOptionError(f"risk must be in (0, 1), got {risk}")
-    if num_resamples < 1:
-        raise InvalidOptionError(f"num_resamples must be at least 1, got {num_resamples}")
+    check_in("(0, 1)", {"risk": risk})
+    check_in("[1, inf)", {"num_resamples": num_resamples})
     check_names(names)
 
 

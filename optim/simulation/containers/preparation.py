@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries
 from optim.phases import ENCODERS, PhaseModel
 from optim.phases.grid import to_grid
@@ -46,10 +47,8 @@ class WorldOptions:
         if self.encoder != TRUTH and self.encoder not in ENCODERS:
             known = ", ".join((*ENCODERS, TRUTH))
             raise InvalidOptionError(f"encoder must be one of {known}, got {self.encoder!r}")
-        if not 0 < self.test_share < 1:
-            raise InvalidOptionError(f"test_share must be in (0, 1), got {self.test_share}")
-        if not 0 < self.cycle_s < float("inf"):
-            raise InvalidOptionError(f"cycle_s must be at least the interval and finite, got {self.cycle_s:g}")
+        check_in("(0, 1)", self, "test_share")
+        check_in("(0, inf)", self, "cycle_s")
 
 
 def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> tuple[ContainerSeries, ContainerSeries]:

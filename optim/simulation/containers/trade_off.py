@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.catalogue import make_plan
 from optim.simulation.containers.metrics import measure, under_time
@@ -75,8 +75,7 @@ def trade_points(world: World, name: str, multipliers: Sequence[float]) -> tuple
 def check_multipliers(multipliers: Sequence[float]) -> None:
     """Raise InvalidOptionError if a multiplier is negative or not finite."""
     for value in multipliers:
-        if not (value >= 0 and np.isfinite(value)):
-            raise InvalidOptionError(f"a multiplier must be at least 0 and finite, got {value}")
+        check_in("[0, inf)", {"a multiplier": value})
 
 
 def trade_curve(world: World, name: str, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:

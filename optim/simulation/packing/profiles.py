@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.phases.groups import group_moments
 from optim.phases.runs import run_numbers
@@ -36,8 +36,7 @@ class PhaseSpread:
 
     def factor(self, risk: float) -> FloatArray:
         """Return what a level is multiplied with at a risk, shape (K, R)."""
-        if not 0 <= risk < 1:
-            raise InvalidOptionError(f"risk must be in [0, 1), got {risk}")
+        check_in("[0, 1)", {"risk": risk})
         return at_level(self.quantiles, 1.0 - risk)
 
 

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.errors import InvalidProblemError
+from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.simulation.containers.world import PhaseLabels
 from optim.simulation.packing.jobs import admission_instance
@@ -65,15 +66,10 @@ class PackingOptions:
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        if not 0 <= self.risk < 1:
-            raise InvalidOptionError(f"risk must be in [0, 1), got {self.risk}")
-        if not 0 <= self.profile_error <= 1:
-            raise InvalidOptionError(f"profile_error must be in [0, 1], got {self.profile_error}")
-        if self.num_servers < 1:
-            raise InvalidOptionError(f"num_servers must be at least 1, got {self.num_servers}")
-        for name in ("jobs_per_server", "slot_s", "horizon_hours"):
-            if not getattr(self, name) > 0:
-                raise InvalidOptionError(f"{name} must be above 0, got {getattr(self, name)}")
+        check_in("[0, 1)", self, "risk")
+        check_in("[0, 1]", self, "profile_error")
+        check_in("[1, inf)", self, "num_servers")
+        check_in("(0, inf)", self, "jobs_per_server", "slot_s", "horizon_hours")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.billing import EC2_TODAY, ON_DEMAND_TODAY, End, FixedPrice, Lease, LedgerLine, Prices
 from optim.models.bidding.price_history import HOUR_S
@@ -47,14 +48,12 @@ class DeadlineJob:
     changeover_h: float = 0.1
 
     def __post_init__(self) -> None:
-        if not self.work_h > 0:
-            raise InvalidOptionError(f"job hours must be positive, got {self.work_h}")
+        check_in("(0, inf)", {"job hours": self.work_h})
         if not self.deadline_h >= self.work_h:
             raise InvalidOptionError(
                 f"deadline hours must be at least the job's {self.work_h:g} hours, got {self.deadline_h:g}"
             )
-        if not self.changeover_h >= 0:
-            raise InvalidOptionError(f"changeover hours must be at least 0, got {self.changeover_h}")
+        check_in("[0, inf)", {"changeover hours": self.changeover_h})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

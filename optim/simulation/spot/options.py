@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +56,10 @@ class SpotOptions:
     linger: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("job_hours", "baseline", "tick_s", "checkpoint_min"):
-            if not getattr(self, name) > 0:
-                raise InvalidOptionError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("max_spot", "reliable", "startup_min", "scale_min", "eviction_min", "restart_min"):
-            if not getattr(self, name) >= 0:
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
-        if not 0 <= self.serial < 1:
-            raise InvalidOptionError(f"serial must be in [0, 1), got {self.serial}")
-        if not self.horizon >= 1:
-            raise InvalidOptionError(f"horizon must be at least 1, got {self.horizon}")
+        check_in("(0, inf)", self, "job_hours", "baseline", "tick_s", "checkpoint_min")
+        check_in("[0, inf)", self, "max_spot", "reliable", "startup_min", "scale_min", "eviction_min", "restart_min")
+        check_in("[0, 1)", self, "serial")
+        check_in("[1, inf)", self, "horizon")
         if self.job_hours * 60 <= self.startup_min:
             raise InvalidOptionError(f"job_hours must be longer than start-up, got {self.job_hours}")
 
