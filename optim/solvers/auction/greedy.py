@@ -1,21 +1,18 @@
 """Marginal Nash welfare with exchange: the heuristic beside the exact solvers."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from optim.core.clock import PhaseClock
-from optim.core.errors import InvalidOptionError
-from optim.core.progress import Progress
-from optim.core.registry import SUPPORTED, Support, register
-from optim.core.solution import Solution
+from optim.core.driver import AbstractIteration, Monitor, Standing, drive
+from optim.core.ranges import check_in
+from optim.core.registry import register
 from optim.core.status import Termination
-from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.auction.instance import AuctionInstance
 from optim.solvers.auction.allocation.allocator import Allocation, Allocator
-from optim.solvers.auction.payments.bounded import bounded_outcome
 from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.settlement import make_solution
+from optim.solvers.auction.payments.others import bounded_award
+from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award
 from optim.solvers.auction.tables import Tables
-from optim.solvers.auction.warm_up import compile_loops
 
 BATCH = 50
 """Moves of exchange between two looks at the stopping rule."""
@@ -36,12 +33,11 @@ class GreedyOptions(PaymentOptions):
 
     def __post_init__(self) -> None:
         PaymentOptions.__post_init__(self)
-        if self.moves < 0:
-            raise InvalidOptionError(f"moves must be at least 0, got {self.moves}")
+        check_in("[0, inf)", self, "moves")
 
 
 @register("greedy", problem="auction")
-class Greedy:
+class Greedy(AbstractAuctionSolver[GreedyOptions]):
     """Upgrade the app that gains most log welfare a GPU until nothing fits, then exchange.
 
     Notes
@@ -50,63 +46,42 @@ class Greedy:
     others can have without an app is found by filling up what it leaves, so that payments are intervals.
     """
 
-    name: str
-    problem: str
-    summary = "the largest gain of log welfare a GPU first, then exchange; payments in intervals"
-    options_type = GreedyOptions
+    summary: ClassVar[str] = "the largest gain of log welfare a GPU first, then exchange; payments in intervals"
+    options_type: ClassVar[type[GreedyOptions]] = GreedyOptions
 
-    def supports(self, instance: AuctionInstance) -> Support:
-        """Every auction is supported."""
-        del instance
-        return SUPPORTED
-
-    def solve(
-        self,
-        instance: AuctionInstance,
-        *,
-        options: GreedyOptions,
-        stop: StoppingCriterion,
-        seed: int,
-        progress: Progress,
-    ) -> Solution:
-        """Return the allocation and the better bound."""
-        del progress
-        clock = PhaseClock()
-        with clock.phase("compile"):
-            compile_loops()
-        with clock.phase("build"):
+    def award(self, instance: AuctionInstance, options: GreedyOptions, monitor: Monitor, seed: int) -> Award:
+        """Fill up, exchange, bound."""
+        with monitor.clock.phase("build"):
             tables = Tables.build(instance)
-            allocator = Allocator(tables)
-        with clock.phase("solve"):
-            allocation, moves, reason = _exchanged(tables, allocator, options.moves, seed, stop, clock)
-            outcome = bounded_outcome(tables, allocator, allocation)
-        return make_solution(
-            self,
-            instance,
-            outcome,
-            rule=options.payment_rule,
-            options=options,
-            seed=seed,
-            clock=clock,
-            termination=Termination.COMPLETED if reason is None else reason,
-            iterations=moves,
-        )
+            search = Exchange(tables, Allocator(tables), options.moves, seed)
+        with monitor.clock.phase("solve"):
+            allocation = drive(search, monitor, task=self.name)
+            return bounded_award(tables, search.allocator, allocation, iterations=search.moves)
 
 
-def _exchanged(
-    tables: Tables, allocator: Allocator, moves: int, seed: int, stop: StoppingCriterion, clock: PhaseClock
-) -> tuple[Allocation, int, Termination | None]:
-    """Return the allocation, the moves made, and why they ended early."""
-    allocation = allocator.filled(allocator.empty())
-    done = 0
-    while done < moves:
-        state = SolveState(
-            elapsed_s=clock.elapsed_s, iterations=done // BATCH, objective=tables.welfare(allocation.choice)
-        )
-        reason = stop(state)
-        if reason is not None:
-            return allocation, done, reason
-        now = min(BATCH, moves - done)
-        allocation = allocator.improved(allocation, seed=seed * 1_000_003 + done, moves=now)
-        done += now
-    return allocation, done, None
+class Exchange(AbstractIteration[Allocation]):
+    """Exchange in batches of moves, from the greedy allocation on."""
+
+    def __init__(self, tables: Tables, allocator: Allocator, most_moves: int, seed: int) -> None:
+        self.allocator, self.moves = allocator, 0
+        self._tables, self._most_moves, self._seed = tables, most_moves, seed
+        self._allocation = allocator.filled(allocator.empty())
+
+    def is_done(self) -> bool:
+        """Tell whether all moves are made."""
+        return self.moves >= self._most_moves
+
+    def step(self) -> None:
+        """Make a batch of moves."""
+        now = min(BATCH, self._most_moves - self.moves)
+        seed = self._seed * 1_000_003 + self.moves
+        self._allocation = self.allocator.improved(self._allocation, seed=seed, moves=now)
+        self.moves += now
+
+    def standing(self) -> Standing:
+        """Return the batches made and the welfare."""
+        return Standing(iterations=self.moves // BATCH, objective=self._tables.welfare(self._allocation.choice))
+
+    def finish(self, reason: Termination | None) -> Allocation:
+        """Return the allocation."""
+        return self._allocation

@@ -92,7 +92,7 @@ class Tables:
 
     def chosen_rows(self, choice: IntArray) -> IntArray:
         """Return instance rows of a choice of kept rows, -1 for none."""
-        return np.where(choice >= 0, self.row[np.maximum(choice, 0)] if len(self.row) else -1, -1).astype(np.int64)
+        return np.append(self.row, -1)[choice]
 
     def welfare(self, choice: IntArray) -> float:
         """Return the log welfare of a choice of kept rows."""

@@ -56,10 +56,10 @@ class Allocator:
             free=cluster.slot_free.copy(),
         )
 
-    def from_placement(self, choice: IntArray, placement: IntArray) -> Allocation:
-        """Return the allocation of kept rows that are placed already."""
+    def from_placement(self, row: IntArray, placement: IntArray) -> Allocation:
+        """Return the allocation of instance rows that are placed already."""
         allocation = self.empty()
-        allocation.choice[:] = choice
+        allocation.choice[:] = np.where(row >= 0, np.searchsorted(self._tables.row, row), NOBODY)
         np.add.at(allocation.held, (placement[:, 0], placement[:, 1]), placement[:, 2])
         np.subtract.at(allocation.free, placement[:, 1], placement[:, 2])
         return allocation
@@ -67,8 +67,7 @@ class Allocator:
     def repaired(self, wanted: IntArray, absent: int = NOBODY) -> Allocation:
         """Return an allocation near a choice of kept rows: what finds no room is replaced by what does."""
         allocation = self.empty()
-        tables = self._tables
-        size = np.where(wanted >= 0, tables.size[np.maximum(wanted, 0)] if len(tables.size) else 0, 0)
+        size = np.append(self._tables.size, 0)[wanted]
         order = np.lexsort((np.arange(len(wanted)), -size))
         parts = (allocation.choice, allocation.held, allocation.free)
         insert(order, wanted, *self._rows, *parts, *self._tree)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from optim.models.auction.instance import IntArray
-from optim.solvers.auction.counting.knapsacks import best_choice, best_without, head_tables, tail_tables
+from optim.solvers.auction.counting.knapsacks import best_choice, best_without, count_tables
 from optim.solvers.auction.tables import Tables
 
 
@@ -17,9 +17,9 @@ class CountRelaxation:
 
     def __init__(self, tables: Tables) -> None:
         self._rows = (tables.offset, tables.size, tables.weight)
-        room = tables.instance.cluster.num_free
-        self._head = head_tables(*self._rows, room)
-        self._tail = tail_tables(*self._rows, room)
+        room, order = tables.instance.cluster.num_free, np.arange(tables.num_apps)
+        self._head = count_tables(order, *self._rows, room)
+        self._tail = count_tables(order[::-1].copy(), *self._rows, room)
         self._num_apps = tables.num_apps
 
     @property

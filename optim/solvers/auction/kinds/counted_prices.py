@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.proof import PriceProof
-from optim.solvers.auction.counting.knapsacks import best_choice, head_tables
+from optim.solvers.auction.counting.knapsacks import best_choice, count_tables
 from optim.solvers.auction.kinds.kind_lp import MOST, Bounds, KindLP, LpPoint
 from optim.solvers.auction.tables import Tables
 
@@ -29,7 +29,7 @@ def count_with_prices(lp: KindLP, point: LpPoint, bounds: Bounds, absent: int) -
     tables = lp.tables
     kinds = tables.kinds
     count = len(kinds)
-    by_gpu = point.gpu_price * np.where(kinds[:, 0] >= 0, kinds[:, 1], 0) if count else np.zeros(0)
+    by_gpu = point.gpu_price * np.where(kinds[:, 0] >= 0, kinds[:, 1], 0)
     named_price = np.maximum(0.0, point.proof.row_price[count:] - point.gpu_price)
     supply = np.maximum(0.0, point.proof.supply_price[:count] - by_gpu)
     # Restricted kinds keep the difference between what rows pay and what the supply earns.
@@ -40,7 +40,7 @@ def count_with_prices(lp: KindLP, point: LpPoint, bounds: Bounds, absent: int) -
         supply_price=np.concatenate([supply, named_price]),
         is_counted=True,
     )
-    gain = tables.weight - np.where(tables.kind >= 0, row_price[np.maximum(tables.kind, 0)] if count else 0.0, 0.0)
+    gain = tables.weight - np.append(row_price, 0.0)[tables.kind]
     if tables.has_named:
         gain = gain - _named_cost(tables, proof)
     forced, room = 0.0, tables.instance.cluster.num_free
@@ -54,10 +54,10 @@ def count_with_prices(lp: KindLP, point: LpPoint, bounds: Bounds, absent: int) -
     keep = (gain > 0) & (tables.app != absent) & (tables.size <= room)
     offset = np.searchsorted(tables.app[keep], np.arange(tables.num_apps + 1)).astype(np.int64)
     rows = (offset, tables.size[keep], gain[keep])
-    head = head_tables(*rows, max(0, room))
+    head = count_tables(np.arange(tables.num_apps), *rows, max(0, room))
     chosen = best_choice(head, *rows)
     kept = np.flatnonzero(keep)
-    choice = np.where(chosen >= 0, kept[np.maximum(chosen, 0)] if len(kept) else -1, -1)
+    choice = np.append(kept, -1)[chosen]
     restricted = sum(
         (row_price[k] - supply[k]) * (high if row_price[k] > supply[k] else low)
         for k, (low, high) in bounds.items()
@@ -65,9 +65,7 @@ def count_with_prices(lp: KindLP, point: LpPoint, bounds: Bounds, absent: int) -
     )
     machines = point.proof.kinds[count:, 2].tolist()
     worth = lp.supply_worth(supply, dict(zip(machines, named_price.tolist(), strict=True)))
-    return Counted(
-        bound=float(head[-1, -1]) + worth + float(restricted) + forced, proof=proof, choice=choice.astype(np.int64)
-    )
+    return Counted(bound=float(head[-1, -1]) + worth + float(restricted) + forced, proof=proof, choice=choice)
 
 
 def _named_cost(tables: Tables, proof: PriceProof) -> np.ndarray:

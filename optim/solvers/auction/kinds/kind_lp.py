@@ -215,7 +215,7 @@ class KindLP:
         for pattern_kinds, machine, count, table in self._patterns:
             unit = [named_price.get(machine, 0.0)] if machine in self._named else []
             total += count * float((table @ np.concatenate([price[pattern_kinds], unit])).max(initial=0.0))
-        level, size = self.tables.kinds.T if len(self.tables.kinds) else (np.zeros(0), np.zeros(0))
+        level, size = self.tables.kinds.T
         for rack_class in self.classes:
             most = rack_class.count * (rack_class.free // np.maximum(1, size))
             total += float((price * most)[level == Locality.RACK].sum())
@@ -252,15 +252,15 @@ class KindLP:
         kinds = self.tables.kinds
         count = len(kinds)
         row_price = np.maximum(0.0, dual[self._kind_first : self._kind_first + count])
-        supply = np.maximum(0.0, dual[np.array(self._covers, dtype=np.int64)]) if count else np.zeros(0)
-        scale = np.where(kinds[:, 0] == Locality.CLUSTER, kinds[:, 1], 1) if count else np.zeros(0)
-        supply_price = supply * scale
-        # Unrestricted kinds cost their rows what the supply earns: rounding must not tell them apart.
-        free = np.array([k not in self._restricted for k in range(count)], dtype=bool)
-        row_price = np.where(free, supply_price, row_price)
-        # Without an upper bound rows can't pay more than the supply earns.
-        is_open = np.array([self._restricted.get(k, (0, MOST))[1] >= MOST for k in range(count)], dtype=bool)
-        row_price = np.where(is_open, np.minimum(row_price, supply_price), row_price)
+        supply = np.maximum(0.0, dual[np.array(self._covers, dtype=np.int64)])
+        supply_price = supply * np.where(kinds[:, 0] == Locality.CLUSTER, kinds[:, 1], 1)
+        for k in range(count):
+            # Unrestricted kinds cost their rows what the supply earns: rounding must not tell them apart.
+            # Without an upper bound rows can't pay more than the supply earns.
+            if k not in self._restricted:
+                row_price[k] = supply_price[k]
+            elif self._restricted[k][1] >= MOST:
+                row_price[k] = min(row_price[k], supply_price[k])
         machines = sorted(self._named)
         unit = np.maximum(0.0, dual[[self._named[m] for m in machines]]) if machines else np.zeros(0)
         table = [(int(lv), int(size), -1) for lv, size in kinds.tolist()] + [
@@ -275,8 +275,7 @@ class KindLP:
     def _infeasible_prices(self) -> PriceProof:
         """Return prices by which the bounds ask for more than there is: a ray, taken far."""
         self._highs.run()
-        status, has_ray, ray = self._highs.getDualRay()
-        del status
+        _, has_ray, ray = self._highs.getDualRay()
         return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
 
     def _no_duals(self) -> FloatArray:

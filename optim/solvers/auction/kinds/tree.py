@@ -1,11 +1,11 @@
 """Branch and bound on the numbers of bundles of each kind, with a tree that the checker walks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.driver import NOWHERE, AbstractIteration, Standing
+from optim.core.status import Termination
 from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.plan import Witness
 from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
@@ -13,38 +13,13 @@ from optim.solvers.auction.kinds.counted_prices import count_with_prices
 from optim.solvers.auction.kinds.kind_lp import MOST, KindLP, LpPoint
 from optim.solvers.auction.packing.packer import Packer
 from optim.solvers.auction.packing.room import Items
+from optim.solvers.auction.payments.settlement import Bracket
 
 WHOLE_TOL = 1e-6
 """Numbers of bundles count as whole within this."""
 
 CLOSING_TOL = 1e-8
 """A node is closed once its bound exceeds the best value by no more, in log units."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Branched:
-    """What a tree found.
-
-    Parameters
-    ----------
-    value, row, placement
-        The best allocation, instance rows by app; None if none beats the value that was known before.
-    bound
-        The largest bound of the leaves.
-    proof
-        The tree, or the prices of its root alone.
-    nodes
-        Linear programmes solved.
-    unplaced
-        Leaves whose whole numbers found no room: the bound stays open there.
-    """
-
-    value: float
-    witness: Witness | None
-    bound: float
-    proof: TreeProof | PriceProof
-    nodes: int
-    unplaced: int
 
 
 @dataclass(slots=True)
@@ -60,8 +35,12 @@ class _Node:
     is_full: bool = False
 
 
-class Tree:
+class Tree(AbstractIteration[Bracket]):
     """Branch and bound for one auction, with all apps or without one.
+
+    Nodes are taken depth first, the child on the side of the fraction first; where a limit ends the search the open
+    ones keep their parents' bounds. `solved` counts linear programmes, `unplaced` leaves whose whole numbers found
+    no room: the bound stays open there.
 
     Parameters
     ----------
@@ -69,54 +48,50 @@ class Tree:
         The programme; shared by all trees of an auction, so that each starts warm.
     packer
         Finds room for whole numbers of bundles.
+    known
+        Log welfare of an allocation that is known.
+    absent
+        The app that is left out, -1 for none.
+    node_limit
+        Most linear programmes.
     """
 
-    def __init__(self, lp: KindLP, packer: Packer) -> None:
+    def __init__(self, lp: KindLP, packer: Packer, known: float, *, absent: int = -1, node_limit: int = 200) -> None:
         self._lp, self._packer, self._room = lp, packer, packer.room
-        self._best, self._solved, self._unplaced = -np.inf, 0, 0
+        self._absent, self._node_limit = absent, node_limit
+        self._best = known
         self._witness: Witness | None = None
+        self.solved = self.unplaced = 0
+        self._nodes, self._stack = [_Node({})], [0]
 
-    def run(
-        self,
-        known: float,
-        *,
-        absent: int = -1,
-        node_limit: int = 200,
-        stop: StoppingCriterion | None = None,
-        elapsed_s: Callable[[], float] = lambda: 0.0,
-    ) -> Branched:
-        """Search for an allocation better than one known, and bound all of them.
+    def init(self) -> None:
+        """Treat the root, whatever the limits."""
+        self.step()
 
-        Nodes are taken depth first, the child on the side of the fraction first; where a limit ends the search
-        the open ones keep their parents' bounds.
-        """
-        self._best, self._witness, self._solved, self._unplaced = known, None, 0, 0
-        nodes = [_Node({})]
-        stack = [0]
-        while stack:
-            number = stack.pop()
-            is_over = self._solved >= node_limit or (
-                stop is not None and self._solved > 0 and stop(SolveState(elapsed_s=elapsed_s())) is not None
-            )
-            if not is_over:
-                stack += self._treat(nodes, nodes[number], absent)
-        bound = max(node.bound for node in nodes if node.kind is None)
-        return Branched(
-            value=self._best,
-            witness=self._witness,
-            bound=max(bound, self._best),
-            proof=self._proof(nodes),
-            nodes=self._solved,
-            unplaced=self._unplaced,
-        )
+    def is_done(self) -> bool:
+        """Tell whether no node is open, or all programmes are spent."""
+        return not self._stack or self.solved >= self._node_limit
 
-    def _treat(self, nodes: list[_Node], node: _Node, absent: int) -> list[int]:
+    def step(self) -> None:
+        """Treat the next node."""
+        self._stack += self._treat(self._nodes[self._stack.pop()])
+
+    def standing(self) -> Standing:
+        """Return nothing but what a clock or an interruption needs: programmes are limited by `node_limit`."""
+        return NOWHERE
+
+    def finish(self, reason: Termination | None) -> Bracket:
+        """Return the best allocation if it beats the known one, and the bound with its tree."""
+        bound = max(node.bound for node in self._nodes if node.kind is None)
+        return Bracket(reached=self._best, bound=max(bound, self._best), witness=self._witness, proof=self._proof())
+
+    def _treat(self, node: _Node) -> list[int]:
         """Bound a node and look for an allocation; return the children if it stays open."""
         if node.is_tight and self._room.fits(self._awarded_at_least(node.bounds)) is False:
             node.bound, node.proof, node.is_full = -np.inf, None, True
             return []
-        point = self._lp.solve(node.bounds, absent)
-        self._solved += 1
+        point = self._lp.solve(node.bounds, self._absent)
+        self.solved += 1
         if point.value <= node.bound:
             node.bound, node.proof = point.value, point.proof
         if node.bound <= self._best + CLOSING_TOL:
@@ -126,24 +101,24 @@ class Tree:
             # No kind counts rows that name machines: they are branched on one by one.
             by_row = np.abs(point.chosen - np.round(point.chosen)) * (self._lp.tables.kind < 0)
             if by_row.max(initial=0.0) > WHOLE_TOL:
-                self._count(node, point, absent)
+                self._count(node, point)
                 row = int(np.argmax(np.round(by_row, 9)))
                 is_open = node.bound > self._best + CLOSING_TOL
-                return self._split(nodes, node, -1 - row, float(point.chosen[row])) if is_open else []
+                return self._split(node, -1 - row, float(point.chosen[row])) if is_open else []
         is_whole = fraction.max(initial=0.0) <= WHOLE_TOL
         if is_whole:
-            self._keep(self._whole(point, node.bounds, absent), is_thorough=True)
+            self._keep(self._whole(point, node.bounds), is_thorough=True)
         else:
-            self._count(node, point, absent)
+            self._count(node, point)
         if node.bound <= self._best + CLOSING_TOL:
             return []
         if is_whole:
-            return self._split_off(nodes, node, point)
+            return self._split_off(node, point)
         # The fraction nearest to a half splits best; equal ones: the largest bundles.
         kind = int(np.lexsort((-self._lp.tables.kinds[:, 1], -np.round(fraction, 9)))[0])
-        return self._split(nodes, node, kind, float(point.number[kind]))
+        return self._split(node, kind, float(point.number[kind]))
 
-    def _split_off(self, nodes: list[_Node], node: _Node, point: LpPoint) -> list[int]:
+    def _split_off(self, node: _Node, point: LpPoint) -> list[int]:
         """Split at whole numbers for which no room was found: fewer bundles of a kind, or at least as many.
 
         Along the second children ever more bundles are asked for, until a search shows that they leave no room.
@@ -157,10 +132,10 @@ class Tree:
             low, _ = node.bounds.get(k, (0, MOST) if k >= 0 else (0, 1))
             is_inner = k < 0 or tables.kinds[k, 0] != Locality.CLUSTER
             if is_inner and low < numbers[k]:
-                children = self._split(nodes, node, k, numbers[k] - 0.5)
-                nodes[node.high].is_tight = True
+                children = self._split(node, k, numbers[k] - 0.5)
+                self._nodes[node.high].is_tight = True
                 return children
-        self._unplaced += 1
+        self.unplaced += 1
         return []
 
     def _size(self, k: int) -> int:
@@ -182,24 +157,26 @@ class Tree:
                 items += [(int(Locality.NAMED), count, machine) for machine, count in pairs]
         return tuple(sorted(items))
 
-    def _count(self, node: _Node, point: LpPoint, absent: int) -> None:
+    def _count(self, node: _Node, point: LpPoint) -> None:
         """Tighten a node's bound by counting GPUs, and try what attains it."""
-        counted = count_with_prices(self._lp, point, node.bounds, absent)
+        counted = count_with_prices(self._lp, point, node.bounds, self._absent)
         if counted.bound < node.bound:
             node.bound, node.proof = counted.bound, counted.proof
         self._keep(counted.choice)
 
-    def _split(self, nodes: list[_Node], node: _Node, kind: int, number: float) -> list[int]:
+    def _split(self, node: _Node, kind: int, number: float) -> list[int]:
         """Split a node; return its children, the more promising one last."""
         node.kind, node.split = kind, int(np.floor(number))
         low, high = node.bounds.get(kind, (0, MOST) if kind >= 0 else (0, 1))
         # A child that is never solved is bounded by what bounds its parent.
         ranges = ((low, node.split), (node.split + 1, high))
-        nodes.extend(_Node({**node.bounds, kind: bounds}, bound=node.bound, proof=node.proof) for bounds in ranges)
-        node.low, node.high = len(nodes) - 2, len(nodes) - 1
+        self._nodes.extend(
+            _Node({**node.bounds, kind: bounds}, bound=node.bound, proof=node.proof) for bounds in ranges
+        )
+        node.low, node.high = len(self._nodes) - 2, len(self._nodes) - 1
         return [node.low, node.high] if number - node.split > 0.5 else [node.high, node.low]
 
-    def _whole(self, point: LpPoint, bounds: dict[int, tuple[int, int]], absent: int) -> IntArray:
+    def _whole(self, point: LpPoint, bounds: dict[int, tuple[int, int]]) -> IntArray:
         """Return kept rows for whole numbers of bundles, by app; all -1 where they stay fractional."""
         tables, chosen = self._lp.tables, point.chosen
         choice = np.full(tables.num_apps, -1, dtype=np.int64)
@@ -207,8 +184,8 @@ class Tree:
             # With the numbers fixed, vertices are whole.
             fixed = {k: (n, n) for k, n in enumerate(np.round(point.number).astype(int).tolist())}
             rows = {k: pair for k, pair in bounds.items() if k < 0}
-            chosen = self._lp.solve({**fixed, **rows}, absent).chosen
-            self._solved += 1
+            chosen = self._lp.solve({**fixed, **rows}, self._absent).chosen
+            self.solved += 1
             if not len(chosen) or np.abs(chosen - np.round(chosen)).max(initial=0.0) > WHOLE_TOL:
                 return choice
         kept = np.flatnonzero(chosen > 0.5)
@@ -221,18 +198,14 @@ class Tree:
         value = tables.welfare(choice)
         if value <= self._best:
             return
-        row = tables.chosen_rows(choice)
-        if not tables.has_named and self._packer.fits_first(row[row >= 0]):
-            self._best, self._witness = value, Witness(row=row)
-            return
-        placement = self._packer.place(row, is_thorough=is_thorough)
-        if placement is not None:
-            self._best, self._witness = value, Witness(row=row, placement=placement)
+        witness = self._packer.witness(tables, choice, is_thorough=is_thorough)
+        if witness is not None:
+            self._best, self._witness = value, witness
 
-    def _proof(self, nodes: list[_Node]) -> TreeProof | PriceProof:
-        if len(nodes) == 1:
-            assert nodes[0].proof is not None
-            return nodes[0].proof
+    def _proof(self) -> TreeProof | PriceProof:
+        if len(self._nodes) == 1:
+            assert self._nodes[0].proof is not None
+            return self._nodes[0].proof
         kinds: IntArray = self._lp.tables.kinds
         return TreeProof(
             nodes=tuple(
@@ -247,6 +220,6 @@ class Tree:
                     low=node.low,
                     high=node.high,
                 )
-                for node in nodes
+                for node in self._nodes
             )
         )

@@ -3,10 +3,11 @@
 import numpy as np
 
 from optim.models.auction.instance import AuctionInstance, IntArray, Locality
-from optim.models.auction.plan import sorted_entries
+from optim.models.auction.plan import Witness, sorted_entries
 from optim.solvers.auction.packing.best_fit import concretise, reserve
 from optim.solvers.auction.packing.rearrange import rearrange
 from optim.solvers.auction.packing.room import Room, placing_order
+from optim.solvers.auction.tables import Tables
 
 SEARCHES = 4
 """Searches by exchange after best fit has failed."""
@@ -67,6 +68,14 @@ class Packer:
         if found is None:
             self._failed.add((key, is_thorough))
         return found
+
+    def witness(self, tables: Tables, choice: IntArray, *, is_thorough: bool = False) -> Witness | None:
+        """Return a choice of kept rows as a witness, None if no room is found for it."""
+        row = tables.chosen_rows(choice)
+        if not tables.has_named and self.fits_first(row[row >= 0]):
+            return Witness(row=row)
+        placement = self.place(row, is_thorough=is_thorough)
+        return None if placement is None else Witness(row=row, placement=placement)
 
     def search(self, row: IntArray) -> IntArray | None:
         """Return entries by exchange alone, as `place` does where best fit finds no room."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_choices
 from optim.models.auction.plan import PaymentRule
 
 
@@ -24,11 +24,4 @@ class PaymentOptions:
     rule: str = PaymentRule.FLOOR.value
 
     def __post_init__(self) -> None:
-        known = [rule.value for rule in PaymentRule]
-        if self.rule not in known:
-            raise InvalidOptionError(f"rule must be one of {', '.join(known)}, got {self.rule!r}")
-
-    @property
-    def payment_rule(self) -> PaymentRule:
-        """The rule."""
-        return PaymentRule(self.rule)
+        check_choices(self, {"rule": [rule.value for rule in PaymentRule]})
