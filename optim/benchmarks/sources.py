@@ -1,6 +1,7 @@
 """Where the instances of a benchmark come from: a file, a shipped reference, a generator, a trace."""
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -248,7 +249,7 @@ def find_profiles(name: str) -> "ProfileDocument":
     from optim.workloads.profiles.document import read_profiles
     from optim.workloads.profiles.published import published_profiles
 
-    return published_profiles() if name == PUBLISHED and not Path(name).exists() else read_profiles(Path(name))
+    return published_profiles() if name == PUBLISHED and not os.path.exists(name) else read_profiles(Path(name))
 
 
 def _generator(problem: str) -> Any:
@@ -266,7 +267,7 @@ def find_instance(name: str) -> Any:
     InvalidProblemError
         If there is neither, or the file is bad; the text names the field and the remedy.
     """
-    if Path(name).exists():
+    if os.path.exists(name):
         return load(name)
     bare = name.removesuffix(".gz").removesuffix(".json")
     if bare in reference_names():

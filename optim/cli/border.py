@@ -1,5 +1,6 @@
 """The border between the library and the shell: exceptions become exit codes and single lines."""
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -9,10 +10,15 @@ import typer
 from typer.core import TyperGroup
 
 from optim.cli.exit_code import ExitCode
+from optim.cli.output import printable
 from optim.core.errors import CertificateRefusedError, OptimError
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
+MOST_CHARACTERS = 300
+"""Of a line on stderr."""
 
 
 class Border(TyperGroup):
@@ -52,6 +58,8 @@ class Border(TyperGroup):
             return fail("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
+            if error.errno in WRONG_PATH:
+                return fail(f"{where}{error.strerror}; check the path")
             return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
         return code
 
@@ -68,17 +76,20 @@ def _usage_error(error: Any) -> ExitCode:
 
 def fail(message: str, code: ExitCode = ExitCode.WRONG_USE) -> ExitCode:
     """Print one line on stderr and return the exit code."""
-    print(f"optim: error: {_one_line(message)}", file=sys.stderr)  # noqa: T201 - the command's own voice
+    print(one_line(f"optim: error: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
     return code
 
 
 def note(message: str) -> None:
     """Print a remark on stderr."""
-    print(f"optim: {message}", file=sys.stderr)  # noqa: T201 - the command's own voice
+    print(one_line(f"optim: {message}"), file=sys.stderr)  # noqa: T201 - the command's own voice
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
+def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
+    """Return a text as one line for a terminal: nothing in it steers the terminal, and a long one lacks its middle."""
+    text = printable(" ".join(text.split()))
+    rest = most // 3
+    return text if len(text) <= most else f"{text[: most - rest - 3]}...{text[-rest:]}"
 
 
 def _close_stdout() -> ExitCode:

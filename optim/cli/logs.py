@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from optim.cli.border import one_line
+
 SPOKEN = ("optim.benchmarks", "optim.workloads")
 """Parts whose remarks are always shown: what was left out of a trace, what is run again."""
 
@@ -12,15 +14,19 @@ class _StderrLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the message."""
-        sys.stderr.write(f"optim: {' '.join(self.format(record).split())}\n")
+        sys.stderr.write(one_line(f"optim: {self.format(record)}") + "\n")
 
 
 def show_logs(is_verbose: bool) -> None:
-    """Send the library's log to stderr: warnings, and with `is_verbose` everything."""
-    logger = logging.getLogger("optim")
-    for handler in [handler for handler in logger.handlers if isinstance(handler, _StderrLines)]:
-        logger.removeHandler(handler)
-    logger.addHandler(_StderrLines())
-    logger.setLevel(logging.DEBUG if is_verbose else logging.WARNING)
-    for name in SPOKEN:
-        logging.getLogger(name).setLevel(logging.DEBUG if is_verbose else logging.INFO)
+    """Send the library's log to stderr: warnings, and with `is_verbose` everything.
+
+    Warnings of Python and NumPy are remarks for developers: they are shown with `is_verbose` only.
+    """
+    logging.captureWarnings(True)
+    levels = {"optim": logging.WARNING, "py.warnings": logging.CRITICAL, **dict.fromkeys(SPOKEN, logging.INFO)}
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(logging.DEBUG if is_verbose else level)
+    for name in ("optim", "py.warnings"):
+        logger = logging.getLogger(name)
+        logger.handlers = [handler for handler in logger.handlers if not isinstance(handler, _StderrLines)]
+        logger.addHandler(_StderrLines())

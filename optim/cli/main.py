@@ -8,6 +8,8 @@ from optim.cli import bench, info, instance, phases, profile, run, simulate, sol
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
+from optim.cli.parameters import split_options, whole_number
+from optim.core.limits import read_limits
 
 app = typer.Typer(
     name="optim",
@@ -31,7 +33,12 @@ def _show_version(is_wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the whole log on stderr.")] = False,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option("--limit", metavar="NAME=N", help="Read more than usual: see the reference; repeat for several."),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
@@ -40,6 +47,8 @@ def root(
     """Optimisation for machine-learning clusters: solve, certify, verify, benchmark."""
     del version  # its callback has spoken already
     show_logs(verbose)
+    limits = split_options(limit, "--limit")
+    context.with_resource(read_limits(**{name: whole_number(text, "--limit") for name, text in limits.items()}))
 
 
 app.command("bench")(bench.bench)

@@ -112,7 +112,12 @@ def show(value: object) -> str:
         return f"{value:.6g}"
     if isinstance(value, (list, tuple)):
         return ", ".join(show(entry) for entry in value)
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Return a text with whatever isn't shown as a character, such as a terminal's escapes, written as its code."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:

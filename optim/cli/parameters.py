@@ -12,6 +12,8 @@ from optim.core.errors import InvalidOptionError
 from optim.models.catalogue import problem_named, problem_names
 
 INSTANCES = "Instances"
+MOST_DIGITS = 18
+"""Of a whole number, so that 64 bits hold it."""
 
 FormatOption = Annotated[OutputFormat, typer.Option("--format", help="A table, or one JSON object a line.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same answer.")]
@@ -87,12 +89,20 @@ def split_seeds(texts: Iterable[str] | None) -> tuple[int, ...]:
     InvalidOptionError
         If one isn't a whole number of at least 0.
     """
-    seeds = []
-    for text in split_list(texts):
-        if not text.isdecimal():
-            raise InvalidOptionError(f"--seed must be a whole number of at least 0, got {text!r}")
-        seeds.append(int(text))
-    return tuple(seeds) or (0,)
+    return tuple(whole_number(text, "--seed") for text in split_list(texts)) or (0,)
+
+
+def whole_number(text: str, flag: str) -> int:
+    """Return the number that a text writes.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it isn't a whole number of at least 0.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+        raise InvalidOptionError(f"{flag} must be a whole number of at least 0, got {text!r}")
+    return int(text)
 
 
 def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[str, str]:

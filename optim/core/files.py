@@ -1,12 +1,25 @@
-"""Files that are whole or absent: atomic writes, transparent gzip."""
+"""Files in and out: reads that end however a file is made, writes that leave a file whole or absent, gzip either way."""
 
 import gzip
+import io
 import os
+import stat
 import tempfile
+import time
 import zlib
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import MIB, current_limits, remedy
+
+GZIP_MAGIC = b"\x1f\x8b"
+UNSUSPECTED_BYTES = 16 * MIB
+"""So many bytes may come out of a gzip file whatever went in."""
+LINE_BYTES = 2**12
+"""Read at once to find the end of a first line."""
+PATIENCE_S = 5.0
+"""How long a named pipe is waited for that nobody has opened for writing."""
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -15,34 +28,155 @@ def read_bytes(path: str | Path) -> bytes:
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, or is a truncated or damaged gzip file.
+        If the file can't be read, is larger than the limits allow, or is a truncated or damaged gzip file.
     """
-    path = Path(path)
     try:
-        raw = path.read_bytes()
+        with Source(path, "document_bytes") as source:
+            return source.readall()
     except OSError as error:
-        raise InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path") from error
-    if raw[:2] != b"\x1f\x8b":
-        return raw
-    try:
-        return gzip.decompress(raw)
-    except (EOFError, OSError, zlib.error) as error:
-        raise InvalidProblemError(f"{path}: gzip data is damaged or truncated ({error}); fetch it again") from error
+        raise cant_be_read(path, error) from error
+
+
+def cant_be_read(path: str | Path, error: OSError) -> InvalidProblemError:
+    """Return what is raised where the system refuses to read."""
+    return InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path")
+
+
+class Source(io.RawIOBase):
+    """The bytes of a file, unpacked and counted: more than the limits allow is an error.
+
+    Parameters
+    ----------
+    path
+        The file. A pipe or a device is read whole at once, as far as its limit goes.
+    limit
+        Name of the limit of its bytes.
+    most_line_bytes
+        Limit of a line, in text.
+
+    Raises
+    ------
+    OSError
+        If it can't be opened or read.
+    InvalidProblemError
+        When too much is read, or gzip data is damaged.
+    """
+
+    def __init__(self, path: str | Path, limit: str, most_line_bytes: int | None = None) -> None:
+        self._path, self._limit, self._most_line_bytes = path, limit, most_line_bytes
+        self._most_bytes: int = getattr(current_limits(), limit)
+        self._file = self._open()
+        head = self._file.read(2)
+        self._file.seek(0)
+        self._is_packed = head == GZIP_MAGIC
+        self._unpacked = cast("BinaryIO", gzip.GzipFile(fileobj=self._file)) if self._is_packed else self._file
+        self._num_bytes = self._line_bytes = 0
+        self._ahead = b""
+
+    def readable(self) -> bool:
+        """Tell that this can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read some bytes into a buffer; 0 at the end."""
+        if self._ahead:
+            content, self._ahead = self._ahead[: len(buffer)], self._ahead[len(buffer) :]
+        else:
+            content = self._next(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def peek_line(self) -> bytes:
+        """Return the first line without its end; it is read again."""
+        while b"\n" not in self._ahead and (part := self._next(LINE_BYTES)):
+            self._ahead += part
+        return self._ahead.split(b"\n", 1)[0]
+
+    def readall(self) -> bytes:
+        """Read to the end."""
+        content = bytearray()
+        while part := self.read(MIB):
+            content += part
+        return bytes(content)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._file.close()
+        super().close()
+
+    def _open(self) -> BinaryIO:
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return open(descriptor, "rb")
+        self._limit, self._most_bytes = min(
+            (self._limit, self._most_bytes), ("pipe_bytes", current_limits().pipe_bytes), key=lambda entry: entry[1]
+        )
+        try:
+            return io.BytesIO(self._drain(descriptor, stat.S_ISFIFO(status.st_mode)))
+        finally:
+            os.close(descriptor)
+
+    def _drain(self, descriptor: int, is_pipe: bool) -> bytes:
+        """Return all that comes, up to the limit and one byte; a pipe without a writer is waited for, not for ever."""
+        content = bytearray()
+        begun = time.monotonic()
+        while len(content) <= self._most_bytes:
+            try:
+                part = os.read(descriptor, min(MIB, self._most_bytes + 1 - len(content)))
+            except BlockingIOError:  # somebody has it open and will write
+                os.set_blocking(descriptor, True)
+                continue
+            content += part
+            if not part and is_pipe and not content and time.monotonic() - begun < PATIENCE_S:
+                time.sleep(0.02)
+            elif not part:
+                break
+        return bytes(content)
+
+    def _next(self, most: int) -> bytes:
+        """Return some bytes that nobody has read yet."""
+        try:
+            content = self._unpacked.read(min(most, self._most_bytes + 1 - self._num_bytes))
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InvalidProblemError(
+                f"{self._path}: gzip data is damaged or truncated ({error}); fetch it again"
+            ) from error
+        self._count(content)
+        return content
+
+    def _count(self, content: bytes) -> None:
+        self._num_bytes += len(content)
+        if self._num_bytes > self._most_bytes:
+            raise self._too_much(f"it has more than {self._most_bytes} bytes", self._limit)
+        if self._is_packed and self._num_bytes > UNSUSPECTED_BYTES:
+            packed = max(1, self._file.tell())
+            if self._num_bytes > current_limits().expansion * packed:
+                raise self._too_much(f"{packed} bytes of gzip data become {self._num_bytes} and more", "expansion")
+        if self._most_line_bytes is not None:
+            begun, *others = map(len, content.split(b"\n"))
+            lengths = [self._line_bytes + begun, *others]
+            if max(lengths) > self._most_line_bytes:
+                raise self._too_much(f"it has a line of more than {self._most_line_bytes} bytes", "line_bytes")
+            self._line_bytes = lengths[-1]
+
+    def _too_much(self, what: str, limit: str) -> InvalidProblemError:
+        return InvalidProblemError(f"{self._path}: {what}; {remedy(limit)}")
 
 
 def prepare_folder(path: str | Path) -> None:
-    """Make the folder of `path` if there is none, and check that files can be made in it.
+    """Make the folder of `path` if there is none, and check that the path can be written to.
 
     Raises
     ------
     InvalidProblemError
         If the folder can't be made or written to.
     """
-    folder = Path(path).parent
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidProblemError(f"{path}: can't be written: {error.strerror or error}; check the folder") from error
+        raise _cant_be_written(path, f"{error.strerror or error}; check the folder") from error
     check_folder(path)
 
 
@@ -52,37 +186,41 @@ def check_folder(path: str | Path) -> None:
     Raises
     ------
     InvalidProblemError
-        If its folder doesn't exist or isn't writable, or it is a folder itself.
+        If its folder doesn't exist or isn't writable, or it is a folder itself, or a block device or socket.
     """
-    folder = Path(path).parent
-    cause = None
+    folder = Path(os.path.realpath(path)).parent
+    if Path(path).is_dir():
+        raise _cant_be_written(path, "it is a folder; choose another place")
+    if _is_written_through(path):
+        return
     if not folder.is_dir():
-        cause = f"there is no folder {folder}"
-    elif not os.access(folder, os.W_OK):
-        cause = f"the folder {folder} isn't writable"
-    elif Path(path).is_dir():
-        cause = "it is a folder"
-    if cause is not None:
-        raise InvalidProblemError(f"{path}: can't be written: {cause}; choose another place")
+        raise _cant_be_written(path, f"there is no folder {Path(path).parent}; choose another place")
+    if not os.access(folder, os.W_OK):
+        raise _cant_be_written(path, f"the folder {Path(path).parent} isn't writable; choose another place")
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it, so that nobody ever sees half of it.
 
-    A name that ends in ``.gz`` is compressed (with no time stamp, so equal data gives equal files).
+    A name that ends in ``.gz`` is compressed (with no time stamp, so equal data gives equal files). A link keeps
+    pointing to what is written. A pipe or a character device is written to as it is, never replaced by a file.
 
     Raises
     ------
     InvalidProblemError
-        If the folder doesn't exist or isn't writable.
+        If the folder doesn't exist or isn't writable, or the path is a folder, a block device or a socket.
     """
     path = Path(path)
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
+    if _is_written_through(path):
+        _write_through(path, data)
+        return
+    target = Path(os.path.realpath(path))
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise InvalidProblemError(f"{path}: can't be written: {error.strerror or error}; check the folder") from error
+        raise _cant_be_written(path, f"{error.strerror or error}; check the folder") from error
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
@@ -91,7 +229,32 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _is_written_through(path: str | Path) -> bool:
+    """Tell whether a path is a pipe or a character device; other things that aren't files are refused."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise _cant_be_written(path, "it is a block device or a socket; choose another place")
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:  # a pipe that nobody reads, above all
+        raise _cant_be_written(path, f"{error.strerror or error}; start what reads it, or choose a file") from error
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _cant_be_written(path: str | Path, cause: str) -> InvalidProblemError:
+    return InvalidProblemError(f"{path}: can't be written: {cause}")

@@ -9,7 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.files import read_bytes
 
 OptionsT = TypeVar("OptionsT")
 
@@ -62,12 +63,10 @@ def read_options(path: str | Path) -> dict[str, Any]:
         If the file can't be read or isn't TOML.
     """
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidOptionError(
-            f"options file {path}: can't be read: {error.strerror or error}; check the path"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_bytes(path).decode())
+    except InvalidProblemError as error:
+        raise InvalidOptionError(f"options file {error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidOptionError(f"options file {path}: not valid TOML: {error}; write NAME = VALUE lines") from error
 
 

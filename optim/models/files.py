@@ -1,5 +1,7 @@
 """Instances and solutions as files: `load`, `save`, `load_solution`, `save_solution`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +69,8 @@ def load(path: str | Path) -> Any:
     InvalidProblemError
         If the file can't be read, isn't whole, or contradicts its schema; the text names the field.
     """
-    data = read_bytes(path)
-    try:
-        return problem_of_schema(peek_schema(data)).read_instance(data)
-    except InvalidProblemError as error:
-        raise InvalidProblemError(f"{path}: {error}") from error
+    with _naming(path):
+        return read_instance(read_bytes(path))
 
 
 def save(instance: Any, path: str | Path) -> None:
@@ -87,11 +86,27 @@ def load_solution(path: str | Path, instance: Any) -> Solution:
     InvalidProblemError
         If the file can't be read or doesn't fit the instance.
     """
-    try:
+    with _naming(path):
         return read_solution(read_bytes(path), instance)
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Put the file's name before what is wrong with it; numbers too large for any array are wrong too."""
+    try:
+        yield
     except InvalidProblemError as error:
         text = str(error)
         raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
+    except (OverflowError, MemoryError, RecursionError) as error:
+        raise InvalidProblemError(
+            f"{path}: a number in it is too large, or lists are nested too deeply ({error}); correct it"
+        ) from error
+
+
+def read_instance(data: bytes) -> Any:
+    """Build an instance of any problem from the bytes of a document."""
+    return problem_of_schema(peek_schema(data)).read_instance(data)
 
 
 def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:

@@ -3,12 +3,11 @@
 from importlib.resources import files
 from typing import Any
 
-from optim.core.documents import peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.solution import Solution
-from optim.models.catalogue import problem_names, problem_of_schema
-from optim.models.files import read_solution
+from optim.models.catalogue import problem_names
+from optim.models.files import read_instance, read_solution
 
 SUFFIX = ".json.gz"
 
@@ -34,8 +33,7 @@ def reference_instance(name: str) -> Any:
     for owner in problem_names():
         entry = files("optim.models") / owner / "instances" / f"{name}{SUFFIX}"
         if entry.is_file():
-            data = read_bytes(str(entry))
-            return problem_of_schema(peek_schema(data)).read_instance(data)
+            return read_instance(read_bytes(str(entry)))
     raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")
 
 

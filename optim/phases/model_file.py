@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError, OptimError
 from optim.core.files import read_bytes, write_bytes
+from optim.core.limits import check_limit
 from optim.models.containers.series import Resource
 from optim.phases.anomaly import LinearForecast
 from optim.phases.clustering import CountRow
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "optim/phase-model/1"
 Arrays = dict[str, NDArray[Any]]
+DAMAGES = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, OptimError,
+    RecursionError, TypeError, ValueError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What a damaged archive makes its readers raise."""
 
 
 def save_model(model: "PhaseModel", path: str | Path) -> None:
@@ -66,7 +73,7 @@ def load_model(path: str | Path) -> "PhaseModel":
     from optim.phases.model import PhaseModel
 
     try:
-        arrays = _arrays(read_bytes(path))
+        arrays = _arrays(path)
         header = _header(path, arrays)
         model = PhaseModel(**header["parameters"])
         model.resources_ = tuple(Resource(**resource) for resource in header["resources"])
@@ -83,7 +90,7 @@ def load_model(path: str | Path) -> "PhaseModel":
         model.statistics_ = PhaseStatistics(**_part(arrays, "statistics"))
     except InvalidProblemError:
         raise
-    except (ValueError, KeyError, EOFError, TypeError, OSError, zipfile.BadZipFile, OptimError) as error:
+    except DAMAGES as error:
         said = " ".join(str(error).split()) or type(error).__name__
         cause = f"no {said} in it" if isinstance(error, KeyError) else said
         raise InvalidProblemError(
@@ -92,10 +99,13 @@ def load_model(path: str | Path) -> "PhaseModel":
     return model
 
 
-def _arrays(content: bytes) -> Arrays:
+def _arrays(path: str | Path) -> Arrays:
+    content = read_bytes(path)
     # Whatever isn't an archive would be taken for a pickle, and refused with the advice to load it unsafely.
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise ValueError("no archive" if content else "the file is empty")
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        check_limit("document_bytes", sum(entry.file_size for entry in packed.infolist()), f"{path}: bytes unpacked")
     with np.load(io.BytesIO(content), allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.core.files import read_bytes
+from optim.core.files import Source, cant_be_read
+from optim.core.limits import check_limit, current_limits
 
+BLOCK_CELLS = 1_000_000
+"""Fields in memory at once as texts."""
 HEADER_ROWS = 1
 """Rows before the first row of data, for messages that number rows as an editor does."""
 
@@ -39,48 +42,86 @@ def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] 
     """
     import pandas as pd
 
-    data = read_bytes(path)
+    read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
+    known_texts: dict[str, str] = {}
+    num_rows = 0
     try:
-        frame = pd.read_csv(io.BytesIO(data), dtype=str, keep_default_na=False, encoding="utf-8")
+        with _open(path) as source:
+            check_limit("columns", len(_names(source)), f"{path}: columns")
+            rows = max(1, BLOCK_CELLS // len(_names(source)))
+            options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows}
+            for block in pd.read_csv(io.BufferedReader(source), **options):
+                _require_columns(path, tuple(read), block.columns)
+                for name in texts:
+                    column = block[name].to_numpy(dtype=object)
+                    read[name].append(np.array([known_texts.setdefault(text, text) for text in column], dtype=object))
+                for name in numbers:
+                    read[name].append(_numbers(path, block[name], num_rows))
+                num_rows += len(block)
+                check_limit("rows", num_rows, f"{path}: rows")
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
     except (pd.errors.ParserError, UnicodeDecodeError) as error:
         cause = " ".join(str(error).split())
         raise InvalidProblemError(f"{path}: not a CSV file ({cause}); give a CSV file with a header") from error
-    missing = [name for name in (*numbers, *texts) if name not in frame.columns]
-    if missing:
-        found = ", ".join(map(str, frame.columns[:12]))
-        raise InvalidProblemError(
-            f"{path}: column {missing[0]!r} is missing (there are: {found}); check file and trace format"
-        )
-    if not len(frame):
+    if num_rows == 0:
         raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with rows")
-    columns: dict[str, NDArray[Any]] = {name: frame[name].to_numpy(dtype=object) for name in texts}
-    for name in numbers:
-        values = pd.to_numeric(frame[name], errors="coerce").to_numpy(dtype=np.float64)
-        is_empty = (frame[name].str.strip() == "").to_numpy()
-        refuse(
-            path, name, ~np.isfinite(values) & ~is_empty, "a finite number is due", frame[name].to_numpy(dtype=object)
+    return {name: np.concatenate(parts) for name, parts in read.items()}
+
+
+def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str]) -> None:
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        shown = ", ".join(map(str, found[:12]))
+        raise InvalidProblemError(
+            f"{path}: column {missing[0]!r} is missing (there are: {shown}); check file and trace format"
         )
-        columns[name] = values
-    return columns
+
+
+def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.float64]:
+    """Return a column's numbers, NaN for empty fields."""
+    import pandas as pd
+
+    values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+    is_empty = (column.str.strip() == "").to_numpy()
+    is_wrong = ~np.isfinite(values) & ~is_empty
+    refuse(path, column.name, is_wrong, "a finite number is due", column.to_numpy(dtype=object), rows_before)
+    return values
 
 
 def header_of(path: str | Path) -> tuple[str, ...]:
     """Return the names of a CSV file's columns; () if there is no first line."""
-    first = read_bytes(path).split(b"\n", 1)[0].decode("utf-8", errors="replace")
-    return tuple(name.strip().strip('"') for name in first.split(",") if name.strip())
+    with _open(path) as source:
+        return tuple(name.strip().strip('"') for name in _names(source) if name.strip())
+
+
+def _open(path: str | Path) -> Source:
+    """Open a table, its bytes and lines within the limits."""
+    try:
+        return Source(path, "table_bytes", current_limits().line_bytes)
+    except OSError as error:
+        raise cant_be_read(path, error) from error
+
+
+def _names(source: Source) -> list[str]:
+    """Return the fields of the first line, which is read again afterwards."""
+    return source.peek_line().decode("utf-8", errors="replace").split(",")
 
 
 def refuse(
-    path: str | Path, column: str, is_wrong: NDArray[np.bool_], due: str, values: Sequence[Any] | NDArray[Any]
+    path: str | Path,
+    column: str,
+    is_wrong: NDArray[np.bool_],
+    due: str,
+    values: Sequence[Any] | NDArray[Any],
+    rows_before: int = 0,
 ) -> None:
     """Raise InvalidProblemError at the first row whose field is wrong: where it is, what is due, and what is there."""
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
         found = repr(value) if isinstance(value, str) else "nothing" if np.isnan(value) else f"{value:g}"
         raise InvalidProblemError(
-            f"{path}: row {row + 1 + HEADER_ROWS}, column {column!r}: {due}, got {found}; correct or remove the row"
+            f"{path}: row {rows_before + row + 1 + HEADER_ROWS}, column {column!r}: {due}, got {found}; correct or remove the row"
         )
 
 

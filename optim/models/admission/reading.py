@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 from optim.models.admission.document import (
     SCHEMA,
     AdmissionDocument,
@@ -42,6 +43,8 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
     if document.schema != SCHEMA:
         raise InvalidProblemError(f"schema must be {SCHEMA!r}, got {document.schema!r}")
     horizon, num_resources = document.horizon, len(document.resources)
+    check_limit("count", horizon, "horizon")
+    check_limit("cells", horizon * len(document.jobs), "horizon times jobs")
     disjoint = (document.worker_servers, document.ps_servers)
     if isinstance(document.shared_servers, UnsetType):
         if isinstance(disjoint[0], UnsetType) or isinstance(disjoint[1], UnsetType):
@@ -164,6 +167,8 @@ def _demand(values: list[Decimal], num_resources: int, path: str) -> list[int]:
 
 
 def _servers(side: str, documents: Sequence[ServerClassDocument], horizon: int, num_resources: int) -> ServerClasses:
+    check_limit("count", sum(document.count for document in documents), f"{side}: servers")
+    check_limit("cells", len(documents) * horizon * num_resources, f"{side}: classes times slots times resources")
     capacity = np.zeros((len(documents), horizon, num_resources), dtype=np.int64)
     for c, document in enumerate(documents):
         path = f"{side}[{c}].capacity"

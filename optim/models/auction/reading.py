@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 from optim.models.auction.bid_table import bid_table
 from optim.models.auction.document import (
     SCHEMA,
@@ -108,6 +109,9 @@ def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
     """Build a cluster; machines are numbered in order, `count` of them an entry."""
     racks: list[int] = []
     slots: list[tuple[int, int, int]] = []
+    check_limit("count", sum(machine.count for machine in machines), "machines")
+    check_limit("count", sum(machine.count * sum(machine.slots) for machine in machines), "machines: GPUs")
+    check_limit("count", max((machine.rack for machine in machines), default=0), "machines: number of a rack")
     for m, machine in enumerate(machines):
         free = machine.slots if isinstance(machine.free, UnsetType) else machine.free
         if len(free) != len(machine.slots) or not machine.slots:

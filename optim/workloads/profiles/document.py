@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes, write_bytes
 
@@ -157,8 +158,8 @@ def read_profiles(path: Path) -> ProfileDocument:
         If the file isn't a profile; the text names the field and the remedy.
     """
     try:
-        document = msgspec.json.decode(read_bytes(path), type=ProfileDocument)
-    except msgspec.DecodeError as error:
+        document = decode(read_bytes(path), ProfileDocument)
+    except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}; `optim profile --out FILE` writes such files") from error
     if document.schema != SCHEMA:
         raise InvalidProblemError(f"{path}: schema is {document.schema!r}, must be {SCHEMA!r}")

@@ -98,7 +98,7 @@ def _read_table(path: str | Path, options: ReadOptions) -> dict[str, dict[int, f
     place = options.throughputs or file_beside(path, TABLE_NAMES, what="throughput table", option="throughputs")
     try:
         content = json.loads(read_bytes(place))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidProblemError(f"{place}: not JSON ({error}); give Gavel's throughput table") from error
     kinds = content.get(options.gpu_type) if isinstance(content, dict) else None
     if not isinstance(kinds, dict):

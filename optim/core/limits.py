@@ -1,0 +1,106 @@
+"""How much a reader takes in before it gives up: so that no file, however made, hangs a process or fills its memory."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields, replace
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimits:
+    """Limits of all readers; each can be raised with `read_limits`, on the command line with ``--limit NAME=VALUE``.
+
+    The defaults are above an instance of 10,000 jobs and 1,000 slots, a table of 300,000 rows, and series of 10,000
+    containers with 40,320 samples each.
+
+    Parameters
+    ----------
+    document_bytes
+        Of a JSON, TOML or .npz file, unpacked.
+    table_bytes
+        Of a CSV file, unpacked; it is read in blocks.
+    pipe_bytes
+        Of whatever isn't a regular file (a pipe, a device), unpacked.
+    line_bytes
+        Of one line of a CSV file.
+    expansion
+        Unpacked bytes over packed ones, of a gzip file that is larger than 16 MiB unpacked.
+    columns, rows
+        Of a CSV file.
+    count
+        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs.
+    cells
+        Of a table that an instance spans, such as jobs times slots.
+    """
+
+    document_bytes: int = 256 * MIB
+    table_bytes: int = 2**15 * MIB
+    pipe_bytes: int = 128 * MIB
+    line_bytes: int = MIB
+    expansion: int = 250
+    columns: int = 4_096
+    rows: int = 500_000_000
+    count: int = 100_000
+    cells: int = 50_000_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if getattr(self, field.name) < 1:
+                raise InvalidOptionError(f"limit {field.name} must be at least 1, got {getattr(self, field.name)}")
+
+
+DEFAULTS = ReadLimits()
+_CURRENT: ContextVar[ReadLimits] = ContextVar("read_limits")
+
+
+def current_limits() -> ReadLimits:
+    """Return the limits that hold here."""
+    return _CURRENT.get(DEFAULTS)
+
+
+@contextmanager
+def read_limits(**changed: int) -> Iterator[ReadLimits]:
+    """Read with other limits inside the block.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a limit is unknown or below 1.
+
+    Examples
+    --------
+    >>> from optim.core.limits import read_limits
+    >>> with read_limits(columns=10_000):
+    ...     pass  # read a very wide table
+    """
+    known = [field.name for field in fields(ReadLimits)]
+    for name in changed:
+        if name not in known:
+            raise InvalidOptionError(f"unknown limit {name!r}; there are: {', '.join(known)}")
+    token = _CURRENT.set(replace(current_limits(), **changed))
+    try:
+        yield current_limits()
+    finally:
+        _CURRENT.reset(token)
+
+
+def check_limit(name: str, found: int, what: str) -> None:
+    """Raise if there is more of something than a limit allows.
+
+    Raises
+    ------
+    InvalidProblemError
+        Naming the limit and how to raise it.
+    """
+    most = getattr(current_limits(), name)
+    if found > most:
+        raise InvalidProblemError(f"{what}: at most {most} are read, got {found}; {remedy(name)}")
+
+
+def remedy(name: str) -> str:
+    """Tell how a limit is raised."""
+    return f"check that it is the right file, or raise the limit with 'optim --limit {name}=N'"

@@ -1,0 +1,83 @@
+"""What reaches a terminal: one line, short, without anything that steers it."""
+
+import logging
+import warnings
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.border import MOST_CHARACTERS, one_line
+from optim.cli.logs import show_logs
+from optim.cli.main import app
+
+
+def test_an_error_line_is_short_and_keeps_cause_and_remedy():
+    assert one_line("a\n b\t c") == "a b c"
+    assert one_line("x" * MOST_CHARACTERS) == "x" * MOST_CHARACTERS
+    cut = one_line("cause " + "x" * MOST_CHARACTERS + " remedy")
+    assert len(cut) == MOST_CHARACTERS
+    assert cut.startswith("cause xxx")
+    assert cut.endswith("xxx remedy")
+    assert "x...x" in cut
+
+
+def test_nothing_in_a_line_steers_the_terminal():
+    assert one_line("a\x1b[2Jb\x9bc\u202ed\x00") == "a\\x1b[2Jb\\x9bc\\u202ed\\x00"
+    result = CliRunner().invoke(app, ["solve", "\x1b[31mname" + "y" * 5000, "--solver", "x"])
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert "\\x1b[31mname" in line
+    assert len(line) == MOST_CHARACTERS
+
+
+def test_limits_are_raised_on_the_command_line(tmp_path):
+    path = tmp_path / "big.json"
+    path.write_text('{"schema": "optim/admission/1"}')
+    result = CliRunner().invoke(app, ["--limit", "document_bytes=30", "instance", "describe", str(path)])
+    assert result.exit_code == 2
+    assert "more than 30 bytes" in result.stderr
+    assert "'optim --limit document_bytes=N'" in result.stderr
+    result = CliRunner().invoke(app, ["--limit", "document_bytes=31", "instance", "describe", str(path)])
+    assert "missing required field" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("size=1", "unknown limit 'size'"), ("rows=x", "--limit must be a whole number"), ("rows", "NAME=VALUE"),
+     ("rows=0", "at least 1"), ("rows=" + "9" * 19, "whole number")],
+)  # fmt: skip
+def test_a_limit_that_makes_no_sense_is_wrong_use(text, named):
+    result = CliRunner().invoke(app, ["--limit", text, "info"])
+    assert result.exit_code == 2
+    assert named in result.stderr
+
+
+@pytest.fixture
+def logs():
+    """Leave logging as it was."""
+    names = ("optim", "py.warnings", "optim.benchmarks", "optim.workloads")
+    logging.captureWarnings(False)
+    before = {name: (logging.getLogger(name).level, logging.getLogger(name).handlers[:]) for name in names}
+    yield
+    logging.captureWarnings(False)
+    for name, (level, handlers) in before.items():
+        logging.getLogger(name).setLevel(level)
+        logging.getLogger(name).handlers = handlers
+
+
+@pytest.mark.parametrize("is_verbose", [False, True])
+def test_warnings_of_numpy_are_shown_where_everything_is(logs, capsys, is_verbose):
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        show_logs(is_verbose)
+        show_logs(is_verbose)
+        warnings.warn("overflow encountered", RuntimeWarning, stacklevel=1)
+        logging.getLogger("optim.core").warning("a warning")
+        logging.getLogger("optim.workloads").info("a remark")
+        logging.getLogger("optim.core").debug("detail")
+        logging.captureWarnings(False)
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("overflow encountered" in line for line in lines) == is_verbose
+    assert [line for line in lines if "overflow" not in line] == [
+        "optim: a warning", "optim: a remark", *(["optim: detail"] if is_verbose else []),
+    ]  # fmt: skip

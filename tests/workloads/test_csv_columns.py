@@ -1,0 +1,84 @@
+"""Tables read in blocks: as if they were read at once, and within their limits."""
+
+import gzip
+import os
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.core.limits import read_limits
+from optim.workloads import csv_columns
+from optim.workloads.csv_columns import header_of, read_columns
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Return a function that writes a table and returns its path."""
+
+    def write(text):
+        path = tmp_path / "table.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("cells", [1, 4, 6, 1_000])
+def test_blocks_make_no_difference(table, monkeypatch, cells):
+    monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
+    path = table('a,b,c\n1,x,\n2.5,"y, z",7\n,"two\nlines",8\n4,x,9\n')
+    columns = read_columns(path, ("a", "c"), ("b",))
+    np.testing.assert_array_equal(columns["a"], [1, 2.5, np.nan, 4])
+    np.testing.assert_array_equal(columns["c"], [np.nan, 7, 8, 9])
+    assert columns["b"].tolist() == ["x", "y, z", "two\nlines", "x"]
+    assert columns["b"][0] is columns["b"][3]
+
+
+@pytest.mark.parametrize("cells", [1, 1_000])
+def test_rows_are_numbered_as_an_editor_does_it(table, monkeypatch, cells):
+    monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
+    with pytest.raises(InvalidProblemError, match="row 4, column 'a': a finite number is due, got 'inf'"):
+        read_columns(table("a\n1\n2\ninf\n"), ("a",))
+    with pytest.raises(InvalidProblemError, match=r"not a CSV file .*saw 2"):
+        read_columns(table("a\n1\n2\n3,4\n"), ("a",))
+
+
+def test_wide_tables_long_lines_and_many_rows_are_refused_at_once(table):
+    wide = table(",".join(f"c{number}" for number in range(200_000)) + "\n")
+    with pytest.raises(InvalidProblemError, match=r"line of more than 1048576 bytes|columns: at most 4096 are read"):
+        read_columns(wide, ("c0",))
+    with read_limits(columns=3):
+        assert list(read_columns(table("a,b,c\n1,2,3\n"), ("c",))) == ["c"]
+        with pytest.raises(InvalidProblemError, match="columns: at most 3 are read, got 4"):
+            read_columns(table("a,b,c,d\n1,2,3,4\n"), ("a",))
+    with read_limits(rows=2), pytest.raises(InvalidProblemError, match="rows: at most 2 are read, got 3"):
+        read_columns(table("a\n1\n2\n3\n"), ("a",))
+    with read_limits(line_bytes=10):
+        assert read_columns(table("a\n12345\n1234567890\n"), ("a",))["a"].tolist() == [12345, 1234567890]
+        with pytest.raises(InvalidProblemError, match="a line of more than 10 bytes"):
+            read_columns(table("a\n12345\n12345678901\n"), ("a",))
+
+
+def test_a_table_may_come_through_a_pipe_or_packed(table, tmp_path):
+    packed = table(gzip.compress(b"a,b\n1,2\n"))
+    assert header_of(packed) == ("a", "b")
+    assert read_columns(packed, ("b",))["b"].tolist() == [2]
+    reader, writer = os.pipe()
+    os.write(writer, b"a,b\n1,2\n")
+    os.close(writer)
+    assert read_columns(f"/proc/self/fd/{reader}", ("a",))["a"].tolist() == [1]
+    os.close(reader)
+
+
+def test_an_empty_table_one_without_rows_and_one_without_the_column_are_told_apart(table):
+    with pytest.raises(InvalidProblemError, match="the file is empty"):
+        read_columns(table(""), ("a",))
+    with pytest.raises(InvalidProblemError, match="a header but no rows"):
+        read_columns(table("a,b\n"), ("a",))
+    with pytest.raises(InvalidProblemError, match=r"column 'c' is missing \(there are: a, b\)"):
+        read_columns(table("a,b\n1,2\n"), ("c",))
+    with pytest.raises(InvalidProblemError, match="not a CSV file"):
+        read_columns(table(b"a,b\n\xff\xfe,1\n"), ("b",))
+    assert header_of(table("")) == ()
+    assert header_of(table(' a ,"b"\n')) == ("a", "b")
