@@ -183,7 +183,7 @@ class SolveWork(AbstractWork):
 def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:
     """Return how loaded the instance is: measured on a decision, or as a relaxation's solver counts it."""
     if solution.decision is not None:
-        return plain(problem.load(instance, solution.decision))
+        return plain(problem.decision_figures(instance, solution.decision))
     counted = {name: solution.stats.counts[name] for name in LOAD_COUNTS if name in solution.stats.counts}
     return plain(counted) if counted else None
 

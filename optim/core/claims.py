@@ -16,7 +16,7 @@ from string import Formatter
 from typing import Any, ClassVar
 
 from optim.core.certificate import Certificate
-from optim.core.solution import Solution, relative_gap
+from optim.core.solution import GAP_FLOOR, Solution, relative_gap
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import Verification, Violation, violation
 
@@ -154,7 +154,7 @@ class AbstractClaims(ABC):
         if certificate is not None:
             found += self._check_sentence(certificate) + self.check_conditions(certificate)
         if not found:
-            found += self._check_counts()
+            found += self._check_gap() + self._check_counts()
         proven = []
         if is_plan_sound and objective is not None:
             proven += [self.achieves.format(repr(objective.value)), *self.further_proven()]
@@ -334,6 +334,18 @@ class AbstractClaims(ABC):
         """Return why a further claim of a sentence doesn't hold, None if it does; `stated` are its words by name."""
         del stated
         return None
+
+    def _check_gap(self) -> list[Violation]:
+        """Check the gap that a file states."""
+        solution, gap = self.solution, self.solution.gap
+        if "gap" not in solution.stated or solution.stated["gap"] == gap:
+            return []
+        if gap is not None and solution.objective is not None and solution.bound is not None:
+            terms = (abs(solution.objective) + abs(solution.bound)) / max(abs(solution.objective), GAP_FLOOR)
+            if Recomputed(value=gap, terms=terms).agrees(solution.stated["gap"]):
+                return []
+        text = f"the gap is stated as {solution.stated['gap']!r}, but objective and bound give {gap!r}"
+        return [violation("gap", text)]
 
     def _check_counts(self) -> list[Violation]:
         """Check the counters that tell of the decision and its proof."""

@@ -64,6 +64,8 @@ class Solution:
         What is proven, and by what.
     seed, options, versions
         What is needed to run it again.
+    stated
+        Further figures that a file states, by name (``gap``); they follow from the others, and `verify` compares them.
     """
 
     problem: str
@@ -82,6 +84,7 @@ class Solution:
     stats: Stats = field(default_factory=Stats)
     versions: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
+    stated: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def gap(self) -> float | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict as fields_of
 
 from optim.core.certificate import Certificate
 from optim.core.documents import decode, encode, peek_schema
@@ -17,6 +18,12 @@ from optim.core.verification import Verification
 from optim.models.catalogue import problem_named, problem_of, problem_of_schema
 
 SOLUTION_SCHEMA = "optim/solution/1"
+
+PLAIN = (
+    *("problem", "instance", "solver", "sense", "termination", "primal", "dual", "objective", "bound"),
+    *("seed", "options", "versions", "message"),
+)
+"""Fields that a file holds as a solution does."""
 
 
 class CertificateDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -123,18 +130,10 @@ def read_solution(data: bytes, instance: Any) -> Solution:
     problem = problem_named(document.problem)
     if not isinstance(instance, problem.instance_type):
         raise InvalidProblemError(f"problem: the solution is of {document.problem!r}, the instance isn't")
-    certificate = document.certificate
+    certificate, decision = document.certificate, document.decision
     return Solution(
-        problem=document.problem,
-        instance=document.instance,
-        solver=document.solver,
-        sense=document.sense,
-        termination=document.termination,
-        primal=document.primal,
-        dual=document.dual,
-        decision=None if document.decision is None else problem.decision_from_json(instance, document.decision),
-        objective=document.objective,
-        bound=document.bound,
+        **{name: getattr(document, name) for name in PLAIN},
+        decision=None if decision is None else problem.decision_from_json(instance, decision),
         certificate=None
         if certificate is None
         else Certificate(
@@ -143,38 +142,22 @@ def read_solution(data: bytes, instance: Any) -> Solution:
             proof=None if certificate.proof is None else problem.proof_from_json(instance, certificate.proof),
             conditions=tuple(certificate.conditions),
         ),
-        seed=document.seed,
-        options=document.options,
-        stats=Stats(
-            seconds=document.stats.seconds,
-            iterations=document.stats.iterations,
-            memory_mb=document.stats.memory_mb,
-            decision_ms=tuple(document.stats.decision_ms),
-            counts=document.stats.counts,
-        ),
-        versions=document.versions,
-        message=document.message,
+        stats=Stats(**fields_of(document.stats) | {"decision_ms": tuple(document.stats.decision_ms)}),
+        stated={"gap": document.gap},
     )
 
 
 def write_solution(solution: Solution, instance: Any) -> bytes:
     """Return the document of a solution as bytes."""
     problem = problem_of(instance)
-    certificate = solution.certificate
+    certificate, decision, stats = solution.certificate, solution.decision, solution.stats
     return encode(
         SolutionDocument(
+            **{name: getattr(solution, name) for name in PLAIN}
+            | {"options": dict(solution.options), "versions": dict(solution.versions)},
             schema=SOLUTION_SCHEMA,
-            problem=solution.problem,
-            instance=solution.instance,
-            solver=solution.solver,
-            sense=solution.sense,
-            termination=solution.termination,
-            primal=solution.primal,
-            dual=solution.dual,
-            objective=solution.objective,
-            bound=solution.bound,
             gap=solution.gap,
-            decision=None if solution.decision is None else problem.decision_to_json(instance, solution.decision),
+            decision=None if decision is None else problem.decision_to_json(instance, decision),
             certificate=None
             if certificate is None
             else CertificateDocument(
@@ -183,17 +166,13 @@ def write_solution(solution: Solution, instance: Any) -> bytes:
                 proof=None if certificate.proof is None else problem.proof_to_json(instance, certificate.proof),
                 conditions=list(certificate.conditions),
             ),
-            seed=solution.seed,
-            options=dict(solution.options),
             stats=StatsDocument(
-                seconds=dict(solution.stats.seconds),
-                iterations=solution.stats.iterations,
-                memory_mb=solution.stats.memory_mb,
-                decision_ms=list(solution.stats.decision_ms),
-                counts=dict(solution.stats.counts),
+                seconds=dict(stats.seconds),
+                iterations=stats.iterations,
+                memory_mb=stats.memory_mb,
+                decision_ms=list(stats.decision_ms),
+                counts=dict(stats.counts),
             ),
-            versions=dict(solution.versions),
-            message=solution.message,
         )
     )
 

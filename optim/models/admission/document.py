@@ -10,13 +10,12 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from optim.core.documents import Count, Name, PositiveInt
+
 SCHEMA = "optim/admission/1"
 
-Name = Annotated[str, Meta(min_length=1)]
 NonNegative = Annotated[Decimal, Meta(description="decimal >= 0 with at most 6 digits after the point")]
 Positive = Annotated[Decimal, Meta(description="decimal > 0 with at most 6 digits after the point")]
-PositiveInt = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
 
 
 class SigmoidDocument(Struct, tag_field="kind", tag="sigmoid", forbid_unknown_fields=True):

@@ -40,8 +40,6 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
     InvalidProblemError
         If a field contradicts the format; the text names its path, value and remedy.
     """
-    if document.schema != SCHEMA:
-        raise InvalidProblemError(f"schema must be {SCHEMA!r}, got {document.schema!r}")
     horizon, num_resources = document.horizon, len(document.resources)
     check_limit("count", horizon, "horizon")
     check_limit("cells", horizon * len(document.jobs), "horizon times jobs")

@@ -1,14 +1,13 @@
 """The file format ``optim/auction/1``: what a JSON document may hold."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
+
+from optim.core.documents import Count, Name, PositiveInt
 
 SCHEMA = "optim/auction/1"
 
-Name = Annotated[str, Meta(min_length=1)]
-PositiveInt = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]
 LocalityName = Literal["slot", "machine", "rack", "cluster"]
 
 

@@ -5,14 +5,16 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict as fields_of
 
-from optim.core.documents import decode, encode
-from optim.core.errors import InvalidProblemError
+from optim.core.documents import Count, Numbering, PositiveInt, Whole, convert, distinct
 from optim.core.problem import AbstractProblem
 from optim.core.solution import Solution
 from optim.core.status import Sense
 from optim.core.verification import Verification
+from optim.models.auction.check import check
 from optim.models.auction.document import SCHEMA, AuctionDocument
+from optim.models.auction.figures import describe, plan_load
 from optim.models.auction.instance import AuctionInstance, IntArray, as_floats, as_ints
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
 from optim.models.auction.proof import AuctionProof, BoundProof, CountProof, PriceProof, TreeNode, TreeProof
@@ -22,18 +24,18 @@ from optim.models.auction.reading import document_from_instance, instance_from_d
 class WitnessDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """An allocation without one app: [app, row] pairs, and where it fits unless best fit finds it."""
 
-    rows: list[tuple[str, int]]
-    placement: list[tuple[str, int, int]] | None = None
+    rows: list[tuple[str, Count]]
+    placement: list[tuple[str, Count, PositiveInt]] | None = None
 
 
 class AwardDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """An awarded bid: its number in the instance, [slot, count] of the bundle and of the grant, and c in [low, high]."""
 
     app: str
-    row: int
-    placement: list[tuple[int, int]]
+    row: Count
+    placement: list[tuple[Count, PositiveInt]]
     share: tuple[float, float]
-    grant: list[tuple[int, int]] = []
+    grant: list[tuple[Count, PositiveInt]] = []
     without: WitnessDocument | None = None
 
 
@@ -51,19 +53,19 @@ class CountDocument(msgspec.Struct, tag_field="kind", tag="count", forbid_unknow
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
     """Prices: [locality, size, machine, price to rows, price to the supply] of each kind."""
 
-    prices: list[tuple[int, int, int, float, float]]
+    prices: list[tuple[Whole, Whole, Whole, float, float]]
     is_counted: bool = False
 
 
 class NodeDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A node of a branching tree."""
 
-    level: int = -1
-    size: int = -1
-    value: int = 0
-    row: int = -1
-    low: int = -1
-    high: int = -1
+    level: Whole = -1
+    size: Whole = -1
+    value: Whole = 0
+    row: Whole = -1
+    low: Whole = -1
+    high: Whole = -1
     proof: PriceDocument | None = None
     is_full: bool = False
 
@@ -89,19 +91,15 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
     schema = SCHEMA
     sense = Sense.MAXIMISE
     instance_type = AuctionInstance
+    document_type = AuctionDocument
 
-    def read_instance(self, data: bytes) -> AuctionInstance:
-        """Parse and validate a document of format ``optim/auction/1``."""
-        return instance_from_document(decode(data, AuctionDocument))
+    def instance_from_document(self, document: AuctionDocument) -> AuctionInstance:
+        """Build a validated instance."""
+        return instance_from_document(document)
 
-    def write_instance(self, instance: AuctionInstance) -> bytes:
+    def document_from_instance(self, instance: AuctionInstance) -> AuctionDocument:
         """Return the document of an instance."""
-        return encode(document_from_instance(instance))
-
-    def json_schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of ``optim/auction/1``."""
-        schema: Mapping[str, Any] = msgspec.json.schema(AuctionDocument)
-        return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **schema}
+        return document_from_instance(instance)
 
     def decision_to_json(self, instance: AuctionInstance, decision: AuctionPlan) -> Any:
         """Return a plan as one object an awarded app."""
@@ -123,26 +121,21 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
 
     def decision_from_json(self, instance: AuctionInstance, data: Any) -> AuctionPlan:
         """Build a plan."""
-        document = _convert(data, PlanDocument)
-        number = _numbers(instance)
-        row = np.full(instance.num_apps, -1, dtype=np.int64)
-        low, high = np.ones(instance.num_apps), np.ones(instance.num_apps)
-        placement, grants, witnesses = [], [], {}
-        for award in document.awards:
-            i = _app(number, award.app)
+        document = convert(data, PlanDocument)
+        number = Numbering(instance.apps.ids, "app")
+        awards = distinct(((number[award.app], award) for award in document.awards), "app")
+        row = np.full(len(number), -1, dtype=np.int64)
+        low, high = np.ones(len(number)), np.ones(len(number))
+        for i, award in awards.items():
             row[i], (low[i], high[i]) = award.row, award.share
-            placement += [(i, slot, count) for slot, count in award.placement]
-            grants += [(i, slot, count) for slot, count in award.grant]
-            if award.without is not None:
-                witnesses[i] = _witness(number, award.without)
         return AuctionPlan(
             row=as_ints(row),
-            placement=sorted_entries(placement),
+            placement=sorted_entries([(i, *entry) for i, award in awards.items() for entry in award.placement]),
             share_low=as_floats(low),
             share_high=as_floats(high),
             rule=document.rule,
-            grants=sorted_entries(grants),
-            witnesses=witnesses,
+            grants=sorted_entries([(i, *entry) for i, award in awards.items() for entry in award.grant]),
+            witnesses={i: _witness(number, award.without) for i, award in awards.items() if award.without is not None},
         )
 
     def proof_to_json(self, instance: AuctionInstance, proof: AuctionProof) -> Any:
@@ -158,30 +151,24 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
 
     def proof_from_json(self, instance: AuctionInstance, data: Any) -> AuctionProof:
         """Build a proof."""
-        document = _convert(data, ProofDocument)
-        number = _numbers(instance)
+        document = convert(data, ProofDocument)
+        number = Numbering(instance.apps.ids, "app")
         return AuctionProof(
             welfare=_bound(document.welfare),
-            without={_app(number, name): _bound(bound) for name, bound in document.without},
+            without=distinct(((number[name], _bound(bound)) for name, bound in document.without), "bound without app"),
             counts_others=document.counts_others,
         )
 
     def verify(self, instance: AuctionInstance, solution: Solution) -> Verification:
         """Recompute every claim of a solution from the instance alone."""
-        from optim.models.auction.check import check
-
         return check(instance, solution)
 
     def describe(self, instance: AuctionInstance) -> Mapping[str, Any]:
         """Return figures of an instance: sizes, contention, shape of the bids."""
-        from optim.models.auction.figures import describe
-
         return describe(instance)
 
-    def load(self, instance: AuctionInstance, decision: AuctionPlan) -> Mapping[str, Any]:
+    def decision_figures(self, instance: AuctionInstance, decision: AuctionPlan) -> Mapping[str, Any]:
         """Return what a plan does: winners, leftover, payments with their intervals."""
-        from optim.models.auction.figures import plan_load
-
         return plan_load(instance, decision)
 
 
@@ -201,59 +188,18 @@ def _witness_document(ids: Sequence[str], witness: Witness) -> WitnessDocument:
     )
 
 
-def _witness(number: Mapping[str, int], document: WitnessDocument) -> Witness:
+def _witness(number: Numbering, document: WitnessDocument) -> Witness:
     row = np.full(len(number), -1, dtype=np.int64)
-    for name, b in document.rows:
-        row[_app(number, name)] = b
+    for app, b in distinct(((number[name], b) for name, b in document.rows), "row of a witness for app").items():
+        row[app] = b
     placement = document.placement
-    entries = None if placement is None else sorted_entries([(_app(number, n), s, k) for n, s, k in placement])
+    entries = None if placement is None else sorted_entries([(number[n], s, k) for n, s, k in placement])
     return Witness(row=as_ints(row), placement=entries)
-
-
-def _numbers(instance: AuctionInstance) -> dict[str, int]:
-    return {name: i for i, name in enumerate(instance.apps.ids)}
-
-
-def _app(number: Mapping[str, int], name: str) -> int:
-    if name not in number:
-        raise InvalidProblemError(
-            f"solution names app {name!r}, which the instance lacks; check that the two belong together"
-        )
-    return number[name]
-
-
-def _convert(data: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(data, kind, strict=True)
-    except msgspec.ValidationError as error:
-        raise InvalidProblemError(f"solution: {error}") from error
 
 
 def _price_document(proof: PriceProof) -> PriceDocument:
     columns = (*proof.kinds.T.tolist(), proof.row_price.tolist(), proof.supply_price.tolist())
     return PriceDocument(prices=list(zip(*columns, strict=True)), is_counted=proof.is_counted)
-
-
-def _bound_document(proof: BoundProof) -> CountDocument | PriceDocument | TreeDocument:
-    if isinstance(proof, CountProof):
-        return CountDocument()
-    if isinstance(proof, PriceProof):
-        return _price_document(proof)
-    return TreeDocument(
-        nodes=[
-            NodeDocument(
-                level=node.level,
-                size=node.size,
-                value=node.value,
-                row=node.row,
-                low=node.low,
-                high=node.high,
-                proof=None if node.proof is None else _price_document(node.proof),
-                is_full=node.is_full,
-            )
-            for node in proof.nodes
-        ]
-    )
 
 
 def _price_proof(document: PriceDocument) -> PriceProof:
@@ -265,23 +211,31 @@ def _price_proof(document: PriceDocument) -> PriceProof:
     )
 
 
-def _bound(document: CountDocument | PriceDocument | TreeDocument) -> BoundProof:
-    if isinstance(document, CountDocument):
-        return CountProof()
-    if isinstance(document, PriceDocument):
-        return _price_proof(document)
-    return TreeProof(
-        nodes=tuple(
-            TreeNode(
-                level=node.level,
-                size=node.size,
-                value=node.value,
-                row=node.row,
-                low=node.low,
-                high=node.high,
-                proof=None if node.proof is None else _price_proof(node.proof),
-                is_full=node.is_full,
+def _bound_document(proof: BoundProof) -> CountDocument | PriceDocument | TreeDocument:
+    match proof:
+        case CountProof():
+            return CountDocument()
+        case PriceProof():
+            return _price_document(proof)
+        case TreeProof():
+            return TreeDocument(
+                nodes=[
+                    NodeDocument(**vars(node) | {"proof": None if node.proof is None else _price_document(node.proof)})
+                    for node in proof.nodes
+                ]
             )
-            for node in document.nodes
-        )
-    )
+
+
+def _bound(document: CountDocument | PriceDocument | TreeDocument) -> BoundProof:
+    match document:
+        case CountDocument():
+            return CountProof()
+        case PriceDocument():
+            return _price_proof(document)
+        case TreeDocument():
+            return TreeProof(
+                nodes=tuple(
+                    TreeNode(**fields_of(node) | {"proof": None if node.proof is None else _price_proof(node.proof)})
+                    for node in document.nodes
+                )
+            )

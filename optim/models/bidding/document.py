@@ -1,13 +1,12 @@
 """The file format ``optim/bidding/1``: what a JSON document may hold."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field
+from msgspec import UNSET, Struct, UnsetType, field
+
+from optim.core.documents import Count, Name, PositiveInt, Whole
 
 SCHEMA = "optim/bidding/1"
-
-Name = Annotated[str, Meta(min_length=1)]
-Count = Annotated[int, Meta(ge=0)]
 
 
 class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -23,7 +22,7 @@ class BidDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     usable_h: float | UnsetType = UNSET
     hours: float = 1.0
     charges_usd: list[float] | UnsetType = UNSET
-    evicted_s: list[int] | UnsetType = UNSET
+    evicted_s: list[Whole] | UnsetType = UNSET
 
 
 class CapDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -48,8 +47,8 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Windows of history: their weights, and the slots of each."""
 
     weights: list[float]
-    slot_s: Annotated[int, Meta(ge=1)]
-    num_slots: Annotated[int, Meta(ge=1)]
+    slot_s: PositiveInt
+    num_slots: PositiveInt
     ready_s: Count = 0
 
 

@@ -5,14 +5,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import UNSET, UnsetType
 
-from optim.core.documents import decode, encode
+from optim.core.documents import Count, PositiveInt, Whole, convert, distinct
 from optim.core.errors import InvalidProblemError
 from optim.core.problem import AbstractProblem
 from optim.core.solution import Solution
 from optim.core.status import Sense
 from optim.core.verification import Verification
+from optim.models.bidding.check import check
 from optim.models.bidding.document import SCHEMA, BiddingDocument
+from optim.models.bidding.figures import describe, footprint_load
 from optim.models.bidding.instance import MICRO, BiddingInstance
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
@@ -22,10 +25,10 @@ from optim.models.bidding.reading import document_from_instance, instance_from_d
 class TakenDocument(msgspec.Struct, forbid_unknown_fields=True):
     """Instances of one bid: its number in the instance; market and delta are there for people."""
 
-    bid: int
-    count: int
-    market: str = ""
-    delta_usd: float = 0.0
+    bid: Count
+    count: PositiveInt
+    market: str | UnsetType = UNSET
+    delta_usd: float | UnsetType = UNSET
 
 
 class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,15 +42,15 @@ class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defau
 
     point: list[float]
     cap: list[float]
-    eviction: list[tuple[int, float]] = []
-    blame: list[tuple[int, int, float]] = []
+    eviction: list[tuple[Count, float]] = []
+    blame: list[tuple[Count, Count, float]] = []
 
 
 class ProofDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A ratio proof; nodes are [bid, value, low, high] or [multipliers]."""
 
     ratio: float
-    nodes: list[list[int]]
+    nodes: list[list[Whole]]
     multipliers: list[MultipliersDocument]
 
 
@@ -58,44 +61,41 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
     schema = SCHEMA
     sense = Sense.MINIMISE
     instance_type = BiddingInstance
+    document_type = BiddingDocument
 
-    def read_instance(self, data: bytes) -> BiddingInstance:
-        """Parse and validate a document of format ``optim/bidding/1``."""
-        return instance_from_document(decode(data, BiddingDocument))
+    def instance_from_document(self, document: BiddingDocument) -> BiddingInstance:
+        """Build a validated instance."""
+        return instance_from_document(document)
 
-    def write_instance(self, instance: BiddingInstance) -> bytes:
+    def document_from_instance(self, instance: BiddingInstance) -> BiddingDocument:
         """Return the document of an instance."""
-        return encode(document_from_instance(instance))
-
-    def json_schema(self) -> Mapping[str, Any]:
-        """Return the JSON Schema of ``optim/bidding/1``."""
-        schema: Mapping[str, Any] = msgspec.json.schema(BiddingDocument)
-        return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": SCHEMA, **schema}
+        return document_from_instance(instance)
 
     def decision_to_json(self, instance: BiddingInstance, decision: FootprintPlan) -> Any:
         """Return a footprint as one object a bid taken."""
-        bids = instance.bids
         taken = [
-            TakenDocument(
-                bid=j,
-                count=int(decision.counts[j]),
-                market=instance.markets[int(bids.market[j])],
-                delta_usd=int(bids.delta_micro[j]) / MICRO,
-            )
+            TakenDocument(j, int(decision.counts[j]), *_labels(instance, j))
             for j in np.flatnonzero(decision.counts).tolist()
         ]
         return msgspec.to_builtins(PlanDocument(taken=taken))
 
     def decision_from_json(self, instance: BiddingInstance, data: Any) -> FootprintPlan:
-        """Build a footprint."""
+        """Build a footprint; what a file says of a bid must be what the instance says."""
         counts = np.zeros(instance.num_bids, dtype=np.int64)
-        for entry in _convert(data, PlanDocument).taken:
-            if not 0 <= entry.bid < instance.num_bids:
+        for j, entry in distinct(((each.bid, each) for each in convert(data, PlanDocument).taken), "bid").items():
+            if j >= instance.num_bids:
                 raise InvalidProblemError(
-                    f"solution names bid {entry.bid}, but the instance has {instance.num_bids}; "
+                    f"solution names bid {j}, but the instance has {instance.num_bids}; "
                     "check that the two belong together"
                 )
-            counts[entry.bid] = entry.count
+            for name, actual in zip(("market", "delta_usd"), _labels(instance, j), strict=True):
+                stated = getattr(entry, name)
+                if stated is not UNSET and stated != actual:
+                    raise InvalidProblemError(
+                        f"solution: {name} of bid {j} is stated as {stated!r}, but is {actual!r} in the instance; "
+                        "check that the two belong together"
+                    )
+            counts[j] = entry.count
         return FootprintPlan.of(counts)
 
     def proof_to_json(self, instance: BiddingInstance, proof: RatioProof) -> Any:
@@ -119,47 +119,44 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
 
     def proof_from_json(self, instance: BiddingInstance, data: Any) -> RatioProof:
         """Build a proof."""
-        document = _convert(data, ProofDocument)
+        document = convert(data, ProofDocument)
         nodes = []
         for row in document.nodes:
-            if len(row) == 1:
-                nodes.append(TreeNode(multipliers=row[0]))
-            elif len(row) == 4:
-                nodes.append(TreeNode(bid=row[0], value=row[1], low=row[2], high=row[3]))
-            else:
-                raise InvalidProblemError(f"solution: a node of the proof must have 1 or 4 numbers, got {row}")
-        return RatioProof(
-            ratio=document.ratio,
-            nodes=tuple(nodes),
-            multipliers=tuple(_multipliers(entry) for entry in document.multipliers),
-        )
+            match row:
+                case [number]:
+                    nodes.append(TreeNode(multipliers=number))
+                case [bid, value, low, high]:
+                    nodes.append(TreeNode(bid=bid, value=value, low=low, high=high))
+                case _:
+                    raise InvalidProblemError(f"solution: a node of the proof must have 1 or 4 numbers, got {row}")
+        multipliers = tuple(_multipliers(entry) for entry in document.multipliers)
+        return RatioProof(ratio=document.ratio, nodes=tuple(nodes), multipliers=multipliers)
 
     def verify(self, instance: BiddingInstance, solution: Solution) -> Verification:
         """Recompute every claim of a solution from the instance alone."""
-        from optim.models.bidding.check import check
-
         return check(instance, solution)
 
     def describe(self, instance: BiddingInstance) -> Mapping[str, Any]:
         """Return figures of an instance: sizes, form, evictions."""
-        from optim.models.bidding.figures import describe
-
         return describe(instance)
 
-    def load(self, instance: BiddingInstance, decision: FootprintPlan) -> Mapping[str, Any]:
+    def decision_figures(self, instance: BiddingInstance, decision: FootprintPlan) -> Mapping[str, Any]:
         """Return what a footprint holds, costs and does."""
-        from optim.models.bidding.figures import footprint_load
-
         return footprint_load(instance, decision)
 
 
 PROBLEM = BiddingProblem()
 
 
+def _labels(instance: BiddingInstance, j: int) -> tuple[str, float]:
+    """Return the market and the delta of a bid, as a file states them for people."""
+    return instance.markets[int(instance.bids.market[j])], int(instance.bids.delta_micro[j]) / MICRO
+
+
 def _multipliers(document: MultipliersDocument) -> Multipliers:
     eviction = np.zeros(len(document.point))
-    for cell, share in document.eviction:
-        if not 0 <= cell < len(eviction):
+    for cell, share in distinct(document.eviction, "the eviction share of cell").items():
+        if cell >= len(eviction):
             raise InvalidProblemError(f"solution: the proof names cell {cell}, but has {len(eviction)} points")
         eviction[cell] = share
     return Multipliers(
@@ -170,10 +167,3 @@ def _multipliers(document: MultipliersDocument) -> Multipliers:
         blame=np.array([row[2] for row in document.blame], dtype=np.float64),
         cap=np.array(document.cap, dtype=np.float64),
     )
-
-
-def _convert(data: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(data, kind, strict=True)
-    except msgspec.ValidationError as error:
-        raise InvalidProblemError(f"solution: {error}") from error

@@ -74,8 +74,8 @@ class AuctionClaims(AbstractClaims):
         found = found or check_bundles(facts, decision.row, decision.placement)
         if found:
             return found, None
-        found += check_shares(facts, decision, lambda app: self._bound_without(app, found))
-        found += check_grants(facts, decision)
+        wrong_shares = check_shares(facts, decision, lambda app: self._bound_without(app, found))
+        found += wrong_shares or check_grants(facts, decision)
         return found, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
 
     def check_proof(self, proof: AuctionProof) -> Findings:

@@ -16,6 +16,9 @@ from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
 TREE = "tree"
 PRICES = "prices"
 
+LARGEST = 1e100
+"""Largest price of a proof: products with numbers of GPUs stay finite."""
+
 Kind = tuple[int, int, int]
 Bounds = Mapping[tuple[int, int], tuple[int, float]]
 """By (locality, size) the least and the largest number of bundles; by (-1, row) whether a row is awarded, 0 or 1."""
@@ -106,8 +109,8 @@ def check_form(facts: Facts, proof: PriceProof) -> Violation | None:
     kinds, prices = proof.kinds, (proof.row_price, proof.supply_price)
     if kinds.ndim != 2 or kinds.shape[1] != 3 or any(price.shape != (len(kinds),) for price in prices):
         return violation(PRICES, "there must be one price to rows and one to the supply for each kind")
-    if not all(np.isfinite(price).all() for price in prices):
-        return violation(PRICES, "prices must be finite")
+    if not all((np.abs(price) <= LARGEST).all() for price in prices):
+        return violation(PRICES, f"prices must be finite, {LARGEST:g} at most")
     if len(np.unique(kinds, axis=0)) < len(kinds):
         return violation(PRICES, "a kind is listed twice")
     machines = len(facts.instance.cluster.machine_rack)
