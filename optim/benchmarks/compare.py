@@ -5,8 +5,8 @@ A row is a suite, an instance, a solver, a seed and the suite's labels. Against 
 - must be verified, and must have an objective and a bound where the golden row has them;
 - must not be worse in value by more than `VALUE_TOL`, relative. The value is the objective, or for a
   row without one the bound. Where either run was cut short by the clock the value depends on the
-  machine, so it is not compared. A study that is no optimisation problem (kernels, phases) has no better
-  and no worse: its value must come out again;
+  machine, so it is not compared;
+- must have the golden row's findings again, if it is a study's: they have no better and no worse;
 - must not have a gap larger than the golden one by more than `GAP_GROWTH`.
 
 A better value is told, and is no regression. A golden row inside the selection that was not run is
@@ -16,12 +16,13 @@ named as missing, and is a regression: a solver that vanished must not pass.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from optim.benchmarks.record import Record
 from optim.core.errors import InvalidProblemError
 from optim.core.solution import GAP_FLOOR
 from optim.core.status import Sense, Termination
-from optim.models.catalogue import problem_named, problem_names
+from optim.models.catalogue import problem_named
 
 VALUE_TOL = 1e-6
 """Relative difference of values that rounding and column generation's own tolerance explain."""
@@ -141,6 +142,10 @@ def _judge(now: Record, then: Record) -> tuple[Change, str]:
         return Change.WORSE, f"gap {now.gap:.6g}, was {then.gap:.6g}"
     if Termination.TIME_LIMIT in (now.termination, then.termination):
         return Change.SAME, "cut short by the clock: value not compared"
+    for name, stored in then.findings.items():
+        found = now.findings.get(name)
+        if not _is_same(found, stored):
+            return Change.WORSE, f"{name} {_shown(found)}, was {_shown(stored)}: it should come out again"
     return _judge_value(now, then)
 
 
@@ -150,10 +155,19 @@ def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
     value, stored = getattr(now, name), getattr(then, name)
     if stored is None or value is None:
         return Change.SAME, ""
-    if abs(value - stored) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR):
+    if _is_same(value, stored):
         return Change.SAME, ""
-    reason = f"{name} {value:.9g}, was {stored:.9g}"
-    if now.problem not in problem_names():
-        return Change.WORSE, f"{reason}: it should come out again"
+    reason = f"{name} {_shown(value)}, was {_shown(stored)}"
     is_more_better = (problem_named(now.problem).sense is Sense.MAXIMISE) == (name == "objective")
     return (Change.BETTER if (value > stored) == is_more_better else Change.WORSE), reason
+
+
+def _is_same(value: Any, stored: Any) -> bool:
+    """Tell whether two values are equal, numbers within the tolerance."""
+    if isinstance(value, (int, float)) and isinstance(stored, (int, float)):
+        return abs(value - stored) <= VALUE_TOL * max(abs(stored), abs(value), GAP_FLOOR)
+    return bool(value == stored)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

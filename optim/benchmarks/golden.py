@@ -50,12 +50,15 @@ def write_golden(records: Iterable[Record], path: str | Path) -> None:
 
 
 def strip(record: Record) -> Record:
-    """Return a record without seconds, memory, machine, versions, code and instance figures."""
+    """Return a record without seconds, memory, measures, machine, versions, code and instance figures."""
     return replace(
         record,
         seconds={},
         decision_ms=None,
+        wall_s=None,
+        processor_s=None,
         memory_mb=None,
+        measures={},
         counts={},
         iterations=0,
         parameters={},

@@ -48,14 +48,6 @@ def commit() -> str | None:
     return found.stdout.strip() or None
 
 
-def reset_peak_memory() -> None:
-    """Begin counting the process' peak memory anew where the system allows it (Linux)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return
-
-
 def _cpu_name() -> str:
     """Return the processor's name; Python's own answer is empty or vague on Linux."""
     try:

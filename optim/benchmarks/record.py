@@ -41,7 +41,7 @@ class Record:
     suite
         Name of the suite, None for a single solve.
     problem, instance, instance_digest, parameters
-        Which instance, a digest of its document, and figures of it.
+        Which problem or study's topic, which instance or other subject, a digest of it, and figures of it.
     solver, options, seed, time_limit_s
         How it was solved; options are complete, defaults included.
     labels
@@ -51,16 +51,22 @@ class Record:
     objective, bound, gap, ratio
         Value of the decision, proven bound, ``(bound - objective) / max(|objective|, 1e-9)``
         (mirrored when minimising), and bound over objective; None where there is none.
+    findings, measures
+        What a study found, which solves no instance and so has neither objective nor bound: what must come out again wherever
+        it is run, and what depends on the machine and its clock or can't be compared.
+    wall_s, processor_s, memory_mb
+        Seconds of the wall clock and of all threads around the whole solve (compiling included), and the MiB by which it
+        raised the process' resident memory at most: all measured from outside.
     seconds
-        Wall-clock seconds by phase: build, compile, solve, verify, and finer ones.
+        Wall-clock seconds by phase, as the solver counts them: build, compile, solve, and finer ones; and verify.
     verified, violations
         Whether the independent checker accepted every claim, and the first rows it refused.
     load
         How loaded the instance is under the decision, or under a relaxation as its solver counts it.
     decision_ms
         Milliseconds a decision of an online solver: count, median, p99, max and quantiles.
-    iterations, counts, memory_mb
-        Work done, and the peak resident memory while solving in MiB.
+    iterations, counts
+        Work done.
     message, error
         The solver's remark; the text of the exception if it raised one.
     versions, machine, code, commit, finished
@@ -84,6 +90,10 @@ class Record:
     bound: float | None = None
     gap: float | None = None
     ratio: float | None = None
+    findings: dict[str, Any] = field(default_factory=dict)
+    measures: dict[str, Any] = field(default_factory=dict)
+    wall_s: float | None = None
+    processor_s: float | None = None
     seconds: dict[str, float]
     verified: bool
     violations: list[str] = field(default_factory=list)
@@ -110,8 +120,9 @@ class Record:
 
     @property
     def has_answer(self) -> bool:
-        """Whether there is a verified solution or bound."""
-        return self.verified and (self.objective is not None or self.bound is not None)
+        """Whether there is a verified solution or bound, or what a study found."""
+        is_valued = self.objective is not None or self.bound is not None
+        return self.verified and (is_valued or bool(self.findings or self.measures))
 
     @property
     def gap_percent(self) -> float | None:
@@ -122,8 +133,17 @@ class Record:
 
     @property
     def run_s(self) -> float:
-        """Seconds of building and solving; compiling and verifying are left out."""
-        return self.seconds.get("build", 0.0) + self.seconds.get("solve", 0.0)
+        """Seconds of the whole solve, less those of compiling; as the solver counts them where nobody measured."""
+        if self.wall_s is None:
+            return self.seconds.get("build", 0.0) + self.seconds.get("solve", 0.0)
+        return max(0.0, self.wall_s - self.seconds.get("compile", 0.0))
+
+    def figure(self, name: str) -> Any:
+        """Return what a column of this name shows: a label, what was found or measured, or a figure of the instance."""
+        for figures in (self.labels, self.findings, self.measures, self.parameters):
+            if name in figures:
+                return figures[name]
+        return None
 
     def to_json(self) -> bytes:
         """Return the record as one line of JSON, without the line feed."""
@@ -131,12 +151,13 @@ class Record:
 
 
 def row_of(record: Record) -> dict[str, Any]:
-    """Return a record's fields for those who read rows by name: what `parameters` holds is at the top level, too.
+    """Return a record's fields for those who read rows by name: figures, findings and measures are at the top level, too.
 
-    Where a field of the record has the same name, the field stays; the figure is under `parameters` then.
+    Where a field of the record has the same name, the field stays.
     """
     fields = {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
-    return fields | {name: value for name, value in record.parameters.items() if name not in fields}
+    figures = {**record.parameters, **record.measures, **record.findings}
+    return fields | {name: value for name, value in figures.items() if name not in fields}
 
 
 def record_from_json(line: bytes) -> Record:
@@ -181,7 +202,6 @@ def outcome(solution: Solution, verification: Verification, verify_s: float) -> 
         "decision_ms": summarise_decisions(stats.decision_ms),
         "iterations": int(stats.iterations),
         "counts": plain(stats.counts),
-        "memory_mb": finite(stats.memory_mb),
         "message": solution.message,
         "versions": dict(solution.versions),
     }

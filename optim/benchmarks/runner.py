@@ -148,4 +148,4 @@ class _Benchmark(AbstractTask[AbstractWork, Record]):
 
     def kind(self, piece: AbstractWork) -> str:
         """Return the problem."""
-        return piece.subject.problem.name
+        return piece.subject.topic

@@ -11,6 +11,9 @@ from optim.benchmarks.work import AbstractWork
 SMALL = "small"
 """The size that every suite has: together all suites at this size take under three minutes on two cores."""
 
+FULL = "full"
+"""The size of published figures."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from optim.benchmarks.machine import reset_peak_memory
+from optim.benchmarks.meter import Meter
 from optim.benchmarks.record import PHASES, Record, outcome, plain, provenance
 from optim.core.errors import OptimError
 from optim.core.options import build_options, options_as_dict
@@ -28,6 +28,30 @@ LOAD_COUNTS = ("tight_rows", "refused_jobs")
 """Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""
 
 
+class AbstractSubject(Protocol):
+    """What work is about, with what records say of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The problem that it is an instance of, or what a study is about."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that it consists of: equal digests mean equal data."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """Figures of it."""
+        ...
+
+
 class Subject:
     """An instance under test with what records say about it, computed once."""
 
@@ -35,6 +59,7 @@ class Subject:
         self.instance = instance
         self.problem = problem_of(instance)
         self.name: str = instance.name
+        self.topic = self.problem.name
 
     @cached_property
     def digest(self) -> str:
@@ -51,15 +76,15 @@ class Subject:
 class AbstractWork(ABC):
     """One future record.
 
-    A suite that solves instances uses `SolveWork`; one with work of another kind (a search for bad
-    instances, say) derives its own class at the top of a module, so that processes can receive it.
+    A suite that solves instances uses `SolveWork`, one that measures something else derives from
+    `optim.benchmarks.study.AbstractStudy`: at the top of a module, so that processes can receive it.
 
     Parameters
     ----------
     suite
         Name of the suite.
     subject
-        The instance.
+        The instance, or what else is studied.
     solver
         What is measured; for `SolveWork` a registered solver.
     seed
@@ -74,7 +99,7 @@ class AbstractWork(ABC):
     """
 
     suite: str | None
-    subject: Subject
+    subject: AbstractSubject
     solver: str
     seed: int = 0
     time_limit_s: float | None = None
@@ -83,7 +108,7 @@ class AbstractWork(ABC):
 
     @abstractmethod
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Do the work; bad outcomes are records too."""
+        """Do the work; bad outcomes are records too. What this raises becomes a record's error."""
 
     def resolved_options(self) -> dict[str, Any]:
         """Return all options as plain values, defaults included."""
@@ -109,7 +134,7 @@ class AbstractWork(ABC):
         return {
             "key": self.key,
             "suite": self.suite,
-            "problem": self.subject.problem.name,
+            "problem": self.subject.topic,
             "instance": self.subject.name,
             "instance_digest": self.subject.digest,
             "solver": self.solver,
@@ -117,7 +142,7 @@ class AbstractWork(ABC):
             "time_limit_s": self.time_limit_s,
             "options": self.resolved_options(),
             "labels": plain(self.labels),
-            "parameters": self.subject.parameters,
+            "parameters": dict(self.subject.parameters),
         }
 
     def failed(self, error: str) -> Record:
@@ -144,6 +169,8 @@ class SolveWork(AbstractWork):
         On construction, if the solver or an option is unknown or out of range.
     """
 
+    subject: Subject
+
     def __post_init__(self) -> None:
         self.resolved_options()
 
@@ -153,31 +180,28 @@ class SolveWork(AbstractWork):
         return plain(options_as_dict(build_options(chosen.options_type, self.options)))
 
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        """Solve and verify; whatever the solver raises becomes the record's error."""
-        try:
-            return self.attempt(stop, progress)[1]
-        except Exception as error:  # a foreign solver may raise anything, and the other work must go on
-            return self.failed(describe_error(error))
+        """Solve and verify."""
+        return self.attempt(stop, progress)[1]
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
         """Solve and verify; return the solution with its record, and let exceptions through."""
         instance, problem = self.subject.instance, self.subject.problem
-        reset_peak_memory()
-        solution = solve(
-            instance,
-            self.solver,
-            options=self.options,
-            time_limit_s=self.time_limit_s,
-            stop=stop,
-            seed=self.seed,
-            progress=progress,
-        )
+        with Meter() as meter:
+            solution = solve(
+                instance,
+                self.solver,
+                options=self.options,
+                time_limit_s=self.time_limit_s,
+                stop=stop,
+                seed=self.seed,
+                progress=progress,
+            )
         begun = time.perf_counter()
         verification = verify(instance, solution)
         verify_s = time.perf_counter() - begun
+        came_out = outcome(solution, verification, verify_s)
         load = _load(problem, instance, solution)
-        record = Record(**self.identity(), **outcome(solution, verification, verify_s), **provenance(), load=load)
-        return solution, record
+        return solution, Record(**self.identity(), **came_out, **provenance(), **meter.figures, load=load)
 
 
 def _load(problem: AbstractProblem[Any], instance: Any, solution: Solution) -> dict[str, Any] | None:

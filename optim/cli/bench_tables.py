@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from optim.benchmarks.record import Record
     from optim.benchmarks.spec import BenchSpec, Skipped
 
-LEAST_WANTED = ("p99 ms", "ratio", "decision ms", "termination")
+LEAST_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
 """Columns that a narrow terminal lacks; records and report have them."""
+
+OF_SOLVES = frozenset({"objective", "bound", "gap %", "ratio", "decision ms", "p99 ms"})
+"""Columns that a study leaves empty: its table goes without."""
 
 MOST_TOLD = 20
 """Regressions, or pairs of one reason, named one by one at most."""
@@ -25,7 +28,7 @@ def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]"
         mine = [record for record in records if record.suite == spec.name]
         seeds = ", ".join(str(seed) for seed in sorted({record.seed for record in mine}))
         if mine:
-            header, rows = _header(spec.columns), [_row(record, spec.columns) for record in mine]
+            header, rows = _filled(_header(spec.columns), [_row(record, spec.columns) for record in mine])
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
     told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
@@ -52,16 +55,27 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
     """Return the heads of a suite's table."""
     return (
         *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", "ratio"),
-        *("seconds", "decision ms", "p99 ms", "verified"),
+        *("seconds", "cpu s", "decision ms", "p99 ms", "verified"),
     )
 
 
+def _filled(
+    header: tuple[str, ...], rows: list[tuple[object, ...]]
+) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Leave out what no row of a study has; a table of solves keeps all its columns."""
+    is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
+    if not (is_empty["objective"] and is_empty["bound"]):
+        return header, rows
+    kept = [k for k, name in enumerate(header) if name not in OF_SOLVES]
+    return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
+
+
 def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
-    """Return a record's row; seconds are those of building and solving."""
+    """Return a record's row; seconds are those of the whole solve, the processor's with those of compiling."""
     decision = record.decision_ms or {}
     return (
         record.instance,
-        *(record.labels.get(name, record.parameters.get(name)) for name in columns),
+        *(record.figure(name) for name in columns),
         record.solver,
         "error" if record.error is not None else record.termination,
         record.objective,
@@ -69,6 +83,7 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
         record.gap_percent,
         None if record.ratio is None else round(record.ratio, 4),
         round(record.run_s, 3),
+        None if record.processor_s is None else round(record.processor_s, 3),
         decision.get("median"),
         decision.get("p99"),
         record.verified,

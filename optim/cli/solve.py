@@ -94,6 +94,8 @@ def _shown(record: "Record") -> dict[str, Any]:
         "ratio": record.ratio,
         "verified": record.verified,
         "certificate": record.certificate,
+        "wall_s": record.wall_s,
+        "processor_s": record.processor_s,
         "seconds": record.seconds,
         "decision_ms": {name: (record.decision_ms or {}).get(name) for name in ("median", "p99")},
         "load": record.load or {},

@@ -72,11 +72,21 @@ def test_tells_a_better_value_and_lets_it_pass():
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.2, Change.SAME), (0.21, Change.WORSE), (0.19, Change.WORSE)])
-def test_a_study_without_a_problem_must_come_out_again(value, expected):
-    golden = replace(GOLDEN, problem="phases", objective=0.2, bound=None, gap=None, ratio=None)
-    (difference,) = compare([replace(golden, objective=value)], [golden], ALL)
+def test_what_a_study_found_must_come_out_again(value, expected):
+    golden = replace(
+        GOLDEN, problem="phases", objective=None, bound=None, gap=None, ratio=None, findings={"saved": 0.2}
+    )
+    (difference,) = compare([replace(golden, findings={"saved": value}, measures={"ms": 3.0})], [golden], ALL)
     assert difference.change is expected
-    assert ("should come out again" in difference.reason) == (expected is Change.WORSE)
+    reason = f"saved {value}, was 0.2: it should come out again" if expected is Change.WORSE else ""
+    assert difference.reason == reason
+
+
+@pytest.mark.parametrize("found", [{}, {"proven": True, "rule": "floor"}, {"proven": False, "rule": "ceil"}])
+def test_findings_that_are_no_numbers_must_come_out_again_too(found):
+    golden = replace(GOLDEN, findings={"proven": False, "rule": "floor"})
+    (difference,) = compare([replace(golden, findings=found)], [golden], ALL)
+    assert difference.change is Change.WORSE
 
 
 def test_compares_no_value_of_a_run_that_the_clock_cut_short():

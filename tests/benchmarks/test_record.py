@@ -26,14 +26,16 @@ def test_has_the_fields_that_programs_rely_on():
     assert fields.keys() >= {
         *("suite", "instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio"),
         *("seconds", "verified", "load", "decision_ms", "options", "versions", "machine", "parameters"),
-        *("memory_mb", "counts"),
+        *("memory_mb", "counts", "wall_s", "processor_s", "findings", "measures"),
     }
 
 
 def test_a_row_has_its_figures_at_the_top_too_and_is_still_a_record():
-    record = dataclasses.replace(RECORD, parameters={"jobs": 3, "seed": "other"})
+    found, measured = {"share": 0.5}, {"ms": 2.0}
+    record = dataclasses.replace(RECORD, parameters={"jobs": 3, "seed": "other"}, findings=found, measures=measured)
     row = json.loads(encode_line(row_of(record)))
     assert (row["jobs"], row["seed"], row["parameters"]) == (3, RECORD.seed, {"jobs": 3, "seed": "other"})
+    assert (row["share"], row["findings"], row["ms"], row["measures"]) == (0.5, found, 2.0, measured)
     assert record_from_json(encode_line(row_of(record))) == record
 
 
@@ -71,3 +73,31 @@ def test_decision_times_are_summed_up():
     summary = summarise_decisions(np.arange(1.0, 102.0))
     assert (summary["count"], summary["median"], summary["p99"], summary["max"]) == (101, 51.0, 100.0, 101.0)
     assert summarise_decisions(()) is None
+
+
+def test_seconds_are_those_of_the_whole_solve_less_compiling():
+    counted = dataclasses.replace(RECORD, seconds={"build": 1.0, "compile": 4.0, "solve": 2.0, "verify": 8.0})
+    assert counted.run_s == 3.0
+    assert dataclasses.replace(counted, wall_s=10.0).run_s == 6.0
+    assert dataclasses.replace(counted, wall_s=3.0).run_s == 0.0
+
+
+def test_a_column_shows_labels_first_then_what_was_found_measured_or_known():
+    layers = {"labels": "a", "findings": "ab", "measures": "abc", "parameters": "abcd"}
+    record = dataclasses.replace(RECORD, **{name: dict.fromkeys(keys, name) for name, keys in layers.items()})
+    assert [record.figure(name) for name in "abcde"] == ["labels", "findings", "measures", "parameters", None]
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_answer"),
+    [
+        ({}, False),
+        ({"objective": 1.0}, True),
+        ({"bound": 1.0}, True),
+        ({"findings": {"loss": 1.0}}, True),
+        ({"measures": {"ms": 1.0}}, True),
+        ({"objective": 1.0, "verified": False}, False),
+    ],
+)
+def test_an_answer_is_a_verified_value_or_what_a_study_found(fields, has_answer):
+    assert dataclasses.replace(RECORD, **fields).has_answer is has_answer

@@ -58,6 +58,9 @@ def test_a_record_says_what_was_asked_for_and_what_came_out(dummies, path):
     assert record.labels == {"number": 0}
     assert set(record.seconds) == {"build", "compile", "solve", "verify"}
     assert record.seconds["verify"] > 0
+    assert 0 < record.run_s <= record.wall_s
+    assert record.processor_s > 0
+    assert record.memory_mb >= 0
     assert record.decision_ms["count"] == 6
     assert record.decision_ms["median"] == pytest.approx(0.35)
     assert record.load["refused_jobs"] == 1.0

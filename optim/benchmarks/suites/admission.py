@@ -1,29 +1,17 @@
 """Admission: every solver side by side on the reference instances, or on the user's own."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.solver_options import options_for
+from optim.benchmarks.cases import GIVEN_LIMIT_S, Case, register_solver_suite
 from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, SolveWork, Subject
-from optim.solvers.solve import solver_named, solvers_of
-
-PROBLEM = "admission"
-FULL = "full"
 
 EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp"})
 """Solvers whose trees are for tiny and small instances: left out of larger ones unless asked for."""
 
-GIVEN_LIMIT_S = 60.0
-"""Time limit on the user's own instances, unless given."""
-
 PROFILED_LIMIT_S = 15.0
 """Seconds for each solve of an instance drawn from a profile, of which all solvers are to be seen side by side."""
-
 
 BRIEF: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -40,110 +28,41 @@ TINY: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """An instance of the suite, and how it is solved.
-
-    Parameters
-    ----------
-    source
-        The instance.
-    time_limit_s
-        Limit of one solve in seconds.
-    left_out
-        Solvers that are left out unless asked for.
-    options
-        Options by solver, unless given.
-    """
-
-    source: InstanceSource
-    time_limit_s: float
-    left_out: frozenset[str] = frozenset()
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
 def _small() -> tuple[Case, ...]:
     """Return what all solvers together solve in a minute; the limits are for machines far slower than usual."""
-    tiny = [NamedSource(f"tiny-{number}") for number in range(3)]
+    tiny = [NamedSource(name) for name in ("tiny-0", "tiny-1", "tiny-2", "small-0")]
     generated = InstanceRequest(jobs=40, slots=30, worker_servers=6, ps_servers=6).sources() or ()
     return (
         *(Case(source=source, time_limit_s=10.0, options=TINY) for source in tiny),
-        Case(source=NamedSource("small-0"), time_limit_s=10.0, options=TINY),
-        *(Case(source=source, time_limit_s=30.0, left_out=EXACT_SOLVERS, options=BRIEF) for source in generated),
-        Case(source=NamedSource("medium-0"), time_limit_s=30.0, left_out=EXACT_SOLVERS, options=BRIEF),
+        *(
+            Case(source=source, time_limit_s=30.0, left_out=EXACT_SOLVERS, options=BRIEF)
+            for source in (*generated, NamedSource("medium-0"))
+        ),
     )
 
 
 def _full() -> tuple[Case, ...]:
-    """Return all reference instances at the limits of the published targets."""
+    """Return all reference instances at the limits of published figures."""
     small = [f"{size}-{number}" for size in ("tiny", "small") for number in range(3)]
     large = [f"{size}-{number}" for size in ("light", "medium", "heavy") for number in range(3)]
+    slow_on_wide = EXACT_SOLVERS | {"search", "price-and-branch"}
     return (
         *(Case(source=NamedSource(name), time_limit_s=300.0) for name in small),
         *(Case(source=NamedSource(name), time_limit_s=300.0, left_out=EXACT_SOLVERS) for name in large),
-        Case(
-            source=NamedSource("wide-0"),
-            time_limit_s=300.0,
-            left_out=EXACT_SOLVERS | {"search", "price-and-branch"},
-        ),
+        Case(source=NamedSource("wide-0"), time_limit_s=300.0, left_out=slow_on_wide),
         Case(source=NamedSource("large-0"), time_limit_s=600.0, left_out=EXACT_SOLVERS),
     )
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each instance with each solver and seed, instances outermost.
-
-    Raises
-    ------
-    InvalidOptionError
-        If a solver or option is unknown.
-    """
-    names = request.solvers or tuple(solver.name for solver in solvers_of(PROBLEM))
-    options = options_for(PROBLEM, names, request.options)
-    for case in _cases(request):
-        left_out = frozenset[str]() if request.solvers else case.left_out
-        limit = case.time_limit_s if request.time_limit_s is None else request.time_limit_s
-        for seed in request.seeds:
-            subject = Subject(case.source.load(seed))
-            merged = {name: {**case.options.get(name, {}), **options[name]} for name in names}
-            yield from _pairs(subject, [name for name in names if name not in left_out], merged, seed, limit)
+def _given(source: InstanceSource) -> Case:
+    return Case(source=source, time_limit_s=PROFILED_LIMIT_S if isinstance(source, ProfiledSource) else GIVEN_LIMIT_S)
 
 
-def _cases(request: BenchRequest) -> tuple[Case, ...]:
-    if request.sources is not None:
-        return tuple(Case(source=source, time_limit_s=_limit(source)) for source in request.sources)
-    return _small() if request.size == SMALL else _full()
-
-
-def _limit(source: InstanceSource) -> float:
-    return PROFILED_LIMIT_S if isinstance(source, ProfiledSource) else GIVEN_LIMIT_S
-
-
-def _pairs(
-    subject: Subject, names: Iterable[str], options: Mapping[str, Mapping[str, Any]], seed: int, limit: float
-) -> Iterator[AbstractWork | Skipped]:
-    for name in names:
-        support = solver_named(PROBLEM, name).supports(subject.instance)
-        if support:
-            yield SolveWork(
-                suite=SPEC.name,
-                subject=subject,
-                solver=name,
-                seed=seed,
-                time_limit_s=limit,
-                options=options[name],
-            )
-        else:
-            yield Skipped(suite=SPEC.name, instance=subject.name, solver=name, reason=support.reason)
-
-
-SPEC = register_suite(
-    BenchSpec(
-        name=PROBLEM,
-        problem=PROBLEM,
-        summary="every solver side by side on the reference instances, or on your own",
-        build=build,
-        sizes=(SMALL, FULL),
-        takes_instances=True,
-    )
+SPEC = register_solver_suite(
+    "admission",
+    "every solver side by side on the reference instances, or on your own",
+    _small,
+    _full,
+    given=_given,
+    columns=(),
 )

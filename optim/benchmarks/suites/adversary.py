@@ -1,14 +1,12 @@
 """The adversary: for each price function the worst instance that a search finds, beside the theorem's ratio.
 
-A row's objective is the online plan's value, its bound the optimum of the worst instance found, its ratio
-what the online rule lost there. `promised` is the competitive ratio of the rule's theorem on that instance:
-`proven` where the theorem's conditions hold, otherwise the theorem's limit for ever smaller jobs, which
-coarse jobs may exceed. Both plans are verified.
+A row tells the online plan's value and the optimum of the worst instance found, and `worst_ratio`, what the online rule lost
+there. `promised` is the competitive ratio of the rule's theorem on that instance: `proven` where the theorem's conditions hold,
+otherwise the theorem's limit for ever smaller jobs, which coarse jobs may exceed. Both plans are verified.
 
 The reference instances ``adversary-*`` are the worst that this suite finds at size ``full`` with seed 0.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,24 +15,23 @@ from typing import Any
 import numpy as np
 
 from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
-from optim.benchmarks.record import Record, finite, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Figure, Skipped
-from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, Finding, found_name, search
+from optim.benchmarks.record import Record
+from optim.benchmarks.spec import FULL, SMALL, Figure
+from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, found_name, search
 from optim.benchmarks.studies.sketch import draw_sketch
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
-from optim.core.options import build_options, options_as_dict
+from optim.benchmarks.study import AbstractStudy, Finding, register_study
+from optim.benchmarks.work import Subject
+from optim.core.clock import PhaseClock
+from optim.core.options import options_as_dict
 from optim.core.progress import Progress
-from optim.core.solution import Solution, relative_gap
+from optim.core.solution import Solution
 from optim.core.status import PointStatus, Sense, Termination
-from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
+from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.files import verify
 from optim.solvers.admission.warm_up import compile_online
-from optim.solvers.solve import package_versions
 
-FULL = "full"
 SOLVER = "online"
 
 SIZES: Mapping[str, AdversaryOptions] = MappingProxyType(
@@ -43,74 +40,47 @@ SIZES: Mapping[str, AdversaryOptions] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdversaryWork(AbstractWork):
+class AdversaryWork(AbstractStudy):
     """Search for an instance on which one rule does badly; the record is about the instance found.
 
     The subject is the sketch from which the search starts; labels name rule and kind of jobs.
     """
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the search's complete options."""
-        return plain(options_as_dict(build_options(AdversaryOptions, self.options)))
+    options_type = AdversaryOptions
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Search, then verify the online plan and the best one."""
-        try:
-            return self._attempt(stop, progress)
-        except Exception as error:  # one search that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _attempt(self, stop: StoppingCriterion, progress: Progress) -> Record:
         rule = str(self.labels["rule"])
-        rules = AnyOf(stop, TimeLimit(self.time_limit_s)) if self.time_limit_s is not None else stop
-        begun = time.perf_counter()
-        compile_online(is_shared=False)
-        compiled = time.perf_counter()
-        options = build_options(AdversaryOptions, self.options)
+        clock = PhaseClock()
+        with clock.phase("compile"):
+            compile_online(is_shared=False)
         progress.start(f"adversary of {rule}", None)
-        finding = search(rule, str(self.labels["jobs"]), options, np.random.default_rng(self.seed), rules)
+        with clock.phase("solve"):
+            found = search(rule, str(self.labels["jobs"]), self.chosen, np.random.default_rng(self.seed), stop)
         progress.finish()
-        searched = time.perf_counter()
-        violations = [
-            str(violation)
-            for plan, value in ((finding.run.plan, finding.objective), (finding.offline_plan, finding.optimum))
-            for violation in verify(finding.instance, _claim(finding.instance, plan, value)).violations
-        ]
-        done = time.perf_counter()
-        seconds = {"build": 0.0, "compile": compiled - begun, "solve": searched - compiled, "verify": done - searched}
-        return self._record(finding, options, seconds, violations)
-
-    def _record(
-        self, finding: Finding, options: AdversaryOptions, seconds: dict[str, float], violations: list[str]
-    ) -> Record:
-        found = Subject(finding.instance)
-        is_whole = finding.evaluations == options.restarts * (options.moves + 1)
-        promised, is_proven = finding.promise
-        identity = self.identity() | {
-            "instance": found.name,
-            "instance_digest": found.digest,
-            "parameters": {
-                **found.parameters,
-                "promised": finite(promised),
+        plans = ((found.run.plan, found.objective), (found.offline_plan, found.optimum))
+        with clock.phase("verify"):
+            claims = [_claim(found.instance, plan, value) for plan, value in plans]
+            problems = [str(violation) for claim in claims for violation in verify(found.instance, claim).violations]
+        promised, is_proven = found.promise
+        subject = Subject(found.instance)
+        return Finding(
+            findings={
+                "found_digest": subject.digest,
+                "online": found.objective,
+                "optimum": found.optimum,
+                "worst_ratio": found.ratio,
+                "promised": promised,
                 "proven": is_proven,
-                "waves": [plain(options_as_dict(wave)) for wave in finding.sketch.in_order()],
             },
-        }
-        return Record(
-            **identity,
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=(Termination.COMPLETED if is_whole else Termination.TIME_LIMIT).value,
-            primal=PointStatus.FEASIBLE.value,
-            dual=PointStatus.NONE.value,
-            objective=finding.objective,
-            bound=finding.optimum,
-            gap=finite(relative_gap(finding.objective, finding.optimum, Sense.MAXIMISE)),
-            ratio=finite(finding.ratio),
-            seconds=seconds,
-            verified=not violations,
-            violations=violations,
-            iterations=finding.evaluations,
+            measures={
+                "found": subject.parameters,
+                "waves": [options_as_dict(wave) for wave in found.sketch.in_order()],
+            },
+            seconds=clock.seconds,
+            problems=problems,
+            iterations=found.evaluations,
+            is_whole=found.evaluations == self.chosen.restarts * (self.chosen.moves + 1),
         )
 
 
@@ -128,47 +98,26 @@ def _claim(instance: AdmissionInstance, plan: AdmissionPlan, value: float) -> So
     )
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield one search for each kind of jobs, each rule and each seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an option isn't one of `AdversaryOptions`.
-    """
-    options = {**options_as_dict(SIZES[request.size]), **request.options}
-    build_options(AdversaryOptions, options)
+def _subjects(options: AdversaryOptions, seed: int) -> Iterator[tuple[Subject, Mapping[str, Any]]]:
+    """Yield the sketch from which a search starts, for each kind of jobs and each rule."""
+    del options
     for kind, ranges in RANGES.items():
         for rule in RULES:
-            name = found_name(rule, kind)
-            for solver in request.solvers or (SOLVER,):
-                if solver != SOLVER:
-                    reason = "the adversary attacks the online rule only"
-                    yield Skipped(suite=SPEC.name, instance=name, solver=solver, reason=reason)
-                    continue
-                for seed in request.seeds:
-                    yield AdversaryWork(
-                        suite=SPEC.name,
-                        subject=Subject(draw_sketch(ranges, np.random.default_rng(seed)).instance(name)),
-                        solver=SOLVER,
-                        seed=seed,
-                        time_limit_s=request.time_limit_s,
-                        options=options,
-                        labels={"rule": rule, "jobs": kind},
-                    )
+            sketch = draw_sketch(ranges, np.random.default_rng(seed))
+            yield Subject(sketch.instance(found_name(rule, kind))), {"rule": rule, "jobs": kind}
 
 
 def figures(records: Sequence[Record]) -> list[Figure]:
     """Draw the worst ratios found beside the ratios promised."""
-    shown = [record for record in records if record.ratio is not None and record.error is None]
+    shown = [record for record in records if record.findings.get("worst_ratio") is not None]
     if not shown:
         return []
     with canvas(9, 0.9 + 0.34 * len(shown)) as (drawing, (panel,)):
         for y, record in enumerate(reversed(shown)):
-            panel.barh(y, record.ratio or 1.0, color=PALETTE[0 if record.parameters.get("proven") else 1], height=0.62)
-            promised = record.parameters.get("promised")
-            if promised is not None:
-                panel.plot(promised, y, "|", color=INK, markersize=14, markeredgewidth=1.8)
+            found = record.findings
+            panel.barh(y, found["worst_ratio"], color=PALETTE[0 if found["proven"] else 1], height=0.62)
+            if found["promised"] is not None:
+                panel.plot(found["promised"], y, "|", color=INK, markersize=14, markeredgewidth=1.8)
         names = [f"{record.labels['rule']}, {record.labels['jobs']} jobs" for record in reversed(shown)]
         panel.set_yticks(range(len(shown)), names)
         panel.set_xscale("log")
@@ -182,14 +131,15 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     return [Figure(title="Worst ratio found, and promised", caption=caption, svg=svg)]
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="adversary",
-        problem="admission",
-        summary="the worst instances that a search finds for each price function, beside the theorems' ratios",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("rule", "jobs", "promised", "proven"),
-        figures=figures,
-    )
+SPEC = register_study(
+    "adversary",
+    "admission",
+    "the worst instances that a search finds for each price function, beside the theorems' ratios",
+    kind=AdversaryWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=(SOLVER,),
+    others="the adversary attacks the online rule only",
+    columns=("rule", "jobs", "online", "optimum", "worst_ratio", "promised", "proven"),
+    figures=figures,
 )

@@ -1,82 +1,60 @@
 """The study `evictions`: how long an eviction table of a whole price history takes, beside plain frequencies."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
-from optim.core.options import build_options, options_as_dict
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
+from optim.core.options import options_as_dict
 from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.bidding.eviction import EvictionTable, evictions_within, fit_evictions
 from optim.models.bidding.price_history import HOUR_S, PriceHistory
-from optim.solvers.solve import package_versions
 from optim.workloads.bidding.generator import GeneratorOptions, history_for
-from optim.workloads.bidding.instances import draw_instance
 
-PROBLEM = "bidding"
-SOLVER = "product-limit"
-FULL = "full"
 FULL_DAYS = 180.0
 
 FREQUENCY_TOL = 0.02
 """Most that a probability may differ from the frequency among hours without a gap: censoring and order change little."""
 
+SIZES: Mapping[str, GeneratorOptions] = MappingProxyType(
+    {SMALL: GeneratorOptions(), FULL: GeneratorOptions(days=FULL_DAYS)}
+)
+
 
 @dataclass(frozen=True, kw_only=True)
-class EvictionWork(AbstractWork):
-    """Estimate the table of one history; the subject is a decision drawn from it."""
+class EvictionWork(AbstractStudy):
+    """Estimate the table of one price history."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the history's complete options."""
-        return plain(options_as_dict(build_options(GeneratorOptions, self.options)))
+    options_type = GeneratorOptions
+    is_stoppable = False
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Read or draw prices, estimate, and compare with frequencies."""
         del stop, progress
-        try:
-            return self._measure()
-        except Exception as error:  # one history that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _measure(self) -> Record:
-        options = build_options(GeneratorOptions, self.options)
-        begun = time.perf_counter()
-        history = history_for(options, self.seed)
-        built = time.perf_counter()
-        table = fit_evictions(history)
-        fitted = time.perf_counter()
-        furthest = furthest_from_frequency(history, table)
-        figures = {
-            "deltas": len(table.deltas_micro),
-            "days": (history.end_s - history.begin_s) / (24 * HOUR_S),
-            "changes": sum(len(path) for path in history.paths),
-            "mean_evicted": float(table.beta[:, :-1].mean()),
-            "furthest": furthest,
-        }
-        return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **figures}},
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=furthest,
-            load=figures,
-            seconds={
-                "build": built - begun,
-                "compile": 0.0,
-                "solve": fitted - built,
-                "verify": time.perf_counter() - fitted,
+        clock = PhaseClock()
+        with clock.phase("build"):
+            history = history_for(self.chosen, self.seed)
+        with clock.phase("solve"):
+            table = fit_evictions(history)
+        with clock.phase("verify"):
+            furthest = furthest_from_frequency(history, table)
+        return Finding(
+            findings={
+                "markets": history.num_markets,
+                "deltas": len(table.deltas_micro),
+                "days": (history.end_s - history.begin_s) / (24 * HOUR_S),
+                "changes": sum(len(path) for path in history.paths),
+                "mean_evicted": float(table.beta[:, :-1].mean()),
+                "furthest": furthest,
             },
-            verified=furthest <= FREQUENCY_TOL,
-            violations=[] if furthest <= FREQUENCY_TOL else [f"a probability is {furthest:.3f} off the frequency"],
+            seconds=clock.seconds,
+            problems=[] if furthest <= FREQUENCY_TOL else [f"a probability is {furthest:.3f} off the frequency"],
             iterations=history.num_markets * (len(table.deltas_micro) + 1),
         )
 
@@ -94,34 +72,19 @@ def furthest_from_frequency(history: PriceHistory, table: EvictionTable) -> floa
     return furthest
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield one table for each seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an option isn't one of `GeneratorOptions`.
-    """
-    given = {**({} if request.size == SMALL else {"days": FULL_DAYS}), **request.options}
-    options = build_options(GeneratorOptions, given)
-    for seed in request.seeds:
-        history = history_for(options, seed)
-        subject = Subject(draw_instance(history, fit_evictions(history), options, seed))
-        for solver in request.solvers or (SOLVER,):
-            if solver != SOLVER:
-                reason = "the study estimates tables, and solves nothing"
-                yield Skipped(suite=SPEC.name, instance=subject.name, solver=solver, reason=reason)
-                continue
-            yield EvictionWork(suite=SPEC.name, subject=subject, solver=SOLVER, seed=seed, options=given)
+def _subjects(options: GeneratorOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    drawn_from = sorted(options_as_dict(options).items())
+    yield StudySubject(name=f"history-{options.days:g}-{seed}", topic="bidding", drawn_from=drawn_from), {}
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="evictions",
-        problem=PROBLEM,
-        summary="eviction tables of whole price histories (objective: largest distance from plain frequencies)",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("markets", "deltas", "days", "changes", "mean_evicted"),
-    )
+SPEC = register_study(
+    "evictions",
+    "bidding",
+    "eviction tables of whole price histories (furthest: largest distance from plain frequencies)",
+    kind=EvictionWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("product-limit",),
+    others="the study estimates tables, and solves nothing",
+    columns=("markets", "deltas", "days", "changes", "mean_evicted", "furthest"),
 )

@@ -1,6 +1,5 @@
-"""The study `greedy-gap`: how far greedy's welfare lies below the exact optimum, over many auctions."""
+"""The study `greedy-gap`: how far greedy's welfare lies below the exact solver's, over many auctions."""
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -8,22 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError
-from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
-from optim.core.stopping import StoppingCriterion
+from optim.core.solution import Solution
+from optim.core.status import Termination
+from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.files import verify
-from optim.solvers.solve import package_versions, solve
+from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 
-PROBLEM = "auction"
-FULL = "full"
-SOLVER = "greedy"
+GREEDY = "greedy"
 
 FAMILIES: Mapping[str, GeneratorOptions] = MappingProxyType(
     {
@@ -64,113 +60,76 @@ SIZES: Mapping[str, GapOptions] = MappingProxyType({SMALL: GapOptions(), FULL: G
 
 
 @dataclass(frozen=True, kw_only=True)
-class GapWork(AbstractWork):
+class GapWork(AbstractStudy):
     """Solve a family's auctions twice, by greedy and exactly; every answer is verified."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the study's complete options."""
-        return plain(options_as_dict(build_options(GapOptions, self.options)))
+    options_type = GapOptions
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Solve all of them and describe the gaps."""
-        del stop
-        try:
-            return self._study(progress)
-        except Exception as error:  # one family that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _study(self, progress: Progress) -> Record:
-        options = build_options(GapOptions, self.options)
-        gaps, relative, violations = [], [], []
-        seconds = {"build": 0.0, "compile": 0.0, "solve": 0.0, "verify": 0.0}
-        values, optima, proven = 0.0, 0.0, 0
-        progress.start(f"greedy on {self.labels['family']}", options.instances)
-        for k in range(options.instances):
-            instance = generate(FAMILIES[str(self.labels["family"])], self.seed * options.instances + k)
-            begun = time.perf_counter()
-            greedy = solve(instance, SOLVER, options={"moves": options.moves}, seed=self.seed)
-            seconds["solve"] += time.perf_counter() - begun
-            exact = solve(instance, "exact", seed=self.seed)
-            begun = time.perf_counter()
-            for solution in (greedy, exact):
-                violations += [str(violation) for violation in verify(instance, solution).violations]
-            seconds["verify"] += time.perf_counter() - begun
-            assert greedy.objective is not None
-            assert exact.objective is not None
-            proven += int(exact.termination is Termination.OPTIMAL)
-            gaps.append(exact.objective - greedy.objective)
-            relative.append(gaps[-1] / max(exact.objective, 1e-9))
-            values += greedy.objective
-            optima += exact.objective
+        family, number = str(self.labels["family"]), self.chosen.instances
+        clock = PhaseClock()
+        pairs: list[tuple[Solution, Solution]] = []
+        problems: list[str] = []
+        progress.start(f"greedy on {family}", number)
+        for k in range(number):
+            if pairs and stop(SolveState(elapsed_s=clock.elapsed_s, iterations=k)) is not None:
+                break
+            instance = generate(FAMILIES[family], self.seed * number + k)
+            with clock.phase("solve"):
+                greedy = solve(instance, GREEDY, options={"moves": self.chosen.moves}, seed=self.seed)
+            with clock.phase("exact"):
+                pairs.append((greedy, solve(instance, "exact", seed=self.seed)))
+            with clock.phase("verify"):
+                problems += [str(row) for solution in pairs[-1] for row in verify(instance, solution).violations]
             progress.update(k + 1)
         progress.finish()
-        figures = {
-            "gap_log": dict(zip(map(str, QUANTILES), np.quantile(gaps, QUANTILES).tolist(), strict=True)),
-            "gap_share": dict(zip(map(str, QUANTILES), np.quantile(relative, QUANTILES).tolist(), strict=True)),
-            "optimal": float(np.mean(np.array(gaps) <= 1e-9)),
-            "exact_proven": proven / options.instances,
-        }
-        return Record(
-            **self.identity()
-            | {
-                "parameters": {
-                    **self.subject.parameters,
-                    "median_gap": float(np.median(gaps)),
-                    "p99_gap": float(np.quantile(gaps, 0.99)),
-                    "optimal": figures["optimal"],
-                    "exact_proven": figures["exact_proven"],
-                }
-            },
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=values / options.instances,
-            bound=optima / options.instances,
-            gap=(optima - values) / values if values > 0 else None,
-            load=plain(figures),
-            seconds=seconds,
-            verified=not violations,
-            violations=violations[:5],
-            iterations=options.instances,
+        findings, measures = _described(pairs)
+        return Finding(
+            findings=findings,
+            measures=measures,
+            seconds=clock.seconds,
+            problems=problems,
+            iterations=len(pairs),
+            is_whole=len(pairs) == number,
         )
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield one piece of work for each family and seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an option isn't one of `GapOptions`.
-    """
-    given = {**options_as_dict(SIZES[request.size]), **request.options}
-    options = build_options(GapOptions, given)
-    for seed in request.seeds:
-        for family, drawn in FAMILIES.items():
-            subject = Subject(generate(drawn, seed * options.instances))
-            for solver in request.solvers or (SOLVER,):
-                if solver != SOLVER:
-                    reason = "the study is about greedy"
-                    yield Skipped(suite=SPEC.name, instance=subject.name, solver=solver, reason=reason)
-                    continue
-                yield GapWork(
-                    suite=SPEC.name,
-                    subject=subject,
-                    solver=SOLVER,
-                    seed=seed,
-                    options=given,
-                    labels={"family": family},
-                )
+def _described(pairs: list[tuple[Solution, Solution]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return means and shares, and the distributions of the gap in log units and as a share."""
+    greedy, exact = np.array([[solution.objective for solution in pair] for pair in pairs], dtype=np.float64).T
+    gaps = exact - greedy
+    shares = gaps / np.maximum(exact, 1e-9)
+    is_proven = [solution.termination is Termination.OPTIMAL for _, solution in pairs]
+    findings = {
+        "mean_greedy": float(greedy.mean()),
+        "mean_exact": float(exact.mean()),
+        "median_gap": float(np.median(gaps)),
+        "p99_gap": float(np.quantile(gaps, 0.99)),
+        "optimal": float(np.mean(gaps <= 1e-9)),
+        "exact_proven": float(np.mean(is_proven)),
+    }
+    quantiles = {
+        name: dict(zip(map(str, QUANTILES), np.quantile(values, QUANTILES).tolist(), strict=True))
+        for name, values in (("gap_log", gaps), ("gap_share", shares))
+    }
+    return findings, quantiles
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="greedy-gap",
-        problem=PROBLEM,
-        summary="greedy's welfare beside the exact optimum (bound), means and distribution of the gap in log units",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("family", "median_gap", "p99_gap", "optimal", "exact_proven"),
-    )
+def _subjects(options: GapOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    for family, drawn in FAMILIES.items():
+        name = f"auctions-{options.instances}-{seed}"
+        yield StudySubject(name=name, topic="auction", drawn_from=drawn), {"family": family}
+
+
+SPEC = register_study(
+    "greedy-gap",
+    "auction",
+    "greedy's welfare beside the exact solver's: means, and the distribution of the gap in log units",
+    kind=GapWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=(GREEDY,),
+    others="the study is about greedy",
+    columns=("family", "mean_greedy", "mean_exact", "median_gap", "p99_gap", "optimal", "exact_proven"),
 )

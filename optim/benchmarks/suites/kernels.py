@@ -7,35 +7,25 @@ that is given beside. `process` is the same kernel in a process of its own, to w
 server by this package's kind of transport, as `ray` is by Ray's. After the first round the kernel's parameters are compared with NumPy's.
 """
 
-import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from optim.benchmarks.racing import Times, medians, race, timed
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError
-from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
 from optim.core.stopping import StoppingCriterion
-from optim.solvers.solve import package_versions
 
 if TYPE_CHECKING:
     from optim.benchmarks.kernels.cases import Case
     from optim.benchmarks.kernels.contest import Contest
-
-PROBLEM = "kernels"
-FULL = "full"
-SOLVER = "jax"
+    from optim.benchmarks.kernels.roof import Roof
 
 DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
 STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapshot")
@@ -57,6 +47,8 @@ class KernelOptions:
         Rows of a sparse push, their width, and rows of the table.
     rounds
         Rounds of which the median is taken.
+    is_brief
+        Whether two rules each stand for all of them, on dense pushes and on tables.
     """
 
     parameters: int = 1 << 24
@@ -65,6 +57,7 @@ class KernelOptions:
     width: int = 64
     rows: int = 1_000_000
     rounds: int = 30
+    is_brief: bool = False
 
     def __post_init__(self) -> None:
         for name in ("parameters", "small_parameters", "pushed", "width", "rows", "rounds"):
@@ -74,7 +67,9 @@ class KernelOptions:
 
 SIZES: Mapping[str, KernelOptions] = MappingProxyType(
     {
-        SMALL: KernelOptions(parameters=1 << 18, small_parameters=1 << 16, pushed=4096, rows=16_384, rounds=3),
+        SMALL: KernelOptions(
+            parameters=1 << 18, small_parameters=1 << 16, pushed=4096, rows=16_384, rounds=3, is_brief=True
+        ),
         FULL: KernelOptions(),
     }
 )
@@ -83,9 +78,9 @@ Row = tuple[str, str, int, int]
 """Dense, sparse or stream; the rule or kernel; workers; and parameters or the table's rows."""
 
 
-def rows_of(size: str, options: KernelOptions) -> list[Row]:
-    """Return the rows of a size."""
-    if size == SMALL:
+def rows_of(options: KernelOptions) -> list[Row]:
+    """Return what is measured."""
+    if options.is_brief:
         dense = [("sgd", 4, options.parameters), ("adam", 4, options.parameters)]
         sparse = [("sgd", options.rows), ("adagrad", options.rows)]
     else:
@@ -100,112 +95,86 @@ def rows_of(size: str, options: KernelOptions) -> list[Row]:
     return [(DENSE, *row) for row in dense] + tables + [(STREAM, *row) for row in stream]
 
 
-class KernelSubject(Subject):
-    """A kernel on a size."""
+def name_of(row: Row) -> str:
+    """Return the name of a row's subject."""
+    kind, rule, workers, size = row
+    names = {DENSE: f"{kind}-{rule}-w{workers}-{size}", STREAM: f"{rule}-{size}"}
+    return names.get(kind, f"{kind}-{rule}-{size}")
 
-    def __init__(self, row: Row, options: KernelOptions) -> None:
-        self.row, self.options = row, options
-        kind, rule, workers, size = row
-        names = {DENSE: f"{kind}-{rule}-w{workers}-{size}", STREAM: f"{rule}-{size}"}
-        self.name = names.get(kind, f"{kind}-{rule}-{size}")
-        self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
 
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the sizes."""
-        options = self.options
-        sizes = (options.pushed, options.width) if self.row[0] == SPARSE else ()
-        return hashlib.sha256(repr((*self.row, *sizes)).encode()).hexdigest()[:16]
+def case_of(row: Row, options: KernelOptions) -> "Case":
+    """Return what is measured in a row."""
+    from optim.benchmarks.kernels.dense_cases import DenseCase
+    from optim.benchmarks.kernels.sparse_cases import SparseCase
+    from optim.benchmarks.kernels.stream_cases import StreamCase
 
-    @cached_property
-    def parameters(self) -> dict[str, Any]:
-        """Which kernel, on what, where."""
-        import jax
-
-        case = self.case
-        return {
-            "kernel": case.kernel,
-            "workers": case.workers,
-            "parameters": case.parameters,
-            "shape": case.shape,
-            "device": jax.devices()[0].device_kind,
-        }
-
-    @property
-    def case(self) -> "Case":
-        """What is measured."""
-        from optim.benchmarks.kernels.dense_cases import DenseCase
-        from optim.benchmarks.kernels.sparse_cases import SparseCase
-        from optim.benchmarks.kernels.stream_cases import StreamCase
-
-        kind, rule, workers, size = self.row
-        if kind == STREAM:
-            return StreamCase(kernel=rule, parameters=size, workers=workers)
-        if kind == DENSE:
-            name, _, half = rule.partition("-")
-            return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
-        return SparseCase(rule=rule, pushed=self.options.pushed, width=self.options.width, rows=size)
+    kind, rule, workers, size = row
+    if kind == STREAM:
+        return StreamCase(kernel=rule, parameters=size, workers=workers)
+    if kind == DENSE:
+        name, _, half = rule.partition("-")
+        return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
+    return SparseCase(rule=rule, pushed=options.pushed, width=options.width, rows=size)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelWork(AbstractWork):
+class KernelWork(AbstractStudy):
     """Run a kernel and the other sides, round after round."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the study's complete options."""
-        return plain(options_as_dict(build_options(KernelOptions, self.options)))
+    options_type = KernelOptions
+    subject: StudySubject
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Measure one row."""
-        try:
-            return self._measure(stop, progress)
-        except Exception as error:  # one kernel that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
         from optim.benchmarks.kernels.cases import contest_of
+        from optim.benchmarks.kernels.roof import Roof
 
-        case = self.subject.case  # type: ignore[attr-defined]
-        begun = time.perf_counter()
-        contest = contest_of(case, self.seed)
+        row, _ = self.subject.drawn_from
+        case, clock = case_of(row, self.chosen), PhaseClock()
+        with clock.phase("build"):
+            contest, roof = contest_of(case, self.seed), Roof()
         try:
-            return self._compare(case, contest, begun, stop, progress)
+            return self._compare(case, contest, roof, clock, stop, progress)
         finally:
             contest.close()
 
     def _compare(
-        self, case: "Case", contest: "Contest", begun: float, stop: StoppingCriterion, progress: Progress
-    ) -> Record:
-        from optim.benchmarks.kernels.contest import JAX
-        from optim.benchmarks.kernels.roof import Roof
+        self,
+        case: "Case",
+        contest: "Contest",
+        roof: "Roof",
+        clock: PhaseClock,
+        stop: StoppingCriterion,
+        progress: Progress,
+    ) -> Finding:
+        import jax
 
-        options = build_options(KernelOptions, self.options)
-        roof = Roof()
-        build_s = time.perf_counter() - begun
+        from optim.benchmarks.kernels.contest import JAX
+
         calls = {**roof.calls(), **contest.calls}
         compile_s = {name: timed(call)[0] for name, call in calls.items()}
         error, checksum = contest.error(), contest.checksum()
-        rounds = race(calls, options.rounds, stop, progress, always=(JAX, *roof.calls()))
+        rounds = race(calls, self.chosen.rounds, stop, progress, always=(JAX, *roof.calls()))
         figures = _figures(case.moved, roof.moved, rounds)
-        figures |= {"error": error, "shards": contest.shards}
-        figures["compile_ms"] = max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"])
-        problems = [] if error <= AGREEMENT else [f"parameters differ from NumPy's by {error:.2e}"]
-        return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **plain(figures)}},
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=checksum,
-            seconds={
-                "build": build_s,
-                "compile": compile_s[JAX],
-                "solve": float(np.sum(rounds[JAX], axis=0)[0]),
-                "verify": 0.0,
+        return Finding(
+            parameters={
+                "kernel": case.kernel,
+                "workers": case.workers,
+                "parameters": case.parameters,
+                "shape": case.shape,
+                "device": jax.devices()[0].device_kind,
             },
-            verified=not problems,
-            violations=problems,
+            findings={"checksum": checksum},
+            measures={
+                **figures,
+                "error": error,
+                "shards": contest.shards,
+                "compile_ms": max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"]),
+            },
+            seconds=clock.seconds | {"compile": compile_s[JAX], "solve": float(np.sum(rounds[JAX], axis=0)[0])},
+            problems=[] if error <= AGREEMENT else [f"parameters differ from NumPy's by {error:.2e}"],
             iterations=len(rounds[JAX]),
+            is_whole=len(rounds[JAX]) == self.chosen.rounds,
         )
 
 
@@ -231,45 +200,28 @@ def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
     }
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each kernel for each seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no such option, or another solver is asked for.
-    """
-    options = build_options(KernelOptions, {**options_as_dict(SIZES[request.size]), **request.options})
-    for name in request.solvers or ():
-        if name != SOLVER:
-            raise InvalidOptionError(f"unknown side {name!r}; the rows are of {SOLVER!r}, the others stand beside it")
-    for seed in request.seeds:
-        for row in rows_of(request.size, options):
-            yield KernelWork(
-                suite=SPEC.name,
-                subject=KernelSubject(row, options),
-                solver=SOLVER,
-                seed=seed,
-                time_limit_s=request.time_limit_s,
-                options=options_as_dict(options),
-            )
+def _subjects(options: KernelOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    del seed
+    for row in rows_of(options):
+        pushed = (options.pushed, options.width) if row[0] == SPARSE else ()
+        yield StudySubject(name=name_of(row), topic="kernels", drawn_from=(row, pushed)), {}
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="kernels",
-        problem=PROBLEM,
-        summary="parameter-server kernels beside NumPy, Numba and others, as a share of the memory's speed",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=(
-            "milliseconds",
-            "gigabytes_per_s",
-            "share_of_roof",
-            "share_of_in_place",
-            "numpy_ms",
-            "numba_ms",
-            "xla_ms",
-        ),
-    )
+SPEC = register_study(
+    "kernels",
+    "kernels",
+    "parameter-server kernels beside NumPy, Numba and others, as a share of the memory's speed",
+    kind=KernelWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("jax",),
+    columns=(
+        "milliseconds",
+        "gigabytes_per_s",
+        "share_of_roof",
+        "share_of_in_place",
+        "numpy_ms",
+        "numba_ms",
+        "xla_ms",
+    ),
 )

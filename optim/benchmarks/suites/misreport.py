@@ -1,6 +1,5 @@
 """The study `misreport`: how often a lie pays under each payment rule, and how much."""
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -8,23 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.misreport import MisreportOptions, divide, study, value_tables
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
-from optim.core.options import build_options, options_as_dict
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
+from optim.core.options import options_as_dict
 from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.auction.instance import AuctionInstance, EmptyValue
 from optim.models.auction.plan import PaymentRule
-from optim.solvers.solve import package_versions, solve
+from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 
-PROBLEM = "auction"
-FULL = "full"
-SOLVER = "enumeration"
 COMPARED = 5
 """Auctions whose payments are compared with those of the exact solver."""
 
@@ -34,50 +28,30 @@ SIZES: Mapping[str, MisreportOptions] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MisreportWork(AbstractWork):
-    """Search lies under one rule; the subject is the first auction, the label names the rule."""
+class MisreportWork(AbstractStudy):
+    """Search lies under one rule, which the label names."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the study's complete options."""
-        return plain(options_as_dict(build_options(MisreportOptions, self.options)))
+    options_type = MisreportOptions
+    is_stoppable = False
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Draw the auctions, search, and compare some payments with the exact solver's."""
         del stop
-        try:
-            return self._study(progress)
-        except Exception as error:  # one rule that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _study(self, progress: Progress) -> Record:
-        options = build_options(MisreportOptions, self.options)
-        rule = PaymentRule(str(self.labels["rule"]))
-        begun = time.perf_counter()
-        instances = [draw(options, self.seed * options.instances + k) for k in range(options.instances)]
-        drawn = time.perf_counter()
+        options, rule = self.chosen, PaymentRule(str(self.labels["rule"]))
+        clock = PhaseClock()
+        with clock.phase("build"):
+            instances = [draw(options, self.seed * options.instances + k) for k in range(options.instances)]
         progress.start(f"misreports under {rule}", None)
-        finding = study(instances, rule, options, np.random.default_rng(self.seed))
+        with clock.phase("solve"):
+            found = study(instances, rule, options, np.random.default_rng(self.seed))
         progress.finish()
-        searched = time.perf_counter()
-        violations = [text for instance in instances[:COMPARED] for text in disagreements(instance, rule, options)]
-        figures = plain(options_as_dict(finding))
-        return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **figures}},
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=finding.profitable,
-            load=figures,
-            seconds={
-                "build": drawn - begun,
-                "compile": 0.0,
-                "solve": searched - drawn,
-                "verify": time.perf_counter() - searched,
-            },
-            verified=not violations,
-            violations=violations,
-            iterations=finding.lies,
+        with clock.phase("verify"):
+            problems = [text for instance in instances[:COMPARED] for text in disagreements(instance, rule, options)]
+        return Finding(
+            findings=options_as_dict(found),
+            seconds=clock.seconds,
+            problems=problems,
+            iterations=found.lies,
         )
 
 
@@ -101,41 +75,22 @@ def disagreements(instance: AuctionInstance, rule: PaymentRule, options: Misrepo
     return [f"{instance.name}: shares differ by {gap:.3g}"] if gap > 1e-6 else []
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield one search for each rule and seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If an option isn't one of `MisreportOptions`.
-    """
-    given = {**options_as_dict(SIZES[request.size]), **request.options}
-    options = build_options(MisreportOptions, given)
-    for seed in request.seeds:
-        subject = Subject(draw(options, seed * options.instances))
-        for rule in PaymentRule:
-            for solver in request.solvers or (SOLVER,):
-                if solver != SOLVER:
-                    reason = "the study goes through all divisions itself"
-                    yield Skipped(suite=SPEC.name, instance=subject.name, solver=solver, reason=reason)
-                    continue
-                yield MisreportWork(
-                    suite=SPEC.name,
-                    subject=subject,
-                    solver=SOLVER,
-                    seed=seed,
-                    options=given,
-                    labels={"rule": rule.value},
-                )
+def _subjects(options: MisreportOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    sizes = {"apps": options.apps, "gpus": options.gpus, "machines": 1}
+    name = f"auctions-{options.instances}-{seed}"
+    for rule in PaymentRule:
+        subject = StudySubject(name=name, topic="auction", drawn_from=(options.apps, options.gpus), parameters=sizes)
+        yield subject, {"rule": rule.value}
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="misreport",
-        problem=PROBLEM,
-        summary="how often a lie pays under each payment rule (objective: share of auctions), and how much",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("rule", "profitable", "best_gain", "mean_gain", "leftover", "least_share"),
-    )
+SPEC = register_study(
+    "misreport",
+    "auction",
+    "how often a lie pays under each payment rule (profitable: share of auctions), and how much",
+    kind=MisreportWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("enumeration",),
+    others="the study goes through all divisions itself",
+    columns=("rule", "profitable", "best_gain", "mean_gain", "leftover", "least_share"),
 )

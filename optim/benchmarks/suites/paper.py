@@ -21,12 +21,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from optim.benchmarks.cases import solve_or_skip
 from optim.benchmarks.pictures.paper import draw
 from optim.benchmarks.record import Record
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.solver_options import options_for
 from optim.benchmarks.sources import GeneratedSource
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.spec import FULL, SMALL, BenchRequest, BenchSpec, Skipped
 from optim.benchmarks.work import AbstractWork, SolveWork, Subject
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
@@ -35,12 +36,11 @@ from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.utility import SigmoidUtility
-from optim.solvers.solve import solver_named, solvers_of
+from optim.solvers.solve import solvers_of
 from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.admission.utility_mix import UtilityMix
 
 PROBLEM = "admission"
-FULL = "full"
 
 BOUND = "column-generation"
 RIVALS = ("online", "fifo", "drf", "rrh", "dorm", BOUND)
@@ -174,11 +174,8 @@ def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
         if names and key not in subjects:
             subjects[key] = Subject(point.source.load(point.seed))
         for name in names:
-            support = solver_named(PROBLEM, name).supports(subjects[key].instance)
-            if not support:
-                yield Skipped(suite=SPEC.name, instance=subjects[key].name, solver=name, reason=support.reason)
-                continue
-            yield PaperWork(
+            yield solve_or_skip(
+                PaperWork,
                 suite=SPEC.name,
                 subject=subjects[key],
                 solver=name,

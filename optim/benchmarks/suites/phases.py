@@ -2,38 +2,30 @@
 
 Each row finds phases with one encoder on some generated containers, and runs policies on others. Their allocations are
 those of the multipliers that meet the same under-provisioned time, as savings against the rule that looks back a cycle;
-`truth` are the generator's own phases, and `bound` is what no policy can exceed.
+`truth` are the generator's own phases, and no policy can save more than `most`.
 """
 
-import hashlib
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType, SimpleNamespace
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError
-from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries, IntArray
 from optim.phases import ENCODERS, adjusted_rand_index
-from optim.simulation.containers.comparison import ALL_RESOURCES, compare_policies
+from optim.simulation.containers.comparison import ALL_RESOURCES, Row, compare_policies
 from optim.simulation.containers.preparation import TRUTH, WorldOptions, find_phases, split_series
 from optim.simulation.containers.world import make_world
-from optim.solvers.solve import package_versions
 from optim.workloads.containers import ContainerOptions, generate_containers
 
-PROBLEM = "phases"
-FULL = "full"
 POLICIES = ("phase-rule", "phase-shift", "phase-price", "level-price", "vpa", "oracle-cheapest")
 WAYS = (TRUTH, *ENCODERS)
 QUICK = (TRUTH, "window-statistics", "raw-window")
@@ -76,98 +68,66 @@ SIZES: Mapping[str, PhaseOptions] = MappingProxyType(
 )
 
 
-class ContainerSet(Subject):
-    """Generated containers."""
-
-    def __init__(self, options: PhaseOptions, seed: int) -> None:
-        self.options, self.seed = options, seed
-        self.name = f"containers-{options.containers}-{seed}"
-        self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of what the series are drawn from."""
-        return hashlib.sha256(self.name.encode()).hexdigest()[:16]
-
-    @cached_property
-    def parameters(self) -> dict[str, Any]:
-        """Sizes."""
-        return {"containers": self.options.containers}
-
-    @cached_property
-    def series(self) -> ContainerSeries:
-        """The containers."""
-        return generate_containers(ContainerOptions(num_containers=self.options.containers), self.seed)
-
-
 @dataclass(frozen=True, kw_only=True)
-class PhaseWork(AbstractWork):
+class PhaseWork(AbstractStudy):
     """Find phases with one encoder, which `solver` names, and run policies on them."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the study's complete options."""
-        return plain(options_as_dict(build_options(PhaseOptions, self.options)))
+    options_type = PhaseOptions
+    is_stoppable = False
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Fit, label, tune, compare."""
         del stop
-        try:
-            return self._study(progress)
-        except Exception as error:  # one encoder that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _study(self, progress: Progress) -> Record:
-        options = build_options(PhaseOptions, self.options)
-        chosen = WorldOptions(encoder=self.solver, num_phases=options.num_phases)
-        begun = time.perf_counter()
-        training, test = split_series(self.subject.series, chosen, self.seed)  # type: ignore[attr-defined]
-        built = time.perf_counter()
-        phases = find_phases(training, test, chosen, self.seed)
-        fitted = time.perf_counter()
-        world = make_world(test, training, phases)
+        options, clock = self.chosen, PhaseClock()
+        wanted = WorldOptions(encoder=self.solver, num_phases=options.num_phases)
+        with clock.phase("build"):
+            training, test = split_series(drawn_containers(options.containers, self.seed), wanted, self.seed)
+        with clock.phase("solve"):
+            phases = find_phases(training, test, wanted, self.seed)
         progress.start(self.solver, len(POLICIES))
-        compared = compare_policies(
-            world,
-            POLICIES,
-            risk=options.risk,
-            num_resamples=options.resamples,
-            seed=self.seed,
-            done=progress.update,
-        )
-        rows = [row for group in compared for row in group if row.resource == ALL_RESOURCES]
+        with clock.phase("verify"):
+            compared = compare_policies(
+                make_world(test, training, phases),
+                POLICIES,
+                risk=options.risk,
+                num_resamples=options.resamples,
+                seed=self.seed,
+                done=progress.update,
+            )
+            rows = {row.policy: row for group in compared for row in group if row.resource == ALL_RESOURCES}
         progress.finish()
-        ended = time.perf_counter()
-        saving = {row.policy: row.reduction for row in rows}
-        price = next(row for row in rows if row.policy == "phase-price")
-        figures = {
-            "ari": _agreement(test, phases.labels),
-            "phases": phases.num_phases,
-            "rule": saving["phase-rule"],
-            "shift": saving["phase-shift"],
-            "price": saving["phase-price"],
-            "price_low": price.reduction_low,
-            "price_high": price.reduction_high,
-            "no_phases": saving["level-price"],
-            "vpa": saving["vpa"],
-            "bound": saving["oracle-cheapest"],
-        }
-        problems = [
-            f"{row.policy} has {row.under_time:.4f} under-provisioned time"
-            for row in rows
-            if row.is_reached and row.under_time > options.risk
-        ]
-        problems += [f"{row.policy} beats the bound" for row in rows if row.reduction > saving["oracle-cheapest"]]
-        return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **plain(figures)}},
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=saving["phase-price"],
-            seconds={"build": built - begun, "compile": 0.0, "solve": fitted - built, "verify": ended - fitted},
-            verified=not problems,
-            violations=problems,
+        return Finding(
+            findings={
+                "ari": _agreement(test, phases.labels),
+                "phases": phases.num_phases,
+                "rule": rows["phase-rule"].reduction,
+                "shift": rows["phase-shift"].reduction,
+                "price": rows["phase-price"].reduction,
+                "price_low": rows["phase-price"].reduction_low,
+                "price_high": rows["phase-price"].reduction_high,
+                "no_phases": rows["level-price"].reduction,
+                "vpa": rows["vpa"].reduction,
+                "most": rows["oracle-cheapest"].reduction,
+            },
+            seconds=clock.seconds,
+            problems=_problems(list(rows.values()), options.risk),
         )
+
+
+@lru_cache(maxsize=1)
+def drawn_containers(number: int, seed: int) -> ContainerSeries:
+    """Return generated containers; encoders that follow each other share them."""
+    return generate_containers(ContainerOptions(num_containers=number), seed)
+
+
+def _problems(rows: Sequence[Row], risk: float) -> list[str]:
+    """Say which policies run a greater risk than they were tuned for, and which save more than can be saved."""
+    (most,) = (row.reduction for row in rows if row.policy == "oracle-cheapest")
+    risky = [row for row in rows if row.is_reached and row.under_time > risk]
+    return [
+        *(f"{row.policy} has {row.under_time:.4f} under-provisioned time" for row in risky),
+        *(f"{row.policy} beats the bound" for row in rows if row.reduction > most),
+    ]
 
 
 def _agreement(series: ContainerSeries, labels: IntArray) -> float:
@@ -177,31 +137,19 @@ def _agreement(series: ContainerSeries, labels: IntArray) -> float:
     return adjusted_rand_index(truth[known], labels[known])
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each encoder for each seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no such encoder or option.
-    """
-    options = build_options(PhaseOptions, {**options_as_dict(SIZES[request.size]), **request.options})
-    for name in request.solvers or ():
-        if name not in WAYS:
-            raise InvalidOptionError(f"unknown encoder {name!r}; there are: {', '.join(WAYS)}")
-    for seed in request.seeds:
-        subject = ContainerSet(options, seed)
-        for way in request.solvers or (QUICK if request.size == SMALL else WAYS):
-            yield PhaseWork(suite=SPEC.name, subject=subject, solver=way, seed=seed, options=options_as_dict(options))
+def _subjects(options: PhaseOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    name = f"containers-{options.containers}-{seed}"
+    yield StudySubject(name=name, topic="phases", parameters={"containers": options.containers}), {}
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="phases",
-        problem=PROBLEM,
-        summary="what phases save at equal risk, by encoder, beside rules without phases and the bound",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("ari", "phases", "rule", "shift", "price", "price_low", "price_high", "no_phases", "vpa", "bound"),
-    )
+SPEC = register_study(
+    "phases",
+    "phases",
+    "what phases save at equal risk, by encoder, beside rules without phases and the most that can be saved",
+    kind=PhaseWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=WAYS,
+    small_ways=QUICK,
+    columns=("ari", "phases", "rule", "shift", "price", "price_low", "price_high", "no_phases", "vpa", "most"),
 )

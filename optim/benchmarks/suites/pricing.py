@@ -5,18 +5,21 @@ payoffs prove, checked by the independent checker; its milliseconds a call are t
 The loop also returns the schedules; the kernel returns payoffs and completion slots.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
+from optim.benchmarks.meter import Meter
+from optim.benchmarks.racing import timed
 from optim.benchmarks.record import Record, outcome, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.sources import InstanceSource, NamedSource
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
+from optim.benchmarks.spec import FULL, SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.work import AbstractWork, Subject
+from optim.core.certificate import Certificate
+from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import Progress
 from optim.core.solution import Solution, Stats
@@ -30,7 +33,6 @@ from optim.solvers.admission.pricing.dual_points import PricePoint, bounded, sea
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.solve import package_versions
 
-FULL = "full"
 LOOP, BATCHED = "loop", "batched"
 WAYS = (LOOP, BATCHED)
 
@@ -47,59 +49,67 @@ SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 class PricingWork(AbstractWork):
     """Price all jobs of an instance again and again; `solver` names the way."""
 
+    subject: Subject
+
     def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
         """Measure, and verify the bound that the payoffs prove."""
-        try:
-            return self._attempt(stop, progress)
-        except Exception as error:  # one way that fails must not end the others
-            return self.failed(describe_error(error))
+        clock = PhaseClock()
+        with Meter() as meter:
+            with clock.phase("build"):
+                tables = JobTables.build(self.subject.instance)
+                rows = CapacityRows.of(tables)
+                row_prices = _prices(tables, rows)
+            call, device = _way(self.solver, tables, rows.prices(row_prices))
+            with clock.phase("compile"):
+                payoff = call()
+            milliseconds = self._timed(call, clock, stop, progress)
+        median = float(np.median(milliseconds))
+        point = PricePoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
+        seconds = clock.seconds | {"solve": sum(milliseconds) / 1e3}
+        solution = self._claim(
+            bounded(rows, point).certificate(Sense.MAXIMISE), point.bound, seconds, len(milliseconds)
+        )
+        with clock.phase("verify"):
+            verification = verify(self.subject.instance, solution)
+        return Record(
+            **self.identity(),
+            **outcome(solution, verification, clock.seconds["verify"]),
+            **provenance(),
+            **meter.figures,
+            measures={"device": device, "ms": round(median, 3), "us_a_job": 1e3 * median / max(tables.num_jobs, 1)},
+        )
 
-    def _attempt(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        begun = time.perf_counter()
-        tables = JobTables.build(self.subject.instance)
-        rows = CapacityRows.of(tables)
-        row_prices = _prices(tables, rows)
-        built = time.perf_counter()
-        call, device = _way(self.solver, tables, rows.prices(row_prices))
-        payoff = call()
-        compiled = time.perf_counter()
+    def _timed(
+        self, call: Callable[[], FloatArray], clock: PhaseClock, stop: StoppingCriterion, progress: Progress
+    ) -> list[float]:
+        """Return the milliseconds of calls: all, or as many as take long enough."""
         milliseconds: list[float] = []
         progress.start(f"pricing by {self.solver}", REPEATS)
         for repeat in range(REPEATS):
-            start = time.perf_counter()
-            payoff = call()
-            milliseconds.append(1e3 * (time.perf_counter() - start))
+            milliseconds.append(1e3 * timed(call)[0])
             progress.update(repeat + 1, {"ms": milliseconds[-1]})
             is_enough = repeat + 1 >= LEAST_REPEATS and sum(milliseconds) >= 1e3 * ENOUGH_S
-            if is_enough or stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=repeat)) is not None:
+            if is_enough or stop(SolveState(elapsed_s=clock.elapsed_s, iterations=repeat)) is not None:
                 break
         progress.finish()
-        point = PricePoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
-        median = float(np.median(milliseconds))
-        solution = Solution(
-            problem=self.subject.problem.name,
+        return milliseconds
+
+    def _claim(self, certificate: Certificate | None, bound: float, seconds: dict[str, float], calls: int) -> Solution:
+        """Return what the payoffs prove."""
+        return Solution(
+            problem=self.subject.topic,
             instance=self.subject.name,
             solver=self.solver,
             sense=Sense.MAXIMISE,
             termination=Termination.COMPLETED,
             primal=PointStatus.NONE,
             dual=PointStatus.FEASIBLE,
-            bound=point.bound,
-            certificate=bounded(rows, point).certificate(Sense.MAXIMISE),
+            bound=bound,
+            certificate=certificate,
             seed=self.seed,
             versions=package_versions(),
-            stats=Stats(
-                seconds={"build": built - begun, "compile": compiled - built, "solve": sum(milliseconds) / 1e3},
-                iterations=len(milliseconds),
-                counts={"ms": median, "us_a_job": 1e3 * median / max(tables.num_jobs, 1)},
-            ),
+            stats=Stats(seconds=seconds, iterations=calls),
         )
-        checked = time.perf_counter()
-        verification = verify(self.subject.instance, solution)
-        done = outcome(solution, verification, time.perf_counter() - checked)
-        identity = self.identity()
-        identity["parameters"] = {**identity["parameters"], "device": device, "ms": round(median, 3)}
-        return Record(**identity, **done, **provenance())
 
 
 def _prices(tables: JobTables, rows: CapacityRows) -> FloatArray:

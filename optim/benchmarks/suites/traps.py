@@ -8,29 +8,22 @@ over the smaller one, and a push should take as long as before. `roof-in-cache` 
 would be that fits into a cache.
 """
 
-import hashlib
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.racing import medians, race, timed
-from optim.benchmarks.record import Record, plain, provenance
-from optim.benchmarks.registry import register_suite
-from optim.benchmarks.spec import SMALL, BenchRequest, BenchSpec, Skipped
-from optim.benchmarks.work import AbstractWork, Subject, describe_error
-from optim.core.errors import InvalidOptionError
-from optim.core.options import build_options, options_as_dict
-from optim.core.progress import Progress
-from optim.core.status import PointStatus, Termination
-from optim.core.stopping import StoppingCriterion
-from optim.solvers.solve import package_versions
+import numpy as np
 
-PROBLEM = "kernels"
-FULL = "full"
-SOLVER = "jax"
+from optim.benchmarks.racing import medians, race, timed
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
+from optim.core.errors import InvalidOptionError
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+
 NAMES = ("stacked-sum", "donation", "row-scatter", "two-carries", "shared-producer", "many-leaves", "roof-in-cache")
 AGREEMENT = 1e-4
 """Largest difference between two ways of doing the same, after one update of rate 0.01."""
@@ -85,72 +78,35 @@ SIZES: Mapping[str, TrapOptions] = MappingProxyType(
 )
 
 
-class TrapSubject(Subject):
-    """A trap on a size."""
-
-    def __init__(self, name: str, options: TrapOptions) -> None:
-        self.name, self.options = name, options
-        self.problem = SimpleNamespace(name=PROBLEM)  # type: ignore[assignment]
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of the name and the sizes."""
-        return hashlib.sha256(repr((self.name, self.options)).encode()).hexdigest()[:16]
-
-    @cached_property
-    def parameters(self) -> dict[str, Any]:
-        """Which trap, and where."""
-        import jax
-
-        return {"trap": self.name, "device": jax.devices()[0].device_kind}
-
-
 @dataclass(frozen=True, kw_only=True)
-class TrapWork(AbstractWork):
+class TrapWork(AbstractStudy):
     """Run both sides of a trap, round after round."""
 
-    def resolved_options(self) -> dict[str, Any]:
-        """Return the study's complete options."""
-        return plain(options_as_dict(build_options(TrapOptions, self.options)))
+    options_type = TrapOptions
 
-    def run(self, stop: StoppingCriterion, progress: Progress) -> Record:
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Measure one row."""
-        try:
-            return self._measure(stop, progress)
-        except Exception as error:  # one trap that fails must not end the others
-            return self.failed(describe_error(error))
-
-    def _measure(self, stop: StoppingCriterion, progress: Progress) -> Record:
-        import numpy as np
+        import jax
 
         from optim.benchmarks.kernels.traps import OURS, TRAPS, TrapSizes
 
-        options = options_as_dict(build_options(TrapOptions, self.options))
-        rounds = options.pop("rounds")
-        begun = time.perf_counter()
-        trap = TRAPS[self.subject.name](TrapSizes(**options), np.random.default_rng(self.seed))
-        build_s = time.perf_counter() - begun
+        sizes, clock = options_as_dict(self.chosen), PhaseClock()
+        rounds = sizes.pop("rounds")
+        with clock.phase("build"):
+            trap = TRAPS[self.subject.name](TrapSizes(**sizes), np.random.default_rng(self.seed))
         compile_s = sum(timed(call)[0] for call in trap.calls.values())
         difference = trap.difference()
         times = race(trap.calls, rounds, stop, progress, always=(OURS,))
-        problems = [] if difference <= AGREEMENT else [f"the two ways differ by {difference:.2e}"]
-        figures = _figures(medians(times), medians(times, 1), trap.moved) | {"difference": difference}
-        return Record(
-            **self.identity() | {"parameters": {**self.subject.parameters, **plain(figures)}},
-            **provenance(),
-            versions=dict(package_versions()),
-            termination=Termination.COMPLETED.value,
-            primal=PointStatus.FEASIBLE.value,
-            objective=difference,
-            seconds={
-                "build": build_s,
-                "compile": compile_s,
-                "solve": float(np.sum(times[OURS], axis=0)[0]),
-                "verify": 0.0,
+        return Finding(
+            parameters={"trap": self.subject.name, "device": jax.devices()[0].device_kind},
+            measures={
+                **_figures(medians(times), medians(times, 1), trap.moved),
+                "difference": difference,
             },
-            verified=not problems,
-            violations=problems,
+            seconds=clock.seconds | {"compile": compile_s, "solve": float(np.sum(times[OURS], axis=0)[0])},
+            problems=[] if difference <= AGREEMENT else [f"the two ways differ by {difference:.2e}"],
             iterations=len(times[OURS]),
+            is_whole=len(times[OURS]) == rounds,
         )
 
 
@@ -176,37 +132,19 @@ def _figures(wall: dict[str, float], spent: dict[str, float], moved: Mapping[str
     return figures
 
 
-def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
-    """Yield each trap for each seed.
-
-    Raises
-    ------
-    InvalidOptionError
-        If there is no such option, or another solver is asked for.
-    """
-    options = build_options(TrapOptions, {**options_as_dict(SIZES[request.size]), **request.options})
-    for name in request.solvers or ():
-        if name != SOLVER:
-            raise InvalidOptionError(f"unknown side {name!r}; the rows are of {SOLVER!r}, what it avoids stands beside")
-    for seed in request.seeds:
-        for name in NAMES:
-            yield TrapWork(
-                suite=SPEC.name,
-                subject=TrapSubject(name, options),
-                solver=SOLVER,
-                seed=seed,
-                time_limit_s=request.time_limit_s,
-                options=options_as_dict(options),
-            )
+def _subjects(options: TrapOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    del seed
+    for name in NAMES:
+        yield StudySubject(name=name, topic="kernels", drawn_from=options), {}
 
 
-SPEC = register_suite(
-    BenchSpec(
-        name="traps",
-        problem=PROBLEM,
-        summary="what the parameter-server kernels avoid, and what it would cost",
-        build=build,
-        sizes=(SMALL, FULL),
-        columns=("milliseconds", "naive_ms", "times", "processor_times", "growth", "naive_growth"),
-    )
+SPEC = register_study(
+    "traps",
+    "kernels",
+    "what the parameter-server kernels avoid, and what it would cost",
+    kind=TrapWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=("jax",),
+    columns=("milliseconds", "naive_ms", "times", "processor_times", "growth", "naive_growth"),
 )

@@ -133,6 +133,6 @@ def test_a_record_holds_the_worst_instance_with_both_plans_verified():
     record = piece.run(Never(), SilentProgress())
     assert record.error is None
     assert record.verified
-    assert record.ratio == pytest.approx(record.bound / record.objective)
-    assert record.parameters["promised"] > 1
+    assert record.findings["worst_ratio"] == pytest.approx(record.findings["optimum"] / record.findings["online"])
+    assert record.findings["promised"] > 1
     assert record.options == {"restarts": 1, "moves": 3}

@@ -1,14 +1,10 @@
 """The auction suite: which instances, which solvers, what is left out."""
 
+from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.sources import NamedSource
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.auction import GIVEN_LIMIT_S, SPEC
-from optim.benchmarks.suites.fractional import SPEC as FRACTIONAL
-from optim.benchmarks.suites.greedy_gap import FAMILIES
-from optim.benchmarks.suites.greedy_gap import SPEC as GREEDY_GAP
-from optim.core.progress import SilentProgress
-from optim.core.stopping import Never
+from optim.benchmarks.suites.auction import SPEC
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
 
@@ -39,19 +35,3 @@ def test_own_instances_have_the_limit_given():
 def test_generated_instances_depend_on_the_seed():
     names = {piece.subject.name for piece in work(seeds=(0, 1), solvers=("greedy",))}
     assert {"generated-16-256-32-0", "generated-16-256-32-1"} <= names
-
-
-def test_the_fractional_study_agrees_with_clarabel():
-    request = BenchRequest(options={"apps": 5, "machines": 3, "compared": 2})
-    (piece,) = plan_work([FRACTIONAL], request).work
-    record = piece.run(Never(), SilentProgress())
-    assert record.verified, record.error
-    assert record.load["error"] <= 1e-3
-    assert record.load["compared"] == 2
-
-
-def test_the_gap_study_has_a_verified_record_a_family():
-    work = plan_work([GREEDY_GAP], BenchRequest(options={"instances": 2, "moves": 20})).work
-    records = [piece.run(Never(), SilentProgress()) for piece in work]
-    assert {record.labels["family"] for record in records} == set(FAMILIES)
-    assert all(record.verified and record.objective <= record.bound + 1e-9 for record in records)

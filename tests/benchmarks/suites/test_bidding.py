@@ -1,9 +1,10 @@
 """The bidding suite: which instances, which solvers, what is left out."""
 
+from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.sources import NamedSource
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.bidding import GIVEN_LIMIT_S, SPEC, WINDOWS_TOL
+from optim.benchmarks.suites.bidding import SPEC, WINDOWS_TOL
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
 

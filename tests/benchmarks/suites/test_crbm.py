@@ -24,11 +24,11 @@ def test_both_sides_reach_the_same_error_on_unseen_containers():
     batched, alone, many, sweep = (work.run(Never(), SilentProgress()) for work in works(options=TINY))
     assert batched.error is None
     assert batched.verified
-    assert batched.parameters["ms"] > 0
-    assert batched.parameters["numpy_loss"] == pytest.approx(batched.objective, rel=0.01)
-    assert alone.parameters["us_a_window"] > 0
-    assert np.isfinite(many.objective)
-    assert np.isfinite(sweep.objective)
+    assert batched.measures["ms"] > 0
+    assert batched.measures["numpy_loss"] == pytest.approx(batched.findings["loss"], rel=0.01)
+    assert alone.measures["us_a_window"] > 0
+    assert np.isfinite(many.findings["loss"])
+    assert np.isfinite(sweep.findings["loss"])
     assert all(record.verified for record in (alone, many, sweep))
 
 

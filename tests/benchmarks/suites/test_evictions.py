@@ -26,8 +26,8 @@ def test_a_table_agrees_with_frequencies_and_says_what_it_is_of():
     record = work.run(Never(), SilentProgress())
     assert record.verified
     assert record.error is None
-    assert record.objective <= FREQUENCY_TOL
-    assert (record.parameters["markets"], record.parameters["deltas"]) == (2, 13)
+    assert record.findings["furthest"] <= FREQUENCY_TOL
+    assert (record.findings["markets"], record.findings["deltas"]) == (2, 13)
     assert record.seconds["solve"] > 0
 
 

@@ -23,7 +23,7 @@ def test_both_ways_prove_the_same_bound():
     assert loop.verified
     assert batched.verified
     assert batched.bound == pytest.approx(loop.bound, rel=1e-9)
-    assert loop.counts["ms"] > 0
+    assert loop.measures["ms"] > 0
 
 
 def test_says_which_instances_the_kernel_can_not_price():

@@ -58,11 +58,9 @@ def test_a_row_tells_both_times_and_how_they_grow():
     for record in records:
         assert record.error is None
         assert record.verified
-        assert record.parameters["naive_ms"] > 0
-        assert record.parameters["times"] == pytest.approx(
-            record.parameters["naive_ms"] / record.parameters["milliseconds"]
-        )
-    plain, carried = (record.parameters for record in records)
+        assert record.measures["naive_ms"] > 0
+        assert record.measures["times"] == pytest.approx(record.measures["naive_ms"] / record.measures["milliseconds"])
+    plain, carried = (record.measures for record in records)
     assert plain["growth"] is None
     assert carried["growth"] == pytest.approx(carried[f"{OURS}_{GROWTH}_ms"] / carried["milliseconds"])
     assert carried["naive_growth"] == pytest.approx(carried[f"{NAIVE}_{GROWTH}_ms"] / carried["naive_ms"])

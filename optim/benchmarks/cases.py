@@ -1,0 +1,118 @@
+"""Suites that set a problem's solvers side by side: cases of instances, and the work that comes of them."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from optim.benchmarks.registry import register_suite
+from optim.benchmarks.solver_options import options_for
+from optim.benchmarks.sources import GeneratedSource, InstanceSource
+from optim.benchmarks.spec import FULL, SMALL, BenchRequest, BenchSpec, Skipped
+from optim.benchmarks.work import AbstractWork, SolveWork, Subject
+from optim.solvers.solve import solver_named, solvers_of
+
+GIVEN_LIMIT_S = 60.0
+"""Time limit on the user's own instances, unless given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An instance of a suite, and how it is solved.
+
+    Parameters
+    ----------
+    source
+        The instance.
+    label
+        What the row is about, None where the instance's name says it.
+    time_limit_s
+        Limit of one solve in seconds.
+    left_out
+        Solvers that are left out unless asked for.
+    options
+        Options by solver, unless given.
+    """
+
+    source: InstanceSource
+    label: str | None = None
+    time_limit_s: float = GIVEN_LIMIT_S
+    left_out: frozenset[str] = frozenset()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def given_case(source: InstanceSource) -> Case:
+    """Return the case of one of the user's own instances."""
+    return Case(source=source, label="given")
+
+
+def generated_case(problem: str, drawn: Any, label: str, limit_s: float, **fields: Any) -> Case:
+    """Return a case drawn by the problem's generator with options of its own."""
+    return Case(source=GeneratedSource(options=drawn, problem=problem), label=label, time_limit_s=limit_s, **fields)
+
+
+def register_solver_suite(
+    problem: str,
+    summary: str,
+    small: Callable[[], Iterable[Case]],
+    full: Callable[[], Iterable[Case]],
+    given: Callable[[InstanceSource], Case] = given_case,
+    columns: tuple[str, ...] = ("case",),
+) -> BenchSpec:
+    """Register a problem's usual suite: each case with each solver and seed, cases outermost."""
+
+    def build(request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+        if request.sources is not None:
+            cases: Iterable[Case] = [given(source) for source in request.sources]
+        else:
+            cases = small() if request.size == SMALL else full()
+        return solve_cases(problem, cases, request)
+
+    return register_suite(
+        BenchSpec(
+            name=problem,
+            problem=problem,
+            summary=summary,
+            build=build,
+            sizes=(SMALL, FULL),
+            takes_instances=True,
+            columns=columns,
+        )
+    )
+
+
+def solve_cases(problem: str, cases: Iterable[Case], request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+    """Yield the work of cases.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a solver or option is unknown.
+    """
+    names = request.solvers or tuple(solver.name for solver in solvers_of(problem))
+    options = options_for(problem, names, request.options)
+    for case in cases:
+        for seed in request.seeds:
+            subject = Subject(case.source.load(seed))
+            for name in names:
+                if name in case.left_out and not request.solvers:
+                    continue
+                yield solve_or_skip(
+                    SolveWork,
+                    suite=problem,
+                    subject=subject,
+                    solver=name,
+                    seed=seed,
+                    time_limit_s=case.time_limit_s if request.time_limit_s is None else request.time_limit_s,
+                    options={**case.options.get(name, {}), **options[name]},
+                    labels={} if case.label is None else {"case": case.label},
+                )
+
+
+def solve_or_skip(
+    kind: type[SolveWork], *, suite: str, subject: Subject, solver: str, **fields: Any
+) -> SolveWork | Skipped:
+    """Return the work of a solver on an instance, or why it can't treat it."""
+    support = solver_named(subject.problem.name, solver).supports(subject.instance)
+    if not support:
+        return Skipped(suite=suite, instance=subject.name, solver=solver, reason=support.reason)
+    return kind(suite=suite, subject=subject, solver=solver, **fields)

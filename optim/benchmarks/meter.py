@@ -1,0 +1,75 @@
+"""Measure a block from outside: seconds of the wall clock and of the processor, and the memory that it took."""
+
+import ctypes
+import gc
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+_STATUS = Path("/proc/self/status")
+_CLEAR = Path("/proc/self/clear_refs")
+
+
+class Meter:
+    """What a block costs; nothing that runs inside it can leave work out.
+
+    Attributes
+    ----------
+    wall_s, processor_s
+        Seconds of the wall clock, and of all threads of this process together.
+    memory_mb
+        By how many MiB the resident memory stood at its peak above what the process held when the block began; None where
+        the system doesn't tell (it takes Linux). What was free in the heap is given back to the system first, so that a
+        block pays for what it uses, whatever ran before it.
+    """
+
+    wall_s: float
+    processor_s: float
+    memory_mb: float | None
+
+    def __enter__(self) -> "Meter":
+        gc.collect()
+        _give_back_free_memory()
+        self._held_kb = _restart_peak()
+        self._begun = time.perf_counter(), time.process_time()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wall, processor = self._begun
+        self.wall_s, self.processor_s = time.perf_counter() - wall, time.process_time() - processor
+        peak_kb = _status_kb("VmHWM")
+        known = self._held_kb is not None and peak_kb is not None
+        self.memory_mb = max(0, (peak_kb or 0) - (self._held_kb or 0)) / 1024 if known else None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What was measured, by the names of a record's fields."""
+        return {"wall_s": self.wall_s, "processor_s": self.processor_s, "memory_mb": self.memory_mb}
+
+
+def _give_back_free_memory() -> None:
+    """Return the heap's free pages to the system, where the C library can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _restart_peak() -> int | None:
+    """Begin counting the peak anew; return the KiB held now, None where the system can't."""
+    try:
+        _CLEAR.write_text("5")
+    except OSError:
+        return None
+    return _status_kb("VmRSS")
+
+
+def _status_kb(name: str) -> int | None:
+    """Return one line of the process' status."""
+    with suppress(OSError):
+        for line in _STATUS.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1])
+    return None

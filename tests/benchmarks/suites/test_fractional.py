@@ -1,0 +1,18 @@
+"""The study of divisible markets: the batch agrees with Clarabel, and only seconds that passed are called so."""
+
+from optim.benchmarks.runner import plan_work
+from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.suites.fractional import SPEC
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+
+
+def test_the_batch_agrees_with_clarabel_and_claims_no_objective_of_the_auction():
+    (piece,) = plan_work([SPEC], BenchRequest(options={"apps": 5, "machines": 3, "compared": 2})).work
+    record = piece.run(Never(), SilentProgress())
+    assert record.verified
+    assert record.measures["error"] <= 1e-3
+    assert record.measures["value"] <= record.measures["value_bound"]
+    assert record.findings["compared"] == 2
+    assert (record.objective, record.bound, record.gap, record.certificate) == (None, None, None, None)
+    assert record.seconds["verify"] < record.wall_s
