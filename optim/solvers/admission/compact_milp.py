@@ -109,13 +109,12 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         is_interrupted = termination is Termination.INTERRUPTED
         proven = certified(JobTables.build(instance), plan, monitor.clock, is_cut_short=is_interrupted)
         return replace(
-            outcome,
-            decision=plan,
-            objective=proven.objective,
-            bound=proven.bound,
-            proof=proven.proof,
-            statement=proven.statement,
+            proven,
             tol=OPTIMALITY_TOL,
+            termination=termination,
+            iterations=outcome.iterations,
+            counts=outcome.counts,
+            message=outcome.message,
         )
 
 

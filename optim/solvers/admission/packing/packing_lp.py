@@ -101,12 +101,10 @@ class PackingResult:
         outcome = replace(bounded(self.pool.rows, self.point), iterations=self.rounds, counts=counts)
         if plan is None:
             return outcome
-        statement = f"the plan attains the bound {self.point.bound:.9g} of the packing LP's dual to {OPTIMALITY_TOL:g}"
         return replace(
             outcome,
             decision=plan,
             objective=plan.objective(self.pool.tables.instance),
-            optimal_statement=statement,
             tol=OPTIMALITY_TOL,
             counts={**counts, "admitted": float(len(plan.admitted))},
         )

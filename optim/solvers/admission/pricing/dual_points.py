@@ -112,11 +112,12 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
 
 
 def bounded(rows: CapacityRows, point: PricePoint) -> Outcome:
-    """Return what a dual point proves: no plan is worth more than its bound."""
+    """Return what a dual point proves: no plan is worth more than its bound, and one that attains it is optimal."""
     return Outcome(
         bound=point.bound,
         proof=point.proof(rows),
         statement=f"no plan is worth more than {point.bound:.9g}: a feasible point of the packing LP's dual",
+        optimal_statement=f"the plan attains the bound {point.bound:.9g} of the packing LP's dual to {OPTIMALITY_TOL:g}",
     )
 
 
