@@ -1,7 +1,7 @@
 """The one result type of every solver."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from optim.core.certificate import Certificate
@@ -36,10 +36,6 @@ class Stats:
     memory_mb: float | None = None
     decision_ms: tuple[float, ...] = ()
     counts: Mapping[str, float] = field(default_factory=dict)
-
-    def with_seconds(self, **seconds: float) -> "Stats":
-        """Return a copy with phases added or replaced."""
-        return replace(self, seconds={**self.seconds, **seconds})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,9 @@ class TableDocument(Struct, tag_field="kind", tag="table", forbid_unknown_fields
     table: list[float]
 
 
+UtilityDocument = SigmoidDocument | ConstantDocument | StepDocument | TableDocument
+
+
 class SegmentDocument(Struct, forbid_unknown_fields=True):
     """Demands from `start` worker-slots of work already done until the next segment's start."""
 
@@ -69,7 +72,7 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gradient_mb: NonNegative
     worker_mbps: Positive
     ps_mbps: Positive
-    utility: SigmoidDocument | ConstantDocument | StepDocument | TableDocument
+    utility: UtilityDocument
     worker: list[NonNegative] | UnsetType = UNSET
     ps: list[NonNegative] | UnsetType = UNSET
     segments: list[SegmentDocument] | UnsetType = UNSET

@@ -1,11 +1,14 @@
 """From a document of format ``optim/admission/1`` to an instance and back, losing no digit."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict as fields_of
 
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
@@ -19,6 +22,7 @@ from optim.models.admission.document import (
     SigmoidDocument,
     StepDocument,
     TableDocument,
+    UtilityDocument,
 )
 from optim.models.admission.instance import (
     MAX_QUANTITY,
@@ -30,6 +34,24 @@ from optim.models.admission.instance import (
     as_int_array,
 )
 from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
+
+WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
+"""Fields of a job that are the same in a file and in arrays."""
+
+MICRO_FIELDS = {
+    "minibatch_s": "minibatch_micro_s",
+    "gradient_mb": "gradient_micro_mb",
+    "worker_mbps": "worker_micro_mbps",
+    "ps_mbps": "ps_micro_mbps",
+}
+"""Decimals of a job, and the arrays that hold them in 1e-6 units."""
+
+UTILITIES: dict[type[Any], type[Any]] = {
+    SigmoidDocument: SigmoidUtility,
+    ConstantDocument: ConstantUtility,
+    StepDocument: StepUtility,
+    TableDocument: TableUtility,
+}
 
 
 def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
@@ -70,37 +92,6 @@ def instance_from_document(document: AdmissionDocument) -> AdmissionInstance:
 
 def document_from_instance(instance: AdmissionInstance) -> AdmissionDocument:
     """Return the document of an instance; reading it back gives equal data."""
-    jobs = instance.jobs
-    documents = []
-    for i in range(len(jobs)):
-        first, last = int(jobs.segment_offset[i]), int(jobs.segment_offset[i + 1])
-        segments = [
-            SegmentDocument(
-                start=int(jobs.segment_start[s]),
-                worker=_decimals(jobs.worker_demand[s]),
-                ps=_decimals(jobs.ps_demand[s]),
-            )
-            for s in range(first, last)
-        ]
-        is_plain = len(segments) == 1
-        documents.append(
-            JobDocument(
-                id=jobs.ids[i],
-                arrival=int(jobs.arrival[i]),
-                epochs=int(jobs.epochs[i]),
-                chunks=int(jobs.chunks[i]),
-                minibatches=int(jobs.minibatches[i]),
-                minibatch_s=_decimal(int(jobs.minibatch_micro_s[i])),
-                gradient_mb=_decimal(int(jobs.gradient_micro_mb[i])),
-                worker_mbps=_decimal(int(jobs.worker_micro_mbps[i])),
-                ps_mbps=_decimal(int(jobs.ps_micro_mbps[i])),
-                utility=_utility_document(jobs.utilities[i]),
-                worker=segments[0].worker if is_plain else UNSET,
-                ps=segments[0].ps if is_plain else UNSET,
-                segments=UNSET if is_plain else segments,
-                min_utility=UNSET if np.isnan(jobs.min_utility[i]) else float(jobs.min_utility[i]),
-            )
-        )
     share = instance.max_share_per_server
     is_shared = instance.has_shared_servers
     return AdmissionDocument(
@@ -109,13 +100,34 @@ def document_from_instance(instance: AdmissionInstance) -> AdmissionDocument:
         horizon=instance.horizon,
         slot_s=_decimal(instance.slot_micro_s),
         resources=list(instance.resources),
-        jobs=documents,
+        jobs=[_job_document(instance.jobs, i) for i in range(instance.num_jobs)],
         worker_servers=UNSET if is_shared else _server_documents(instance.worker_servers),
         ps_servers=UNSET if is_shared else _server_documents(instance.ps_servers),
         shared_servers=_server_documents(instance.worker_servers) if is_shared else UNSET,
         min_utility=_decimal_of(instance.min_utility_share),
         max_share_per_server=None if share is None else _decimal_of(share),
         chunk_integral=instance.chunk_integral,
+    )
+
+
+def _job_document(jobs: Jobs, i: int) -> JobDocument:
+    segments = [
+        SegmentDocument(
+            start=int(jobs.segment_start[s]), worker=_decimals(jobs.worker_demand[s]), ps=_decimals(jobs.ps_demand[s])
+        )
+        for s in range(int(jobs.segment_offset[i]), int(jobs.segment_offset[i + 1]))
+    ]
+    is_plain = len(segments) == 1
+    numbers: dict[str, Any] = {name: int(getattr(jobs, name)[i]) for name in WHOLE_FIELDS}
+    numbers |= {name: _decimal(int(getattr(jobs, field)[i])) for name, field in MICRO_FIELDS.items()}
+    return JobDocument(
+        id=jobs.ids[i],
+        **numbers,
+        utility=_utility_document(jobs.utilities[i]),
+        worker=segments[0].worker if is_plain else UNSET,
+        ps=segments[0].ps if is_plain else UNSET,
+        segments=UNSET if is_plain else segments,
+        min_utility=UNSET if np.isnan(jobs.min_utility[i]) else float(jobs.min_utility[i]),
     )
 
 
@@ -215,20 +227,14 @@ def _jobs(documents: Sequence[JobDocument], num_resources: int) -> Jobs:
             ps.append(_demand(segment.ps, num_resources, f"{path}.ps"))
         offset.append(len(start))
 
-    def scaled(field: str) -> IntArray:
-        return as_int_array([_micro(getattr(job, field), f"jobs[{i}].{field}") for i, job in enumerate(documents)])
-
     minima = [np.nan if isinstance(job.min_utility, UnsetType) else job.min_utility for job in documents]
     return Jobs(
         ids=tuple(job.id for job in documents),
-        arrival=as_int_array([job.arrival for job in documents]),
-        epochs=as_int_array([job.epochs for job in documents]),
-        chunks=as_int_array([job.chunks for job in documents]),
-        minibatches=as_int_array([job.minibatches for job in documents]),
-        minibatch_micro_s=scaled("minibatch_s"),
-        gradient_micro_mb=scaled("gradient_mb"),
-        worker_micro_mbps=scaled("worker_mbps"),
-        ps_micro_mbps=scaled("ps_mbps"),
+        **{name: as_int_array([getattr(job, name) for job in documents]) for name in WHOLE_FIELDS},
+        **{
+            field: as_int_array([_micro(getattr(job, name), f"jobs[{i}].{name}") for i, job in enumerate(documents)])
+            for name, field in MICRO_FIELDS.items()
+        },
         segment_offset=as_int_array(offset),
         segment_start=as_int_array(start),
         worker_demand=as_int_array(worker).reshape(len(start), num_resources),
@@ -248,26 +254,15 @@ def _segments(job: JobDocument, i: int) -> list[SegmentDocument]:
     return job.segments
 
 
-def _utility(document: SigmoidDocument | ConstantDocument | StepDocument | TableDocument) -> Utility:
-    match document:
-        case SigmoidDocument():
-            return SigmoidUtility(theta1=document.theta1, theta2=document.theta2, theta3=document.theta3)
-        case ConstantDocument():
-            return ConstantUtility(value=document.value)
-        case StepDocument():
-            return StepUtility(value=document.value, deadline=document.deadline, late_value=document.late_value)
-        case TableDocument():
-            return TableUtility(table=tuple(document.table))
+def _utility(document: UtilityDocument) -> Utility:
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields_of(document).items()}
+    utility: Utility = UTILITIES[type(document)](**fields)
+    return utility
 
 
-def _utility_document(utility: Utility) -> SigmoidDocument | ConstantDocument | StepDocument | TableDocument:
-    match utility:
-        case SigmoidUtility():
-            return SigmoidDocument(theta1=utility.theta1, theta2=utility.theta2, theta3=utility.theta3)
-        case ConstantUtility():
-            return ConstantDocument(value=utility.value)
-        case StepUtility():
-            return StepDocument(value=utility.value, deadline=utility.deadline, late_value=utility.late_value)
-        case TableUtility():
-            return TableDocument(table=list(utility.table))
+def _utility_document(utility: Utility) -> UtilityDocument:
+    for kind, own in UTILITIES.items():
+        if isinstance(utility, own):
+            document: UtilityDocument = kind(**asdict(utility))
+            return document
     raise InvalidProblemError(f"utility {utility!r} has no form in the file format; use one of the four kinds")

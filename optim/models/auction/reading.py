@@ -1,10 +1,12 @@
 """From a document of format ``optim/auction/1`` to an instance and back."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict as fields_of
 
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
@@ -67,25 +69,15 @@ def instance_from_document(document: AuctionDocument) -> AuctionInstance:
 
 def document_from_instance(instance: AuctionInstance) -> AuctionDocument:
     """Return the document of an instance; reading it back gives equal data. Bids are always written out."""
-    apps, bids, profiles = instance.apps, instance.bids, instance.profiles
+    apps = instance.apps
     documents = []
     for i, name in enumerate(apps.ids):
-        rows = range(int(instance.row_offset[i]), int(instance.row_offset[i + 1]))
-        table = BidsDocument(empty_rho=float(apps.empty_rho[i]))
-        for b in rows:
-            rho = float(bids.rho[b])
-            if bids.locality[b] == Locality.NAMED:
-                part = slice(int(instance.named_offset[b]), int(instance.named_offset[b + 1]))
-                machines = list(zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True))
-                table.named.append((machines, rho))
-            else:
-                table.rows.append((int(bids.gpus[b]), NAMES[Locality(int(bids.locality[b]))], rho))  # type: ignore[arg-type]
-        profile = profiles[i] if profiles else None
+        profile = instance.profiles[i] if instance.profiles else None
         documents.append(
             AppDocument(
                 id=name,
                 gang=int(apps.gang[i]),
-                bids=table,
+                bids=_bids_document(instance, i),
                 profile=_profile_document(profile) if isinstance(profile, AppProfile) else UNSET,
                 elapsed_min=float(apps.elapsed_min[i]),
                 work_min=float(apps.work_min[i]),
@@ -101,6 +93,20 @@ def document_from_instance(instance: AuctionInstance) -> AuctionDocument:
         horizon=instance.horizon.value,
         empty_value=instance.empty_value.value,
     )
+
+
+def _bids_document(instance: AuctionInstance, app: int) -> BidsDocument:
+    bids = instance.bids
+    table = BidsDocument(empty_rho=float(instance.apps.empty_rho[app]))
+    for b in range(int(instance.row_offset[app]), int(instance.row_offset[app + 1])):
+        rho = float(bids.rho[b])
+        if bids.locality[b] == Locality.NAMED:
+            part = slice(int(instance.named_offset[b]), int(instance.named_offset[b + 1]))
+            machines = list(zip(bids.named_machine[part].tolist(), bids.named_gpus[part].tolist(), strict=True))
+            table.named.append((machines, rho))
+        else:
+            table.rows.append((int(bids.gpus[b]), NAMES[Locality(int(bids.locality[b]))], rho))  # type: ignore[arg-type]
+    return table
 
 
 def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
@@ -130,25 +136,21 @@ def cluster_from_documents(machines: Sequence[MachineDocument]) -> Cluster:
 
 def join_bids(tables: Sequence[BidsDocument]) -> Bids:
     """Return the rows of all apps as one list, each app's named rows after its others."""
-    app, gpus, level, rho = [], [], [], []
+    rows: list[tuple[int, int, int]] = []
+    rho: list[float] = []
     named: list[tuple[int, int, int]] = []
     for i, table in enumerate(tables):
-        for k, locality, value in table.rows:
-            app.append(i)
-            gpus.append(k)
-            level.append(LEVELS[locality])
-            rho.append(value)
-        for machines, value in table.named:
-            named += [(len(app), machine, count) for machine, count in sorted(machines)]
-            app.append(i)
-            gpus.append(sum(count for _, count in machines))
-            level.append(int(Locality.NAMED))
-            rho.append(value)
+        rows += [(i, gpus, LEVELS[locality]) for gpus, locality, _ in table.rows]
+        for machines, _ in table.named:
+            named += [(len(rows), machine, count) for machine, count in sorted(machines)]
+            rows.append((i, sum(count for _, count in machines), int(Locality.NAMED)))
+        rho += [value for _, _, value in table.rows] + [value for _, value in table.named]
+    columns = np.array(rows, dtype=np.int64).reshape(-1, 3).T
     entries = np.array(named, dtype=np.int64).reshape(-1, 3)
     return Bids(
-        app=as_ints(app),
-        gpus=as_ints(gpus),
-        locality=as_ints(level),
+        app=as_ints(columns[0]),
+        gpus=as_ints(columns[1]),
+        locality=as_ints(columns[2]),
         rho=as_floats(rho),
         named_row=as_ints(entries[:, 0]),
         named_machine=as_ints(entries[:, 1]),
@@ -181,14 +183,14 @@ def _apps(
         stated = (app.elapsed_min, app.work_min, app.ideal_min)
         return tuple(g if isinstance(s, UnsetType) else s for g, s in zip(given, stated, strict=True))  # type: ignore[return-value]
 
-    facts = [terms(app, profile) for app, profile in zip(documents, profiles, strict=True)]
+    facts = np.array([terms(*pair) for pair in zip(documents, profiles, strict=True)]).reshape(-1, 3)
     return Apps(
         ids=tuple(app.id for app in documents),
         empty_rho=as_floats([table.empty_rho for table in tables]),
         gang=as_ints([app.gang for app in documents]),
-        elapsed_min=as_floats([fact[0] for fact in facts]),
-        work_min=as_floats([fact[1] for fact in facts]),
-        ideal_min=as_floats([fact[2] for fact in facts]),
+        elapsed_min=as_floats(facts[:, 0]),
+        work_min=as_floats(facts[:, 1]),
+        ideal_min=as_floats(facts[:, 2]),
     )
 
 
@@ -203,17 +205,13 @@ def _profile(app: AppDocument, i: int) -> AppProfile | None:
             )
         slowdown = PRESETS[document.slowdown]
     else:
-        s = document.slowdown
-        slowdown = Slowdown(slot=s.slot, machine=s.machine, rack=s.rack, cluster=s.cluster)
+        slowdown = Slowdown(**fields_of(document.slowdown))
     held = HeldDocument(gpus=0) if isinstance(document.held, UnsetType) else document.held
     try:
         return AppProfile(
             elapsed_min=document.elapsed_min,
             active_apps=document.active_apps,
-            trials=tuple(
-                Trial(work_min=t.work_min, total_work_min=t.total_work_min, max_gpus=t.max_gpus)
-                for t in document.trials
-            ),
+            trials=tuple(Trial(**fields_of(trial)) for trial in document.trials),
             slowdown=slowdown,
             gang=app.gang,
             combine=Combine(document.combine),
@@ -227,16 +225,12 @@ def _profile(app: AppDocument, i: int) -> AppProfile | None:
 
 
 def _profile_document(profile: AppProfile) -> ProfileDocument:
-    s = profile.slowdown
     held = HeldDocument(gpus=profile.held_gpus, locality=NAMES[Locality(profile.held_locality)])  # type: ignore[arg-type]
     return ProfileDocument(
         elapsed_min=profile.elapsed_min,
         active_apps=profile.active_apps,
-        trials=[
-            TrialDocument(work_min=t.work_min, total_work_min=t.total_work_min, max_gpus=t.max_gpus)
-            for t in profile.trials
-        ],
-        slowdown=SlowdownDocument(slot=s.slot, machine=s.machine, rack=s.rack, cluster=s.cluster),
+        trials=[TrialDocument(**asdict(trial)) for trial in profile.trials],
+        slowdown=SlowdownDocument(**asdict(profile.slowdown)),
         combine=profile.combine.value,
         ideal=profile.ideal.value,
         estimator=profile.estimator.value,

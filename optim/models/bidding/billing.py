@@ -104,14 +104,6 @@ class FixedPrice:
         return self.price_micro
 
 
-class BillingRule(Protocol):
-    """Write the bill of a lease."""
-
-    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
-        """Return the lines, in order of time."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class HourlySpot:
     """EC2 from 2013 to October 2017: every started hour at the price of its start, the evicted hour free.

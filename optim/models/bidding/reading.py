@@ -1,10 +1,12 @@
 """From a document of format ``optim/bidding/1`` to an instance and back."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict as fields_of
 
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.document import (
@@ -32,6 +34,9 @@ from optim.models.bidding.instance import (
 
 HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
 SCENARIO_FIELDS = ("charges_usd", "evicted_s")
+
+PLAIN = ("name", "one_bid_a_market", "fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work")
+"""Fields that a file holds as an instance does."""
 
 WHOLE_TOL = 1e-3
 """Dollars must be whole micro-dollars to this part of one."""
@@ -61,32 +66,21 @@ def instance_from_document(document: BiddingDocument) -> BiddingInstance:
         max_count=np.array([bid.max_count for bid in document.bids], dtype=np.int64),
         is_new=np.array([bid.new for bid in document.bids], dtype=bool),
     )
-    curve = document.scalability
+    curve = fields_of(document.scalability)
+    points = tuple((float(v), float(g)) for v, g in document.scalability.points)
     return BiddingInstance(
-        name=document.name,
+        **{name: getattr(document, name) for name in PLAIN},
         markets=tuple(document.markets),
         bids=bids,
         outlook=_outlook(document),
         caps=_caps(document.caps, len(bids)),
-        one_bid_a_market=document.one_bid_a_market,
-        fixed_usd=document.fixed_usd,
-        fixed_rate=document.fixed_rate,
-        scalability=Scalability(
-            kind=CurveKind(curve.kind),
-            serial=curve.serial,
-            base=curve.base,
-            crosstalk=curve.crosstalk,
-            points=tuple((float(v), float(g)) for v, g in curve.points),
-        ),
-        eviction_loss_h=document.eviction_loss_h,
-        change_loss_h=document.change_loss_h,
-        min_work=document.min_work,
+        scalability=Scalability(**curve | {"kind": CurveKind(curve["kind"]), "points": points}),
     )
 
 
 def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
     """Return the document of an instance; reading it back gives equal data."""
-    outlook, curve = instance.outlook, instance.scalability
+    outlook = instance.outlook
     documents = []
     for j in range(instance.num_bids):
         bids = instance.bids
@@ -111,7 +105,7 @@ def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
     caps = instance.caps
     return BiddingDocument(
         schema=SCHEMA,
-        name=instance.name,
+        **{name: getattr(instance, name) for name in PLAIN},
         markets=list(instance.markets),
         bids=documents,
         caps=[
@@ -120,19 +114,7 @@ def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
         ],
         scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
         eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
-        one_bid_a_market=instance.one_bid_a_market,
-        fixed_usd=instance.fixed_usd,
-        fixed_rate=instance.fixed_rate,
-        scalability=ScalabilityDocument(
-            kind=curve.kind.value,
-            serial=curve.serial,
-            base=curve.base,
-            crosstalk=curve.crosstalk,
-            points=list(curve.points),
-        ),
-        eviction_loss_h=instance.eviction_loss_h,
-        change_loss_h=instance.change_loss_h,
-        min_work=instance.min_work,
+        scalability=ScalabilityDocument(**asdict(instance.scalability)),
     )
 
 
@@ -179,14 +161,16 @@ def _outlook(document: BiddingDocument) -> Outlook:
                 raise InvalidProblemError(
                     f"bids[{j}].{name} must have one entry a scenario, {size}, got {len(entries)}"
                 )
-    charges = [[_micro(usd, f"bids[{j}].charges_usd") for usd in _list(bid.charges_usd)] for j, bid in enumerate(bids)]
+    charges = [
+        [_micro(usd, f"bids[{j}].charges_usd") for usd in list(bid.charges_usd or ())] for j, bid in enumerate(bids)
+    ]
     return ScenarioOutlook(
         weight=np.array(scenarios.weights, dtype=np.float64),
         slot_s=scenarios.slot_s,
         num_slots=scenarios.num_slots,
         ready_s=scenarios.ready_s,
         charge_micro=_table(charges, size),
-        evicted_s=_table([_list(bid.evicted_s) for bid in bids], size),
+        evicted_s=_table([list(bid.evicted_s or ()) for bid in bids], size),
     )
 
 
@@ -210,10 +194,6 @@ def _micro(usd: float, path: str) -> int:
     if abs(usd * MICRO - micro) > WHOLE_TOL:
         raise InvalidProblemError(f"{path} must be whole micro-dollars, got {usd}; round it to six digits")
     return micro
-
-
-def _list(entries: Any) -> list[Any]:
-    return list(entries)
 
 
 def _floats(values: Sequence[Any]) -> FloatArray:
