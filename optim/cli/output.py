@@ -69,6 +69,31 @@ def print_table(
     console.print(_table(names, body, is_wrapped))
 
 
+def print_rows(
+    rows: Sequence[Any], output: OutputFormat, header: Sequence[str] | None = None, *, title: str | None = None
+) -> None:
+    """Print rows, mappings or objects: each as JSON, or some of their fields as a table.
+
+    Parameters
+    ----------
+    rows
+        All of one kind.
+    output
+        How.
+    header
+        Fields of the table; all those of the first row, a mapping, if absent.
+    title
+        A line above the table.
+    """
+    if output is OutputFormat.JSON:
+        for row in rows:
+            print_json(row)
+        return
+    names = tuple(rows[0]) if header is None else header
+    body = [[row[name] if isinstance(row, Mapping) else getattr(row, name) for name in names] for row in rows]
+    print_table(names, body, title=title)
+
+
 def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: bool) -> "Table":
     """Return a table without lines around it."""
     from rich import box

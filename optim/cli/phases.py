@@ -2,24 +2,20 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from optim.cli import phases_watch
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import OutputFormat, print_fields, print_json, print_table
+from optim.cli.output import OutputFormat, print_fields, print_json, print_rows, print_table
 from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options, split_seeds
 from optim.cli.phases_watch import ModelArgument
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
-
-if TYPE_CHECKING:
-    from optim.models.containers.series import ContainerSeries
-    from optim.phases.model import PhaseModel
 
 app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
 
@@ -66,7 +62,9 @@ def fit(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Fit a model: a row a phase and resource."""
-    from optim.phases.model import DEFAULT_ENCODER, PhaseModel
+    from optim.phases.estimator import DEFAULT_ENCODER
+    from optim.phases.model import PhaseModel
+    from optim.phases.rows import phase_rows, summary_of
 
     if out is not None:
         prepare_folder(out)
@@ -90,7 +88,12 @@ def fit(
         note(str(warning.message))
     if out is not None:
         model.save(out)
-    _print_model(model, series, output)
+    summary = summary_of(model, series)
+    print_rows(phase_rows(model), output)
+    if output is OutputFormat.JSON:
+        print_json(summary)
+    else:
+        print_fields(summary)
     return ExitCode.DONE
 
 
@@ -105,36 +108,14 @@ def encode(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Label series: a row a container without gaps, or a part of one between gaps."""
-    from optim.phases.compression import pack
     from optim.phases.model import PhaseModel
-    from optim.phases.runs import runs_of
+    from optim.phases.rows import legend, sequence_rows
 
     fitted = PhaseModel.load(model)
-    series = read_or_draw(input_, generate, generator_option, seed)
-    phased = fitted.label(series)
-    scores = fitted.anomaly_scores(phased.series)
-    threshold = fitted.calibrations_["forecast-error"].threshold
-    runs = runs_of(phased.labels, phased.series.lengths, fitted.min_dwell)
-    rows: list[dict[str, Any]] = []
-    for segment, own in enumerate(phased.series.segments()):
-        part = runs.phase[runs.offsets[segment] : runs.offsets[segment + 1]]
-        rows.append(
-            {
-                "container": phased.series.containers[segment],
-                "start_s": float(phased.series.time_s[own][0]),
-                "interval_s": fitted.interval_s,
-                "samples": own.stop - own.start,
-                "sequence": " ".join(pack(part.tolist())),
-                "anomalies": int((scores[own] > threshold).sum()),
-                "phase": phased.labels[own].tolist(),
-            }
-        )
+    rows = sequence_rows(fitted, read_or_draw(input_, generate, generator_option, seed))
     if output is OutputFormat.JSON:
-        for row in rows:
-            print_json({**row, "names": fitted.names_})
-    else:
-        header = ("container", "start_s", "samples", "anomalies", "sequence")
-        print_table(header, [[row[name] for name in header] for row in rows], title=_legend(fitted))
+        rows = [{**row, "names": fitted.names_} for row in rows]
+    print_rows(rows, output, ("container", "start_s", "samples", "anomalies", "sequence"), title=legend(fitted))
     return ExitCode.DONE
 
 
@@ -149,24 +130,11 @@ def graph(
 ) -> ExitCode:
     """Show which phase follows which: a row an edge."""
     from optim.phases.model import PhaseModel
+    from optim.phases.rows import edge_rows, legend
 
     fitted = PhaseModel.load(model)
-    found = fitted.graph(order)
-    rows = [
-        {
-            "from": found.nodes[source]["label"],
-            "to": found.nodes[target]["label"],
-            "count": edge["count"],
-            "probability": edge["probability"],
-        }
-        for source, target, edge in found.edges(data=True)
-    ]
-    if output is OutputFormat.JSON:
-        for row in rows:
-            print_json(row)
-    else:
-        title = f"order {order or fitted.order_}; {_legend(fitted)}"
-        print_table(("from", "to", "count", "probability"), [list(row.values()) for row in rows], title=title)
+    title = f"order {order or fitted.order_}; {legend(fitted)}"
+    print_rows(edge_rows(fitted, order), output, ("from", "to", "count", "probability"), title=title)
     return ExitCode.DONE
 
 
@@ -230,44 +198,35 @@ def score(
         make_encoder(name, own.get(name))
     options = build_options(ContainerOptions, {**split_options(generator_option), "num_containers": generate})
     chosen = split_seeds(seeds) if seeds else tuple(range(5))
-    table: list[list[object]] = []
+    summaries = []
     with terminal_progress() as progress:
         progress.start("score", len(names) * len(chosen))
         for place, name in enumerate(names):
             rows = []
             for seed in chosen:
-                rows.append(
-                    recover(
-                        *(options, name, seed),
-                        num_phases=num_phases,
-                        encoder_options=own.get(name),
-                        test_drift=test_drift,
-                        smoothing=smoothing,
-                    )
+                row = recover(
+                    *(options, name, seed),
+                    num_phases=num_phases,
+                    encoder_options=own.get(name),
+                    test_drift=test_drift,
+                    smoothing=smoothing,
                 )
+                rows.append(row)
                 progress.update(place * len(chosen) + len(rows))
                 if confusion and output is OutputFormat.JSON:
-                    print_json(rows[-1])
-            summary = summarise(rows)
+                    print_json(row)
+            summaries.append(summarise(rows))
             if output is OutputFormat.JSON:
-                print_json(summary)
-            table.append(
-                [
-                    name,
-                    summary.ari,
-                    summary.ari_low,
-                    summary.ari_high,
-                    summary.ari_inner,
-                    summary.ami,
-                    *summary.f1.values(),
-                ]
-            )
+                print_json(summaries[-1])
         progress.finish()
     if output is OutputFormat.TABLE:
-        header = ("encoder", "ari", "low", "high", "inner", "ami", *(f"f1 {name}" for name in summary.f1))
-        print_table(
-            header, table, title=f"adjusted Rand index and 95 % interval over seeds {', '.join(map(str, chosen))}"
-        )
+        header = ("encoder", "ari", "low", "high", "inner", "ami", *(f"f1 {name}" for name in summaries[-1].f1))
+        table = [
+            [row.encoder, row.ari, row.ari_low, row.ari_high, row.ari_inner, row.ami, *row.f1.values()]
+            for row in summaries
+        ]
+        seeds_text = ", ".join(map(str, chosen))
+        print_table(header, table, title=f"adjusted Rand index and 95 % interval over seeds {seeds_text}")
     return ExitCode.DONE
 
 
@@ -284,58 +243,3 @@ def _encoder_options(texts: list[str] | None, names: tuple[str, ...]) -> dict[st
             raise InvalidOptionError(f"--option must be ENCODER.NAME=VALUE with one of {', '.join(names)}, got {key!r}")
         found.setdefault(encoder, {})[name] = value
     return found
-
-
-def _legend(model: "PhaseModel") -> str:
-    return "phases: " + ", ".join(f"{place} {name}" for place, name in enumerate(model.names_))
-
-
-def _print_model(model: "PhaseModel", series: "ContainerSeries", output: OutputFormat) -> None:
-    """Print a row a phase and resource, and what there is to say of the whole."""
-    found = model.statistics_
-    rows: list[dict[str, Any]] = []
-    for phase, name in enumerate(model.names_):
-        for place, resource in enumerate(model.resources_):
-            rows.append(
-                {
-                    "phase": phase,
-                    "name": name,
-                    "share": float(found.share[phase]),
-                    "dwell_mean": float(model.forecaster.dwells.mean[phase]),
-                    "resource": resource.name,
-                    "unit": resource.unit,
-                    "mean": float(found.mean[phase, place]),
-                    "deviation": float(found.deviation[phase, place]),
-                    "p95": float(found.quantile(0.95)[phase, place]),
-                    "max": float(found.quantile(1.0)[phase, place]),
-                }
-            )
-    ranked = model.prototypes()
-    summary = {
-        "encoder": model.encoder,
-        "phases": model.num_phases_,
-        "order": model.order_,
-        "sequences": len(ranked.coverage),
-        "prototypes": len(ranked.paths),
-        "anomaly_threshold": model.calibrations_["forecast-error"].threshold,
-        "ari": _agreement(model, series),
-    }
-    if output is OutputFormat.JSON:
-        for row in rows:
-            print_json(row)
-        print_json(summary)
-        return
-    print_table(tuple(rows[0]), [list(row.values()) for row in rows])
-    print_fields(summary)
-
-
-def _agreement(model: "PhaseModel", series: "ContainerSeries") -> float | None:
-    """Return the adjusted Rand index on the series fitted on, where the truth is known."""
-    from optim.phases.agreement import adjusted_rand_index
-
-    phased = model.label(series)
-    truth = phased.series.phase
-    if truth is None:
-        return None
-    known = (phased.labels >= 0) & (truth >= 0)
-    return adjusted_rand_index(truth[known], phased.labels[known]) if len(known) else None

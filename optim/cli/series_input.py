@@ -32,9 +32,14 @@ GeneratorOption = Annotated[
 
 
 def read_or_draw(
-    given: list[str] | None, generate: int | None, generator_option: list[str] | None, seed: int
+    given: list[str] | None,
+    generate: int | None,
+    generator_option: list[str] | None,
+    seed: int,
+    *,
+    interval_s: float | None = None,
 ) -> "ContainerSeries":
-    """Read the files of ``--input``, or draw as many containers as ``--generate`` says.
+    """Read the files of ``--input``, or draw as many containers as ``--generate`` says, on a grid of `interval_s`.
 
     Raises
     ------
@@ -44,11 +49,14 @@ def read_or_draw(
     from optim.core.options import build_options
     from optim.workloads.containers import ContainerOptions, generate_containers
 
-    if (generate is None) == (not given):
+    if generate is None and not given:
         raise InvalidOptionError("give either --input FILE or --generate N")
     if generate is not None:
-        options = build_options(ContainerOptions, {**split_options(generator_option), "num_containers": generate})
-        return generate_containers(options, seed)
+        if given:
+            raise InvalidOptionError("--generate and --input exclude each other; give one")
+        grid = {} if interval_s is None else {"interval_s": interval_s}
+        own = {**grid, **split_options(generator_option), "num_containers": generate}
+        return generate_containers(build_options(ContainerOptions, own), seed)
     if generator_option:
         raise InvalidOptionError("--generator-option goes with --generate N")
     return read_input(given or [])

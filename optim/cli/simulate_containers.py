@@ -9,17 +9,16 @@ import typer
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
+from optim.cli.output import OutputFormat, print_rows, print_table
+from optim.cli.parameters import FormatOption, SeedOption, split_list
 from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, GeneratorOption, InputOption, read_input
+from optim.cli.series_input import SERIES, GeneratorOption, InputOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
-    from optim.models.containers.series import ContainerSeries
     from optim.simulation.containers.comparison import Row
     from optim.simulation.containers.trade_off import TradePoint
     from optim.simulation.containers.world import World
@@ -98,7 +97,7 @@ def containers(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
-    from optim.phases.model import DEFAULT_ENCODER
+    from optim.phases.estimator import DEFAULT_ENCODER
     from optim.simulation.containers.catalogue import NEED_PHASES, policy_names
     from optim.simulation.containers.comparison import check_comparison
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
@@ -120,7 +119,9 @@ def containers(
         raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
     if report is not None:
         prepare_folder(report)
-    series = _series(input_, generate, generator_option, interval_s, seed)
+    if not input_ and generate is None:
+        generate = NUM_GENERATED
+    series = read_or_draw(input_, generate, generator_option, seed, interval_s=interval_s)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
         world = prepare_world(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
         note(
@@ -155,10 +156,9 @@ def _at_equal_risk(
     points: list[TradePoint] = []
     found = compare_policies(world, names, risk=risk, num_resamples=resamples, seed=seed, done=progress.update)
     for group in found:
-        for row in group:
-            rows.append(row)
-            if output is OutputFormat.JSON:
-                print_json(row)
+        rows += group
+        if output is OutputFormat.JSON:
+            print_rows(group, output)
         if report is not None:
             points += trade_curve(world, group[0].policy)
         if interruption.is_requested:
@@ -189,13 +189,12 @@ def _at_multipliers(
         fresh = trade_points(world, name, multipliers)
         points += fresh
         if output is OutputFormat.JSON:
-            for point in fresh:
-                print_json(point)
+            print_rows(fresh, output)
         progress.update(number)
         if interruption.is_requested:
             break
     if output is OutputFormat.TABLE:
-        print_table(POINTS, [[getattr(point, name) for name in POINTS] for point in points], title="untuned")
+        print_rows(points, output, POINTS, title="untuned")
 
 
 def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
@@ -208,34 +207,9 @@ def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _series(
-    inputs: list[str] | None, generate: int | None, generator_option: list[str] | None, interval_s: float, seed: int
-) -> "ContainerSeries":
-    from optim.core.options import build_options
-    from optim.workloads.containers import ContainerOptions, generate_containers
-
-    if not inputs:
-        number = NUM_GENERATED if generate is None else generate
-        given = {"interval_s": interval_s, **split_options(generator_option), "num_containers": number}
-        return generate_containers(build_options(ContainerOptions, given), seed)
-    if generate is not None:
-        raise InvalidOptionError("--generate and --input exclude each other; give one")
-    if generator_option:
-        raise InvalidOptionError("--generator-option goes with --generate N")
-    return read_input(inputs)
-
-
 def _cells(row: "Row") -> list[object]:
-    return [
-        row.policy,
-        row.resource,
-        row.multiplier,
-        row.under_time,
-        row.total_allocation,
-        row.unit if row.is_reached else f"{row.unit}, risk not met",
-        row.reduction,
-        f"{row.reduction_low:.3f} to {row.reduction_high:.3f}",
-        row.over_share,
-        row.oom,
-        row.changes,
-    ]
+    shown = {
+        "unit": row.unit if row.is_reached else f"{row.unit}, risk not met",
+        "95 % interval": f"{row.reduction_low:.3f} to {row.reduction_high:.3f}",
+    }
+    return [shown[name] if name in shown else getattr(row, name) for name in HEADER]

@@ -48,7 +48,7 @@ def packing(
     """Pack generated jobs by their peaks and by their phases, then replay their true series: a row a sizing."""
     import numpy as np
 
-    from optim.phases.model import DEFAULT_ENCODER
+    from optim.phases.estimator import DEFAULT_ENCODER
     from optim.simulation.containers.preparation import WorldOptions, find_phases
     from optim.simulation.packing.study import PackingOptions, pack
     from optim.solvers.solve import solver_named

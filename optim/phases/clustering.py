@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import FloatArray, IntArray
+from optim.models.containers.series import FloatArray, IntArray, Resource
 from optim.phases.agreement import adjusted_rand_index
-from optim.phases.groups import group_sums
+from optim.phases.groups import group_moments, group_sums
 
 FEWEST, MOST = 2, 12
 LEAST_GAIN = 0.02
@@ -144,6 +144,18 @@ def choose_count(
         before = share
     passing = [row.num_clusters for row in rows if row.passes]
     return max(passing, default=FEWEST), tuple(rows)
+
+
+def cluster_order(values: FloatArray, labels: IntArray, num_clusters: int, resources: tuple[Resource, ...]) -> IntArray:
+    """Return the clusters in their final order: by mean level (memory), then by mean rate (CPU) of their samples.
+
+    Clusters without samples come last.
+    """
+    means, _ = group_moments(values, labels, num_clusters)
+    means = np.where(np.isnan(means), np.inf, means)
+    places = sorted(range(len(resources)), key=lambda place: not resources[place].is_level)
+    # The last key of lexsort counts first.
+    return np.asarray(np.lexsort([means[:, place] for place in reversed(places)]), dtype=np.int64)
 
 
 def updated_centres(centres: FloatArray, weights: FloatArray, codes: FloatArray) -> tuple[FloatArray, FloatArray]:

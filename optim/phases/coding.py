@@ -7,7 +7,6 @@ import numpy as np
 from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, FloatArray, IntArray
 from optim.phases.clustering import assign
 from optim.phases.encoders import Encoder
-from optim.phases.labelling import majority
 from optim.phases.scaling import Scaling
 from optim.phases.windows import ScaledSeries
 
@@ -76,3 +75,29 @@ class Coding:
         counts = np.maximum(grid.lengths - missing, 0)
         labels[rows] = majority(assign(codes, centres), counts, smoothing, len(centres))
         return labels
+
+
+def majority(labels: IntArray, lengths: IntArray, size: int, num_labels: int) -> IntArray:
+    """Return the most frequent of each segment's last `size` labels, at each sample; never a later one.
+
+    Parameters
+    ----------
+    labels
+        Shape (n,), all known; segments one after the other.
+    lengths
+        Labels of each segment, zeros allowed.
+    size
+        How many count; among equals the sample's own label wins, then the lowest.
+    num_labels
+        K.
+    """
+    if size <= 1 or not len(labels):
+        return labels
+    begin = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row = np.arange(len(labels))
+    hits = np.zeros((len(labels) + 1, num_labels), dtype=np.int64)
+    hits[row + 1, labels] = 1
+    sums = hits.cumsum(axis=0)
+    votes = 2 * (sums[row + 1] - sums[np.maximum(begin, row - size + 1)])
+    votes[row, labels] += 1
+    return np.asarray(votes.argmax(axis=1), dtype=np.int64)

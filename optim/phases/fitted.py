@@ -7,17 +7,16 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Resource
-from optim.phases.anomaly import AnomalyKind, LinearForecast
+from optim.phases.anomaly import AnomalyKind, LinearForecast, Scoring, anomaly_kinds
 from optim.phases.clustering import CountRow
 from optim.phases.coding import Coding, PhasedSeries
 from optim.phases.drift import Calibration, DriftTrigger, container_means
 from optim.phases.encoders import Encoder
-from optim.phases.estimator import Estimator
+from optim.phases.estimator import PhaseParameters
 from optim.phases.forecasting import ForecastMethod, PhaseForecaster, forecast_segments
 from optim.phases.grid import Grid, to_grid
 from optim.phases.runs import PhaseRuns, runs_of
 from optim.phases.scaling import Scaling
-from optim.phases.scoring import Scoring, anomaly_kinds
 from optim.phases.statistics import PhaseStatistics, demand_quantiles
 from optim.phases.transitions import ChangeModel, fit_changes, transition_graph
 from optim.phases.tree import Prototypes, packed_sequences, prefix_tree, prototypes
@@ -26,15 +25,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
 
-class FittedPhases(Estimator):
+class FittedPhases(PhaseParameters):
     """The side of `PhaseModel` that needs a fit and changes nothing; the attributes are described there."""
-
-    encoder: str
-    interval_s: float
-    max_gap_s: float
-    is_padded: bool
-    smoothing: int
-    min_dwell: int
 
     resources_: tuple[Resource, ...]
     scaling_: Scaling

@@ -7,9 +7,8 @@ import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import ContainerSeries, FloatArray, Resource
-from optim.phases.clustering import CountRow, assign, choose_count, fit_clusters
+from optim.phases.clustering import CountRow, assign, choose_count, cluster_order, fit_clusters
 from optim.phases.coding import Coding
-from optim.phases.labelling import cluster_order
 from optim.phases.windows import split_containers
 
 HELD_OUT_SHARE = 0.2
@@ -32,25 +31,6 @@ class TrainingSplit:
     training: ContainerSeries
     held: ContainerSeries
     every: ContainerSeries
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
-    """Clusters of codes, in their final order.
-
-    Attributes
-    ----------
-    centres
-        Shape (K, width).
-    weights
-        Shape (K,): training codes of each.
-    count_rows
-        What the rule for their number saw; empty where the number was given.
-    """
-
-    centres: FloatArray
-    weights: FloatArray
-    count_rows: tuple[CountRow, ...]
 
 
 def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.random.Generator) -> TrainingSplit:
@@ -79,7 +59,7 @@ def split_grid(grid: ContainerSeries, interval_s: float, delays: int, rng: np.ra
 
 def find_clusters(
     coding: Coding, split: TrainingSplit, num_phases: int | None, resources: tuple[Resource, ...], seed: int
-) -> Clusters:
+) -> tuple[FloatArray, FloatArray, tuple[CountRow, ...]]:
     """Cluster the training codes and order the clusters by what all containers consume in them.
 
     Parameters
@@ -92,6 +72,12 @@ def find_clusters(
         Of the series.
     seed
         Of the clusters' first centres.
+
+    Returns
+    -------
+    tuple
+        Centres, shape (K, width); training codes of each, shape (K,); what the rule for their number saw, empty where
+        the number was given.
     """
     codes, rows = coding.codes(split.training)
     owner = split.training.owner[rows]
@@ -109,4 +95,4 @@ def find_clusters(
     every, where = coding.codes(split.every)
     centres = centres[cluster_order(split.every.values[where], assign(every, centres), number, resources)]
     weights = np.bincount(assign(codes, centres), minlength=number).astype(np.float64)
-    return Clusters(centres=centres, weights=weights, count_rows=count_rows)
+    return centres, weights, count_rows

@@ -1,8 +1,7 @@
 """From containers' consumption to phases: fit, label, forecast, watch, update."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from optim.phases.scaling import Scaling
 from optim.phases.statistics import phase_statistics
 from optim.phases.transitions import choose_order
 
-DEFAULT_ENCODER = "hmm"
 USUAL_PHASES = 5
 """Hint for encoders that need a number of phases before it is known; the paper's."""
 
@@ -81,37 +79,6 @@ class PhaseModel(FittedPhases):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        encoder: str = DEFAULT_ENCODER,
-        encoder_options: Mapping[str, Any] | None = None,
-        num_phases: int | None = None,
-        resources: Sequence[str] | None = None,
-        interval_s: float = 15.0,
-        max_gap_s: float = 60.0,
-        has_logarithm: bool = True,
-        is_padded: bool = False,
-        smoothing: int = 1,
-        min_dwell: int = 2,
-        order: int | None = None,
-        anomaly_rate: float = 0.01,
-        seed: int = 0,
-    ) -> None:
-        self.encoder = encoder
-        self.encoder_options = encoder_options
-        self.num_phases = num_phases
-        self.resources = resources
-        self.interval_s = interval_s
-        self.max_gap_s = max_gap_s
-        self.has_logarithm = has_logarithm
-        self.is_padded = is_padded
-        self.smoothing = smoothing
-        self.min_dwell = min_dwell
-        self.order = order
-        self.anomaly_rate = anomaly_rate
-        self.seed = seed
-
     def fit(self, series: ContainerSeries, y: object = None) -> Self:
         """Find phases.
 
@@ -145,8 +112,9 @@ class PhaseModel(FittedPhases):
         self.scaling_ = Scaling.fit(split.training.values, has_logarithm=self.has_logarithm)
         scaled = self._coding.scaled(split.training)
         self.encoder_.fit(scaled, self.num_phases or USUAL_PHASES, self.seed)
-        clusters = find_clusters(self._coding, split, self.num_phases, self.resources_, self.seed)
-        self.centres_, self.weights_, self.count_rows_ = clusters.centres, clusters.weights, clusters.count_rows
+        self.centres_, self.weights_, self.count_rows_ = find_clusters(
+            self._coding, split, self.num_phases, self.resources_, self.seed
+        )
         self.linear_forecast_ = LinearForecast.fit(scaled)
         self.calibrations_ = self._scoring.calibrations(split.held, self.anomaly_rate)
         labels = self._labels(grid)

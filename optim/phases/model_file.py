@@ -4,8 +4,10 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,16 @@ DAMAGES = (
 )  # fmt: skip
 """What a damaged archive makes its readers raise."""
 
+PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
+    {
+        "scaling": ("scaling_", Scaling),
+        "linear": ("linear_forecast_", LinearForecast),
+        "runs": ("runs_", PhaseRuns),
+        "statistics": ("statistics_", PhaseStatistics),
+    }
+)
+"""Attributes that are dataclasses of arrays, by what their arrays' names begin with."""
+
 
 def save_model(model: "PhaseModel", path: str | Path) -> None:
     """Write a fitted model; equal models give equal files."""
@@ -51,12 +63,10 @@ def save_model(model: "PhaseModel", path: str | Path) -> None:
         "header": np.frombuffer(json.dumps(header, sort_keys=True, default=list).encode(), dtype=np.uint8),
         "centres": model.centres_,
         "weights": model.weights_,
-        **_prefixed("scaling", asdict(model.scaling_)),
         **_prefixed("encoder", model.encoder_.arrays()),
-        **_prefixed("linear", asdict(model.linear_forecast_)),
-        **_prefixed("runs", asdict(model.runs_)),
-        **_prefixed("statistics", asdict(model.statistics_)),
     }
+    for prefix, (attribute, _) in PARTS.items():
+        arrays |= _prefixed(prefix, asdict(getattr(model, attribute)))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
     write_bytes(path, buffer.getvalue())
@@ -83,11 +93,9 @@ def load_model(path: str | Path) -> "PhaseModel":
         model.count_rows_ = tuple(CountRow(**row) for row in header["count_rows"])
         model.calibrations_ = {kind: Calibration(**found) for kind, found in header["calibrations"].items()}
         model.centres_, model.weights_ = arrays["centres"], arrays["weights"]
-        model.scaling_ = Scaling(**_part(arrays, "scaling"))
         model.encoder_ = make_encoder(model.encoder, model.encoder_options).restore(_part(arrays, "encoder"))
-        model.linear_forecast_ = LinearForecast(**_part(arrays, "linear"))
-        model.runs_ = PhaseRuns(**_part(arrays, "runs"))
-        model.statistics_ = PhaseStatistics(**_part(arrays, "statistics"))
+        for prefix, (attribute, kind) in PARTS.items():
+            setattr(model, attribute, kind(**_part(arrays, prefix)))
     except InvalidProblemError:
         raise
     except DAMAGES as error:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.ranges import check_in
-from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
-from optim.phases.groups import group_moments
+from optim.models.containers.series import UNKNOWN_PHASE, ContainerSeries, FloatArray, IntArray
+from optim.phases.groups import group_moments, group_sums
 from optim.phases.runs import run_numbers
 
 NUM_LEVELS = 201
@@ -135,37 +135,43 @@ def phase_statistics(series: ContainerSeries, labels: IntArray, num_phases: int,
     num_delays
         A window is a sample and so many before it.
     """
-    width = len(series.resources)
-    run, run_mean = _run_means(series, labels)
-    around = series.values - run_mean
+
+    def mean_of(values: FloatArray, kept: IntArray) -> FloatArray:
+        """Return the mean of each phase, shape (K, R), zeros where it has no samples."""
+        return np.nan_to_num(group_moments(values, kept, num_phases)[0])
+
+    values = series.values
+    mean, deviation = map(np.nan_to_num, group_moments(values, labels, num_phases))
+    run = run_numbers(labels, series.segment)
+    around = values - group_moments(values, run, int(run[-1]) + 1)[0][run]
     slope, spread = _window_shape(series, num_delays)
-    shape = (num_phases, width)
-    found = {
-        name: np.zeros(shape)
-        for name in ("mean", "deviation", "within", "slope", "rising", "window_deviation", "autocorrelation")
-    }
-    quantiles = np.zeros((*shape, NUM_LEVELS))
-    follows = np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
-    for phase in range(num_phases):
-        rows = np.flatnonzero(labels == phase)
-        if not len(rows):
-            continue
-        found["mean"][phase] = series.values[rows].mean(axis=0)
-        found["deviation"][phase] = series.values[rows].std(axis=0)
-        found["within"][phase] = np.sqrt((around[rows] ** 2).mean(axis=0))
-        quantiles[phase] = np.quantile(series.values[rows], LEVELS, axis=0).T
-        whole = rows[np.isfinite(slope[rows, 0])]
-        if len(whole):
-            found["slope"][phase] = slope[whole].mean(axis=0)
-            found["rising"][phase] = (slope[whole] > 0).mean(axis=0)
-            found["window_deviation"][phase] = spread[whole].mean(axis=0)
-        pairs = follows[labels[follows] == phase]
-        product, square = (around[pairs] * around[pairs + 1]).sum(axis=0), (around[rows] ** 2).sum(axis=0)
-        # Rounding leaves a residue around the mean of equal values.
-        floor = 1e-18 * (series.values[rows] ** 2).sum(axis=0)
-        found["autocorrelation"][phase] = np.where(square > floor, product / np.where(square > floor, square, 1.0), 0.0)
-    count = np.bincount(labels[labels >= 0], minlength=num_phases).astype(np.int64)
-    return PhaseStatistics(count=count, quantiles=quantiles, **found)
+    whole = np.where(np.isfinite(slope[:, 0]), labels, UNKNOWN_PHASE)
+    quantiles = np.zeros((*mean.shape, NUM_LEVELS))
+    for phase in np.unique(labels[labels >= 0]).tolist():
+        quantiles[phase] = np.quantile(values[labels == phase], LEVELS, axis=0).T
+    return PhaseStatistics(
+        count=np.bincount(labels[labels >= 0], minlength=num_phases).astype(np.int64),
+        mean=mean,
+        deviation=deviation,
+        within=np.sqrt(mean_of(around**2, labels)),
+        quantiles=quantiles,
+        slope=mean_of(slope, whole),
+        rising=mean_of((slope > 0).astype(np.float64), whole),
+        window_deviation=mean_of(spread, whole),
+        autocorrelation=_autocorrelation(values, around, run, labels, num_phases),
+    )
+
+
+def _autocorrelation(
+    values: FloatArray, around: FloatArray, run: IntArray, labels: IntArray, num_phases: int
+) -> FloatArray:
+    """Return the correlation of neighbours of a run around its mean, shape (K, R)."""
+    known, follows = np.flatnonzero(labels >= 0), np.flatnonzero((run[1:] == run[:-1]) & (labels[1:] >= 0))
+    product = group_sums(around[follows] * around[follows + 1], labels[follows], num_phases)
+    square, size = (group_sums(part[known] ** 2, labels[known], num_phases) for part in (around, values))
+    # Rounding leaves a residue around the mean of equal values.
+    varies = square > 1e-18 * size
+    return np.where(varies, product / np.where(varies, square, 1.0), 0.0)
 
 
 def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: float) -> FloatArray:
@@ -199,13 +205,6 @@ def demand_quantiles(statistics: PhaseStatistics, shares: FloatArray, level: flo
         for place in range(num_resources):
             found[row, place] = mixture_quantile(statistics.quantiles[:, place], weights / weights.sum(), level)
     return found
-
-
-def _run_means(series: ContainerSeries, labels: IntArray) -> tuple[IntArray, FloatArray]:
-    """Return each sample's run, and the mean of that run, shape (T, R)."""
-    run = run_numbers(labels, series.segment)
-    mean, _ = group_moments(series.values, run, int(run[-1]) + 1)
-    return run, mean[run]
 
 
 def _window_shape(series: ContainerSeries, num_delays: int) -> tuple[FloatArray, FloatArray]:

@@ -104,9 +104,9 @@ def test_answers_of_prometheus_are_read(tmp_path):
         (("--multipliers", "1,many"), "--multipliers must be numbers, got 'many'"),
         (("--multipliers", "-1", "--policy", "static", *SMALL), "multiplier must be at least 0"),
         (("--multipliers", "1", "--report", "a.html"), "leave --multipliers out"),
-        (("--cycle-minutes", "nan", "--policy", "static", *SMALL), "cycle_s must be at least the interval and finite"),
-        (("--cycle-minutes", "inf", "--policy", "static", *SMALL), "cycle_s must be at least the interval and finite"),
-        (("--cycle-minutes", "0", "--policy", "static", *SMALL), "cycle_s must be at least the interval"),
+        (("--cycle-minutes", "nan", "--policy", "static", *SMALL), "cycle_s must be positive"),
+        (("--cycle-minutes", "inf", "--policy", "static", *SMALL), "cycle_s must be positive"),
+        (("--cycle-minutes", "0", "--policy", "static", *SMALL), "cycle_s must be positive"),
     ],
 )
 def test_wrong_use_is_one_line_and_two(words, message):

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries
+from optim.phases.clustering import cluster_order
+from optim.phases.coding import majority
 from optim.phases.drift import Calibration, DriftTrigger, calibrate
 from optim.phases.dwell import SHRINKAGE, fit_dwells
 from optim.phases.forecasting import PhaseForecaster, forecast_scores
-from optim.phases.labelling import cluster_order, majority
 from optim.phases.names import phase_names
 from optim.phases.runs import runs_of
 from optim.phases.statistics import LEVELS, mixture_quantile, phase_statistics

@@ -8,8 +8,8 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries
 from optim.phases import ENCODERS, PhaseModel
+from optim.phases.estimator import DEFAULT_ENCODER
 from optim.phases.grid import to_grid
-from optim.phases.model import DEFAULT_ENCODER
 from optim.phases.windows import split_containers
 from optim.simulation.containers.world import CYCLE_S, PhaseLabels, World, make_world
 
