@@ -12,6 +12,9 @@ from optim.core.ranges import check_in
 
 FULL = lax.Precision.HIGHEST
 
+_Progress = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+"""Centres, labels, distances, iterations, and whether a point has changed its cluster."""
+
 
 class Clusters(NamedTuple):
     """The best of all restarts.
@@ -185,13 +188,11 @@ def _lloyd(
     """Move the first few centres to the means of their points until no point changes its cluster."""
     index = jnp.arange(centres.shape[0], dtype=jnp.int32)
 
-    def is_going_on(carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+    def is_going_on(carry: _Progress) -> jax.Array:
         *_, number, has_moved = carry
         return has_moved & (number < max_iterations)
 
-    def iterate(
-        carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array],
-    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]:
+    def iterate(carry: _Progress) -> _Progress:
         centres, label, distance, number, _ = carry
         share = jnp.where(label[None, :] == index[:, None], weights[None, :], 0.0)
         mass = jnp.sum(share, axis=1)

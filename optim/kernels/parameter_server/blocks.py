@@ -1,12 +1,13 @@
 """Updates of parameters and slots at one pass over memory."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
 
 Arrays = tuple[jax.Array, ...]
 Aggregate = Callable[[Arrays], jax.Array]
@@ -22,7 +23,7 @@ def update_in_blocks(
     slots: Slots,
     pushes: Arrays,
     step: jax.Array,
-) -> tuple[jax.Array, Slots]:
+) -> Updated:
     """Return ``optimiser.update`` by ``aggregate(pushes)``, both elementwise on flat arrays.
 
     XLA makes one loop for each output on a CPU and computes what the outputs share again in each, so an optimiser with
@@ -44,33 +45,31 @@ def update_in_blocks(
         Number of the update, 1 for the first.
     """
 
-    def whole(parameters: jax.Array, slots: Slots, pushes: Arrays) -> tuple[jax.Array, Slots]:
+    def whole(parameters: jax.Array, slots: Slots, pushes: Arrays) -> Updated:
         return optimiser.update(parameters, slots, aggregate(pushes), step)
-
-    def in_blocks(parameters: jax.Array, slots: Slots, pushes: Arrays) -> tuple[jax.Array, Slots]:
-        return _by_blocks(optimiser, aggregate, parameters, slots, pushes, step)
 
     if optimiser.num_slots == 0 or parameters.size < 2 * BLOCK:
         return whole(parameters, slots, pushes)
-    updated: tuple[jax.Array, Slots] = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=whole)
+    in_blocks = partial(_by_blocks, optimiser, aggregate, step)
+    updated: Updated = lax.platform_dependent(parameters, slots, pushes, cpu=in_blocks, default=whole)
     return updated
 
 
 def _by_blocks(
     optimiser: AbstractOptimiser,
     aggregate: Aggregate,
+    step: jax.Array,
     parameters: jax.Array,
     slots: Slots,
     pushes: Arrays,
-    step: jax.Array,
-) -> tuple[jax.Array, Slots]:
+) -> Updated:
     """Run over blocks; the last one reaches back into the one before it where the blocks don't fill the arrays.
 
     What it finds done there it leaves alone. A shorter block of its own would be written to a copy of the whole array.
     """
     size = parameters.size
 
-    def visit(index: jax.Array, state: tuple[jax.Array, Slots]) -> tuple[jax.Array, Slots]:
+    def visit(index: jax.Array, state: Updated) -> Updated:
         start = jnp.minimum(index * BLOCK, size - BLOCK)
 
         def part(array: jax.Array) -> jax.Array:
@@ -91,5 +90,5 @@ def _by_blocks(
         read = tuple(part(slot) for slot in written)
         return put(weights, optimiser.move(part(weights), read, gradient, step)), written
 
-    done: tuple[jax.Array, Slots] = lax.fori_loop(0, -(-size // BLOCK), visit, (parameters, slots))
+    done: Updated = lax.fori_loop(0, -(-size // BLOCK), visit, (parameters, slots))
     return done

@@ -14,10 +14,8 @@ import jax.numpy as jnp
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
 from optim.kernels.parameter_server.shapes import check_shape
-
-Updated = tuple[jax.Array, Slots]
 
 LARGEST_FOLD = 16
 """Most pushes that one compiled function adds; more are folded through it, in order."""
@@ -121,7 +119,7 @@ def apply_pushes(
     *,
     optimiser: AbstractOptimiser,
     keep: bool = False,
-) -> tuple[jax.Array, Slots]:
+) -> Updated:
     """Apply the weighted mean of a clock's pushes, summed in the order given.
 
     ``g = (sum over i of weights[i] float32(pushes[i])) / sum(weights)``, then the optimiser's update.
@@ -159,27 +157,26 @@ def apply_pushes(
     for push in pushes:
         check_shape("each push", push, parameters.shape, "push the shard's own range")
     total = jnp.sum(weights)
-    if len(pushes) <= LARGEST_FOLD:
-        run = _apply_kept if keep else _apply
-        done: Updated = run(parameters, slots, tuple(pushes), weights, total, version, optimiser=optimiser)
-        return done
-    partial_sum = _first_sum(tuple(pushes[:LARGEST_FOLD]), weights[:LARGEST_FOLD])
-    for start in range(LARGEST_FOLD, len(pushes), LARGEST_FOLD):
-        group = slice(start, start + LARGEST_FOLD)
-        partial_sum = _next_sum(partial_sum, tuple(pushes[group]), weights[group])
-    finish = _finish_kept if keep else _finish
-    finished: Updated = finish(parameters, slots, partial_sum, total, version, optimiser=optimiser)
-    return finished
+    if len(pushes) > LARGEST_FOLD:
+        partial_sum = None
+        for start in range(0, len(pushes), LARGEST_FOLD):
+            group = slice(start, start + LARGEST_FOLD)
+            partial_sum = _fold(tuple(pushes[group]), weights[group], partial_sum)
+        pushes, weights = (partial_sum,), jnp.ones((1,), jnp.float32)
+    run = _apply_kept if keep else _apply
+    done: Updated = run(parameters, slots, tuple(pushes), weights, total, version, optimiser=optimiser)
+    return done
 
 
-def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array) -> jax.Array:
-    """Return the weighted sum as a chain of additions in the order given, in float32."""
-    result = weights[0] * pushes[0].astype(jnp.float32)
-    for index in range(1, len(pushes)):
+def weighted_chain(pushes: Sequence[jax.Array], weights: jax.Array, partial_sum: jax.Array | None = None) -> jax.Array:
+    """Return the weighted sum as a chain of additions in the order given, in float32, from the sum so far."""
+    for index, push in enumerate(pushes):
         # The product comes first: compilers contract the first product of a sum, and so the sum so far, not the new
         # product, is what has been rounded, as it is where pushes are added one by one.
-        result = weights[index] * pushes[index].astype(jnp.float32) + result
-    return result
+        product = weights[index] * push.astype(jnp.float32)
+        partial_sum = product if partial_sum is None else product + partial_sum
+    assert partial_sum is not None, "there is a push"
+    return partial_sum
 
 
 def _updated(
@@ -191,7 +188,7 @@ def _updated(
     version: jax.Array,
     *,
     optimiser: AbstractOptimiser,
-) -> tuple[jax.Array, Slots]:
+) -> Updated:
     """Aggregate and apply in one pass."""
     inverse = 1.0 / total
 
@@ -201,30 +198,6 @@ def _updated(
     return update_in_blocks(optimiser, mean, parameters, slots, pushes, version + 1)
 
 
-def _finished(
-    parameters: jax.Array,
-    slots: Slots,
-    partial_sum: jax.Array,
-    total: jax.Array,
-    version: jax.Array,
-    *,
-    optimiser: AbstractOptimiser,
-) -> tuple[jax.Array, Slots]:
-    """Apply a sum that is complete."""
-    one = jnp.ones((1,), jnp.float32)
-    return _updated(parameters, slots, (partial_sum,), one, total, version, optimiser=optimiser)
-
-
 _apply = jax.jit(_updated, donate_argnums=(0, 1), static_argnames="optimiser")
 _apply_kept = jax.jit(_updated, static_argnames="optimiser")
-_finish = jax.jit(_finished, donate_argnums=(0, 1), static_argnames="optimiser")
-_finish_kept = jax.jit(_finished, static_argnames="optimiser")
-_first_sum = jax.jit(weighted_chain)
-
-
-@partial(jax.jit, donate_argnums=0)
-def _next_sum(partial_sum: jax.Array, pushes: tuple[jax.Array, ...], weights: jax.Array) -> jax.Array:
-    """Go on with the chain from the sum so far."""
-    for index, push in enumerate(pushes):
-        partial_sum = weights[index] * push.astype(jnp.float32) + partial_sum
-    return partial_sum
+_fold = jax.jit(weighted_chain, donate_argnums=2)

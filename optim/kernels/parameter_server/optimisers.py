@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from optim.core.ranges import check_in
 
 Slots = tuple[jax.Array, ...]
+Updated = tuple[jax.Array, Slots]
+"""Parameters and slots after an update."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,12 +25,9 @@ class AbstractOptimiser(ABC):
     ----------
     num_slots
         Arrays of the parameters' shape that the rule keeps beside them.
-    zero_is_identity
-        Whether a gradient of zero changes neither parameters nor slots.
     """
 
     num_slots: ClassVar[int]
-    zero_is_identity: ClassVar[bool]
 
     learning_rate: float
 
@@ -47,9 +46,7 @@ class AbstractOptimiser(ABC):
     def move(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> jax.Array:
         """Return the parameters after one update, given the slots that `advance` returned."""
 
-    def update(
-        self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array
-    ) -> tuple[jax.Array, Slots]:
+    def update(self, parameters: jax.Array, slots: Slots, gradient: jax.Array, step: jax.Array) -> Updated:
         """Return parameters and slots after one update.
 
         Parameters
@@ -70,7 +67,6 @@ class Sgd(AbstractOptimiser):
     """Stochastic gradient descent: w -= rate g."""
 
     num_slots: ClassVar[int] = 0
-    zero_is_identity: ClassVar[bool] = True
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return no slots."""
@@ -88,7 +84,6 @@ class Momentum(AbstractOptimiser):
     """Heavy ball: u = decay u + g; w -= rate u."""
 
     num_slots: ClassVar[int] = 1
-    zero_is_identity: ClassVar[bool] = False
 
     decay: float = 0.9
 
@@ -116,7 +111,6 @@ class Adagrad(AbstractOptimiser):
     """
 
     num_slots: ClassVar[int] = 1
-    zero_is_identity: ClassVar[bool] = True
 
     epsilon: float = 1e-10
 
@@ -144,7 +138,6 @@ class Adam(AbstractOptimiser):
     """
 
     num_slots: ClassVar[int] = 2
-    zero_is_identity: ClassVar[bool] = False
 
     first_decay: float = 0.9
     second_decay: float = 0.999

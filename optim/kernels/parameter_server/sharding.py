@@ -12,11 +12,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.dense import weighted_chain
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
 
 AXIS = "shard"
 
-ShardedUpdate = Callable[[jax.Array, Slots, jax.Array, jax.Array, jax.Array], tuple[jax.Array, Slots]]
+ShardedUpdate = Callable[[jax.Array, Slots, jax.Array, jax.Array, jax.Array], Updated]
 
 
 class Range(NamedTuple):
@@ -72,15 +72,15 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
 
     def update(
         parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
-    ) -> tuple[jax.Array, Slots]:
+    ) -> Updated:
         total = jnp.sum(weights)
         if is_exact:
             ranges = lax.all_to_all(pushes, AXIS, split_axis=1, concat_axis=0, tiled=True)
-            summed = weighted_chain([ranges[index] for index in range(ranges.shape[0])], weights)
+            summed = weighted_chain(tuple(ranges), weights)
         else:
             first = lax.axis_index(AXIS) * pushes.shape[0]
             own = lax.dynamic_slice(weights, (first,), (pushes.shape[0],))
-            local = weighted_chain([pushes[index] for index in range(pushes.shape[0])], own)
+            local = weighted_chain(tuple(pushes), own)
             summed = lax.psum_scatter(local, AXIS, tiled=True)
         return optimiser.update(parameters, slots, summed * (1.0 / total), version + 1)
 
@@ -94,9 +94,9 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
 
     def checked(
         parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
-    ) -> tuple[jax.Array, Slots]:
+    ) -> Updated:
         _check_divisible(mesh.devices.size, parameters, pushes)
-        done: tuple[jax.Array, Slots] = compiled(parameters, slots, pushes, weights, version)
+        done: Updated = compiled(parameters, slots, pushes, weights, version)
         return done
 
     return checked

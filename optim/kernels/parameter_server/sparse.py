@@ -166,6 +166,11 @@ def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple
     return unique, jnp.where((unique < num_rows)[:, None], sums, 0.0)
 
 
+def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where a row begins; both numbers are of one type, whatever the width of the library's integers."""
+    return row, jnp.zeros_like(row)
+
+
 def _read_rows(array: jax.Array, rows: jax.Array) -> jax.Array:
     """Gather rows; negative ones are moved beyond the end, since JAX would count them from there."""
     beyond = jnp.where(rows < 0, array.shape[0], rows)
@@ -204,8 +209,8 @@ def _sum_at_first(rows: jax.Array, values: jax.Array, num_rows: int) -> tuple[ja
 
     def add(sums: jax.Array, message: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
         index, value = message
-        old = lax.dynamic_slice(sums, (index, 0), (1, value.shape[0]))
-        return lax.dynamic_update_slice(sums, old + value[None], (index, 0)), None
+        old = lax.dynamic_slice(sums, _place(index), (1, value.shape[0]))
+        return lax.dynamic_update_slice(sums, old + value[None], _place(index)), None
 
     sums = lax.scan(add, jnp.zeros_like(values), (owner, values))[0]
     return is_in & (owner == place), sums
@@ -216,14 +221,14 @@ def _visit_rows(table: Rows, messages: Messages, step: jax.Array, layout: RowLay
     rule, width = layout.optimiser, layout.width
 
     def read(array: jax.Array, row: jax.Array) -> jax.Array:
-        return lax.dynamic_slice(array, (row, 0), (1, width))
+        return lax.dynamic_slice(array, _place(row), (1, width))
 
     def visit_all(array: jax.Array, update: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]) -> jax.Array:
         def visit(carried: jax.Array, message: Messages) -> tuple[jax.Array, None]:
             row, is_due, gradient = message
             old = read(carried, row)
             new = jnp.where(is_due, update(old, gradient[None], row), old)
-            return lax.dynamic_update_slice(carried, new, (row, 0)), None
+            return lax.dynamic_update_slice(carried, new, _place(row)), None
 
         return lax.scan(visit, array, messages)[0]
 

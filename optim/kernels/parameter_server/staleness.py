@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
+from optim.core.ranges import check_in
+from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
 from optim.kernels.parameter_server.shapes import check_shape
 
 
@@ -25,8 +25,7 @@ class Damping:
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.power >= 0:
-            raise InvalidOptionError(f"power must be at least 0, got {self.power}: older gradients may not weigh more")
+        check_in("[0, inf)", self, "power")  # older gradients may not weigh more
 
     def weight(self, lag: jax.Array) -> jax.Array:
         """Return the weight, float32, for lags counted in versions; exactly 1 at lag 0."""
@@ -44,7 +43,7 @@ def apply_damped(
     *,
     optimiser: AbstractOptimiser,
     damping: Damping,
-) -> tuple[jax.Array, Slots]:
+) -> Updated:
     """Apply one gradient at once, scaled by the damping of ``version - version_read``; arrays are donated.
 
     Parameters

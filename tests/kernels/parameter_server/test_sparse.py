@@ -243,3 +243,14 @@ def test_refuses_parameters_of_another_shape(shape):
 def test_refuses_messages_that_do_not_fit_the_table(rows, values, cause):
     with pytest.raises(InvalidOptionError, match=cause):
         push(table_of(LAYOUTS[0]), rows, values, LAYOUTS[0])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@layouts(LAYOUTS[:4])
+def test_a_push_is_the_same_where_the_librarys_integers_have_64_bits(layout, dtype):
+    rows, values = np.array([1, 1, 3], np.int32), np.ones((3, WIDTH), np.float32)
+    expected = push(table_of(layout), rows, values, layout)
+    with jax.enable_x64(True):
+        found = push(table_of(layout), rows.astype(dtype), values, layout)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, expected)

@@ -9,7 +9,8 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels import hidden_markov
-from optim.kernels.hidden_markov import HmmParameters
+from optim.kernels.hidden_markov import HmmParameters, fitting, inference
+from optim.kernels.hidden_markov.model import log_emission
 
 TOL = 2e-5
 
@@ -90,9 +91,9 @@ def test_expected_transitions_equal_enumeration():
 
     @jax.jit
     def transitions(kernel, series, lengths):
-        emission = hidden_markov._log_emission(kernel, series, lengths)
-        filtered, predicted, _ = hidden_markov._forward(kernel, emission)
-        return hidden_markov._backward(kernel, filtered, predicted, lengths)[1]
+        emission = log_emission(kernel, series, lengths)
+        filtered, predicted, _ = inference.forward(kernel, emission)
+        return inference.backward(kernel, filtered, predicted, lengths)[1]
 
     pairs = transitions(kernel, jnp.asarray(series, jnp.float32), jnp.asarray(lengths))
     np.testing.assert_allclose(pairs, expected, atol=1e-4)
@@ -166,7 +167,7 @@ def test_padding_changes_nothing_in_a_fit():
     beliefs = [jax.nn.one_hot(jnp.asarray(one[:, :, 0].T > 0, jnp.int32), 2) for one in (series, longer)]
     pairs = jnp.ones((2, 2))
     first, second = (
-        hidden_markov._maximise(
+        fitting._maximise(
             jnp.asarray(one.swapaxes(0, 1), jnp.float32),
             (jnp.arange(one.shape[1])[:, None] < jnp.asarray(lengths)[None]).astype(jnp.float32),
             belief,

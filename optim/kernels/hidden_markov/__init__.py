@@ -1,0 +1,13 @@
+"""Hidden Markov models with Gaussian emissions, plain or autoregressive: filtering, smoothing and fitting by EM.
+
+Series are padded to one length and advance together; every pass is one scan over time, on probabilities
+whose scale is taken out sample by sample.
+"""
+
+from optim.kernels.hidden_markov.fitting import Fit as Fit
+from optim.kernels.hidden_markov.fitting import fit as fit
+from optim.kernels.hidden_markov.inference import advance as advance
+from optim.kernels.hidden_markov.inference import filter as filter
+from optim.kernels.hidden_markov.inference import smooth as smooth
+from optim.kernels.hidden_markov.model import HmmParameters as HmmParameters
+from optim.kernels.hidden_markov.model import pad_series as pad_series
