@@ -25,7 +25,13 @@ def timed(call: Call) -> tuple[float, float]:
 
 
 def race(
-    calls: Mapping[str, Call], rounds: int, stop: StoppingCriterion, progress: Progress, *, always: Collection[str]
+    calls: Mapping[str, Call],
+    rounds: int,
+    stop: StoppingCriterion,
+    progress: Progress,
+    *,
+    always: Collection[str] = (),
+    side_s: float = SIDE_S,
 ) -> Times:
     """Run all sides round after round.
 
@@ -38,21 +44,26 @@ def race(
     stop
         Asked after each round.
     progress
-        Hears of each.
+        Hears of each, and of the first side's milliseconds.
     always
-        Sides that never leave; the first of them is the one that progress tells of.
+        Sides that never leave.
+    side_s
+        Seconds after which another side does; the race is over when none is left.
     """
     times: Times = {name: [] for name in calls}
-    shown = next(iter(always))
+    shown = next(iter(always or calls))
     begun = time.perf_counter()
     progress.start("rounds", rounds)
+    racing = dict(calls)
     for number in range(rounds):
-        for name, call in calls.items():
-            spent = sum(wall for wall, _ in times[name])
-            if name not in always and len(times[name]) >= LEAST_ROUNDS and spent > SIDE_S:
-                continue
+        for name, call in list(racing.items()):
             times[name].append(timed(call))
+            spent = sum(wall for wall, _ in times[name])
+            if name not in always and len(times[name]) >= LEAST_ROUNDS and spent > side_s:
+                del racing[name]
         progress.update(number + 1, {"ms": 1e3 * times[shown][-1][0]})
+        if not racing:
+            break
         if stop(SolveState(elapsed_s=time.perf_counter() - begun, iterations=number)) is not None:
             break
     progress.finish()

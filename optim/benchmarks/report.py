@@ -29,18 +29,29 @@ def write_report(records: Sequence[Record], skipped: Sequence[Skipped], path: Pa
 def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
     """Return the page as HTML."""
     suites = list(dict.fromkeys(record.suite or "" for record in records))
-    style = (files("optim.benchmarks") / "report.css").read_text(encoding="utf-8")
-    script = (files("optim.benchmarks") / "report.js").read_text(encoding="utf-8")
     body = [f"<h1>Benchmark of {escape(', '.join(suites) or 'nothing')}</h1>", _headline(records)]
     for suite in suites:
         body += _suite(suite, [record for record in records if (record.suite or "") == suite])
-    body += [_skipped(skipped), _provenance(records)]
+    return page("benchmark", [*body, _skipped(skipped), _provenance(records)])
+
+
+def page(title: str, body: Iterable[str]) -> str:
+    """Return a page of HTML that needs nothing but itself."""
+    style, script = (
+        (files("optim.benchmarks") / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
+    )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>optim: benchmark</title><style>{style}</style></head>\n"
+        f"<title>optim: {title}</title><style>{style}</style></head>\n"
         f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
     )
+
+
+def figure_element(figure: Figure) -> str:
+    """Return a picture with its title and caption."""
+    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
+    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "sortable") -> str:
@@ -91,14 +102,9 @@ def _suite(suite: str, records: Sequence[Record]) -> list[str]:
         parts.append(f"<p>{escape(spec.summary[:1].upper() + spec.summary[1:])}.</p>")
     parts.append(_by_solver(records))
     own = spec.figures(records) if spec is not None and spec.figures is not None else ()
-    parts += [_figure(figure) for figure in (*own, *standard_figures(records))]
+    parts += [figure_element(figure) for figure in (*own, *standard_figures(records))]
     parts += ["<h3>All records</h3>", _all_records(records, spec.columns if spec is not None else ())]
     return parts
-
-
-def _figure(figure: Figure) -> str:
-    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
-    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
 
 
 def _by_solver(records: Sequence[Record]) -> str:

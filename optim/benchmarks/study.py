@@ -107,7 +107,9 @@ class AbstractStudy(AbstractWork):
         rule = stop if self.time_limit_s is None else AnyOf(stop, TimeLimit(self.time_limit_s))
         with Meter() as meter:
             found = self.measure(rule, progress)
-        reason = None if found.is_whole else rule(SolveState(elapsed_s=meter.wall_s, iterations=found.iterations))
+        reason = rule(SolveState(elapsed_s=meter.wall_s, iterations=found.iterations))
+        if found.is_whole and reason is not Termination.INTERRUPTED:
+            reason = None
         return Record(
             **self.identity() | {"parameters": {**self.subject.parameters, **plain(found.parameters)}},
             **provenance(),

@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernels.contest import JAX, RATE, RULES, Calls, Contest, FloatArray, Held
 from optim.benchmarks.kernels.plain import PlainDense
-from optim.benchmarks.kernels.rules import RULES
 from optim.benchmarks.kernels.server import ServerProcess
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes, shard_ranges
@@ -50,6 +49,10 @@ class DenseCase:
         kept = 8 * (1 + RULES[self.rule].num_slots)
         return self.parameters * (self.workers * (2 if self.is_half else 4) + kept)
 
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw pushes, and make the sides."""
+        return dense_contest(self, rng)
+
 
 def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
     """Make the sides of a dense case.
@@ -69,7 +72,7 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
     pool = ThreadPoolExecutor(cores)
     kernel = _ShardedKernel(rule, [start[low:high] for low, high in ranges], sent, pool)
     plain = PlainDense(rule, start.copy(), pushes, pool, cores)
-    calls: dict[str, Callable[[], Any]] = {JAX: kernel.update, "numpy": plain.by_numpy}
+    calls: Calls = {JAX: kernel.update, "numpy": plain.by_numpy}
     if not case.is_half:
         calls |= plain.others()
     server: ServerProcess | None = None
@@ -79,10 +82,6 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
             server = ServerProcess(start, pushes, RATE)
             calls["process"] = server.update
 
-    def error() -> float:
-        sides = [kernel.parameters()] if server is None else [kernel.parameters(), server.parameters()]
-        return max(float(np.abs(side - plain.w).max()) for side in sides)
-
     def close() -> None:
         pool.shutdown()
         if server is not None:
@@ -90,8 +89,8 @@ def dense_contest(case: DenseCase, rng: np.random.Generator) -> Contest:
 
     return Contest(
         calls=calls,
-        error=error,
-        checksum=lambda: float(kernel.parameters().mean(dtype=np.float64)),
+        found=kernel.parameters,
+        others=(lambda: plain.w, *(() if server is None else (server.parameters,))),
         shards=len(ranges),
         close=close,
     )
@@ -133,10 +132,4 @@ def _pushed(push: FloatArray, is_half: bool) -> jax.Array:
 def _stacked_sum(start: FloatArray, pushes: list[FloatArray]) -> Callable[[], Any]:
     """Return the update as one would write it first: a sum over the first axis of stacked pushes."""
     update = jax.jit(lambda w, stacked: w - RATE * jnp.sum(stacked, axis=0) / len(pushes), donate_argnums=0)
-    state = [jnp.array(start), jnp.array(np.stack(pushes))]
-
-    def call() -> None:
-        state[0] = update(*state)
-        state[0].block_until_ready()
-
-    return call
+    return Held(update, jnp.array(start), jnp.array(np.stack(pushes)))

@@ -10,14 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.benchmarks.kernels import loop, peers
-from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray, RowArray
+from optim.benchmarks.kernels.contest import JAX, RATE, RULES, Calls, Contest, FloatArray, Held, RowArray
 from optim.benchmarks.kernels.plain import PlainSparse
-from optim.benchmarks.kernels.rules import RULES
 from optim.benchmarks.machine import machine_facts
 from optim.kernels.parameter_server import (
     Adagrad,
     RowLayout,
-    Rows,
     Sgd,
     initial_rows,
     pull_rows,
@@ -69,6 +67,10 @@ class SparseCase:
         kept = 8 * (1 + RULES[self.rule].num_slots)
         return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
 
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw a message, and make the sides."""
+        return sparse_contest(self, rng)
+
 
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice.
@@ -88,7 +90,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     is_split = rule.num_slots > 0 and is_on_cpu and cores > 1
     server = _RowServer(layout, start, rows, values, cores if is_split else 1)
     plain = PlainSparse(rule, start, rows, values)
-    calls: dict[str, Callable[[], Any]] = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba()}
+    calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba()}
     if is_split:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
@@ -98,8 +100,8 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
         calls["xla"] = _sorted(start, *message, rule)
     return Contest(
         calls=calls,
-        error=lambda: float(np.abs(server.parameters() - plain.w).max()),
-        checksum=lambda: float(server.parameters().mean(dtype=np.float64)),
+        found=server.parameters,
+        others=(lambda: plain.w,),
         shards=server.num_shards,
     )
 
@@ -142,39 +144,28 @@ def _pull_contest(start: FloatArray, rows: RowArray) -> Contest:
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
-    got: list[jax.Array] = [jnp.zeros(())]
-
-    def kernel() -> None:
-        got[0] = pull_rows(table, asked, layout=layout).block_until_ready()
-
+    kernel = Held(lambda _: pull_rows(table, asked, layout=layout), None)
     return Contest(
         calls={
             JAX: kernel,
             "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
             "numba": lambda: loop.pull(start, rows, looped),
         },
-        error=lambda: float(np.abs(np.asarray(got[0]) - taken).max()),
-        checksum=lambda: float(np.asarray(got[0]).mean(dtype=np.float64)),
+        found=lambda: kernel.held,
+        others=(lambda: taken,),
     )
 
 
 def _scattered(start: FloatArray, rows: jax.Array, values: jax.Array) -> Callable[[], Any]:
     """Return the update by XLA's own scatter."""
     update = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
-    state = [jnp.array(start)]
-
-    def call() -> None:
-        state[0] = update(state[0], rows, values).block_until_ready()
-
-    return call
+    return Held(update, jnp.array(start), rows, values)
 
 
 def _sorted(start: FloatArray, rows: jax.Array, values: jax.Array, rule: Adagrad) -> Callable[[], Any]:
     """Return exact Adagrad the usual way: sort, sum of segments, gather and scatter."""
     layout = RowLayout(optimiser=rule, width=start.shape[1], method="sort")
-    state: list[Rows] = [initial_rows(jnp.array(start), layout)]
-
-    def call() -> None:
-        state[0] = jax.block_until_ready(push_sparse(state[0], rows, values, jnp.int32(0), layout=layout))
-
-    return call
+    return Held(
+        lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout),
+        initial_rows(jnp.array(start), layout),
+    )

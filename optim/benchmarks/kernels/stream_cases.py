@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.benchmarks.kernels import loop
-from optim.benchmarks.kernels.contest import JAX, RATE, Contest, FloatArray
+from optim.benchmarks.kernels.contest import JAX, RATE, Calls, Contest, FloatArray, Held
 from optim.kernels.parameter_server import (
     Damping,
     Sgd,
@@ -59,6 +59,11 @@ class StreamCase:
         """Bytes that must be moved."""
         return int(self.parameters * _BYTES[self.kernel](self.workers))
 
+    def contest(self, rng: np.random.Generator) -> Contest:
+        """Draw gradients, and make the sides."""
+        gradients: FloatArray = rng.random((self.workers, self.parameters), dtype=np.float32) - np.float32(0.5)
+        return _CONTESTS[self.kernel](gradients)
+
 
 _BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
     {
@@ -74,36 +79,24 @@ _BYTES: Mapping[str, Callable[[int], float]] = MappingProxyType(
 )
 
 
-def stream_contest(case: StreamCase, rng: np.random.Generator) -> Contest:
-    """Draw a case's data and make its sides."""
-    gradients: FloatArray = rng.random((case.workers, case.parameters), dtype=np.float32) - np.float32(0.5)
-    return _CONTESTS[case.kernel](gradients)
-
-
-def _contest(calls: dict[str, Callable[[], Any]], found: Callable[[], Any], wanted: Callable[[], Any]) -> Contest:
-    return Contest(
-        calls=calls,
-        error=lambda: float(np.abs(np.asarray(found()) - np.asarray(wanted())).max()),
-        checksum=lambda: float(np.asarray(found()).mean(dtype=np.float64)),
-    )
+def _contest(calls: Calls, found: Callable[[], Any], wanted: Callable[[], Any]) -> Contest:
+    return Contest(calls=calls, found=found, others=(wanted,))
 
 
 def _push(gradients: FloatArray) -> Contest:
     """Add one push to a shard's sum."""
     size = gradients.shape[1]
     sent, weight = jnp.array(gradients[0]), jnp.float32(0.5)
-    state = [initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))]
+    state = initial_state(jnp.zeros(size), Sgd(learning_rate=RATE))
+    kernel = Held(push_dense, state, sent, weight)
     total, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
-
-    def kernel() -> None:
-        state[0] = jax.block_until_ready(push_dense(state[0], sent, weight))
 
     def by_numpy() -> None:
         np.multiply(gradients[0], np.float32(0.5), out=work)
         np.add(total, work, out=total)
 
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.push(looped, gradients[0], 0.5)}
-    return _contest(calls, lambda: state[0].accumulator, lambda: total)
+    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.push(looped, gradients[0], 0.5)}
+    return _contest(calls, lambda: kernel.held.accumulator, lambda: total)
 
 
 def _damped(gradients: FloatArray) -> Contest:
@@ -114,31 +107,24 @@ def _damped(gradients: FloatArray) -> Contest:
     weights = (1.0 / (1.0 + np.arange(workers) - read)).astype(np.float32)
     sent, seen, version = jnp.array(gradients), jnp.array(read), jnp.int32(0)
     w, work, looped = np.zeros(size, np.float32), np.empty(size, np.float32), np.zeros(size, np.float32)
-    state: list[jax.Array] = [jnp.zeros(size)]
     product = jax.jit(lambda held, pushed: held - RATE * (jnp.asarray(weights) @ pushed), donate_argnums=0)
-    other: list[jax.Array] = [jnp.zeros(size)]
-
-    def kernel() -> None:
-        done, _, total = apply_damped_batch(state[0], (), sent, version, seen, optimiser=rule, damping=damping)
-        state[0] = done
-        total.block_until_ready()
-        done.block_until_ready()
+    kernel = Held(
+        lambda held: apply_damped_batch(held[0], (), sent, version, seen, optimiser=rule, damping=damping),
+        (jnp.zeros(size),),
+    )
 
     def by_numpy() -> None:
         for gradient, weight in zip(gradients, weights, strict=True):
             np.multiply(gradient, np.float32(RATE) * weight, out=work)
             np.subtract(w, work, out=w)
 
-    def by_product() -> None:
-        other[0] = product(other[0], sent).block_until_ready()
-
-    calls = {
+    calls: Calls = {
         JAX: kernel,
         "numpy": by_numpy,
         "numba": lambda: loop.damped_sgd(looped, gradients, weights, RATE),
-        "xla": by_product,
+        "xla": Held(product, jnp.zeros(size), sent),
     }
-    return _contest(calls, lambda: state[0], lambda: w)
+    return _contest(calls, lambda: kernel.held[0], lambda: w)
 
 
 def _top_k(gradients: FloatArray) -> Contest:
@@ -161,7 +147,7 @@ def _top_k(gradients: FloatArray) -> Contest:
         total[chosen] += left[chosen]
         left[chosen] = 0
 
-    calls = {JAX: kernel, "numpy": by_numpy}
+    calls: Calls = {JAX: kernel, "numpy": by_numpy}
     # Of equal magnitudes either may go: what was sent and what is left together are the same.
     return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
 
@@ -194,39 +180,29 @@ def _int8(gradients: FloatArray) -> Contest:
         rng.random(dtype=np.float32, out=noise)
         loop.push_int8(*looped, gradient, noise, LEVELS)
 
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
+    calls: Calls = {JAX: kernel, "numpy": by_numpy, "numba": by_numba}
     return _contest(calls, lambda: held[0] + held[1], lambda: left + total)
 
 
 def _pull(gradients: FloatArray) -> Contest:
     """Copy a shard's parameters for a worker."""
     w, version, clocks = jnp.array(gradients[0]), jnp.int32(0), jnp.zeros(4, jnp.int32)
-    got: list[Any] = [w, gradients[0], np.empty_like(gradients[0])]
-
-    def kernel() -> None:
-        got[0] = jax.block_until_ready(pull_dense(w, version, clocks)).parameters
-
-    def by_numpy() -> None:
-        got[1] = gradients[0].copy()
-
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.copy(gradients[0], got[2])}
-    return _contest(calls, lambda: got[0], lambda: got[1])
+    return _copies(gradients[0], lambda: pull_dense(w, version, clocks).parameters, jnp.asarray)
 
 
 def _snapshot(gradients: FloatArray) -> Contest:
     """Copy a shard's parameters and one slot."""
     own = np.stack([gradients[0], np.square(gradients[0])])
     arrays = jnp.array(own[0]), (jnp.array(own[1]),)
-    got: list[Any] = [arrays, own, np.empty_like(own)]
+    return _copies(own, lambda: copy_arrays(arrays), lambda copied: jnp.stack([copied[0], *copied[1]]))
 
-    def kernel() -> None:
-        got[0] = jax.block_until_ready(copy_arrays(arrays))
 
-    def by_numpy() -> None:
-        got[1] = own.copy()
-
-    calls = {JAX: kernel, "numpy": by_numpy, "numba": lambda: loop.copy(own.reshape(-1), got[2].reshape(-1))}
-    return _contest(calls, lambda: jnp.stack([got[0][0], *got[0][1]]), lambda: got[1])
+def _copies(own: FloatArray, copied: Callable[[], Any], shown: Callable[[Any], jax.Array]) -> Contest:
+    """Return a copy by the kernel, and plain ones of the same floats."""
+    kernel, plain = Held(lambda _: copied(), copied()), Held(lambda _: own.copy(), own)
+    target = np.empty_like(own)
+    calls: Calls = {JAX: kernel, "numpy": plain, "numba": lambda: loop.copy(own.reshape(-1), target.reshape(-1))}
+    return _contest(calls, lambda: shown(kernel.held), lambda: plain.held)
 
 
 _CONTESTS: Mapping[str, Callable[[FloatArray], Contest]] = MappingProxyType(

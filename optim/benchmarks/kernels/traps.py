@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from optim.benchmarks.kernels.contest import RATE, Held, furthest
+from optim.benchmarks.kernels.options import TrapOptions
 from optim.benchmarks.kernels.roof import third_level_cache
 from optim.benchmarks.racing import Call
 from optim.kernels.parameter_server import (
@@ -27,36 +29,9 @@ from optim.kernels.parameter_server import (
     row_parameters,
 )
 
-RATE = 0.01
 OURS, NAIVE = "ours", "naive"
 GROWTH = 10
 """The larger of two tables has so many times the rows of the smaller."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrapSizes:
-    """How large the work is.
-
-    Parameters
-    ----------
-    parameters, workers
-        Length of dense pushes, and how many come together.
-    leaves
-        Arrays that a model's parameters come in.
-    pushed, width, rows
-        Rows of a sparse push, their width, and rows of the table.
-    carried_pushes, carried_rows
-        Rows of a push and of a table for the loop that carries two arrays: its time is their product.
-    """
-
-    parameters: int
-    workers: int
-    leaves: int
-    pushed: int
-    width: int
-    rows: int
-    carried_pushes: int
-    carried_rows: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,23 +54,7 @@ class Trap:
     difference: Callable[[], float]
 
 
-class _Held:
-    """An array, or several, that a compiled function replaces at every call."""
-
-    def __init__(self, function: Callable[..., Any], held: Any, *fixed: Any) -> None:
-        self.function, self.held, self.fixed = function, held, fixed
-
-    def __call__(self) -> None:
-        self.held = jax.block_until_ready(self.function(self.held, *self.fixed))
-
-
-def _furthest(first: Any, *others: Any) -> float:
-    """Return the largest difference of any array from the first."""
-    known = np.asarray(first, np.float64)
-    return max(float(np.abs(np.asarray(other, np.float64) - known).max()) for other in others)
-
-
-def stacked_sum(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return sums over W pushes: a chain of separate arguments, and three ways over stacked ones."""
     workers, size = sizes.workers, sizes.parameters
     stacked = rng.random((workers, size), dtype=np.float32) - np.float32(0.5)
@@ -113,53 +72,53 @@ def stacked_sum(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
         return lax.scan(lambda total, push: (total + push, None), jnp.zeros(size), pushed)[0] / workers
 
     sides = {
-        OURS: _Held(chained, jnp.zeros(size)),
-        NAIVE: _Held(by(lambda pushed: jnp.sum(pushed, axis=0) / workers), jnp.zeros(size), whole),
-        "product": _Held(by(lambda pushed: jnp.full(workers, 1.0 / workers) @ pushed), jnp.zeros(size), whole),
-        "scan": _Held(by(scanned), jnp.zeros(size), whole),
+        OURS: Held(chained, jnp.zeros(size)),
+        NAIVE: Held(by(lambda pushed: jnp.sum(pushed, axis=0) / workers), jnp.zeros(size), whole),
+        "product": Held(by(lambda pushed: jnp.full(workers, 1.0 / workers) @ pushed), jnp.zeros(size), whole),
+        "scan": Held(by(scanned), jnp.zeros(size), whole),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 4 * size * (workers + 2)),
-        difference=lambda: _furthest(*(side.held for side in sides.values())),
+        difference=lambda: furthest(*(side.held for side in sides.values())),
     )
 
 
-def donation(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def donation(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return one pass over a buffer beyond the cache, into its own memory and into fresh memory."""
     size = max(sizes.parameters, 2 * third_level_cache() // 4)
     start = jnp.array(rng.random(size, dtype=np.float32))
     sides = {
-        OURS: _Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.copy(start)),
-        NAIVE: _Held(jax.jit(lambda x: x + 1.0), start),
+        OURS: Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.copy(start)),
+        NAIVE: Held(jax.jit(lambda x: x + 1.0), start),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 8 * size),
-        difference=lambda: _furthest(sides[OURS].held, sides[NAIVE].held),
+        difference=lambda: furthest(sides[OURS].held, sides[NAIVE].held),
     )
 
 
-def row_scatter(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def row_scatter(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return a sparse push row by row, and by one scatter."""
     layout = RowLayout(optimiser=Sgd(learning_rate=RATE), width=sizes.width)
     rows = jnp.array(rng.integers(0, sizes.rows, sizes.pushed), jnp.int32)
     values = jnp.array(rng.random((sizes.pushed, sizes.width), dtype=np.float32))
     start = jnp.zeros((sizes.rows, sizes.width))
-    ours = _Held(
+    ours = Held(
         lambda table: push_sparse(table, rows, values, jnp.int32(0), layout=layout), initial_rows(start, layout)
     )
     scatter = jax.jit(lambda w, rows, values: w.at[rows].add(-RATE * values), donate_argnums=0)
-    naive = _Held(scatter, start, rows, values)
+    naive = Held(scatter, start, rows, values)
     moved = 4 * sizes.pushed * (3 * sizes.width + 1)
     return Trap(
         calls={OURS: ours, NAIVE: naive},
         moved={OURS: moved, NAIVE: moved},
-        difference=lambda: _furthest(row_parameters(ours.held, layout), naive.held),
+        difference=lambda: furthest(row_parameters(ours.held, layout), naive.held),
     )
 
 
-def two_carries(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def two_carries(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return exact Adagrad with table and slots in one array, and in a loop that carries both, on two tables.
 
     A loop over rows that carries more than one array copies them at every step: its time grows with the table. The same
@@ -168,7 +127,7 @@ def two_carries(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
     rule = Adagrad(learning_rate=RATE)
     layout = RowLayout(optimiser=rule, width=sizes.width)
     values = jnp.array(rng.random((sizes.carried_pushes, sizes.width), dtype=np.float32))
-    sides: dict[str, _Held] = {}
+    sides: dict[str, Held] = {}
     for suffix, num_rows in (("", sizes.carried_rows), (f"_{GROWTH}", GROWTH * sizes.carried_rows)):
         # Each row once: the naive loop doesn't add up repeated rows first.
         rows = jnp.array(rng.choice(num_rows, sizes.carried_pushes, replace=False), jnp.int32)
@@ -177,12 +136,12 @@ def two_carries(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
         def push(table: Any, rows: jax.Array = rows) -> Any:
             return push_sparse(table, rows, values, jnp.int32(0), layout=layout)
 
-        sides[OURS + suffix] = _Held(push, initial_rows(start, layout))
-        sides[NAIVE + suffix] = _Held(_carry_both(rule, sizes.width), (start, jnp.zeros_like(start)), rows, values)
+        sides[OURS + suffix] = Held(push, initial_rows(start, layout))
+        sides[NAIVE + suffix] = Held(_carry_both(rule, sizes.width), (start, jnp.zeros_like(start)), rows, values)
 
     def difference() -> float:
         return max(
-            _furthest(row_parameters(sides[OURS + suffix].held, layout), sides[NAIVE + suffix].held[0])
+            furthest(row_parameters(sides[OURS + suffix].held, layout), sides[NAIVE + suffix].held[0])
             for suffix in ("", f"_{GROWTH}")
         )
 
@@ -206,7 +165,7 @@ def _carry_both(rule: Adagrad, width: int) -> Callable[..., Any]:
     return update
 
 
-def shared_producer(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def shared_producer(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return aggregation with Adam block by block, and as one expression, whose sum is worked out for each output."""
     rule, workers, size = Adam(learning_rate=RATE), sizes.workers, sizes.parameters
     pushes = tuple(jnp.array(rng.random(size, dtype=np.float32) - np.float32(0.5)) for _ in range(workers))
@@ -224,17 +183,17 @@ def shared_producer(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
         return rule.update(parameters, slots, total / workers, jnp.int32(1))
 
     sides = {
-        OURS: _Held(ours, (jnp.zeros(size), rule.initial_slots(jnp.zeros(size)))),
-        NAIVE: _Held(jax.jit(whole, donate_argnums=0), (jnp.zeros(size), rule.initial_slots(jnp.zeros(size))), pushes),
+        OURS: Held(ours, (jnp.zeros(size), rule.initial_slots(jnp.zeros(size)))),
+        NAIVE: Held(jax.jit(whole, donate_argnums=0), (jnp.zeros(size), rule.initial_slots(jnp.zeros(size))), pushes),
     }
     return Trap(
         calls=dict(sides),
         moved=dict.fromkeys(sides, 4 * size * (workers + 6)),
-        difference=lambda: _furthest(*(side.held[0] for side in sides.values())),
+        difference=lambda: furthest(*(side.held[0] for side in sides.values())),
     )
 
 
-def many_leaves(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def many_leaves(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return an update of one flat vector, and of the same parameters in many arrays."""
     part = max(1, sizes.parameters // sizes.leaves)
     workers, size = 4, part * sizes.leaves
@@ -248,22 +207,22 @@ def many_leaves(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
     def by_leaf(held: Any, *sent: Any) -> Any:
         return jax.tree.map(lambda w, *leaves: w - RATE * (sum(leaves) / workers), held, *sent)
 
-    ours = _Held(flat, jnp.zeros(size))
-    naive = _Held(jax.jit(by_leaf, donate_argnums=0), [jnp.zeros(part) for _ in range(sizes.leaves)], *trees)
+    ours = Held(flat, jnp.zeros(size))
+    naive = Held(jax.jit(by_leaf, donate_argnums=0), [jnp.zeros(part) for _ in range(sizes.leaves)], *trees)
     return Trap(
         calls={OURS: ours, NAIVE: naive},
         moved=dict.fromkeys((OURS, NAIVE), 4 * size * (workers + 2)),
-        difference=lambda: _furthest(ours.held, np.concatenate([np.asarray(leaf) for leaf in naive.held])),
+        difference=lambda: furthest(ours.held, np.concatenate([np.asarray(leaf) for leaf in naive.held])),
     )
 
 
-def roof_in_cache(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
+def roof_in_cache(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return a pass over eight caches, which is the memory's speed, and over a quarter of one, which isn't."""
     del sizes
     first = float(rng.random())
     add, cache = jax.jit(lambda x: x + 1.0, donate_argnums=0), third_level_cache()
     lengths = {OURS: 8 * cache // 4, NAIVE: cache // 16}
-    sides = {name: _Held(add, jnp.full(length, first)) for name, length in lengths.items()}
+    sides = {name: Held(add, jnp.full(length, first)) for name, length in lengths.items()}
     return Trap(
         calls=dict(sides),
         moved={name: 8 * length for name, length in lengths.items()},
@@ -271,7 +230,7 @@ def roof_in_cache(sizes: TrapSizes, rng: np.random.Generator) -> Trap:
     )
 
 
-TRAPS: Mapping[str, Callable[[TrapSizes, np.random.Generator], Trap]] = MappingProxyType(
+TRAPS: Mapping[str, Callable[[TrapOptions, np.random.Generator], Trap]] = MappingProxyType(
     {
         "stacked-sum": stacked_sum,
         "donation": donation,

@@ -1,8 +1,8 @@
 """Pictures of bidding: a run's bids on the price path, the eviction table, what policies cost, the frontier."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.price_history import HOUR_S, MICRO
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import make_policy
-from optim.simulation.spot.policy import LiveLease, Policy, Request, View
+from optim.simulation.spot.policy import Policy, Request, View
 from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.rows import Summary
 from optim.simulation.spot.world import World
@@ -50,16 +50,14 @@ class WatchedRun:
 
 
 class _Watched:
-    """A policy whose requests are written down."""
+    """A policy whose requests are written down; all else is the policy's own."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.name, self.recovery, self.has_reliable = policy.name, policy.recovery, policy.has_reliable
         self.bids: list[PlacedBid] = []
 
-    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
-        """Ask the policy."""
-        return self._policy.is_interested(leases, room)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy, name)
 
     def decide(self, view: View) -> Request | None:
         """Ask the policy, and write down its answer."""
@@ -67,14 +65,6 @@ class _Watched:
         if request is not None:
             self.bids.append(PlacedBid(time_s=view.now_s, request=request))
         return request
-
-    def keeps(self, view: View, lease: LiveLease) -> bool:
-        """Ask the policy."""
-        return self._policy.keeps(view, lease)
-
-    def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
-        """Ask the policy."""
-        return self._policy.checkpoint_every_s(leases)
 
 
 def watch(world: World, policy: str, start_s: int) -> WatchedRun:
@@ -90,7 +80,7 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
         When the job begins.
     """
     watched = _Watched(make_policy(policy, world))
-    result = run_policy(world, watched, start_s)
+    result = run_policy(world, cast("Policy", watched), start_s)
     return WatchedRun(result=result, bids=tuple(watched.bids))
 
 

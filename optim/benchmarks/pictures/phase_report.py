@@ -1,11 +1,10 @@
 """The report of a phase model: one HTML page that needs nothing but itself."""
 
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 
 from optim.benchmarks.pictures.phases import phase_figures
-from optim.benchmarks.report import table
+from optim.benchmarks.report import figure_element, page, table
 from optim.core.files import write_bytes
 from optim.models.containers.series import ContainerSeries
 from optim.phases.coding import PhasedSeries
@@ -29,17 +28,12 @@ def write_phase_report(model: PhaseModel, series: ContainerSeries | None, path: 
 
 def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> str:
     """Return the page as HTML; `series`, if given, are drawn by phase and scored."""
-    style = (files("optim.benchmarks") / "report.css").read_text(encoding="utf-8")
-    script = (files("optim.benchmarks") / "report.js").read_text(encoding="utf-8")
     phased = None if series is None else model.label(series)
     number = model.runs_.num_segments
     body = [
         "<h1>Phases of containers</h1>",
         f'<p class="headline">{model.num_phases_} phases by {escape(model.encoder)} from {number} series</p>',
-        *(
-            f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}<figcaption>{escape(figure.caption)}</figcaption></figure>"
-            for figure in phase_figures(model, phased)
-        ),
+        *(figure_element(figure) for figure in phase_figures(model, phased)),
         "<h2>Phases</h2>",
         _statistics(model),
         "<h2>Changes</h2>",
@@ -52,12 +46,7 @@ def render_phases(model: PhaseModel, series: ContainerSeries | None = None) -> s
         "<h2>Parameters</h2>",
         table(("name", "value"), [(name, str(value)) for name, value in model.get_params().items()], "prose"),
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>optim: phases</title><style>{style}</style></head>\n"
-        f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
-    )
+    return page("phases", body)
 
 
 def _statistics(model: PhaseModel) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, Gallery
 from optim.benchmarks.spec import Figure
 from optim.models.containers.series import FloatArray
 from optim.phases.coding import PhasedSeries
@@ -113,41 +113,38 @@ def _draw_node(panel: "Axes", tree: "nx.DiGraph[tuple[str, ...]]", path: tuple[s
 
 def phase_figures(model: PhaseModel, phased: PhasedSeries | None) -> list[Figure]:
     """Return the pictures of a report."""
-    figures = [] if phased is None else _series_figures(model, phased)
-    with canvas(8, 6.4) as (drawing, panels):
-        draw_graph(panels[0], model)
-        caption = "Discs: phases, their size the share of samples. Arrows: probability of the next phase, at least 3 %."
-        figures.append(Figure(title="Which phase follows which", svg=as_svg(drawing, "graph"), caption=caption))
-    with canvas(11, 4.6) as (drawing, panels):
-        draw_tree(panels[0], model)
-        caption = (
-            "The most frequent sequences, repetitions packed into (x y)+; numbers at the ends count containers. Full "
-            "colours: prototypes, the fewest sequences that cover nine containers in ten."
-        )
-        figures.append(Figure(title="Tree and prototypes", svg=as_svg(drawing, "tree"), caption=caption))
-    with canvas(8, 2.8) as (drawing, panels):
+    gallery = Gallery()
+    if phased is not None:
+        _series(gallery, model, phased)
+    caption = "Discs: phases, their size the share of samples. Arrows: probability of the next phase, at least 3 %."
+    with gallery.picture("graph", "Which phase follows which", caption, 8, 6.4) as (panel,):
+        draw_graph(panel, model)
+    caption = (
+        "The most frequent sequences, repetitions packed into (x y)+; numbers at the ends count containers. Full "
+        "colours: prototypes, the fewest sequences that cover nine containers in ten."
+    )
+    with gallery.picture("tree", "Tree and prototypes", caption, 11, 4.6) as (panel,):
+        draw_tree(panel, model)
+    caption = "Share of the training containers that the most frequent sequences cover."
+    with gallery.picture("coverage", "Coverage", caption, 8, 2.8) as (panel,):
         coverage = model.prototypes().coverage
-        panels[0].plot(range(1, len(coverage) + 1), coverage, color=PALETTE[0], marker=".", markersize=3)
-        panels[0].axhline(0.9, color=INK, linewidth=0.6, linestyle=":")
-        panels[0].set(xlabel="number of sequences", ylabel="share of containers", ylim=(0, 1.03))
-        caption = "Share of the training containers that the most frequent sequences cover."
-        figures.append(Figure(title="Coverage", svg=as_svg(drawing, "coverage"), caption=caption))
-    return figures
+        panel.plot(range(1, len(coverage) + 1), coverage, color=PALETTE[0], marker=".", markersize=3)
+        panel.axhline(0.9, color=INK, linewidth=0.6, linestyle=":")
+        panel.set(xlabel="number of sequences", ylabel="share of containers", ylim=(0, 1.03))
+    return gallery
 
 
-def _series_figures(model: PhaseModel, phased: PhasedSeries) -> list[Figure]:
-    chosen = longest_segments(phased, MOST_CONTAINERS)
-    width = len(phased.series.resources)
-    with canvas(11, 2.1 * width * len(chosen), width * len(chosen), 1) as (drawing, panels):
-        for place, segment in enumerate(chosen):
-            for resource in range(width):
-                panel = panels[place * width + resource]
-                draw_series(panel, phased, model, segment, resource)
-                if resource == 0:
-                    panel.set_title(phased.series.containers[segment], loc="left")
-                    panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=2)
-        caption = "What containers consumed, in the colour of the phase at each sample."
-        return [Figure(title="Series by phase", svg=as_svg(drawing, "series"), caption=caption)]
+def _series(gallery: Gallery, model: PhaseModel, phased: PhasedSeries) -> None:
+    chosen, width = longest_segments(phased, MOST_CONTAINERS), len(phased.series.resources)
+    rows = width * len(chosen)
+    caption = "What containers consumed, in the colour of the phase at each sample."
+    with gallery.picture("series", "Series by phase", caption, 11, 2.1 * rows, rows) as panels:
+        for place, panel in enumerate(panels):
+            segment, resource = chosen[place // width], place % width
+            draw_series(panel, phased, model, segment, resource)
+            if resource == 0:
+                panel.set_title(phased.series.containers[segment], loc="left")
+                panel.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=2)
 
 
 def longest_segments(phased: PhasedSeries, number: int) -> Sequence[int]:

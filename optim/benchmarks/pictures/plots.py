@@ -35,6 +35,9 @@ LONGEST_TITLE = 44
 LEAST_SECONDS = 1e-4
 """Left end of the axis of seconds: below lies the clock's noise."""
 
+LEAST_MS = 1e-4
+"""Left end of the axis of decisions' milliseconds."""
+
 WIDEST_GAP = 1000.0
 """Right end of the axis of gaps, in per cent: beyond it nothing is known."""
 
@@ -73,6 +76,24 @@ def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iter
         yield drawing, list(drawing.subplots(rows, columns, squeeze=False).flat)
 
 
+class Gallery(list[Figure]):
+    """The pictures of a page, in the order in which they are drawn."""
+
+    @contextmanager
+    def picture(
+        self, name: str, title: str, caption: str, width: float, height: float, rows: int = 1, columns: int = 1
+    ) -> Iterator[list["Axes"]]:
+        """Give the panels of a new picture; it hangs in the gallery once the block is through."""
+        with canvas(width, height, rows, columns) as (drawing, panels):
+            yield panels
+            self.append(Figure(title=title, caption=caption, svg=as_svg(drawing, name)))
+
+
+def legend_beside(panel: "Axes") -> None:
+    """Put a panel's legend to its right."""
+    panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+
+
 def as_svg(drawing: "Canvas", name: str) -> str:
     """Return a canvas as an ``<svg>`` element for a page; call it inside `canvas`.
 
@@ -97,23 +118,26 @@ def as_svg(drawing: "Canvas", name: str) -> str:
 
 def standard_figures(records: Sequence[Record]) -> list[Figure]:
     """Return the pictures that every suite has, leaving out those without data."""
-    drawn = (_values(records), _gaps(records), _profile(records), _seconds(records), _decisions(records))
-    return [figure for figure in drawn if figure is not None]
+    gallery = Gallery()
+    for draw in (_values, _gaps, _profile, _seconds, _decisions):
+        draw(gallery, records)
+    return gallery
 
 
-def _name_rows(panel: "Axes", names: Sequence[str]) -> None:
-    """Name the rows of a picture, and leave half a row of room at both ends."""
-    panel.set_yticks(range(len(names)), names)
+def name_rows(panel: "Axes", names: Sequence[str]) -> None:
+    """Name the rows of a picture from the top, and leave half a row of room at both ends."""
+    panel.set_yticks(range(len(names)), list(reversed(names)))
     panel.set_ylim(-0.6, len(names) - 0.4)
 
 
-def _solvers(records: Iterable[Record]) -> list[str]:
+def solvers_in(records: Iterable[Record]) -> list[str]:
+    """Return the solvers of records, sorted."""
     return sorted({record.solver for record in records})
 
 
-def _colours(records: Iterable[Record]) -> dict[str, str]:
+def colours_of(records: Iterable[Record]) -> dict[str, str]:
     """Return a colour for each solver, the same in every picture of a suite."""
-    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(_solvers(records))}
+    return {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(solvers_in(records))}
 
 
 def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
@@ -127,16 +151,21 @@ def _cases(records: Iterable[Record]) -> dict[str, list[Record]]:
     return cases
 
 
-def _values(records: Sequence[Record]) -> Figure | None:
+def _values(gallery: Gallery, records: Sequence[Record]) -> None:
     """Draw objectives as bars and bounds as ticks, in per cent of the best value known."""
-    cases = dict(list(_cases([r for r in records if r.has_answer]).items())[:MOST_PANELS])
+    valued = [record for record in records if record.verified and (record.objective, record.bound) != (None, None)]
+    cases = dict(list(_cases(valued).items())[:MOST_PANELS])
     if not cases:
-        return None
-    colours = _colours(records)
-    columns = min(3, len(cases))
-    rows = -(-len(cases) // columns)
-    most = max(len(group) for group in cases.values())
-    with canvas(11, rows * (0.75 + 0.2 * most), rows, columns) as (drawing, panels):
+        return
+    colours, columns = colours_of(records), min(3, len(cases))
+    rows, most = -(-len(cases) // columns), max(len(group) for group in cases.values())
+    caption = (
+        "Bars: the objective of each solver. Ticks: its proven bound, not drawn beyond 200 %. "
+        "100 % is the best objective that any solver found on the instance."
+    )
+    with gallery.picture(
+        "values", "Objective and bound", caption, 11, rows * (0.75 + 0.2 * most), rows, columns
+    ) as panels:
         for panel, (title, group) in zip(panels, cases.items(), strict=False):
             best = max([r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group])
             unit = 100.0 / best if best else 1.0
@@ -145,88 +174,76 @@ def _values(records: Sequence[Record]) -> Figure | None:
                     panel.barh(y, record.objective * unit, color=colours[record.solver], height=0.62)
                 if record.bound is not None:
                     panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
-            _name_rows(panel, [record.solver for record in reversed(group)])
+            name_rows(panel, [record.solver for record in group])
             panel.set_title(shorten(title, LONGEST_TITLE, placeholder=" ..."), fontsize=9.5, loc="left")
             panel.set_xlim(0, min(200.0, max(112.0, *((r.bound or 0.0) * unit * 1.04 for r in group))))
             panel.grid(visible=False, axis="y")
         for panel in panels[len(cases) :]:
             panel.set_visible(False)
-        drawing.supxlabel("per cent of the best objective found", fontsize=9)
-        svg = as_svg(drawing, "values")
-    return Figure(
-        title="Objective and bound",
-        caption="Bars: the objective of each solver. Ticks: its proven bound, not drawn beyond 200 %. "
-        "100 % is the best objective that any solver found on the instance.",
-        svg=svg,
-    )
+        panels[0].figure.supxlabel("per cent of the best objective found", fontsize=9)
 
 
-def _gaps(records: Sequence[Record]) -> Figure | None:
+def _gaps(gallery: Gallery, records: Sequence[Record]) -> None:
     """Draw one dot an instance: the certified gap of each solver."""
     certified = [record for record in records if record.gap is not None and record.verified]
     if not certified:
-        return None
-    names, colours = _solvers(certified), _colours(records)
-    with canvas(9, 0.8 + 0.32 * len(names)) as (drawing, (panel,)):
+        return
+    names, colours = solvers_in(certified), colours_of(records)
+    caption = (
+        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
+        f"Gaps above {WIDEST_GAP:g} % are drawn at the right end."
+    )
+    with gallery.picture("gaps", "Certified gap by solver", caption, 9, 0.8 + 0.32 * len(names)) as (panel,):
         for y, name in enumerate(reversed(names)):
             mine = [record.gap or 0.0 for record in certified if record.solver == name]
             gaps = np.clip(100.0 * np.array(mine), 0.0, WIDEST_GAP)
             panel.plot(gaps, np.full(len(gaps), y), "o", color=colours[name], alpha=0.75, markersize=6)
             panel.plot(np.median(gaps), y, "|", color=INK, markersize=15, markeredgewidth=1.8)
-        _name_rows(panel, list(reversed(names)))
+        name_rows(panel, names)
         panel.set_xscale("symlog", linthresh=1.0)
         panel.set_xlim(left=-0.1)
         panel.set_xlabel("certified gap in per cent (linear below 1 %, logarithmic above)")
-        svg = as_svg(drawing, "gaps")
-    caption = (
-        "A dot an instance; the tick is the median. Gap: (bound - objective) / |objective|, both verified. "
-        f"Gaps above {WIDEST_GAP:g} % are drawn at the right end."
-    )
-    return Figure(title="Certified gap by solver", caption=caption, svg=svg)
 
 
-def _profile(records: Sequence[Record]) -> Figure | None:
+def _profile(gallery: Gallery, records: Sequence[Record]) -> None:
     """Draw the share of instances on which a solver's objective is within a factor of the best."""
     cases = _cases([record for record in records if record.verified])
-    names = _solvers(record for group in cases.values() for record in group if record.objective is not None)
+    names = solvers_in(record for group in cases.values() for record in group if record.objective is not None)
     if len(names) < 2:
-        return None
-    costs: dict[str, list[float | None]] = {name: [] for name in names}
-    for group in cases.values():
-        found = {record.solver: record.objective for record in group}
-        for name in names:
-            objective = found.get(name)
-            costs[name].append(1.0 / objective if objective is not None and objective > 0 else None)
-    colours = _colours(records)
-    with canvas(9, 3.6) as (drawing, (panel,)):
-        profile = performance_profile(costs)
-        right = 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
-        for name, (factors, shares) in profile.items():
-            x, y = np.append(factors, right), np.append(shares, shares[-1])
-            panel.step(x, 100.0 * y, where="post", color=colours[name], label=name, linewidth=1.8)
-        panel.set_xscale("log")
-        panel.set_xlim(1.0, right)
-        panel.set_ylim(0, 104)
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.xaxis.set_minor_formatter("{x:g}")
-        panel.set_xlabel("best objective / objective, at most")
-        panel.set_ylabel("per cent of instances")
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        svg = as_svg(drawing, "profile")
+        return
+    found = [{record.solver: record.objective for record in group} for group in cases.values()]
+    profile = performance_profile({name: [_cost(values.get(name)) for values in found] for name in names})
+    colours, right = colours_of(records), 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
     caption = (
         "Height at 1: how often a solver found the best objective. Further right: how often it came so near. "
         "An instance that a solver was not run on counts as not solved by it."
     )
-    return Figure(title="Performance profile", caption=caption, svg=svg)
+    with gallery.picture("profile", "Performance profile", caption, 9, 3.6) as (panel,):
+        for name, (factors, shares) in profile.items():
+            x, y = np.append(factors, right), np.append(shares, shares[-1])
+            panel.step(x, 100.0 * y, where="post", color=colours[name], label=name, linewidth=1.8)
+        panel.set(xscale="log", xlim=(1.0, right), ylim=(0, 104))
+        panel.xaxis.set_major_formatter("{x:g}")
+        panel.xaxis.set_minor_formatter("{x:g}")
+        panel.set(xlabel="best objective / objective, at most", ylabel="per cent of instances")
+        legend_beside(panel)
 
 
-def _seconds(records: Sequence[Record]) -> Figure | None:
-    """Draw the shifted geometric mean of each phase."""
+def _cost(objective: float | None) -> float | None:
+    return 1.0 / objective if objective is not None and objective > 0 else None
+
+
+def _seconds(gallery: Gallery, records: Sequence[Record]) -> None:
+    """Draw the shifted geometric mean of the whole solve and of each phase."""
     timed = [record for record in records if record.error is None]
     if not timed:
-        return None
-    names = _solvers(timed)
-    with canvas(9, 0.9 + 0.32 * len(names)) as (drawing, (panel,)):
+        return
+    names = solvers_in(timed)
+    caption = (
+        "Whole solve: measured from outside, less compiling. Phases: as the solver counts them. "
+        f"Means under {LEAST_SECONDS:g} s are drawn at the left end."
+    )
+    with gallery.picture("seconds", "Seconds by phase", caption, 9, 0.9 + 0.32 * len(names)) as (panel,):
         for phase, colour, marker in zip((WHOLE, *PHASES), (INK, *PALETTE), "|^sod", strict=False):
             means = []
             for name in reversed(names):
@@ -234,36 +251,27 @@ def _seconds(records: Sequence[Record]) -> Figure | None:
                 spent = [record.run_s if phase == WHOLE else record.seconds.get(phase, 0.0) for record in mine]
                 means.append(max(shifted_geometric_mean(spent, shift=0.01), LEAST_SECONDS))
             panel.plot(means, range(len(names)), marker, color=colour, label=phase, markersize=7, alpha=0.9)
-        _name_rows(panel, list(reversed(names)))
-        panel.set_xscale("log")
-        panel.set_xlabel("seconds, shifted geometric mean over instances (shift 0.01 s)")
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        svg = as_svg(drawing, "seconds")
-    caption = (
-        "Whole solve: measured from outside, less compiling. Phases: as the solver counts them. "
-        f"Means under {LEAST_SECONDS:g} s are drawn at the left end."
-    )
-    return Figure(title="Seconds by phase", caption=caption, svg=svg)
+        name_rows(panel, names)
+        panel.set(xscale="log", xlabel="seconds, shifted geometric mean over instances (shift 0.01 s)")
+        legend_beside(panel)
 
 
-def _decisions(records: Sequence[Record]) -> Figure | None:
+def _decisions(gallery: Gallery, records: Sequence[Record]) -> None:
     """Draw the distribution of decision times of online solvers, one curve an instance."""
-    online = [record for record in records if record.decision_ms is not None]
+    online = [(record.solver, record.decision_ms["quantiles"]) for record in records if record.decision_ms is not None]
     if not online:
-        return None
-    colours = _colours(records)
-    with canvas(9, 3.4) as (drawing, (panel,)):
+        return
+    colours = colours_of(records)
+    with gallery.picture("decisions", "Decision times", "Online solvers only, a curve an instance.", 9, 3.4) as (
+        panel,
+    ):
         labelled: set[str] = set()
-        for record in online:
-            assert record.decision_ms is not None
-            times = np.maximum(record.decision_ms["quantiles"], 1e-4)
-            label = None if record.solver in labelled else record.solver
-            labelled.add(record.solver)
-            panel.plot(times, 100.0 * np.array(QUANTILES), color=colours[record.solver], label=label, alpha=0.7)
-        panel.set_xscale("log")
-        panel.set_ylim(0, 104)
-        panel.set_xlabel("milliseconds a decision, at most")
-        panel.set_ylabel("per cent of decisions")
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-        svg = as_svg(drawing, "decisions")
-    return Figure(title="Decision times", caption="Online solvers only, a curve an instance.", svg=svg)
+        for solver, quantiles in online:
+            label = None if solver in labelled else solver
+            labelled.add(solver)
+            times = np.maximum(quantiles, LEAST_MS)
+            panel.plot(times, 100.0 * np.array(QUANTILES), color=colours[solver], label=label, alpha=0.7)
+        panel.set(
+            xscale="log", ylim=(0, 104), xlabel="milliseconds a decision, at most", ylabel="per cent of decisions"
+        )
+        legend_beside(panel)

@@ -1,16 +1,16 @@
 """Ways of training the phase encoder's machine on one set of windows, each timed."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.benchmarks.racing import medians, race, timed
 from optim.benchmarks.studies.plain_crbm import PlainCrbm
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
 
 Timing = tuple[dict[str, float], dict[str, float]]
 """Figures of a way, and its seconds by phase."""
@@ -117,10 +117,14 @@ class TrainingBench:
         """Return the mean squared error of the forecast on unseen containers."""
         return float(self.crbm.forecast_error(parameters, self.series, self.held).mean())
 
+    def _figures(self, ms: float, cpu_ms: float) -> dict[str, float]:
+        """Return what every way tells of its epochs, in milliseconds of one."""
+        return {"ms": ms, "cpu_ms": cpu_ms, "us_a_window": 1e3 * ms / self.options.windows}
+
     def _plain_loss(self) -> float:
         return self._loss(self.crbm.CrbmParameters(**self.plain.fields()))
 
-    def batched(self, progress: Progress) -> Timing:
+    def batched(self, stop: StoppingCriterion, progress: Progress) -> Timing:
         """Take turns: some epochs by the kernel, as many in NumPy."""
         options, rng = self.options, np.random.default_rng(self.seed)
         rates = (options.learning_rate, float(self.rates.momentum), float(self.rates.decay))
@@ -129,42 +133,35 @@ class TrainingBench:
             for _ in range(options.epochs):
                 self.plain.epoch(rng, options.batch, *rates)
 
-        compile_s, *_ = _timed(lambda: self._train(options.epochs))
-        in_numpy()
-        turns = []
-        progress.start("epochs in turns", options.repeats)
-        for turn in range(options.repeats):
-            turns.append((*_timed(lambda: self._train(options.epochs)), *_timed(in_numpy)))
-            progress.update(turn + 1, {"ms": 1e3 * turns[-1][0] / options.epochs})
-        progress.finish()
-        ms, cpu_ms, numpy_ms, numpy_cpu_ms = 1e3 / options.epochs * np.median(turns, axis=0)
+        sides = {"kernel": lambda: self._train(options.epochs), "numpy": in_numpy}
+        compile_s, *_ = (timed(side)[0] for side in sides.values())
+        turns = race(sides, options.repeats, stop, progress, always=sides)
+        wall, cpu = (scaled(medians(turns, which), 1e3 / options.epochs) for which in (0, 1))
         figures = {
-            "ms": ms,
-            "cpu_ms": cpu_ms,
-            "numpy_ms": numpy_ms,
-            "numpy_cpu_ms": numpy_cpu_ms,
-            "speedup": numpy_ms / ms,
-            "cpu_speedup": numpy_cpu_ms / cpu_ms,
-            "us_a_window": 1e3 * ms / options.windows,
+            **self._figures(wall["kernel"], cpu["kernel"]),
+            "numpy_ms": wall["numpy"],
+            "numpy_cpu_ms": cpu["numpy"],
+            "speedup": wall["numpy"] / wall["kernel"],
+            "cpu_speedup": cpu["numpy"] / cpu["kernel"],
             "loss": self._loss(self.state.parameters),
             "numpy_loss": self._plain_loss(),
         }
-        return figures, {"compile": compile_s, "solve": float(np.sum(turns, axis=0)[0])}
+        return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["kernel"])}
 
-    def one_by_one(self, progress: Progress) -> Timing:
+    def one_by_one(self, stop: StoppingCriterion, progress: Progress) -> Timing:
         """Step after each window."""
-        del progress
+        del stop, progress
         rows = np.random.default_rng(self.seed).permutation(self.options.windows)[: self.options.alone]
-        wall, cpu = _timed(lambda: self.plain.one_by_one(rows, 1e-3))
-        each = self.options.windows / len(rows)
-        figures = {"ms": 1e3 * wall * each, "cpu_ms": 1e3 * cpu * each, "us_a_window": 1e6 * wall / len(rows)}
-        return {**figures, "loss": self._plain_loss()}, {"compile": 0.0, "solve": wall}
+        wall, cpu = timed(lambda: self.plain.one_by_one(rows, 1e-3))
+        each = 1e3 * self.options.windows / len(rows)
+        return {**self._figures(each * wall, each * cpu), "loss": self._plain_loss()}, {"solve": wall}
 
-    def many_epochs(self, progress: Progress) -> Timing:
+    def many_epochs(self, stop: StoppingCriterion, progress: Progress) -> Timing:
         """Train as long as a paper does, with the error on unseen containers every so often."""
+        del stop
         calls = max(1, self.options.many // 50)
         share = -(-self.options.many // calls)
-        compile_s, *_ = _timed(lambda: self._train(share))
+        compile_s, _ = timed(lambda: self._train(share))
         progress.start("epochs", calls * share)
 
         def train() -> None:
@@ -172,13 +169,13 @@ class TrainingBench:
                 self._train(share)
                 progress.update((call + 1) * share, {"loss": self._loss(self.state.parameters)})
 
-        wall, cpu = _timed(train)
+        wall, cpu = timed(train)
         progress.finish()
         each = 1e3 / (calls * share)
-        figures = {"ms": each * wall, "cpu_ms": each * cpu, "us_a_window": 1e3 * each * wall / self.options.windows}
-        return {**figures, "loss": self._loss(self.state.parameters)}, {"compile": compile_s, "solve": wall}
+        figures = {**self._figures(each * wall, each * cpu), "loss": self._loss(self.state.parameters)}
+        return figures, {"compile": compile_s, "solve": wall}
 
-    def sweep(self, progress: Progress) -> Timing:
+    def sweep(self, stop: StoppingCriterion, progress: Progress) -> Timing:
         """Train many machines at once, with learning rates from a tenth of the study's up to it."""
         import jax
         import jax.numpy as jnp
@@ -201,21 +198,14 @@ class TrainingBench:
             )
             errors.block_until_ready()
 
-        compile_s, *_ = _timed(train)
-        turns = []
-        progress.start("epochs of all machines", LEAST_TURNS)
-        for turn in range(LEAST_TURNS):
-            turns.append(_timed(train))
-            progress.update(turn + 1, {"ms": 1e3 * turns[-1][0] / machines})
-        progress.finish()
-        ms, cpu_ms = 1e3 / machines * np.median(turns, axis=0)
+        compile_s, _ = timed(train)
+        turns = race({"machines": train}, LEAST_TURNS, stop, progress, always=("machines",))
+        wall, cpu = (1e3 / machines * medians(turns, which)["machines"] for which in (0, 1))
         last = jax.tree.map(lambda leaf: leaf[-1], held[0].parameters)
-        figures = {"ms": ms, "cpu_ms": cpu_ms, "us_a_window": 1e3 * ms / options.windows, "loss": self._loss(last)}
-        return figures, {"compile": compile_s, "solve": float(np.sum(turns, axis=0)[0])}
+        figures = {**self._figures(wall, cpu), "loss": self._loss(last)}
+        return figures, {"compile": compile_s, "solve": sum(each for each, _ in turns["machines"])}
 
 
-def _timed(call: Callable[[], None]) -> tuple[float, float]:
-    """Return wall and processor seconds of a call."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    call()
-    return time.perf_counter() - wall, time.process_time() - cpu
+def scaled(times: dict[str, float], factor: float) -> dict[str, float]:
+    """Return times in another unit."""
+    return {name: factor * seconds for name, seconds in times.items()}

@@ -1,6 +1,6 @@
 """How well each encoder finds phases that are known: fitted on some generated containers, scored on others."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -141,20 +141,6 @@ def _scored(
         num_phases=num_phases,
         confusion=tuple(tuple(row) for row in confusion(truth[scored], labels[scored]).tolist()),
     )
-
-
-def recover_all(
-    options: ContainerOptions,
-    encoders: Sequence[str],
-    seeds: Sequence[int],
-    encoder_options: Mapping[str, Mapping[str, Any]] | None = None,
-    **parameters: Any,
-) -> Iterator[Recovery]:
-    """Yield the recovery of each encoder on each seed, encoder by encoder; see `recover`."""
-    for encoder in encoders:
-        own = (encoder_options or {}).get(encoder)
-        for seed in seeds:
-            yield recover(options, encoder, seed, encoder_options=own, **parameters)
 
 
 def summarise(rows: Sequence[Recovery]) -> RecoverySummary:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.pictures.plots import INK, PALETTE, as_svg, canvas
+from optim.benchmarks.pictures.plots import INK, PALETTE, Gallery, name_rows
 from optim.benchmarks.record import Record
 from optim.benchmarks.spec import FULL, SMALL, Figure
 from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, found_name, search
@@ -112,23 +112,22 @@ def figures(records: Sequence[Record]) -> list[Figure]:
     shown = [record for record in records if record.findings.get("worst_ratio") is not None]
     if not shown:
         return []
-    with canvas(9, 0.9 + 0.34 * len(shown)) as (drawing, (panel,)):
+    gallery = Gallery()
+    caption = (
+        "Bars: the worst ratio found. Ticks: the ratio that the rule's theorem promises on that instance. Blue "
+        "where its conditions hold; elsewhere the tick is the limit for ever smaller jobs, which may be exceeded."
+    )
+    title, height = "Worst ratio found, and promised", 0.9 + 0.34 * len(shown)
+    with gallery.picture("adversary", title, caption, 9, height) as (panel,):
         for y, record in enumerate(reversed(shown)):
             found = record.findings
             panel.barh(y, found["worst_ratio"], color=PALETTE[0 if found["proven"] else 1], height=0.62)
             if found["promised"] is not None:
                 panel.plot(found["promised"], y, "|", color=INK, markersize=14, markeredgewidth=1.8)
-        names = [f"{record.labels['rule']}, {record.labels['jobs']} jobs" for record in reversed(shown)]
-        panel.set_yticks(range(len(shown)), names)
-        panel.set_xscale("log")
+        name_rows(panel, [f"{record.labels['rule']}, {record.labels['jobs']} jobs" for record in shown])
+        panel.set(xscale="log", xlabel="optimum / online")
         panel.set_xlim(left=0.9)
-        panel.set_xlabel("optimum / online")
-        svg = as_svg(drawing, "adversary")
-    caption = (
-        "Bars: the worst ratio found. Ticks: the ratio that the rule's theorem promises on that instance. Blue "
-        "where its conditions hold; elsewhere the tick is the limit for ever smaller jobs, which may be exceeded."
-    )
-    return [Figure(title="Worst ratio found, and promised", caption=caption, svg=svg)]
+    return gallery
 
 
 SPEC = register_study(

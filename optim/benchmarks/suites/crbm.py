@@ -43,11 +43,9 @@ class CrbmWork(AbstractStudy):
     """Train in one way; `solver` names it."""
 
     options_type = CrbmOptions
-    is_stoppable = False
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Train, time, and compare on unseen containers."""
-        del stop
         clock = PhaseClock()
         with clock.phase("build"):
             windows = drawn_windows(self.chosen.windows, self.chosen.delays, self.seed)
@@ -58,7 +56,7 @@ class CrbmWork(AbstractStudy):
             MANY_EPOCHS: bench.many_epochs,
             SWEEP: bench.sweep,
         }
-        figures, seconds = ways[self.solver](progress)
+        figures, seconds = ways[self.solver](stop, progress)
         loss = figures.pop("loss")
         apart = abs(figures.get("numpy_loss", loss) / loss - 1.0)
         problems = [] if apart <= AGREEMENT else [f"the two machines' errors differ by {100 * apart:.2f} %"]

@@ -14,18 +14,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim.benchmarks.kernels.options import KernelOptions
 from optim.benchmarks.racing import Times, medians, race, timed
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
-from optim.core.errors import InvalidOptionError
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
 if TYPE_CHECKING:
-    from optim.benchmarks.kernels.cases import Case
     from optim.benchmarks.kernels.contest import Contest
+    from optim.benchmarks.kernels.dense_cases import DenseCase
     from optim.benchmarks.kernels.roof import Roof
+    from optim.benchmarks.kernels.sparse_cases import SparseCase
+    from optim.benchmarks.kernels.stream_cases import StreamCase
+
+    Case = DenseCase | SparseCase | StreamCase
 
 DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
 STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapshot")
@@ -33,36 +37,6 @@ AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
 
 OTHERS = ("numpy", "numba", "xla", "one_shard", "torch", "process", "ray")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelOptions:
-    """Sizes of the study.
-
-    Parameters
-    ----------
-    parameters, small_parameters
-        Length of dense pushes, and the length that is measured beside it and for the kernels on one vector.
-    pushed, width, rows
-        Rows of a sparse push, their width, and rows of the table.
-    rounds
-        Rounds of which the median is taken.
-    is_brief
-        Whether two rules each stand for all of them, on dense pushes and on tables.
-    """
-
-    parameters: int = 1 << 24
-    small_parameters: int = 1 << 22
-    pushed: int = 262_144
-    width: int = 64
-    rows: int = 1_000_000
-    rounds: int = 30
-    is_brief: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("parameters", "small_parameters", "pushed", "width", "rows", "rounds"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
 SIZES: Mapping[str, KernelOptions] = MappingProxyType(
@@ -126,13 +100,12 @@ class KernelWork(AbstractStudy):
 
     def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
         """Measure one row."""
-        from optim.benchmarks.kernels.cases import contest_of
         from optim.benchmarks.kernels.roof import Roof
 
         row, _ = self.subject.drawn_from
         case, clock = case_of(row, self.chosen), PhaseClock()
         with clock.phase("build"):
-            contest, roof = contest_of(case, self.seed), Roof()
+            contest, roof = case.contest(np.random.default_rng(self.seed)), Roof()
         try:
             return self._compare(case, contest, roof, clock, stop, progress)
         finally:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from optim.benchmarks.meter import Meter
-from optim.benchmarks.racing import timed
+from optim.benchmarks.racing import medians, race
 from optim.benchmarks.record import Record, outcome, provenance
 from optim.benchmarks.registry import register_suite
 from optim.benchmarks.sources import InstanceSource, NamedSource
@@ -24,7 +24,7 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import Progress
 from optim.core.solution import Solution, Stats
 from optim.core.status import PointStatus, Sense, Termination
-from optim.core.stopping import SolveState, StoppingCriterion
+from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import FloatArray
 from optim.models.files import verify
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -36,9 +36,8 @@ from optim.solvers.solve import package_versions
 LOOP, BATCHED = "loop", "batched"
 WAYS = (LOOP, BATCHED)
 
-REPEATS, LEAST_REPEATS, ENOUGH_S = 9, 3, 2.0
-"""Calls of which the median is taken, after a first one that compiles: fewer, but not fewer than the least, once they
-have taken long enough."""
+REPEATS, ENOUGH_S = 9, 2.0
+"""Calls of which the median is taken, after a first one that compiles; fewer once they have taken so many seconds."""
 
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {SMALL: ("small-0", "medium-0"), FULL: ("small-0", "medium-0", "heavy-0", "large-0")}
@@ -62,12 +61,12 @@ class PricingWork(AbstractWork):
             call, device = _way(self.solver, tables, rows.prices(row_prices))
             with clock.phase("compile"):
                 payoff = call()
-            milliseconds = self._timed(call, clock, stop, progress)
-        median = float(np.median(milliseconds))
+            times = race({self.solver: call}, REPEATS, stop, progress, side_s=ENOUGH_S)
+        median = 1e3 * medians(times)[self.solver]
         point = PricePoint(row_prices=row_prices, payoff=payoff, bound=float(payoff.sum() + row_prices @ rows.capacity))
-        seconds = clock.seconds | {"solve": sum(milliseconds) / 1e3}
+        seconds = clock.seconds | {"solve": sum(wall for wall, _ in times[self.solver])}
         solution = self._claim(
-            bounded(rows, point).certificate(Sense.MAXIMISE), point.bound, seconds, len(milliseconds)
+            bounded(rows, point).certificate(Sense.MAXIMISE), point.bound, seconds, len(times[self.solver])
         )
         with clock.phase("verify"):
             verification = verify(self.subject.instance, solution)
@@ -78,21 +77,6 @@ class PricingWork(AbstractWork):
             **meter.figures,
             measures={"device": device, "ms": round(median, 3), "us_a_job": 1e3 * median / max(tables.num_jobs, 1)},
         )
-
-    def _timed(
-        self, call: Callable[[], FloatArray], clock: PhaseClock, stop: StoppingCriterion, progress: Progress
-    ) -> list[float]:
-        """Return the milliseconds of calls: all, or as many as take long enough."""
-        milliseconds: list[float] = []
-        progress.start(f"pricing by {self.solver}", REPEATS)
-        for repeat in range(REPEATS):
-            milliseconds.append(1e3 * timed(call)[0])
-            progress.update(repeat + 1, {"ms": milliseconds[-1]})
-            is_enough = repeat + 1 >= LEAST_REPEATS and sum(milliseconds) >= 1e3 * ENOUGH_S
-            if is_enough or stop(SolveState(elapsed_s=clock.elapsed_s, iterations=repeat)) is not None:
-                break
-        progress.finish()
-        return milliseconds
 
     def _claim(self, certificate: Certificate | None, bound: float, seconds: dict[str, float], calls: int) -> Solution:
         """Return what the payoffs prove."""

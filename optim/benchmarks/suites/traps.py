@@ -15,57 +15,17 @@ from typing import Any
 
 import numpy as np
 
+from optim.benchmarks.kernels.options import TrapOptions
 from optim.benchmarks.racing import medians, race, timed
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
-from optim.core.errors import InvalidOptionError
-from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
 NAMES = ("stacked-sum", "donation", "row-scatter", "two-carries", "shared-producer", "many-leaves", "roof-in-cache")
 AGREEMENT = 1e-4
 """Largest difference between two ways of doing the same, after one update of rate 0.01."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrapOptions:
-    """Sizes of the study.
-
-    Parameters
-    ----------
-    parameters, workers
-        Length of dense pushes, and how many come together.
-    leaves
-        Arrays that a model's parameters come in.
-    pushed, width, rows
-        Rows of a sparse push, their width, and rows of the table.
-    carried_pushes, carried_rows
-        Rows of a push and of a table where a loop carries two arrays.
-    rounds
-        Rounds of which the median is taken.
-    """
-
-    parameters: int = 1 << 22
-    workers: int = 16
-    leaves: int = 200
-    pushed: int = 262_144
-    width: int = 64
-    rows: int = 1_000_000
-    carried_pushes: int = 512
-    carried_rows: int = 2_000
-    rounds: int = 15
-
-    def __post_init__(self) -> None:
-        for name, value in options_as_dict(self).items():
-            if value < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {value}")
-        if self.carried_pushes > self.carried_rows:
-            raise InvalidOptionError(
-                f"carried_pushes must be at most carried_rows {self.carried_rows}, got {self.carried_pushes}: each row "
-                "is pushed once"
-            )
 
 
 SIZES: Mapping[str, TrapOptions] = MappingProxyType(
@@ -88,12 +48,11 @@ class TrapWork(AbstractStudy):
         """Measure one row."""
         import jax
 
-        from optim.benchmarks.kernels.traps import OURS, TRAPS, TrapSizes
+        from optim.benchmarks.kernels.traps import OURS, TRAPS
 
-        sizes, clock = options_as_dict(self.chosen), PhaseClock()
-        rounds = sizes.pop("rounds")
+        clock, rounds = PhaseClock(), self.chosen.rounds
         with clock.phase("build"):
-            trap = TRAPS[self.subject.name](TrapSizes(**sizes), np.random.default_rng(self.seed))
+            trap = TRAPS[self.subject.name](self.chosen, np.random.default_rng(self.seed))
         compile_s = sum(timed(call)[0] for call in trap.calls.values())
         difference = trap.difference()
         times = race(trap.calls, rounds, stop, progress, always=(OURS,))

@@ -8,7 +8,6 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.benchmarks.kernels import loop
-from optim.benchmarks.kernels.cases import contest_of
 from optim.benchmarks.kernels.contest import JAX
 from optim.benchmarks.kernels.dense_cases import DenseCase
 from optim.benchmarks.kernels.roof import TIMES_THE_CACHE, Roof, third_level_cache
@@ -82,7 +81,7 @@ STREAM = [StreamCase(kernel=kernel, parameters=4001, workers=5 if kernel == "asy
 
 @pytest.mark.parametrize("case", [*DENSE, *SPARSE, *STREAM], ids=lambda case: f"{case.kernel}")
 def test_kernel_and_numpy_agree_round_after_round(case):
-    contest = contest_of(case, seed=1)
+    contest = case.contest(np.random.default_rng(1))
     for _ in range(4):
         contest.calls[JAX]()
         contest.calls["numpy"]()

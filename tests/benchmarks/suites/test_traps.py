@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS, TrapSizes
+from optim.benchmarks.kernels.options import TrapOptions
+from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS
 from optim.benchmarks.racing import SIDE_S, medians, race
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
@@ -36,7 +37,7 @@ def works(**request):
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_the_ways_agree_round_after_round(name):
-    trap = TRAPS[name](TrapSizes(**SIZES), np.random.default_rng(2))
+    trap = TRAPS[name](TrapOptions(**SIZES), np.random.default_rng(2))
     assert {OURS, NAIVE} <= set(trap.calls)
     for _ in range(3):
         for call in trap.calls.values():
@@ -45,7 +46,7 @@ def test_the_ways_agree_round_after_round(name):
 
 
 def test_a_side_that_does_other_work_is_found_out():
-    trap = TRAPS["row-scatter"](TrapSizes(**SIZES), np.random.default_rng(2))
+    trap = TRAPS["row-scatter"](TrapOptions(**SIZES), np.random.default_rng(2))
     trap.calls[OURS]()
     assert trap.difference() > 1e-3
 
