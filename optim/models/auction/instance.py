@@ -222,7 +222,10 @@ class AuctionInstance:
         """
         empty = self.apps.empty_rho[self.bids.app]
         if self.empty_value is EmptyValue.POSITIVE:
-            return np.asarray(np.log(empty / self.bids.rho))
+            with np.errstate(over="ignore"):
+                ratio = empty / self.bids.rho
+            far = np.log(empty) - np.log(self.bids.rho)  # where the quotient is beyond the largest double
+            return np.where(np.isfinite(ratio), np.log(ratio), far)
         value = np.log(1.0 / self.bids.rho - 1.0 / empty)
         least, most = np.full(self.num_apps, np.inf), np.full(self.num_apps, -np.inf)
         np.minimum.at(least, self.bids.app, value)

@@ -81,6 +81,12 @@ def _validate_bids(instance: AuctionInstance, bids: Bids) -> None:
         raise InvalidProblemError(
             f"apps[{bids.app[b]}].bids must ask for at least 1 GPU, got {bids.gpus[b]}; the empty row is empty_rho"
         )
+    gang = instance.apps.gang[bids.app]
+    for b in np.flatnonzero(bids.gpus % gang)[:1]:
+        raise InvalidProblemError(
+            f"apps[{bids.app[b]}].bids must ask for whole gangs of {gang[b]} GPUs, got {bids.gpus[b]}; "
+            "ask for a multiple, or correct gang"
+        )
     for b in np.flatnonzero(~((bids.rho > 0) & np.isfinite(bids.rho)))[:1]:
         raise InvalidProblemError(f"apps[{bids.app[b]}].bids: rho must be positive and finite, got {bids.rho[b]}")
     empty = instance.apps.empty_rho[bids.app]

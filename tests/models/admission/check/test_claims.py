@@ -1,6 +1,8 @@
 """Plans and claims: what the checker accepts, and which row it names when it refuses."""
 
+import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,8 +10,13 @@ import pytest
 
 import optim
 from optim.core.certificate import Certificate
+from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.admission.check import check
+from optim.models.admission.check.facts import read_facts
+from optim.models.admission.check.shares import largest_share
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance_figures import describe
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
 from tests.support.admission.plans import families, greedy_plan, proven_by, raw_plan, solution_of
@@ -266,3 +273,96 @@ def test_is_what_the_public_verify_calls() -> None:
     instance = one_job()
     assert optim.verify(instance, solution_of(instance, raw_plan(TWO_SLOTS, ONE_PS))).objective == 8.0
     assert not optim.verify(instance, solution_of(instance, raw_plan(TWO_SLOTS, []))).is_ok
+
+
+@cache
+def strict() -> tuple[AdmissionInstance, Solution]:
+    """A run of the online rule whose competitive ratio is claimed, on an instance made for it."""
+    instance = optim.reference_instance("adversary-zero-start-strict-small")
+    return instance, optim.solve(instance, solver="online", options={"strict": True})
+
+
+def with_certificate(**changes: Any) -> Any:
+    instance, solution = strict()
+    return check(instance, replace(solution, certificate=replace(solution.certificate, **changes)))
+
+
+def test_accepts_the_ratio_of_an_online_rule_with_its_conditions() -> None:
+    instance, solution = strict()
+    assert "C1 to C6 hold" in solution.certificate.statement
+    assert check(instance, solution).is_ok
+
+
+@pytest.mark.parametrize("at", range(6))
+def test_refuses_a_condition_that_says_the_opposite(at: int) -> None:
+    conditions = list(strict()[1].certificate.conditions)
+    conditions[at] = conditions[at].replace("holds", "fails")
+    assert families(with_certificate(conditions=tuple(conditions)).violations) == {"certificate"}
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        (),
+        ("C1 holds: eps = 1/1000",),
+        ("C2 holds: U is at least 0.5 times the largest density",),
+        ("C3 holds: U is reached at 1 of the capacity",),
+        ("C5 holds: sum of lambda a is at most 1.1 of the value",),
+        ("C5 holds: D_0 = 3, optimum >= 5",),
+        ("C5 holds: sum of lambda a is at most many of the value",),
+        ("C7 holds: all is well",),
+    ],
+)
+def test_refuses_conditions_that_their_figures_do_not_give(conditions: tuple[str, ...]) -> None:
+    known = {text[:2]: text for text in strict()[1].certificate.conditions}
+    changed = tuple((known | {text[:2]: text for text in conditions}).values()) if conditions else ()
+    assert families(with_certificate(conditions=changed).violations) == {"certificate"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"than \S+ times", "than 1.5 times"),
+        (r"than \S+ times", "than no times"),
+        ("zero-start", "fancy"),
+        ("C1 to C6 hold", "C1 to C7 hold"),
+        (r"; no plan.*", "; no competitive ratio is claimed: C2 of the zero-start price's conditions fail"),
+    ],
+)
+def test_refuses_a_ratio_that_the_bound_does_not_show(old: str, new: str) -> None:
+    statement = re.sub(old, new, strict()[1].certificate.statement)
+    assert families(with_certificate(statement=statement).violations) == {"certificate"}
+
+
+def test_says_which_conditions_fail_and_claims_no_ratio() -> None:
+    solution = strict()[1]
+    conditions = list(solution.certificate.conditions)
+    conditions[1] = "C2 fails: U is at least 0.5 times the largest density"
+    told = "; no competitive ratio is claimed: C2 of the zero-start price's conditions fail"
+    statement = re.sub(r"; no plan.*", told, solution.certificate.statement)
+    assert with_certificate(conditions=tuple(conditions), statement=statement).is_ok
+    wrong = statement.replace("C2", "C2, C3")
+    assert not with_certificate(conditions=tuple(conditions), statement=wrong).is_ok
+
+
+def test_conditions_without_a_ratio_are_refused() -> None:
+    statement = strict()[1].certificate.statement.partition(";")[0]
+    assert families(with_certificate(statement=statement).violations) == {"certificate"}
+
+
+@pytest.mark.parametrize("trait", BY_HAND)
+def test_the_largest_share_is_what_one_job_alone_takes_of_a_server(trait: str) -> None:
+    """As the figures of an instance have it, by arrays instead of server by server."""
+    assert float(largest_share(read_facts(BY_HAND[trait]))) == pytest.approx(
+        describe(BY_HAND[trait])["max_share_of_server"]
+    )
+
+
+@pytest.mark.parametrize(("name", "value"), [("admitted", 2.0), ("refused", 1.0), ("nodes", 5.0)])
+def test_refuses_counters_that_are_not_the_plans(name: str, value: float) -> None:
+    instance, solution = optim.reference_instance("tiny-0"), optim.reference_solution("tiny-0")
+    honest = {"admitted": 2.0, "refused": instance.num_jobs - 2.0, "nodes": 5.0}
+    done = replace(solution, termination=Termination.COMPLETED)
+    assert check(instance, replace(done, stats=replace(solution.stats, counts=honest))).is_ok
+    lying = replace(done, stats=replace(solution.stats, counts=honest | {name: value + 1}))
+    assert families(check(instance, lying).violations) == {"counts"}

@@ -1,5 +1,7 @@
 """The checker accepts honest solutions and refuses every tampering, proof by proof."""
 
+import copy
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.errors import InvalidProblemError
 from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.models.bidding.check.facts import Facts
 from optim.models.bidding.check.leaf import CheckedBox, leaf_bound
@@ -14,9 +17,9 @@ from optim.models.bidding.cost_per_work import evaluate_many
 from optim.models.bidding.instance import EvictionTerm, ScenarioOutlook
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
-from optim.models.files import verify
+from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve
-from tests.support.bidding.small_markets import all_footprints, published_vector, small_instances
+from tests.support.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
 
 
 def solved():
@@ -133,3 +136,55 @@ def test_a_proof_of_zero_needs_no_tree():
         certificate=replace(solution.certificate, kind=CertificateKind.BOUND, statement="", proof=proof),
     )
     assert verify(instance, weak).is_ok
+
+
+@pytest.mark.parametrize("field", ["point", "cap", "eviction", "blame"])
+@pytest.mark.parametrize("number", [1e308, np.inf, np.nan, -1.0])
+def test_numbers_of_a_proof_that_overflow_are_refused(field, number):
+    instance, solution = solved()
+    one = solution.certificate.proof.multipliers[0]
+    changes = {field: np.full_like(getattr(one, field), number)}
+    if field == "blame":
+        changes = {"blame": np.array([number]), "blame_cell": np.array([0]), "blame_bid": np.array([0])}
+    assert not verify(instance, with_proof(solution, multipliers=(replace(one, **changes),) * 9)).is_ok
+
+
+@pytest.mark.parametrize("ratio", [1e308, np.inf, np.nan, -1.0])
+def test_a_ratio_that_is_none_is_refused(ratio):
+    instance, solution = solved()
+    assert not verify(instance, with_proof(solution, ratio=ratio)).is_ok
+
+
+def test_the_empty_footprint_takes_nothing_from_a_bound_without_fixed_cost():
+    """Its cost and work are 0, and rounding of 1e-22 beside it: what works at all takes an instance and pays for it."""
+    instance = hour_instance([0, 1], [0.1, 0.3], [1.0, 2.0], max_count=3, fixed_usd=0.0)
+    solution = solve(instance, "dinkelbach")
+    found = verify(instance, solution)
+    assert found.is_ok
+    assert found.bound == pytest.approx(0.1, rel=1e-6)
+    assert solution.objective == pytest.approx(0.1)
+
+
+def test_labels_counts_and_repeated_bids_are_compared_with_the_instance():
+    instance, solution = solved()
+    document = json.loads(write_solution(solution, instance))
+    first = document["decision"]["taken"][0]
+    for change in ({"market": "m9"}, {"delta_usd": 0.5}, {"count": 0}, {"bid": 99}):
+        lying = copy.deepcopy(document)
+        lying["decision"]["taken"][0].update(change)
+        with pytest.raises(InvalidProblemError, match="solution"):
+            read_solution(json.dumps(lying).encode(), instance)
+    twice = copy.deepcopy(document)
+    twice["decision"]["taken"].append(first)
+    with pytest.raises(InvalidProblemError, match="lists bid 0 twice"):
+        read_solution(json.dumps(twice).encode(), instance)
+    del document["decision"]["taken"][0]["market"]
+    assert verify(instance, read_solution(json.dumps(document).encode(), instance)).is_ok
+
+
+def test_least_work_is_asked_of_the_footprint():
+    instance, solution = solved()
+    work = solution.stats.counts["work"]
+    asking = replace(instance, min_work=work * 1.01)
+    assert {found.row for found in verify(asking, solution).violations} >= {"work"}
+    assert verify(replace(instance, min_work=work * (1 - 1e-12)), solution).is_ok

@@ -1,0 +1,248 @@
+"""What all checkers share: one tolerance, names and statuses, sentences, counters, and what follows from them."""
+
+from dataclasses import replace
+
+import pytest
+
+from optim.core.certificate import Certificate
+from optim.core.claims import AbstractClaims, Recomputed, is_finite
+from optim.core.solution import Solution, Stats
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.core.verification import violation
+
+KINDS = CertificateKind
+
+
+class Toy(AbstractClaims):
+    """A problem whose decision is its objective's terms, and whose proof is its bound's terms."""
+
+    problem = "toy"
+    sense = Sense.MAXIMISE
+    decision_type = list
+    proof_types = (tuple,)
+    sentences = {  # noqa: RUF012 - a test's own
+        KINDS.FEASIBLE_ONLY: ("it fits",),
+        KINDS.BOUND: ("nothing beats {bound} in {leaves} leaves",),
+        KINDS.OPTIMALITY: ("it attains {bound} to {tol}",),
+    }
+    achieves = "it earns {}"
+    nothing_beats = "nothing earns more than {}"
+    attains = "it is the best"
+
+    def check_decision(self, decision):
+        return [], Recomputed.total(decision)
+
+    def check_proof(self, proof):
+        return [], Recomputed.total(proof)
+
+    def why_feasible(self):
+        return "nothing is asked for"
+
+    def counts(self):
+        return {"terms": float(len(self.solution.decision or ()))}
+
+    def figures(self):
+        return {"leaves": 3.0}
+
+
+class Dear(Toy):
+    """The same, minimised."""
+
+    sense = Sense.MINIMISE
+
+
+def solution(decision=(5.0, 4.0), proof=(6.0, 4.0), **fields) -> Solution:
+    """Return an honest solution of the toy problem."""
+    kind = KINDS.BOUND if proof else KINDS.FEASIBLE_ONLY
+    known = {
+        "problem": "toy",
+        "instance": "one",
+        "solver": "hand",
+        "sense": Sense.MAXIMISE,
+        "termination": Termination.COMPLETED,
+        "primal": PointStatus.FEASIBLE if decision else PointStatus.NONE,
+        "dual": PointStatus.FEASIBLE if proof else PointStatus.NONE,
+        "decision": list(decision) if decision else None,
+        "objective": sum(decision) if decision else None,
+        "bound": sum(proof) if proof else None,
+        "certificate": Certificate(kind=kind, statement="", proof=proof) if proof else None,
+    }
+    return Solution(**known | fields)
+
+
+def certified(kind=KINDS.BOUND, statement="", proof=(6.0, 4.0), conditions=()):
+    return Certificate(kind=kind, statement=statement, proof=proof, conditions=conditions)
+
+
+def rows(claims) -> list[str]:
+    return [found.row for found in claims.check().violations]
+
+
+def checked(given: Solution) -> list[str]:
+    return rows(Toy("one", given))
+
+
+def test_an_honest_solution_is_accepted_and_says_what_is_proven() -> None:
+    found = Toy("one", solution()).check()
+    assert found.is_ok
+    assert (found.objective, found.bound) == (9.0, 10.0)
+    assert found.proven == ("it earns 9.0", "nothing earns more than 10.0")
+
+
+def test_a_number_may_differ_by_a_billionth_of_its_terms() -> None:
+    total = Recomputed.total([1e9, -1e9, 1.0])
+    assert (total.value, total.terms) == (1.0, 2e9 + 1)
+    assert total.agrees(2.9)
+    assert not total.agrees(3.1)
+
+
+def test_a_sum_of_nothing_is_exactly_nothing() -> None:
+    assert Recomputed.total([]).agrees(0.0)
+    assert not Recomputed.total([]).agrees(1e-300)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf"), None, "1", 10**400, True])
+def test_what_is_no_number_agrees_with_nothing(number) -> None:
+    assert not is_finite(number)
+    assert not Recomputed(value=1.0, terms=1e30).agrees(number)
+
+
+@pytest.mark.parametrize(
+    ("row", "fields"),
+    [
+        ("problem", {"problem": "other"}),
+        ("instance", {"instance": "two"}),
+        ("sense", {"sense": Sense.MINIMISE}),
+        ("primal status", {"primal": PointStatus.NEARLY_FEASIBLE}),
+        ("dual status", {"dual": PointStatus.NONE}),
+        ("objective", {"objective": 9.0 + 1e-7}),
+        ("objective", {"objective": 9.0 - 1e-7}),
+        ("objective", {"objective": None}),
+        ("bound", {"bound": 10.0 - 1e-7}),
+        ("bound", {"bound": None}),
+        ("bound", {"bound": float("inf")}),
+        ("bound", {"bound": float("nan")}),
+        ("certificate", {"certificate": certified(KINDS.FEASIBLE_ONLY)}),
+        ("certificate", {"certificate": certified(KINDS.OPTIMALITY)}),
+        ("certificate", {"certificate": certified(conditions=("C1 holds",))}),
+        ("termination", {"termination": Termination.OPTIMAL}),
+        ("termination", {"termination": Termination.INFEASIBLE}),
+        ("termination", {"termination": Termination.DUAL_INFEASIBLE}),
+        ("counts [terms]", {"stats": Stats(counts={"terms": 3.0})}),
+        ("gap", {"stated": {"gap": 0.11}}),
+        ("gap", {"stated": {"gap": None}}),
+    ],
+)
+def test_names_the_claim_that_does_not_hold(row, fields) -> None:
+    assert row in checked(solution(**fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"objective": 9.0 + 1e-9},
+        {"bound": 10.0 - 1e-9},
+        {"bound": 11.0},
+        {"dual": PointStatus.CERTIFICATE},
+        {"termination": Termination.TIME_LIMIT},
+        {"stats": Stats(counts={"terms": 2.0, "moves": 7.0})},
+        {"stated": {"gap": 1 / 9}},
+        {"stated": {"gap": 1 / 9 + 1e-10}},
+    ],
+)
+def test_accepts_what_is_true_to_rounding_or_says_less(fields) -> None:
+    assert checked(solution(**fields)) == []
+
+
+def test_a_bound_from_below_may_be_lower_and_not_higher() -> None:
+    given = solution(decision=(5.0,), proof=(4.0,), sense=Sense.MINIMISE)
+    assert rows(Dear("one", given)) == []
+    assert rows(Dear("one", replace(given, bound=3.0))) == []
+    assert rows(Dear("one", replace(given, bound=4.1))) == ["bound"]
+
+
+def test_a_decision_better_than_the_bound_shows_that_one_of_them_is_wrong() -> None:
+    assert checked(solution(proof=(8.0,))) == ["bound"]
+    assert rows(Dear("one", solution(proof=(9.5,), sense=Sense.MINIMISE))) == ["bound"]
+
+
+def optimal(objective: float, bound: float) -> list[str]:
+    certificate = certified(KINDS.OPTIMALITY, proof=(bound,))
+    return checked(solution((objective,), (bound,), certificate=certificate, termination=Termination.OPTIMAL))
+
+
+def test_optimality_needs_a_gap_of_a_millionth() -> None:
+    assert optimal(1000.0, 1000.0009) == []
+    assert optimal(1000.0, 1000.0011) == ["certificate"]
+
+
+def test_a_problem_may_limit_the_absolute_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Toy, "most_gap", 1e-6)
+    assert optimal(1000.0, 1000.0009) == ["certificate"]
+    assert optimal(1000.0, 1000.0000009) == []
+
+
+def test_optimality_is_said_to_be_proven_only_where_it_is_claimed() -> None:
+    certificate = certified(KINDS.OPTIMALITY, proof=(9.0,))
+    found = Toy("one", solution((9.0,), (9.0,), certificate=certificate)).check()
+    assert found.proven[-1] == "it is the best"
+    assert "it is the best" not in Toy("one", solution((9.0,), (9.0,))).check().proven
+
+
+def test_what_is_wrong_elsewhere_is_not_said_to_be_proven() -> None:
+    assert Toy("one", solution(objective=8.0)).check().proven == ("nothing earns more than 10.0",)
+    assert Toy("one", solution(bound=9.5)).check().proven == ("it earns 9.0",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement", "is_true"),
+    [
+        (KINDS.BOUND, "nothing beats 10 in 3 leaves", True),
+        (KINDS.BOUND, "nothing beats 10.0 in 3 leaves", True),
+        (KINDS.BOUND, "nothing beats 11 in 3 leaves", False),
+        (KINDS.BOUND, "nothing beats 10 in 4 leaves", False),
+        (KINDS.BOUND, "nothing beats 10 in few leaves", False),
+        (KINDS.BOUND, "it attains 10 to 1e-06", False),
+        (KINDS.BOUND, "everything beats 10 in 3 leaves", False),
+        (KINDS.BOUND, "no decision is better than 10", True),
+        (KINDS.BOUND, "no decision is better than 9", False),
+        (KINDS.BOUND, "", True),
+    ],
+)
+def test_a_sentence_is_recomputed_or_refused(kind, statement, is_true) -> None:
+    assert checked(solution(certificate=certified(kind, statement))) == ([] if is_true else ["certificate"])
+
+
+def test_a_sentence_names_no_smaller_gap_than_there_is() -> None:
+    def says(tol: str) -> list[str]:
+        certificate = certified(KINDS.OPTIMALITY, f"it attains 10 to {tol}", proof=(10.0,))
+        return checked(solution((10.0 - 5e-6,), (10.0,), certificate=certificate))
+
+    assert says("1e-06") == []
+    assert says("6e-07") == []
+    assert says("4e-07") == ["certificate"]
+    assert says("nothing") == ["certificate"]
+
+
+def test_a_claim_without_decision_proof_or_bound_is_refused() -> None:
+    nothing = solution(decision=(), proof=())
+    assert checked(nothing) == []
+    assert checked(replace(nothing, objective=1.0)) == ["objective"]
+    assert checked(replace(nothing, bound=1.0)) == ["bound"]
+    assert checked(replace(nothing, primal=PointStatus.FEASIBLE)) == ["primal status"]
+    assert checked(replace(nothing, dual=PointStatus.FEASIBLE)) == ["dual status"]
+    assert checked(replace(nothing, termination=Termination.INFEASIBLE)) == ["termination"]
+    for kind in KINDS:
+        assert "certificate" in checked(replace(nothing, certificate=certified(kind, proof=None)))
+
+
+def test_what_has_another_type_is_no_decision_and_no_proof() -> None:
+    assert checked(replace(solution(), decision="a plan")) == ["decision"]
+    foreign = replace(solution(), certificate=certified(proof="trust me"))
+    assert checked(foreign) == ["certificate"]
+
+
+def test_violations_carry_the_row_and_its_place() -> None:
+    assert violation("cap", "too much", where="gpu").row == "cap [gpu]"
+    assert str(violation("cap", "too much", amount="2")) == "cap: too much"
+    assert violation("cap", "x").amount == "1"

@@ -1,0 +1,96 @@
+"""JSON in and out: what can't be read says where and why, in one line."""
+
+import msgspec
+import pytest
+
+from optim.core.documents import (
+    MOST_WHOLE,
+    Numbering,
+    Whole,
+    convert,
+    decode,
+    distinct,
+    encode,
+    json_schema,
+    peek_schema,
+)
+from optim.core.errors import InvalidProblemError
+
+
+class Toy(msgspec.Struct, forbid_unknown_fields=True):
+    """A document."""
+
+    schema: str
+    number: Whole = 0
+    parts: list[dict[str, float]] = []
+
+
+def test_reading_back_gives_the_same() -> None:
+    assert decode(encode(Toy(schema="toy", number=3)), Toy) == Toy(schema="toy", number=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"schema": "toy", "number": 1, "number": 2}', "the field 'number' is given twice"),
+        ('{"schema": "toy", "parts": [{"a": 1}, {"a": 1, "b": 2, "a": 3}]}', "the field 'a' is given twice"),
+        ('{"schema": "toy", "number": 9223372036854775808}', "number: expected `int` <="),
+        ('{"schema": "toy", "number": -9223372036854775809}', "number: expected `int` >="),
+        ('{"schema": "toy", "number": 1' + "0" * 5000 + "}", "number"),
+        ('{"schema": "toy", "number": 1.5}', "number: expected `int`"),
+        ('{"schema": "toy", "parts": ' + "[" * 100_000 + "]" * 100_000 + "}", ""),
+        ("[" * 100_000, "document"),
+        ('{"schema": "toy", "other": 1}', "remove it or correct its spelling"),
+        ("{}", "add it"),
+        ("[]", "give a file of fields and values"),
+        ("", "the file is empty"),
+        ('{"schema": "toy", "number": NaN}', "number: must be a finite number, got NaN"),
+        ('{"schema": "toy", "parts": [{"a": Infinity}]}', "parts[0].a: must be a finite number"),
+        ('{"schema": "toy"', "check that the file is whole"),
+    ],
+)
+def test_says_in_one_line_what_is_wrong(text: str, says: str) -> None:
+    with pytest.raises(InvalidProblemError) as raised:
+        decode(text.encode(), Toy)
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 300
+
+
+def test_deep_values_of_any_type_are_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="nested too deeply"):
+        peek_schema(b'{"schema": "toy", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+def test_whole_numbers_reach_as_far_as_doubles_tell_them_apart() -> None:
+    for number in (MOST_WHOLE, -MOST_WHOLE):
+        assert decode(encode(Toy(schema="toy", number=number)), Toy).number == number
+        assert float(number) == number
+    with pytest.raises(InvalidProblemError):
+        decode(encode(Toy(schema="toy", number=MOST_WHOLE + 1)), Toy)
+
+
+def test_a_schema_is_read_before_anything_else() -> None:
+    assert peek_schema(b'{"number": "no number", "schema": "toy"}') == "toy"
+
+
+def test_entries_of_one_key_are_refused() -> None:
+    assert distinct([("a", 1), ("b", 2)], "job") == {"a": 1, "b": 2}
+    with pytest.raises(InvalidProblemError, match="lists job 'a' twice"):
+        distinct([("a", 1), ("a", 1)], "job")
+
+
+def test_names_have_numbers_in_order() -> None:
+    number = Numbering(("x", "y"), "app")
+    assert (len(number), number["x"], number["y"]) == (2, 0, 1)
+    with pytest.raises(InvalidProblemError, match="names app 'z', which the instance lacks"):
+        number["z"]
+
+
+def test_values_of_another_type_are_named_with_their_path() -> None:
+    with pytest.raises(InvalidProblemError, match=r"solution: .*number"):
+        convert({"schema": "toy", "number": "1"}, Toy)
+
+
+def test_schemas_name_themselves() -> None:
+    assert json_schema(Toy, "toy/1")["$id"] == "toy/1"

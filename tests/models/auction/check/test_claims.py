@@ -1,0 +1,180 @@
+"""What the auction's checker makes of claims that no solver would state."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optim.core.certificate import Certificate
+from optim.core.errors import InvalidProblemError
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.models.auction.check import check
+from optim.models.auction.instance import as_floats, as_ints
+from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
+from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
+from tests.support.auction.builders import auction
+
+RIVALS = auction([4], [(4, "machine", 4.0)], [(4, "machine", 3.0)])
+"""One of the two wins; without the winner the other one has log 3, so that c = 1 / 3."""
+
+
+def plan_of(row, placement, grants=None, low=None, high=None, rule=PaymentRule.FLOOR, witnesses=None):
+    ones = np.ones(len(row))
+    return AuctionPlan(
+        row=as_ints(row),
+        placement=sorted_entries(placement),
+        share_low=as_floats(ones if low is None else low),
+        share_high=as_floats(ones if high is None else high),
+        rule=rule,
+        grants=sorted_entries(placement if grants is None else grants),
+        witnesses=witnesses or {},
+    )
+
+
+def solution_of(instance, plan, proof=None, bound=None, **fields):
+    objective = None if plan is None else float(instance.weight[plan.row[plan.row >= 0]].sum())
+    known = {
+        "problem": "auction",
+        "instance": instance.name,
+        "solver": "by-hand",
+        "sense": Sense.MAXIMISE,
+        "termination": Termination.COMPLETED,
+        "primal": PointStatus.NONE if plan is None else PointStatus.FEASIBLE,
+        "dual": PointStatus.NONE if proof is None else PointStatus.FEASIBLE,
+        "decision": plan,
+        "objective": objective,
+        "bound": bound,
+        "certificate": None if proof is None else Certificate(kind=CertificateKind.BOUND, statement="", proof=proof),
+    }
+    return Solution(**known | fields)
+
+
+def rivals(**changes):
+    """Return the honest solution of the two rivals: c = 1 / 3 keeps one of four GPUs."""
+    third = 1 / 3
+    plan = plan_of(
+        [0, -1],
+        [(0, 0, 4)],
+        grants=[(0, 0, 1)],
+        low=[third, 1.0],
+        high=[third, 1.0],
+        witnesses={0: Witness(row=as_ints([-1, 1]))},
+    )
+    proof = AuctionProof(welfare=CountProof(), counts_others=True)
+    return solution_of(RIVALS, replace(plan, **changes), proof, np.log(4.0))
+
+
+def names(found):
+    return {violation.row.split(" [")[0] for violation in found.violations}
+
+
+def test_accepts_an_honest_allocation_and_counts_its_certain_grants() -> None:
+    found = check(RIVALS, rivals())
+    assert found.is_ok
+    assert found.objective == pytest.approx(np.log(4.0))
+    assert "1 of 1 grants are the same at both ends; the widest interval is 0" in found.proven
+
+
+def test_an_interval_without_proof_is_told_to_decide_nothing() -> None:
+    nothing = solution_of(RIVALS, plan_of([0, -1], [(0, 0, 4)], low=[0.0, 1.0]))
+    found = check(RIVALS, nothing)
+    assert "0 of 1 grants are the same at both ends; the widest interval is 1" in found.proven
+
+
+def test_the_upper_end_of_a_share_is_what_its_witness_shows() -> None:
+    wide = rivals(share_high=as_floats([1.0, 1.0]), share_low=as_floats([0.0, 1.0]), grants=sorted_entries([(0, 0, 4)]))
+    assert names(check(RIVALS, wide)) == {"share"}
+
+
+@pytest.mark.parametrize("row", [10**6, 2, -7])
+def test_a_witness_row_that_is_not_there_is_refused(row) -> None:
+    foreign = rivals(witnesses={0: Witness(row=as_ints([-1, row]))})
+    assert names(check(RIVALS, foreign)) == {"one bid"}
+
+
+def test_a_witness_of_a_loser_is_refused() -> None:
+    spare = Witness(row=as_ints([0, -1]))
+    assert names(check(RIVALS, rivals(witnesses={0: Witness(row=as_ints([-1, 1])), 1: spare}))) == {"witness"}
+
+
+@pytest.mark.parametrize("value", [10**10, 10**15])
+def test_a_tree_that_asks_for_more_bundles_than_gpus_has_no_room(value) -> None:
+    prices = PriceProof(
+        kinds=as_ints([]).reshape(-1, 3), row_price=as_floats([]), supply_price=as_floats([]), is_counted=True
+    )
+    nodes = (TreeNode(level=1, size=4, value=value, low=1, high=2), TreeNode(proof=prices), TreeNode(is_full=True))
+    proof = AuctionProof(welfare=TreeProof(nodes=nodes), counts_others=True)
+    given = rivals()
+    assert check(RIVALS, replace(given, certificate=replace(given.certificate, proof=proof))).is_ok
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        (),
+        (TreeNode(),),
+        (TreeNode(is_full=True),),
+        (TreeNode(level=1, size=4, value=0, low=1, high=1), TreeNode()),
+        (TreeNode(level=1, size=4, value=0, low=1, high=7), TreeNode()),
+        (TreeNode(level=9, size=4, value=0, low=1, high=2), TreeNode(is_full=True), TreeNode(is_full=True)),
+        (TreeNode(row=5, low=1, high=2), TreeNode(is_full=True), TreeNode(is_full=True)),
+        (TreeNode(row=0, value=1, low=1, high=2), TreeNode(is_full=True), TreeNode(is_full=True)),
+        (TreeNode(proof=PriceProof(kinds=as_ints([]).reshape(-1, 3), row_price=as_floats([]), supply_price=as_floats([]))), TreeNode()),
+    ],
+    ids=["empty", "no prices", "no room", "twice", "missing", "locality", "row", "row's value", "unreached"],
+)  # fmt: skip
+def test_a_tree_that_is_none_is_refused(nodes) -> None:
+    given = rivals()
+    proof = AuctionProof(welfare=TreeProof(nodes=nodes), counts_others=True)
+    assert "tree" in names(check(RIVALS, replace(given, certificate=replace(given.certificate, proof=proof))))
+
+
+@pytest.mark.parametrize("price", [np.nan, np.inf, 1e308])
+def test_a_price_that_is_none_is_refused(price) -> None:
+    given = rivals()
+    kinds = as_ints([[1, 4, -1]])
+    welfare = PriceProof(kinds=kinds, row_price=as_floats([price]), supply_price=as_floats([0.0]))
+    proof = AuctionProof(welfare=welfare, counts_others=True)
+    assert "prices" in names(check(RIVALS, replace(given, certificate=replace(given.certificate, proof=proof))))
+
+
+def test_a_share_of_any_size_is_refused_without_a_traceback() -> None:
+    for share in (1e308, np.nan, -1.0, np.inf):
+        assert names(check(RIVALS, rivals(share_high=as_floats([share, 1.0])))) == {"share"}
+
+
+@pytest.mark.parametrize("grants", [[(0, 0, 2)], [(0, 0, 4)], []])
+def test_a_grant_that_the_rule_does_not_give_is_refused(grants) -> None:
+    assert names(check(RIVALS, rivals(grants=sorted_entries(grants)))) == {"grant"}
+
+
+def test_a_grant_outside_the_bundle_is_refused() -> None:
+    two = auction([4, 4], [(4, "machine", 4.0)])
+    moved = plan_of([0], [(0, 0, 4)], grants=[(0, 1, 4)], low=[0.0])
+    assert names(check(two, solution_of(two, moved))) == {"grant"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("winners", 2.0), ("exact_payments", 0.0), ("widest_interval", 0.5), ("gap_log", 0.1)]
+)
+def test_counters_that_tell_of_the_plan_are_recomputed(name, value) -> None:
+    given = rivals()
+    honest = {"winners": 1.0, "exact_payments": 1.0, "widest_interval": 0.0, "gap_log": 0.0, "moves": 3.0}
+    assert check(RIVALS, replace(given, stats=replace(given.stats, counts=honest))).is_ok
+    lying = replace(given, stats=replace(given.stats, counts=honest | {name: value}))
+    assert names(check(RIVALS, lying)) == {"counts"}
+
+
+def test_values_from_one_end_of_the_doubles_to_the_other_are_weighed() -> None:
+    far = auction([4], [(4, "machine", 1e300)])
+    far = replace(
+        far, apps=replace(far.apps, empty_rho=as_floats([1e300])), bids=replace(far.bids, rho=as_floats([1e-300]))
+    )
+    assert far.weight[0] == pytest.approx(600 * np.log(10))
+    assert check(far, solution_of(far, plan_of([0], [(0, 0, 4)], low=[0.0]))).is_ok
+
+
+def test_bids_are_for_whole_gangs() -> None:
+    with pytest.raises(InvalidProblemError, match=r"apps\[0\].bids must ask for whole gangs of 2 GPUs, got 3"):
+        auction([4], [(2, "machine", 4.0), (3, "machine", 5.0)], gangs=[2])
