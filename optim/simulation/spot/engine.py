@@ -264,7 +264,8 @@ class SpotRun:
             self._pause(minutes(self._options.eviction_min))
             return
         self._progress = self._saved if self._policy.recovery is Recovery.CHECKPOINT else 0.0
-        self._writing_s, self._since_saved = NEVER, 0.0
+        # A checkpoint, or a restart, that was under way is cut short: nobody waits for its end.
+        self._writing_s, self._since_saved, self._paused_s = NEVER, 0.0, self._now
         self._must_restart = self._progress > 0
 
     def _pause(self, seconds: int) -> None:

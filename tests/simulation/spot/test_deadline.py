@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.simulation.spot.backtest import run_deadlines
-from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob, run_deadline
+from optim.simulation.spot.deadline import (
+    DEADLINE_POLICIES,
+    DeadlineJob,
+    DeadlinePolicy,
+    DeadlineRun,
+    DeadlineView,
+    GreedySpot,
+    State,
+    UniformProgress,
+    run_deadline,
+)
 from optim.workloads.bidding.availability_files import read_availability
 from tests.support.public_traces import spot_file
 
@@ -128,3 +138,82 @@ def test_the_deadline_is_met_in_every_zone_of_2023():
     for zone in traces.values():
         for entry in run_deadlines(zone, job, list(DEADLINE_POLICIES), starts=10, seed=1):
             assert all(row.deadline_met for row in entry.rows)
+
+
+JOB = DeadlineJob(work_h=10.0, deadline_h=20.0, changeover_h=0.5)
+
+
+def seen(elapsed, left, state, *, has_spot=False):
+    return DeadlineView(elapsed_h=elapsed, work_left_h=left, state=State(state), has_spot=has_spot, step_h=0.1)
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "left", "state", "has_spot", "expected"),
+    [
+        # On a spot instance it stays, however far ahead or behind.
+        (4.0, 9.5, "spot", True, "spot"),
+        # Idle: spot where there is any; else on demand only where behind the line (half an hour of work an hour).
+        (4.0, 8.1, "idle", True, "spot"),
+        (4.0, 8.1, "idle", False, "on-demand"),
+        (4.0, 7.9, "idle", False, "idle"),
+        # On demand it stays until it is ahead by two changeovers: work of 0.5 h, or more, beyond the line.
+        (4.0, 7.6, "on-demand", True, "on-demand"),
+        (4.0, 7.4, "on-demand", True, "spot"),
+        (4.0, 7.4, "on-demand", False, "idle"),
+    ],
+)
+def test_uniform_progress_follows_its_rules(elapsed, left, state, has_spot, expected):
+    assert UniformProgress().decide(seen(elapsed, left, state, has_spot=has_spot), JOB) == expected
+
+
+@pytest.mark.parametrize("policy", [UniformProgress, GreedySpot])
+def test_the_safety_net_locks_in_for_good_when_a_launch_can_be_put_off_no_longer(policy):
+    # 10 h of work, two changeovers and a step: 11.1 h before the deadline.
+    assert policy().decide(seen(8.8, 10.0, "idle", has_spot=True), JOB) == "spot"
+    late = policy()
+    assert late.decide(seen(9.0, 10.0, "idle", has_spot=True), JOB) == "on-demand"
+    assert late.decide(seen(9.1, 1.0, "on-demand", has_spot=True), JOB) == "on-demand"
+    assert policy().decide(seen(9.0, 10.0, "spot", has_spot=True), JOB) == "spot"
+
+
+def test_greedy_spot_waits():
+    assert GreedySpot().decide(seen(1.0, 9.9, "idle"), JOB) == "idle"
+    assert GreedySpot().decide(seen(1.0, 9.9, "idle", has_spot=True), JOB) == "spot"
+
+
+def test_the_ledger_of_a_run_by_hand():
+    """Spot for an hour and a half, none for an hour, spot again: one changeover a launch, both leases by the second."""
+    flags = [True] * 9 + [False] * 6 + [True] * 30
+    result = run_deadline(
+        trace(flags, step=600), DeadlineJob(work_h=2.0, deadline_h=7.0, changeover_h=0.25), "greedy-spot", 0
+    )
+    assert result.hours == pytest.approx(2.5 + 0.25 + 0.75)
+    assert (result.evictions, result.deadline_met, result.is_done) == (1, True, True)
+    assert result.paid_hours == pytest.approx(1.5 + 1.0)
+    assert result.cost_usd == pytest.approx(2.5 * 0.9)
+    assert result.end_s == 3.5 * 3600
+    assert {line.market for line in result.ledger} == {"z spot"}
+
+
+def test_an_on_demand_run_pays_for_its_changeover_by_the_second():
+    result = run_deadline(
+        trace([False] * 40, step=600), DeadlineJob(work_h=2.0, deadline_h=5.0, changeover_h=0.25), "on-demand", 2
+    )
+    assert result.start_s == 1200
+    assert result.hours == pytest.approx(2.25)
+    assert result.on_demand_hours == pytest.approx(2.25)
+    assert (result.paid_hours, result.free_hours, result.evictions) == (0.0, 0.0, 0)
+    assert result.cost_micro == round(2.25 * 3_060_000)
+
+
+def test_a_policy_that_waits_for_ever_is_given_up_after_twice_the_time_and_may_not_take_what_is_not_there():
+    class Stubborn(DeadlinePolicy):
+        name = "stubborn"
+
+        def decide(self, view, job):
+            return State.SPOT
+
+    job = DeadlineJob(work_h=2.0, deadline_h=3.0)
+    result = DeadlineRun(trace([False] * 100, step=600), job, Stubborn(), 0).execute()
+    assert (result.is_done, result.deadline_met, result.work_done, result.cost_micro) == (False, False, 0.0, 0)
+    assert result.hours == pytest.approx(6 + 1 / 6)

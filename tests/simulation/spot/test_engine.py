@@ -214,3 +214,162 @@ def test_a_policy_that_writes_into_its_leases_is_refused_and_changes_no_bill(fie
     policy = Meddling(script, field, value)
     assert run_policy(job, policy, 0).ledger == run_policy(job, Scripted(script), 0).ledger
     assert policy.refused > 0
+
+
+class Noting(Scripted):
+    """Keep every view, and the answer's time."""
+
+    def __init__(self, script, **settings):
+        super().__init__(script, **settings)
+        self.asked, self.views = [], []
+
+    def decide(self, view):
+        self.views.append(view)
+        return super().decide(view)
+
+    def keeps(self, view, lease):
+        self.asked.append((view.now_s, lease))
+        return super().keeps(view, lease)
+
+
+def seconds(job, policy):
+    result = run_policy(job, policy, 0)
+    assert result.is_done
+    return result.hours * HOUR
+
+
+def test_a_lease_is_decided_on_at_minute_58_and_then_shows_the_price_of_its_next_hour():
+    path = ((0, 50_000), (3000, 70_000), (3500, 60_000), (5000, 90_000))
+    policy = Noting({0: ask(4, 100_000)})
+    run_policy(world(path, job_hours=2.5, **PLAIN), policy, 0)
+    assert [(time, lease.price_micro) for time, lease in policy.asked] == [(58 * 60, 50_000), (HOUR + 58 * 60, 70_000)]
+    shown = {view.now_s: view.leases[0].price_micro for view in policy.views if view.leases}
+    assert (shown[3360], shown[3600], shown[7200]) == (50_000, 70_000, 90_000)
+
+
+def test_a_policy_sees_prices_room_and_work_left_as_they_are():
+    policy = Noting({0: ask(3, 100_000)})
+    job = world(CALM, ((600, 70_000),), job_hours=1, max_spot=10, **PLAIN)
+    run_policy(job, policy, 0)
+    by_time = {view.now_s: view for view in policy.views}
+    assert (by_time[0].price_micro, by_time[0].room, by_time[0].work_left) == ((50_000, None), 10, 4.0)
+    assert (by_time[720].price_micro, by_time[720].room) == ((50_000, 70_000), 7)
+    assert by_time[720].work_left == pytest.approx(4.0 - 3 * 720 / HOUR)
+
+
+def test_machines_work_from_the_end_of_their_start_up_on():
+    options = {**PLAIN, "job_hours": 1.1, "startup_min": 6.0}
+    # The job is what the baseline does in an hour; the first six minutes are paid for without work.
+    assert seconds(world(CALM, **options), Scripted({0: ask(4, 100_000)})) == pytest.approx(HOUR + 360)
+
+
+def test_every_checkpoint_costs_its_time_and_none_is_written_once_the_job_is_done():
+    options = {**PLAIN, "job_hours": 1, "checkpoint_min": 5.0}
+    policy = Scripted({0: ask(4, 100_000)}, Recovery.CHECKPOINT, every_s=1500)
+    assert seconds(world(CALM, **options), policy) == pytest.approx(HOUR + 2 * 300)
+
+
+def test_a_checkpoint_that_an_eviction_cuts_short_saves_nothing():
+    path = ((0, 50_000), (1200, 200_000), (1440, 50_000))
+    script = {0: ask(4, 100_000), 1440: ask(4, 100_000)}
+    options = {**PLAIN, "job_hours": 1, "checkpoint_min": 5.0, "restart_min": 5.0}
+    # The checkpoint begun at 1200 would be whole at 1500; the machines are gone at 1320.
+    policy = Scripted(script, Recovery.CHECKPOINT, every_s=1200)
+    assert seconds(world(path, **options), policy) == pytest.approx(1440 + HOUR + 2 * 300)
+
+
+def test_a_restart_from_a_checkpoint_costs_its_time_and_the_work_since_is_done_again():
+    path = ((0, 50_000), (2400, 200_000), (2640, 50_000))
+    script = {0: ask(4, 100_000), 2640: ask(4, 100_000)}
+    options = {**PLAIN, "job_hours": 1, "checkpoint_min": 2.0, "restart_min": 4.0}
+    # Saved 1200 s at 1320; begun again at 2640 + 240 with 2400 s left, of which a checkpoint takes 120 s more.
+    policy = Scripted(script, Recovery.CHECKPOINT, every_s=1200)
+    assert seconds(world(path, **options), policy) == pytest.approx(2640 + 240 + 2400 + 120)
+
+
+def test_an_elastic_job_pauses_for_machines_that_join_and_for_those_that_are_given_back():
+    options = {**PLAIN, "job_hours": 2, "scale_min": 3.0}
+    joined = Scripted({0: ask(2, 100_000), 600: ask(2, 100_000)})
+    # Two machines work 600 s, then nobody for 180 s, then four.
+    assert seconds(world(CALM, **options), joined) == pytest.approx(600 + 180 + (4 * 7200 - 2 * 600) / 4)
+    dropped = Scripted({0: ask(4, 100_000), 1800: ask(4, 100_000)}, keep=False)
+    found = run_policy(world(CALM, **{**options, "job_hours": 3}), dropped, 0)
+    # Eight machines from 1800 to 3600, less the pause as four join; four until 5400, less the pause as the first leave.
+    done = 4 * 1800 + 8 * (1800 - 180) + 4 * (1800 - 180)
+    assert found.work_done == pytest.approx(min(done, 4 * 3 * HOUR) / HOUR)
+    assert not found.is_done
+
+
+def test_a_job_that_is_not_elastic_pauses_for_nothing_that_joins():
+    options = {**PLAIN, "job_hours": 2, "scale_min": 3.0}
+    policy = Scripted({0: ask(2, 100_000), 600: ask(2, 100_000)}, Recovery.NOTHING)
+    assert seconds(world(CALM, **options), policy) == pytest.approx(600 + (4 * 7200 - 2 * 600) / 4)
+
+
+def test_an_eviction_of_machines_that_never_worked_costs_no_pause():
+    path = ((0, 50_000), (300, 200_000), (420, 50_000))
+    options = {**PLAIN, "job_hours": 1.25, "startup_min": 15.0, "eviction_min": 30.0}
+    result = run_policy(world(path, **options), Scripted({0: ask(4, 100_000), 480: ask(4, 100_000)}), 0)
+    assert result.hours * HOUR == pytest.approx(480 + 900 + HOUR)
+    assert result.evictions == 1
+
+
+def test_an_elastic_job_pauses_after_an_eviction_of_machines_that_worked():
+    path = ((0, 50_000), (1800, 120_000))
+    script = {0: ask(2, 100_000), 120: ask(2, 150_000)}
+    job = world(path, **{**PLAIN, "job_hours": 2, "eviction_min": 4.0})
+    # Gone at 1920; the other two go on 240 s later.
+    work = 2 * 120 + 4 * 1800
+    assert seconds(job, Scripted(script)) == pytest.approx(1920 + 240 + (4 * 7200 - work) / 2)
+
+
+def test_reliable_machines_hold_the_state_cost_their_list_price_and_do_no_work():
+    policy = Scripted({0: ask(4, 100_000)})
+    policy.has_reliable = True
+    result = run_policy(world(CALM, job_hours=1.5, **{**PLAIN, "reliable": 3}), policy, 0)
+    assert result.hours == pytest.approx(1.5)
+    assert result.cost_micro == 2 * (4 * 50_000 + 3 * 210_000)
+    assert (result.on_demand_hours, result.paid_hours) == (6.0, 8.0)
+    assert {line.market for line in result.ledger} == {"c3.xlarge@z0", "c3.xlarge on demand"}
+
+
+def test_lingering_for_an_eviction_makes_the_last_hour_free():
+    path = ((0, 50_000), (HOUR + 3000, 200_000), (HOUR + 3300, 50_000))
+    bills = {}
+    for linger in (False, True):
+        job = world(path, job_hours=1.5, linger=linger, **PLAIN)
+        bills[linger] = run_policy(job, Scripted({0: ask(4, 100_000)}), 0)
+    assert bills[False].cost_micro == 4 * 2 * 50_000
+    assert bills[True].cost_micro == 4 * 50_000
+    assert (bills[False].end_s, bills[True].end_s) == (5400, HOUR + 3000)
+    assert bills[True].hours == bills[False].hours == 1.5
+
+
+def test_a_price_equal_to_the_bid_evicts_only_where_it_is_said_to():
+    path = ((0, 50_000), (1800, 100_000), (2400, 50_000))
+    for at_equal in (False, True):
+        result = run_policy(world(path, job_hours=1, at_equal=at_equal, **PLAIN), Scripted({0: ask(4, 100_000)}), 0)
+        assert result.evictions == at_equal
+        assert result.is_done != at_equal
+
+
+def test_a_run_is_given_up_at_the_horizon():
+    result = run_policy(world(CALM, job_hours=2, horizon=1.5, **PLAIN), Scripted({0: ask(2, 100_000)}), 0)
+    assert (result.hours, result.is_done, result.work_done) == (3.0, False, pytest.approx(6.0))
+    assert result.cost_micro == 2 * 3 * 50_000
+
+
+def test_machines_scale_by_amdahls_law():
+    options = {**PLAIN, "serial": 0.1, "job_hours": 2}
+    # Four of them do 4 / (0.9 + 0.4) units an hour, eight do 8 / (0.9 + 0.8).
+    assert seconds(world(CALM, **options), Scripted({0: ask(8, 100_000)})) == pytest.approx(
+        2 * HOUR * (4 / 1.3) / (8 / 1.7), abs=1
+    )
+
+
+def test_the_job_is_what_the_baseline_does_after_its_start_up():
+    job = world(CALM, job_hours=3, baseline=5, startup_min=30.0, serial=0.0)
+    assert job.job_work == pytest.approx(5 * 2.5)
+    assert job.useful_rate(0.0) == 0.0
+    assert job.baseline_price(-1) is None
+    assert job.baseline_price(0) == 50_000

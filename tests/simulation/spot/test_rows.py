@@ -1,0 +1,79 @@
+"""Rows and summaries by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from optim.simulation.spot.oracle import OracleResult, PlanPiece
+from optim.simulation.spot.result import RunResult
+from optim.simulation.spot.rows import over, row_of_oracle, row_of_run, summarise, time_text
+
+RUN = RunResult(
+    policy="p",
+    start_s=1_420_070_400,
+    cost_micro=3_000_000,
+    hours=4.0,
+    work_done=6.0,
+    is_done=True,
+    evictions=2,
+    on_demand_hours=1.0,
+    paid_hours=2.0,
+    free_hours=3.0,
+    end_s=1_420_084_800,
+    ledger=(),
+)
+
+
+def test_a_run_becomes_a_row_field_by_field():
+    row = row_of_run(RUN, redrawn=5)
+    assert (row.policy, row.start, row.redrawn) == ("p", "2015-01-01T00:00:00Z", 5)
+    assert (row.cost_usd, row.hours, row.work_done, row.is_done) == (3.0, 4.0, 6.0, True)
+    assert (row.cost_per_work, row.evictions, row.deadline_met) == (0.5, 2, None)
+    assert (row.on_demand_hours, row.paid_hours, row.free_hours) == (1.0, 2.0, 3.0)
+
+
+def test_a_reference_does_the_jobs_work_or_none():
+    pieces = (
+        PlanPiece(market=0, count=3, begin_s=0, end_s=3600, is_free=False),
+        PlanPiece(market=0, count=2, begin_s=3600, end_s=5400, is_free=True),
+    )
+    found = {"name": "oracle", "start_s": 0, "bound_usd": 1.0, "price_of_work": 0.1}
+    row = row_of_oracle(OracleResult(**found, cost_usd=2.0, hours=1.5, plan=pieces), 4.0, 1)
+    assert (row.cost_usd, row.bound_usd, row.hours, row.cost_per_work) == (2.0, 1.0, 1.5, 0.5)
+    assert (row.work_done, row.is_done, row.paid_hours, row.free_hours, row.redrawn) == (4.0, True, 3.0, 1.0, 1)
+    none = row_of_oracle(OracleResult(**found, cost_usd=math.inf, hours=0.0, plan=()), 4.0, 0)
+    assert (none.cost_usd, none.hours, none.cost_per_work, none.work_done, none.is_done) == (
+        None,
+        None,
+        None,
+        0.0,
+        False,
+    )
+    assert none.bound_usd == 1.0
+
+
+@pytest.mark.parametrize(
+    ("cost", "reference", "expected"),
+    [(3.0, 2.0, 1.5), (0.0, 2.0, 0.0), (3.0, 0.0, None), (3.0, math.inf, None), (None, 2.0, None), (3.0, None, None)],
+)
+def test_a_ratio_needs_something_on_either_side(cost, reference, expected):
+    assert over(cost, reference) == expected
+
+
+def test_the_interval_is_195_standard_errors_and_unfinished_runs_count_in_done_only():
+    rows = [row_of_run(replace(RUN, cost_micro=cost)) for cost in (1_000_000, 2_000_000, 6_000_000)]
+    rows.append(row_of_run(replace(RUN, cost_micro=9_000_000, is_done=False)))
+    summary = summarise("p", rows)
+    assert (summary.starts, summary.done) == (4, 3)
+    assert summary.mean["cost_usd"] == pytest.approx(3.0)
+    half = 1.959963984540054 * math.sqrt(7.0 / 3)
+    assert (summary.low["cost_usd"], summary.high["cost_usd"]) == pytest.approx((3.0 - half, 3.0 + half))
+    one = summarise("p", rows[:1])
+    assert one.low["cost_usd"] == one.high["cost_usd"] == 1.0
+    missed = row_of_run(replace(RUN, is_done=False, deadline_met=False))
+    assert summarise("p", [missed]).mean["deadline_met"] == 0.0
+
+
+def test_times_are_written_in_universal_time():
+    assert time_text(86_399) == "1970-01-01T23:59:59Z"
