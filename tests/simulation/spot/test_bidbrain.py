@@ -58,3 +58,89 @@ def test_renews_what_is_cheap_and_lets_go_what_has_become_dear():
 def test_asks_for_nothing_without_room():
     job = world(((0, 60_000),))
     assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").decide(view(job, 3600, room=0)) is None
+
+
+def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_h=0.0):
+    """Cost over work of a footprint in the coming hour, lease by lease: ``added`` is (market, row, count)."""
+    table, options, rates = job.table, job.options, [market.rate for market in job.history.markets]
+    rows = [table.index[market.name] for market in job.history.markets]
+    cost, parts, risk = options.reliable * job.baseline.on_demand_micro / 1e6, [], {}
+    for lease in leases:
+        price = job.history.paths[lease.market].price_at(now)
+        row = table.row(lease.bid_micro - price)
+        survival, usable = table.survival[rows[lease.market], row], table.omega[rows[lease.market], row]
+        left = 0 if lease is renewed else 3600 - (now - lease.granted_s) % 3600
+        paid = np.interp(left / 60, np.arange(61), survival) * lease.price_micro * left
+        following = survival[60] * price * (3600 - left)
+        cost += lease.count * (paid + following) / 3600 / 1e6
+        wait = max(0, lease.ready_s - now) / 60
+        parts.append((lease.count * rates[lease.market], max(0.0, usable[60] - np.interp(wait, np.arange(61), usable))))
+        risk[lease.market] = max(risk.get(lease.market, 0.0), 1 - survival[60])
+    if added is not None:
+        market, row, count = added
+        survival, usable = table.survival[rows[market], row], table.omega[rows[market], row]
+        price = job.history.paths[market].price_at(now)
+        cost += count * survival[60] * price / 1e6
+        startup = round(options.startup_min)
+        parts.append((count * rates[market], max(0.0, usable[60] - usable[startup])))
+        risk[market] = max(risk.get(market, 0.0), 1 - survival[60])
+        change_h = options.scale_min / 60
+    stays = np.prod([1 - own for own in risk.values()])
+    lost = options.eviction_min / 60 * (1 - stays) + change_h
+    rate = sum(work * max(0.0, hours - lost) for work, hours in parts)
+    work = rate / (1 - options.serial + options.serial * rate)
+    return cost / work if work > 0 else np.inf
+
+
+FOOTPRINTS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 40), st.integers(0, 3400), st.integers(0, 300_000)),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(seed=st.integers(0, 5), held=FOOTPRINTS)
+def test_a_footprint_is_valued_lease_by_lease(seed, held):
+    job = drawn_world(seed, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
+    now = int(job.history.begin_s) + 2 * 86_400
+    prices = [path.price_at(now) for path in job.history.paths]
+    leases = [
+        LiveLease(
+            number=number,
+            market=market,
+            count=count,
+            bid_micro=prices[market] + delta,
+            granted_s=now - age,
+            ready_s=now - age + 240,
+            price_micro=prices[market] + 500,
+        )
+        for number, (market, count, age, delta) in enumerate(held)
+    ]
+    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    seen = view(job, now, leases)
+    footprint = _Footprint(brain, seen)
+    assert footprint.ratio(0.0) == pytest.approx(expected_ratio(job, brain, now, leases))
+    ratios = footprint.with_each(np.array(prices, dtype=float), np.array([3]))
+    for market in range(3):
+        for row in (0, 5, 11):
+            added = expected_ratio(job, brain, now, leases, added=(market, row, 3))
+            assert ratios[market, row, 0] == pytest.approx(added)
+    first, *others = leases
+    keep = expected_ratio(job, brain, now, leases, renewed=first)
+    # To give machines back is a change of the footprint, and costs what one costs.
+    drop = expected_ratio(job, brain, now, others, change_h=7 / 60)
+    assert brain.keeps(seen, first) == (keep <= drop)
+
+
+def test_checkpoints_come_at_the_interval_of_all_that_is_held():
+    job = drawn_world(1, checkpoint_min=5.0)
+    brain = BidBrainPolicy(job, Recovery.CHECKPOINT, "bidbrain-checkpoint")
+    leases = [
+        LiveLease(number=m, market=m, count=1, bid_micro=70_000, granted_s=0, ready_s=0, price_micro=50_000)
+        for m in (0, 1)
+    ]
+    rows = [job.table.index[job.history.markets[m].name] for m in (0, 1)]
+    survival = [job.table.survival[row, job.table.row(20_000), -1] for row in rows]
+    mean_s = 3600 / -sum(np.log(max(1e-9, own)) for own in survival)
+    assert brain.checkpoint_every_s(leases) == pytest.approx(np.sqrt(2 * 300 * mean_s))
+    assert brain.checkpoint_every_s([]) == float("inf")

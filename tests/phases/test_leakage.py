@@ -1,0 +1,70 @@
+"""Nothing that is fitted knows of what is held out: change a held-out series, and nothing fitted moves."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from optim.phases import PhaseModel
+from optim.phases.fitting import HELD_OUT_SHARE
+from optim.phases.windows import split_containers
+from optim.simulation.containers.preparation import WorldOptions, find_phases, prepare_world, split_series
+from optim.workloads.containers import ContainerOptions, generate_containers
+
+DRAWN = generate_containers(ContainerOptions(num_containers=12), seed=4)
+SETTINGS = {"encoder": "window-statistics", "num_phases": 3, "seed": 1}
+
+
+def changed(series, segments, factor):
+    """The series with some segments' samples multiplied and turned around."""
+    values = series.values.copy()
+    for segment in segments:
+        rows = series.rows(segment)
+        values[rows] = factor * values[rows][::-1]
+    return replace(series, values=values)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """The model before anything is changed."""
+    return PhaseModel(**SETTINGS).fit(DRAWN)
+
+
+@settings(max_examples=5)
+@given(factor=st.floats(0.1, 10.0))
+def test_held_out_containers_move_neither_scaling_nor_codes_nor_clusters_nor_the_linear_forecast(fitted, factor):
+    _, held = split_containers(DRAWN, HELD_OUT_SHARE, np.random.default_rng(1), 4)
+    assert len(held) == 2
+    again = PhaseModel(**SETTINGS).fit(changed(DRAWN, held.tolist(), factor))
+    for name in ("offset", "mean", "deviation"):
+        assert np.array_equal(getattr(again.scaling_, name), getattr(fitted.scaling_, name))
+    for name, array in fitted.encoder_.arrays().items():
+        assert np.array_equal(again.encoder_.arrays()[name], array)
+    assert np.array_equal(again.linear_forecast_.matrix, fitted.linear_forecast_.matrix)
+    # Their order is by what all containers consume: only the set is the same.
+    assert sorted(again.centres_.tolist()) == sorted(fitted.centres_.tolist())
+
+
+def test_training_containers_do_move_them(fitted):
+    training, _ = split_containers(DRAWN, HELD_OUT_SHARE, np.random.default_rng(1), 4)
+    again = PhaseModel(**SETTINGS).fit(changed(DRAWN, training.tolist()[:3], 3.0))
+    assert not np.array_equal(again.scaling_.mean, fitted.scaling_.mean)
+    assert sorted(again.centres_.tolist()) != sorted(fitted.centres_.tolist())
+
+
+def test_phases_of_training_containers_and_what_is_known_beforehand_do_not_depend_on_the_test_containers():
+    options = WorldOptions(encoder="window-statistics", num_phases=3)
+    training, test = split_series(DRAWN, options, seed=1)
+    other = changed(test, range(test.num_segments), 5.0)
+    one, two = (find_phases(training, part, options, seed=1) for part in (test, other))
+    assert np.array_equal(one.training, two.training)
+    assert not np.array_equal(one.labels, two.labels)
+    place = {name: segment for segment, name in enumerate(DRAWN.containers)}
+    moved = changed(DRAWN, [place[name] for name in test.containers], 5.0)
+    worlds = [prepare_world(series, options, seed=1) for series in (DRAWN, moved)]
+    assert np.array_equal(worlds[0].first, worlds[1].first)
+    assert np.array_equal(worlds[0].training_phase, worlds[1].training_phase)
+    assert np.array_equal(worlds[0].training.values, worlds[1].training.values)
+    assert not np.array_equal(worlds[0].values, worlds[1].values)
