@@ -7,7 +7,7 @@ PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup bench test prove mutants lines check lint types wheel lock clean
+.PHONY: help setup bench test prove mutants fuzz lines check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -36,6 +36,9 @@ mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at 
 
 lines: $(STAMP)  ## count the lines of code, room by room
 	$(BIN)/python tests/architecture/code_lines.py
+
+fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on where it stopped
+	$(BIN)/python tests/fuzz/campaign.py --folder .fuzz
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """The border between the library and the shell: exceptions become exit codes and single lines."""
 
 import errno
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from optim.core.errors import CertificateRefusedError, OptimError
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
+LOGGER = logging.getLogger(__name__)
 MOST_CHARACTERS = 300
 """Of a line on stderr."""
 
@@ -54,6 +56,9 @@ class Border(TyperGroup):
             return fail(str(error), ExitCode.REFUSED)
         except OptimError as error:
             return fail(str(error))
+        except (OverflowError, MemoryError, RecursionError) as error:
+            LOGGER.debug("what was raised:", exc_info=True)
+            return fail(f"a number given is too large, or lists are nested too deeply ({error}); correct it")
         except KeyboardInterrupt:
             return fail("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:

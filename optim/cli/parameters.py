@@ -12,6 +12,8 @@ from optim.core.errors import InvalidOptionError
 from optim.models.catalogue import problem_named, problem_names
 
 INSTANCES = "Instances"
+MOST_THINGS = 1_000_000
+"""Of a kind in an instance that is generated."""
 MOST_DIGITS = 18
 """Of a whole number, so that 64 bits hold it."""
 
@@ -29,26 +31,35 @@ SolverOptionsOption = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; .gz is compressed.")]
 
-JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Number of jobs.", rich_help_panel=INSTANCES)]
+JobsOption = Annotated[
+    int | None, typer.Option("--jobs", min=1, max=MOST_THINGS, help="Number of jobs.", rich_help_panel=INSTANCES)
+]
 SlotsOption = Annotated[
-    int | None, typer.Option("--slots", min=1, help="Number of time slots.", rich_help_panel=INSTANCES)
+    int | None, typer.Option("--slots", min=1, max=MOST_THINGS, help="Number of time slots.", rich_help_panel=INSTANCES)
 ]
 WorkerServersOption = Annotated[
     int | None,
-    typer.Option("--worker-servers", min=1, help="Number of worker servers.", rich_help_panel=INSTANCES),
+    typer.Option(
+        "--worker-servers", min=1, max=MOST_THINGS, help="Number of worker servers.", rich_help_panel=INSTANCES
+    ),
 ]
 PsServersOption = Annotated[
     int | None,
-    typer.Option("--ps-servers", min=1, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES),
+    typer.Option(
+        "--ps-servers", min=1, max=MOST_THINGS, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES
+    ),
 ]
 AppsOption = Annotated[
-    int | None, typer.Option("--apps", min=1, help="Number of apps (auction).", rich_help_panel=INSTANCES)
+    int | None,
+    typer.Option("--apps", min=1, max=MOST_THINGS, help="Number of apps (auction).", rich_help_panel=INSTANCES),
 ]
 GpusOption = Annotated[
-    int | None, typer.Option("--gpus", min=1, help="Number of GPUs (auction).", rich_help_panel=INSTANCES)
+    int | None,
+    typer.Option("--gpus", min=1, max=MOST_THINGS, help="Number of GPUs (auction).", rich_help_panel=INSTANCES),
 ]
 MachinesOption = Annotated[
-    int | None, typer.Option("--machines", min=1, help="Number of machines (auction).", rich_help_panel=INSTANCES)
+    int | None,
+    typer.Option("--machines", min=1, max=MOST_THINGS, help="Number of machines (auction).", rich_help_panel=INSTANCES),
 ]
 TraceOption = Annotated[
     Path | None,

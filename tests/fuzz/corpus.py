@@ -1,0 +1,187 @@
+"""Valid inputs of every reader, small, and the commands that read them."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import optim
+from optim.benchmarks.sources import find_instance
+
+FILE = "{}"
+"""Stands for the spoilt file in a command."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of file: a valid one, its name, and the commands that read it.
+
+    `beside` are further files that the commands need, by name.
+    """
+
+    name: str
+    content: bytes
+    commands: tuple[str, ...]
+    beside: Mapping[str, bytes]
+
+
+def instance_bytes(name: str) -> bytes:
+    """Return a reference instance's document."""
+    from optim.models.catalogue import problem_of
+
+    instance = find_instance(name)
+    return problem_of(instance).write_instance(instance)
+
+
+def solution_bytes(name: str, solver: str) -> bytes:
+    """Return a solution's document."""
+    from optim.models.files import write_solution
+
+    instance = find_instance(name)
+    return write_solution(optim.solve(instance, solver), instance)
+
+
+ADMISSION = ("tiny-0", ("online", "fifo", "column-generation", "branch-and-price", "drf", "dorm", "rrh"))
+AUCTION = ("auction-tiny-0", ("exact", "greedy", "convex", "count-dp"))
+BIDDING = ("spot-tiny-windows", ("dinkelbach", "greedy", "exchange", "plain-milp"))
+
+
+def _instances() -> list[Kind]:
+    kinds = []
+    for name, solvers in (ADMISSION, AUCTION, BIDDING):
+        content = instance_bytes(name)
+        solves = tuple(f"solve {FILE} --time-limit 1 --solver {solver}" for solver in solvers)
+        others = (f"instance describe {FILE}", f"instance describe {FILE} --format json", f"instance convert {FILE}")
+        verify = f"verify {FILE} solution.json"
+        kinds.append(
+            Kind(name, content, (*solves, *others, verify), {"solution.json": solution_bytes(name, solvers[0])})
+        )
+        for solver in solvers:
+            commands = (f"verify {name} {FILE}", f"verify {name} {FILE} --format json")
+            kinds.append(Kind(f"{name} by {solver}", solution_bytes(name, solver), commands, {}))
+    return kinds
+
+
+def _table(header: str, rows: list[list[object]]) -> bytes:
+    return "\n".join([header, *(",".join(map(str, row)) for row in rows), ""]).encode()
+
+
+def _prices() -> list[Kind]:
+    days = [
+        f"2015-03-{day:02}T{hour:02}:{minute}:00Z" for day in range(1, 17) for hour in range(24) for minute in (15, 45)
+    ]
+    rows = [[time, "us-east-1a", "c3.xlarge", 0.02 + 0.01 * (number % 7)] for number, time in enumerate(days)]
+    prices = _table("timestamp,zone,instance_type,price_usd_per_hour", rows)
+    on_demand = _table("instance_type,on_demand_usd_per_hour", [["c3.xlarge", 0.209], ["c3.2xlarge", 0.419]])
+    entries = [
+        {"Timestamp": time, "AvailabilityZone": zone, "InstanceType": kind, "SpotPrice": str(price),
+         "ProductDescription": "Linux/UNIX"}
+        for time, zone, kind, price in rows
+    ]  # fmt: skip
+    spot = "simulate spot --starts 1 --processes 1 --job-hours 2 --policy on-demand --policy standard"
+    generate = "instance generate bidding --instance-option prices={} --instance-option on_demand=on_demand.csv"
+    return [
+        Kind("prices", prices, (f"{spot} --prices {FILE} --on-demand on_demand.csv", generate),
+             {"on_demand.csv": on_demand}),
+        Kind("on demand", on_demand, (f"{spot} --prices prices.csv --on-demand {FILE}",), {"prices.csv": prices}),
+        Kind("Amazon's prices", json.dumps({"SpotPriceHistory": entries}).encode(),
+             (f"{spot} --prices {FILE} --on-demand on_demand.csv",), {"on_demand.csv": on_demand}),
+    ]  # fmt: skip
+
+
+def _availability() -> list[Kind]:
+    spot = "simulate spot --starts 1 --processes 1 --job-hours 2 --deadline-hours 6 --changeover-hours 0.1"
+    rows = [
+        [tick, f"2023-02-15T{tick // 6:02}:{tick % 6}0:00", "us-west-2a", int(tick % 5 > 0), 0.9] for tick in range(140)
+    ]
+    other = [["spot", 1, "c1", "us-west-2a", "v100_1", 600, tick, int(tick % 4 > 0)] for tick in range(140)]
+    return [
+        Kind("availability", _table("tick,timestamp_local,zone,available,price_usd_per_hour", rows),
+             (f"{spot} --availability {FILE} --zone us-west-2a",), {}),
+        Kind("availability of campaigns", _table("kind,nodes,campaign,zone,resource,gap_seconds,tick,value", other),
+             (f"{spot} --availability {FILE} --zone c1/us-west-2a/v100_1/spot",), {}),
+    ]  # fmt: skip
+
+
+def _traces() -> list[Kind]:
+    def command(form: str, *options: str) -> tuple[str, ...]:
+        more = "".join(f" --instance-option {option}" for option in options)
+        return (f"instance convert --trace {FILE} --trace-format {form} --jobs 5 --slots 48 --slot-minutes 30{more}",)
+
+    merged = [[f"application_{n}", 600 * n, 1 + n % 4, 3000 + 500 * (n % 9), "vc1"] for n in range(60)]
+    pollux = [[f"2017-10-03 {n // 6:02}:{n % 6}0:00", 3000 + 100 * n, 1 + n % 4, "philly"] for n in range(60)]
+    gavel = [["vc1", n, "ResNet-18 (batch size 64)", 10_000 + n, 600 * n, 1 + n % 2] for n in range(60)]
+    table = {"v100": {f"('ResNet-18 (batch size 64)', {gpus})": {"null": 20.0 * gpus} for gpus in (1, 2, 4)}}
+    pods = [[f"pod-{n}", 4000, 8192, 1, 1000, "Succeeded", 600 * n, 600 * n + 5000, 600 * n + 10] for n in range(60)]
+    nodes = [[64_000, 262_144, 4, "V100M16"], [96_000, 393_216, 8, "G2"], [32_000, 131_072, 0, ""]]
+    pod_header = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,pod_phase,creation_time,deletion_time,scheduled_time"
+    gavel_table = _table("vc,idx,job_type,total_steps,arrival_s,scale_factor", gavel)
+    pod_table, node_table = _table(pod_header, pods), _table("cpu_milli,memory_mib,gpu,model", nodes)
+    rates = json.dumps(table).encode()
+    return [
+        Kind("philly", _table("job_id,submit_s,num_gpus,duration_s,vc", merged), command("philly"), {}),
+        Kind("pollux", _table("timestamp,duration,num_gpus,cluster", pollux), command("philly"), {}),
+        Kind("gavel", gavel_table, command("gavel", "throughputs=rates.json"), {"rates.json": rates}),
+        Kind("gavel's rates", rates,
+             ("instance convert --trace jobs.csv --trace-format gavel --jobs 5 --slots 48 --slot-minutes 30 --instance-option throughputs={}",), {"jobs.csv": gavel_table}),
+        Kind("alibaba", pod_table, command("alibaba", "nodes=nodes.csv"), {"nodes.csv": node_table}),
+        Kind("alibaba's nodes", node_table,
+             ("instance convert --trace pods.csv --trace-format alibaba --jobs 5 --slots 48 --slot-minutes 30 --instance-option nodes={}",), {"pods.csv": pod_table}),
+    ]  # fmt: skip
+
+
+def _containers(folder: Path) -> list[Kind]:
+    from optim.phases.model import PhaseModel
+    from optim.phases.model_file import save_model
+    from optim.workloads.containers import read_containers
+
+    own = [[f"c{c}", 15 * t, 0.2 + 0.7 * ((t // 20) % 2) + 0.01 * c, 1 + 0.5 * ((t // 20) % 2)] for c in range(6)
+           for t in range(90)]  # fmt: skip
+    ai4dl = [[15 * t, "s", f"p{c}", 0.5 + (t // 20) % 2, 2**30, 2**31] for c in range(6) for t in range(90)]
+    job = [[15 * t, 50 + 40 * ((t // 20) % 2), 2**20] for t in range(200)]
+    vms = [[f"vm{c}", 15 * t, 4, 2000 + 900 * ((t // 20) % 2), 8000, 2**20, 2**22] for c in range(6) for t in range(90)]
+    answer = {"status": "success", "data": {"resultType": "matrix", "result": [
+        {"metric": {"__name__": "container_memory_working_set_bytes", "pod": f"p{c}", "container": "main"},
+         "values": [[1_600_000_000 + 15 * t, str(2**30 + t)] for t in range(90)]} for c in range(6)]}}  # fmt: skip
+    simulate = f"simulate containers --input {FILE} --policy prev-step-rules --multipliers 1,2"
+    watch = f"phases encode model.npz --input {FILE}"
+    table = _table("container,time_s,cpu,memory", own)
+    (folder / "own.csv").write_bytes(table)
+    model = PhaseModel(encoder="window-statistics", num_phases=2).fit(read_containers(folder / "own.csv"))
+    save_model(model, folder / "model.npz")
+    beside = {"model.npz": (folder / "model.npz").read_bytes(), "own.csv": table}
+    return [
+        Kind("containers", table, (simulate, watch), beside),
+        Kind("AI4DL's containers", _table("timestamp,service,pod.id,cpu.usage.cores,mem.working.set,mem.limit", ai4dl),
+             (simulate, watch), beside),
+        Kind("Supercloud's job", _table("EpochTime,CPUUtilization,RSS", job), (watch,), beside),
+        Kind("Bitbrains' machines", _table("vm,t_s,cores,cpu_mhz,cpu_cap_mhz,mem_kb,mem_cap_kb", vms), (simulate, watch),
+             beside),
+        Kind("answer.json", json.dumps(answer).encode(), (simulate,), beside),
+        Kind("phase model", beside["model.npz"],
+             (f"phases encode {FILE} --input own.csv", f"phases graph {FILE}", f"phases forecast {FILE} --input own.csv",
+              f"phases watch {FILE} --input own.csv"), beside),
+    ]  # fmt: skip
+
+
+def _others() -> list[Kind]:
+    from optim.workloads.profiles.document import write_profiles
+    from optim.workloads.profiles.published import published_profiles
+
+    path = Path("published.json")
+    write_profiles(published_profiles(), path)
+    toml = b'price = "exponential"\nstrict = true\neps = 0.1\nbounds = "estimated"\nsample_share = 0.5\nupper_scale = 2.0\n'
+    bench = "bench admission --instance tiny-0 --solver fifo --no-report"
+    return [
+        Kind("profiles", path.read_bytes(),
+             (f"bench admission --profile {FILE} --solver fifo --jobs 4 --slots 12 --no-report",), {}),
+        Kind("options", toml, (f"solve tiny-0 --solver online --options-file {FILE}",), {}),
+        Kind("golden", Path("results/bench.jsonl").read_bytes() if Path("results/bench.jsonl").exists() else b"{}\n",
+             (f"{bench} --compare {FILE}", f"{bench} --results {FILE}"), {}),
+    ]  # fmt: skip
+
+
+def all_kinds(folder: Path, run: Callable[[str], object]) -> list[Kind]:
+    """Return every kind of file; `run` runs a command in the present folder, which must be `folder`."""
+    run("bench admission --instance tiny-0 --solver fifo --no-report")
+    return [*_instances(), *_prices(), *_availability(), *_traces(), *_containers(folder), *_others()]
