@@ -84,6 +84,20 @@ GUARDS = {
 }
 
 
+FOUND_FROM = {
+    "a server takes a partition once a clock": 9,
+    "a machine ignores older generations": 4,
+    "the controller ignores older generations": 34,
+    "the controller takes a gradient once": 3,
+    "copies of an undone future are forgotten": 50,
+    "a copy is added to those before": 50,
+    "a lost worker's partitions are handed over at once": 7,
+    "a change waits for a boundary": 1,
+    "the last words of the dead count for nothing": 1,
+}
+"""The first storm that finds a guard's absence; it is tried first, and then all the others."""
+
+
 def remove(monkeypatch, target, name, value):
     if isinstance(target, dict):
         monkeypatch.setitem(target, name, value)
@@ -95,15 +109,17 @@ def remove(monkeypatch, target, name, value):
 def test_finds_the_fault_when_a_guard_is_removed(guard, monkeypatch):
     for change in GUARDS[guard]:
         remove(monkeypatch, *change)
+    first = FOUND_FROM.get(guard, 0)
     # A wrong number, a standstill, or something that is asked for where it can't be.
     with pytest.raises((AssertionError, LookupError, ValueError, TypeError, RuntimeError)):
-        play(MOST_STORMS)
+        play((first + seed) % MOST_STORMS for seed in range(MOST_STORMS))
 
 
-def test_finds_no_fault_with_all_guards_in_place():
-    play(MOST_STORMS // 4)
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, MOST_STORMS), marks=pytest.mark.prove)])
+def test_finds_no_fault_with_all_guards_in_place(seeds):
+    play(seeds)
 
 
-def play(number):
-    for seed in range(number):
+def play(seeds):
+    for seed in seeds:
         storm(seed)

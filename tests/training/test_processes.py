@@ -60,11 +60,12 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
-def test_killed_servers_leave_the_losses_of_an_undisturbed_run():
+@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.prove)])
+def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills):
     options = ClusterOptions(num_shards=2, sync_every=3)
     before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
-    rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=3, transient=2)))
-    assert [row.is_equal for row in rows] == [True] * 3
+    rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=kills, transient=2)))
+    assert [row.is_equal for row in rows] == [True] * kills
     assert all(row.to_clock <= row.from_clock < row.to_clock + 3 + 1 for row in rows)
     assert all(row.clocks_compared >= 4 for row in rows)
     assert not any(is_running(row.process_id) for row in rows)
@@ -90,7 +91,7 @@ def test_processes_compute_the_bits_of_this_process_also_when_workers_die_or_lea
     assert not any(is_running(process_id) for process_id in survivors.values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.prove)])
 def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_path):
     script = tmp_path / "running.py"
     script.write_text(RUNNING, encoding="utf-8")

@@ -8,7 +8,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from optim.training.stages import Stage
 from tests.support.training.world import World
 
-SEQUENCES = 500
 STEPS = 40
 
 number = st.integers(0, 2**20)
@@ -97,6 +96,4 @@ class ElasticTraining(RuleBasedStateMachine):
 
 
 TestElasticTraining = ElasticTraining.TestCase
-TestElasticTraining.settings = settings(
-    max_examples=SEQUENCES, stateful_step_count=STEPS, suppress_health_check=[HealthCheck.too_slow]
-)
+TestElasticTraining.settings = settings(stateful_step_count=STEPS, suppress_health_check=[HealthCheck.too_slow])

@@ -9,7 +9,16 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import read_limits
 from optim.workloads import csv_columns
-from optim.workloads.csv_columns import header_of, read_columns
+from optim.workloads.csv_columns import (
+    groups,
+    header_of,
+    joined,
+    read_columns,
+    refuse,
+    require,
+    require_order,
+    require_whole,
+)
 
 
 @pytest.fixture
@@ -82,3 +91,45 @@ def test_an_empty_table_one_without_rows_and_one_without_the_column_are_told_apa
         read_columns(table(b"a,b\n\xff\xfe,1\n"), ("b",))
     assert header_of(table("")) == ()
     assert header_of(table(' a ,"b"\n')) == ("a", "b")
+
+
+@pytest.mark.parametrize(("value", "found"), [("x", "'x'"), (np.nan, "nothing"), (2.5, "2.5"), (7.0, "7")])
+def test_what_is_there_is_told(value, found):
+    values = np.array([0.0, value], dtype=object)
+    with pytest.raises(InvalidProblemError, match=f"f: row 3, column 'a': more is due, got {found}; "):
+        refuse("f", "a", np.array([False, True]), "more is due", values)
+    refuse("f", "a", np.array([False, False]), "more is due", values)
+
+
+def test_the_least_value_is_allowed_and_lacking_only_where_it_may():
+    columns = {"a": np.array([1.0, 2.0]), "b": np.array([np.nan, 1.0])}
+    require("f", columns, "a", least=1.0)
+    require("f", columns, "a", "b", least=1.0, may_lack=True)
+    with pytest.raises(InvalidProblemError, match="row 2, column 'b': must be at least 1, got nothing"):
+        require("f", columns, "a", "b", least=1.0)
+    with pytest.raises(InvalidProblemError, match=r"row 2, column 'a': must be at least 1\.5, got 1;"):
+        require("f", columns, "a", least=1.5)
+
+
+def test_whole_numbers_become_integers():
+    assert require_whole("f", "a", np.array([2.0, -3.0])).tolist() == [2, -3]
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 'a': a whole number is due, got 2\.5"):
+        require_whole("f", "a", np.array([2.0, 2.5]))
+
+
+@pytest.mark.parametrize(
+    ("times", "is_strict", "row"), [((3, 5, 4), False, 10), ((3, 3, 4), True, 7), ((3, 3, 4), False, 0)]
+)
+def test_times_of_a_group_rise_or_may_stand_still(times, is_strict, row):
+    rows = np.array([2, 5, 8])
+    if not row:
+        require_order("f", "g", rows, np.array(times), by="t", is_strict=is_strict)
+        return
+    with pytest.raises(InvalidProblemError, match=f"f: row {row}: g goes back in time; sort the rows of each by t"):
+        require_order("f", "g", rows, np.array(times), by="t", is_strict=is_strict)
+
+
+def test_rows_are_grouped_by_key_in_order_of_first_appearance():
+    keys = joined(np.array(["z", "a", "z"], object), np.array(["1", "2", "1"], object), by="/")
+    assert {key: rows.tolist() for key, rows in groups(keys).items()} == {"z/1": [0, 2], "a/2": [1]}
+    assert list(groups(keys)) == ["z/1", "a/2"]

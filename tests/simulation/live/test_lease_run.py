@@ -108,7 +108,7 @@ def test_without_checkpoints_all_is_done_again():
     ("policy", "is_warned"),
     [("proteus", True), ("proteus", False), ("bidbrain-checkpoint", True), ("standard-checkpoint", True)],
 )
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
 def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warned):
     drawn = drawn_world(seed, job_hours=6.0, baseline=16, max_spot=48)
     timeline = record_timeline(drawn, policy, drawn.history.begin_s)

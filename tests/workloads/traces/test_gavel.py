@@ -1,0 +1,59 @@
+"""Gavel's jobs: steps become seconds by the table of throughputs."""
+
+from pathlib import Path
+
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.workloads.admission.traces import TraceOptions, read_trace
+from optim.workloads.traces.gavel import UNKNOWN_TYPE
+from tests.support.trace_files import ROOMY, gavel_file
+
+
+def test_gavels_steps_become_seconds_by_the_throughput_of_the_gpu(tmp_path: Path) -> None:
+    path = gavel_file(tmp_path, [("x", 0, "A", 3600, 0.0, 1)])
+    lasts = {
+        gpu: read_trace(path, "gavel", TraceOptions(**ROOMY, gpu_type=gpu), 0)[0].work.tolist()
+        for gpu in ("v100", "k80")
+    }
+    assert lasts == {"v100": [2], "k80": [8]}
+
+
+def test_throughputs_of_other_numbers_of_gpus_are_extrapolated_and_counted(tmp_path: Path) -> None:
+    rows = [
+        ("x", 0, "A", 900 * 12, 0.0, 8),
+        ("x", 1, "A", 900 * 4, 0.0, 2),
+        ("x", 2, "B (batch size 2)", 900 * 5, 0.0, 1),
+    ]
+    instance, summary = read_trace(gavel_file(tmp_path, rows), "gavel", TraceOptions(**ROOMY), 0)
+    # Rates 6 * 8 / 4 = 12, 2 * 2 = 4, and 10 / 2 = 5: a slot each.
+    assert instance.work.tolist() == [8, 2, 1]
+    assert "3 of 3 jobs are extrapolated" in summary.notes[0]
+
+
+def test_virtual_clusters_of_gavel_are_not_laid_over_each_other(tmp_path: Path) -> None:
+    rows = [("x", 0, "A", 10, 0.0, 1), ("y", 0, "A", 10, 5.0, 1), ("y", 1, "A", 10, 6.0, 1)]
+    instance = read_trace(gavel_file(tmp_path, rows), "gavel", TraceOptions(**ROOMY), 0)[0]
+    assert instance.jobs.ids == ("y-0", "y-1")
+
+
+def test_job_types_without_a_throughput_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [("x", 0, "A", 10, 0.0, 1), ("x", 1, "C", 10, 0.0, 1)]
+    summary = read_trace(gavel_file(tmp_path, rows), "gavel", TraceOptions(**ROOMY), 0)[1]
+    assert summary.dropped[UNKNOWN_TYPE] == 1
+
+
+def test_refuses_gavels_jobs_without_a_usable_table(tmp_path: Path) -> None:
+    path = gavel_file(tmp_path, [("x", 0, "A", 10, 0.0, 1)])
+    with pytest.raises(InvalidProblemError, match=r"GPU type 'h100' is missing \(there are: v100, k80"):
+        read_trace(path, "gavel", TraceOptions(**ROOMY, gpu_type="h100"), 0)
+    table = tmp_path / "simulation_throughputs.json.gz"
+    table.write_text("{", encoding="utf-8")
+    with pytest.raises(InvalidProblemError, match="not JSON"):
+        read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
+    table.write_text('{"v100": {"A": 1}}', encoding="utf-8")
+    with pytest.raises(InvalidProblemError, match="entry 'A' must be"):
+        read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
+    table.unlink()
+    with pytest.raises(InvalidProblemError, match="no throughput table"):
+        read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
