@@ -1,9 +1,8 @@
 """Claims against what can be shown: what the checkers of all problems share. It shares nothing with any solver.
 
-One rule of tolerance holds for every number: a stated number may differ from the recomputed one by 1e-9 of the sum
-of the absolute terms that were added up, so that a value near 0 is judged by its parts. One rule holds for every
-field that a person may act on: it is recomputed here, or refused. What remains (seconds, counters of a solver's own
-work, versions, seed, options, message) says how a solution came about, and proves nothing.
+A stated number may differ from the recomputed one by 1e-9 of the absolute terms that were added up, so that a value
+near 0 is judged by its parts. Every field that a person may act on is recomputed, or refused; what remains (seconds,
+a solver's own counters, versions, seed, options, message) says how a solution came about, and proves nothing.
 """
 
 import math
@@ -26,15 +25,14 @@ AGREEMENT_TOL = 1e-9
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap, `relative_gap` of `optim.core.solution`, that is called optimal."""
 
-NUMBER = r"[^\s,;:]+"
-"""A number, or a word, in a certificate's sentence."""
+NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.FEASIBLE_ONLY: ("", "the decision is feasible; no bound is claimed"),
     CertificateKind.BOUND: ("", "no decision is better than {bound}"),
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
-"""Sentences that any problem's certificate may state; a problem has further ones. An empty one claims nothing."""
+"""Sentences that any problem's certificate may state, besides its own. An empty one claims nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +79,7 @@ Findings = tuple[list[Violation], Recomputed | None]
 
 
 class AbstractClaims(ABC):
-    """The claims of one solution, checked against one instance; a problem says what only it knows.
+    """The claims of one solution of one instance; a problem says what only it knows.
 
     Attributes
     ----------
@@ -90,7 +88,7 @@ class AbstractClaims(ABC):
     decision_type, proof_types
         What a decision and a proof have to be.
     sentences
-        Templates of what a certificate of each kind may state, with the figures of `figures` in braces.
+        Templates of what a certificate of each kind may state, with bound, tol and `figures` in braces.
     most_gap
         Largest absolute gap that is called optimal, besides the relative one.
     achieves, nothing_beats, attains
@@ -240,38 +238,23 @@ class AbstractClaims(ABC):
         solution, certificate = self.solution, self.solution.certificate
         kind = None if certificate is None else certificate.kind
         has_proof = certificate is not None and certificate.proof is not None
-        is_hopeless = solution.termination == Termination.INFEASIBLE
-        why_feasible = self.why_feasible() if is_hopeless else None
+        has_decision, ended = solution.decision is not None, solution.termination
+        is_bare, is_hopeless = kind == CertificateKind.FEASIBLE_ONLY, ended == Termination.INFEASIBLE
+        claims_bound = kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY)
+        claims_best = ended == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY
+        is_unbounded = ended == Termination.DUAL_INFEASIBLE
+        why = self.why_feasible() if is_hopeless else None
         rules = (
-            (
-                kind == CertificateKind.FEASIBLE_ONLY and (has_proof or solution.bound is not None),
-                "certificate",
-                "a certificate of feasibility alone goes with neither a proof nor a bound",
-            ),
-            (
-                kind == CertificateKind.FEASIBLE_ONLY and solution.decision is None,
-                "certificate",
-                "feasibility is certified, but there is no decision",
-            ),
-            (
-                kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY) and not has_proof,
-                "certificate",
-                f"{kind} is claimed without a proof",
-            ),
-            (
-                solution.termination == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY,
-                "termination",
-                f"optimal is claimed, but the certificate is {kind}",
-            ),
-            (is_hopeless and solution.decision is not None, "termination", "infeasible is claimed beside a decision"),
-            (why_feasible is not None, "termination", f"infeasible can't be: {why_feasible}"),
-            (
-                solution.termination == Termination.DUAL_INFEASIBLE,
-                "termination",
-                "dual_infeasible can't be: the objective is bounded",
-            ),
+            ("certificate", is_bare and has_proof, "feasibility alone goes with no proof"),
+            ("certificate", is_bare and solution.bound is not None, "feasibility alone goes with no bound"),
+            ("certificate", is_bare and not has_decision, "feasibility is certified, but there is no decision"),
+            ("certificate", claims_bound and not has_proof, f"{kind} is claimed without a proof"),
+            ("termination", claims_best, f"optimal is claimed, but the certificate is {kind}"),
+            ("termination", is_hopeless and has_decision, "infeasible is claimed beside a decision"),
+            ("termination", why is not None, f"infeasible can't be: {why}"),
+            ("termination", is_unbounded, "dual_infeasible can't be: the objective is bounded"),
         )
-        return [violation(row, text) for is_wrong, row, text in rules if is_wrong]
+        return [violation(row, text) for row, is_wrong, text in rules if is_wrong]
 
     def _check_optimality(
         self, objective: Recomputed | None, bound: Recomputed | None, *, is_sound: bool
@@ -284,9 +267,7 @@ class AbstractClaims(ABC):
             return [violation("certificate", text)] if is_claimed else [], False
         excess = objective.value - bound.value if self.sense is Sense.MAXIMISE else bound.value - objective.value
         if excess > max(objective.tol, bound.tol):
-            text = (
-                f"the decision's {objective.value!r} is better than the bound {bound.value!r}: one of the two is wrong"
-            )
+            text = f"the decision's {objective.value!r} is better than the bound {bound.value!r}: one of them is wrong"
             return [violation("bound", text, amount=repr(excess))], False
         gap = relative_gap(objective.value, bound.value, self.sense)
         if not is_claimed or gap is None:
@@ -302,10 +283,7 @@ class AbstractClaims(ABC):
         reasons = [self._why_false(template, certificate.statement) for template in known]
         if None in reasons:
             return []
-        reason = next(
-            (text for text in reasons if text),
-            "no sentence of its kind; leave it empty, or write one of the known ones",
-        )
+        reason = next(filter(None, reasons), "it is no sentence of its kind; leave it empty, or write a known one")
         return [violation("certificate", f"the statement {certificate.statement!r}: {reason}")]
 
     def _why_false(self, template: str, sentence: str) -> str | None:

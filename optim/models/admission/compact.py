@@ -1,6 +1,5 @@
 """The compact programme (1)-(13) of the admission problem in Pyomo, on single real servers."""
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +10,7 @@ from optim.models.admission.compact_index import CompactIndex
 from optim.models.admission.instance import AdmissionInstance, IntArray, ServerClasses
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.trimming import Counts, trimmed_plan
-
-Model = Any
-"""A Pyomo model; Pyomo has no annotations."""
+from optim.models.formal import Model, add_rows
 
 
 def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = False) -> Model:
@@ -56,21 +53,21 @@ def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = Fals
     model.total_utility_1 = pyo.Objective(
         rule=rows.total_utility_1, sense=pyo.maximize, doc=rows.total_utility_1.__doc__
     )
-    _add(model, rows.work_2, model.JOBS)
-    _add(model, rows.max_workers_3, model.RUNS)
+    add_rows(model, rows.work_2, model.JOBS)
+    add_rows(model, rows.max_workers_3, model.RUNS)
     _add_capacities(model)
-    _add(model, rows.bandwidth_6, model.RUNS)
-    _add(model, rows.fewer_ps_than_workers_7, model.RUNS)
-    _add(model, rows.completion_8, model.JOBS)
-    _add(model, rows.worker_place_8, model.WORKER_PLACES)
-    _add(model, rows.ps_place_8, model.PS_PLACES)
+    add_rows(model, rows.bandwidth_6, model.RUNS)
+    add_rows(model, rows.fewer_ps_than_workers_7, model.RUNS)
+    add_rows(model, rows.completion_8, model.JOBS)
+    add_rows(model, rows.worker_place_8, model.WORKER_PLACES)
+    add_rows(model, rows.ps_place_8, model.PS_PLACES)
     if model.data.segments:
-        _add(model, rows.one_segment, model.RUNS)
-        _add(model, rows.segment_begun, model.SEGMENTS)
-        _add(model, rows.segment_not_passed, model.SEGMENTS)
+        add_rows(model, rows.one_segment, model.RUNS)
+        add_rows(model, rows.segment_begun, model.SEGMENTS)
+        add_rows(model, rows.segment_not_passed, model.SEGMENTS)
     if instance.chunk_integral:
-        _add(model, rows.whole_step, model.RUNS)
-        _add(model, rows.one_step, model.RUNS)
+        add_rows(model, rows.whole_step, model.RUNS)
+        add_rows(model, rows.one_step, model.RUNS)
     if symmetry_breaking:
         _add_order(model)
     return model
@@ -100,11 +97,6 @@ def _rounded(variables: Any) -> Counts:
         if number > 0:
             counts[i, t, server] = counts.get((i, t, server), 0) + number
     return counts
-
-
-def _add(model: Model, rule: Callable[..., Any], *index: Any) -> None:
-    """Add a rule as a constraint of its own name, with its statement as `doc`."""
-    model.add_component(rule.__name__, pyo.Constraint(*index, rule=rule, doc=rule.__doc__))
 
 
 def _add_variables(model: Model) -> None:
@@ -177,22 +169,22 @@ def _add_capacities(model: Model) -> None:
     instance: AdmissionInstance = model.data.instance
     resources = range(instance.num_resources)
     if not instance.has_shared_servers:
-        _add(model, rows.worker_capacity_4, list(model.data.workers_on), resources)
-        _add(model, rows.ps_capacity_5, list(model.data.ps_on), resources)
+        add_rows(model, rows.worker_capacity_4, list(model.data.workers_on), resources)
+        add_rows(model, rows.ps_capacity_5, list(model.data.ps_on), resources)
         return
     places = list(dict.fromkeys([*model.data.workers_on, *model.data.ps_on]))
-    _add(model, rows.server_capacity_4_5, places, resources)
+    add_rows(model, rows.server_capacity_4_5, places, resources)
     if instance.max_share_per_server is not None:
-        _add(model, rows.share_of_server, model.WORKER_PLACES, resources)
-        _add(model, rows.alone_on_server, model.WORKER_PLACES)
+        add_rows(model, rows.share_of_server, model.WORKER_PLACES, resources)
+        add_rows(model, rows.alone_on_server, model.WORKER_PLACES)
 
 
 def _add_order(model: Model) -> None:
     """Order equal servers by their workers in each slot; hosts of PSs alone by their PSs."""
     instance: AdmissionInstance = model.data.instance
-    _add(model, rows.ordered_workers, _equal_neighbours(instance.worker_servers), range(instance.horizon))
+    add_rows(model, rows.ordered_workers, _equal_neighbours(instance.worker_servers), range(instance.horizon))
     if not instance.has_shared_servers:
-        _add(model, rows.ordered_ps, _equal_neighbours(instance.ps_servers), range(instance.horizon))
+        add_rows(model, rows.ordered_ps, _equal_neighbours(instance.ps_servers), range(instance.horizon))
 
 
 def _equal_neighbours(servers: ServerClasses) -> list[int]:

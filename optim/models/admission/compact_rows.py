@@ -16,9 +16,7 @@ from typing import Any
 import pyomo.environ as pyo
 
 from optim.models.admission.compact_index import Place
-
-Model = Any
-"""A Pyomo model; Pyomo has no annotations."""
+from optim.models.formal import Model
 
 
 def total_utility_1(m: Model) -> Any:

@@ -14,9 +14,7 @@ import pyomo.environ as pyo
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Row, Schedule, ScheduleSet
-
-Model = Any
-"""A Pyomo model; Pyomo has no annotations."""
+from optim.models.formal import Model, add_rows
 
 
 def packing_model(instance: AdmissionInstance, schedules: ScheduleSet, *, is_integer: bool = False) -> Model:
@@ -47,11 +45,9 @@ def packing_model(instance: AdmissionInstance, schedules: ScheduleSet, *, is_int
     domain = pyo.Binary if is_integer else pyo.NonNegativeReals
     model.chosen = pyo.Var(model.SCHEDULES, domain=domain, doc="(18) x_il in {0, 1}; x_il >= 0 in the LP")
     model.total_value_14 = pyo.Objective(rule=total_value_14, sense=pyo.maximize, doc=total_value_14.__doc__)
-    model.worker_capacity_15 = pyo.Constraint(
-        model.WORKER_ROWS, rule=worker_capacity_15, doc=worker_capacity_15.__doc__
-    )
-    model.ps_capacity_16 = pyo.Constraint(model.PS_ROWS, rule=ps_capacity_16, doc=ps_capacity_16.__doc__)
-    model.one_schedule_17 = pyo.Constraint(model.JOBS, rule=one_schedule_17, doc=one_schedule_17.__doc__)
+    add_rows(model, worker_capacity_15, model.WORKER_ROWS)
+    add_rows(model, ps_capacity_16, model.PS_ROWS)
+    add_rows(model, one_schedule_17, model.JOBS)
     model.dual = pyo.Suffix(direction=pyo.Suffix.IMPORT)
     return model
 
@@ -81,7 +77,7 @@ def packing_dual(instance: AdmissionInstance, schedules: ScheduleSet) -> Model:
     model.ps_price = pyo.Var(model.PS_ROWS, domain=pyo.NonNegativeReals, doc="(21) q_k^r(t) >= 0")
     model.payoff = pyo.Var(model.JOBS, domain=pyo.NonNegativeReals, doc="(21) mu_i >= 0")
     model.total_price_19 = pyo.Objective(rule=total_price_19, sense=pyo.minimize, doc=total_price_19.__doc__)
-    model.payoff_20 = pyo.Constraint(model.SCHEDULES, rule=payoff_20, doc=payoff_20.__doc__)
+    add_rows(model, payoff_20, model.SCHEDULES)
     return model
 
 

@@ -58,7 +58,7 @@ class PriceProof:
 
     It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
     right_hand_side`` as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
-    schedules of the job (section 4.2 of the problem's mathematics: any prices >= 0 will do).
+    schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)).
 
     Parameters
     ----------

@@ -20,11 +20,7 @@ import pyomo.environ as pyo
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.instance import AuctionInstance, IntArray, Locality
-
-Model = Any
-"""A Pyomo model; Pyomo has no annotations."""
-
-PLACES = {Locality.SLOT: "slot", Locality.MACHINE: "machine", Locality.RACK: "rack"}
+from optim.models.formal import Model, add_rows
 
 
 def explicit_model(instance: AuctionInstance) -> Model:
@@ -37,87 +33,81 @@ def explicit_model(instance: AuctionInstance) -> Model:
         slot, machine or rack p.
     """
     model: Model = pyo.ConcreteModel(name=f"auction-{instance.name}")
-    model.instance = instance
     cluster, bids = instance.cluster, instance.bids
     free = cluster.slot_free.tolist()
     groups = {
-        Locality.SLOT: list(range(len(free))),
-        Locality.MACHINE: cluster.slot_machine.tolist(),
-        Locality.RACK: cluster.slot_rack.tolist(),
+        int(Locality.SLOT): list(range(len(free))),
+        int(Locality.MACHINE): cluster.slot_machine.tolist(),
+        int(Locality.RACK): cluster.slot_rack.tolist(),
     }
-    model.ROWS = pyo.Set(initialize=range(len(bids)))
+    model.instance = instance
+    model.group_of_slot = {b: groups[level] for b, level in enumerate(bids.locality.tolist()) if level in groups}
+    model.named_gpus = {
+        (int(b), int(m)): int(g) for b, m, g in zip(bids.named_row, bids.named_machine, bids.named_gpus, strict=True)
+    }
+    _add_awards(model, instance, is_integer=True)
     model.SLOTS = pyo.Set(initialize=[s for s, f in enumerate(free) if f])
-    model.APPS = pyo.Set(initialize=range(instance.num_apps))
-    model.award = pyo.Var(model.ROWS, domain=pyo.Binary, doc="z_b: whether row b is awarded")
     model.gpus = pyo.Var(model.ROWS, model.SLOTS, domain=pyo.NonNegativeIntegers, doc="x_bs: GPUs of row b on slot s")
-    placed = [
-        (b, p)
-        for b in model.ROWS
-        if bids.locality[b] in groups
-        for p in sorted(set(groups[Locality(int(bids.locality[b]))]))
-    ]
+    placed = [(b, p) for b, group in model.group_of_slot.items() for p in sorted(set(group))]
     model.PLACES = pyo.Set(initialize=placed, dimen=2)
     model.place = pyo.Var(model.PLACES, domain=pyo.Binary, doc="u_bp: whether row b lies in place p")
-    model.welfare = pyo.Objective(
-        expr=pyo.quicksum(float(instance.weight[b]) * model.award[b] for b in model.ROWS), sense=pyo.maximize
-    )
-
-    def one_bid(m: Model, i: int) -> Any:
-        rows = range(int(instance.row_offset[i]), int(instance.row_offset[i + 1]))
-        return pyo.quicksum(m.award[b] for b in rows) <= 1 if rows else pyo.Constraint.Skip
-
-    model.one_bid = pyo.Constraint(
-        model.APPS, rule=one_bid, doc="sum_b z_b <= 1 over an app's rows; the empty row is the slack"
-    )
-
-    def bundle(m: Model, b: int) -> Any:
-        return pyo.quicksum(m.gpus[b, s] for s in m.SLOTS) == int(bids.gpus[b]) * m.award[b]
-
-    model.bundle = pyo.Constraint(model.ROWS, rule=bundle, doc="sum_s x_bs = k_b z_b")
-
-    def capacity(m: Model, s: int) -> Any:
-        return pyo.quicksum(m.gpus[b, s] for b in m.ROWS) <= free[s]
-
-    model.capacity = pyo.Constraint(model.SLOTS, rule=capacity, doc="sum_b x_bs <= GPUs on offer on slot s")
-
-    def one_place(m: Model, b: int) -> Any:
-        mine = [p for row, p in placed if row == b]
-        return pyo.quicksum(m.place[b, p] for p in mine) == m.award[b] if mine else pyo.Constraint.Skip
-
-    model.one_place = pyo.Constraint(
-        model.ROWS, rule=one_place, doc="sum_p u_bp = z_b: a row lies in one place of its locality"
-    )
-
-    def inside(m: Model, b: int, s: int) -> Any:
-        level = Locality(int(bids.locality[b]))
-        if level not in groups:
-            return pyo.Constraint.Skip
-        return m.gpus[b, s] <= min(int(bids.gpus[b]), free[s]) * m.place[b, groups[level][s]]
-
-    model.inside = pyo.Constraint(
-        model.ROWS, model.SLOTS, rule=inside, doc="x_bs <= min(k_b, free_s) u_b,p(s); named rows: machine by machine"
-    )
-
-    _add_named(model, instance)
+    add_rows(model, one_bid, model.APPS)
+    add_rows(model, bundle, model.ROWS)
+    add_rows(model, capacity, model.SLOTS)
+    add_rows(model, one_place, model.ROWS)
+    add_rows(model, inside, model.ROWS, model.SLOTS)
+    add_rows(model, named, sorted({b for b, _ in model.named_gpus}), range(cluster.num_machines))
     return model
 
 
-def _add_named(model: Model, instance: AuctionInstance) -> None:
-    """Fix what rows that name machines take from each machine."""
-    bids, cluster = instance.bids, instance.cluster
-    asked = {
-        (int(b), int(m)): int(g) for b, m, g in zip(bids.named_row, bids.named_machine, bids.named_gpus, strict=True)
-    }
-    rows = sorted({b for b, _ in asked})
+def _add_awards(model: Model, instance: AuctionInstance, *, is_integer: bool) -> None:
+    """Add which rows are awarded, and what they are worth."""
+    model.ROWS = pyo.Set(initialize=range(len(instance.bids)))
+    model.APPS = pyo.Set(initialize=range(instance.num_apps))
+    domain = pyo.Binary if is_integer else pyo.NonNegativeReals
+    model.award = pyo.Var(model.ROWS, domain=domain, doc="z_b: whether row b is awarded")
+    worth = pyo.quicksum(float(instance.weight[b]) * model.award[b] for b in model.ROWS)
+    model.welfare = pyo.Objective(expr=worth, sense=pyo.maximize)
 
-    def named(m: Model, b: int, machine: int) -> Any:
-        mine = [s for s in m.SLOTS if cluster.slot_machine[s] == machine]
-        need = asked.get((b, machine), 0)
-        if not mine:
-            return m.award[b] == 0 if need else pyo.Constraint.Skip
-        return pyo.quicksum(m.gpus[b, s] for s in mine) == need * m.award[b]
 
-    model.named = pyo.Constraint(rows, range(cluster.num_machines), rule=named, doc="sum_{s in m} x_bs = g_bm z_b")
+def one_bid(m: Model, i: int) -> Any:
+    """Require sum_b z_b <= 1 over an app's rows; the empty row is the slack."""
+    rows = range(int(m.instance.row_offset[i]), int(m.instance.row_offset[i + 1]))
+    return pyo.quicksum(m.award[b] for b in rows) <= 1 if rows else pyo.Constraint.Skip
+
+
+def bundle(m: Model, b: int) -> Any:
+    """Require sum_s x_bs = k_b z_b."""
+    return pyo.quicksum(m.gpus[b, s] for s in m.SLOTS) == int(m.instance.bids.gpus[b]) * m.award[b]
+
+
+def capacity(m: Model, s: int) -> Any:
+    """Require sum_b x_bs <= GPUs on offer on slot s."""
+    return pyo.quicksum(m.gpus[b, s] for b in m.ROWS) <= int(m.instance.cluster.slot_free[s])
+
+
+def one_place(m: Model, b: int) -> Any:
+    """Require sum_p u_bp = z_b: a row lies in one place of its locality."""
+    if b not in m.group_of_slot:
+        return pyo.Constraint.Skip
+    return pyo.quicksum(m.place[b, p] for p in sorted(set(m.group_of_slot[b]))) == m.award[b]
+
+
+def inside(m: Model, b: int, s: int) -> Any:
+    """Require x_bs <= min(k_b, free_s) u_b,p(s); named rows: machine by machine."""
+    if b not in m.group_of_slot:
+        return pyo.Constraint.Skip
+    most = min(int(m.instance.bids.gpus[b]), int(m.instance.cluster.slot_free[s]))
+    return m.gpus[b, s] <= most * m.place[b, m.group_of_slot[b][s]]
+
+
+def named(m: Model, b: int, machine: int) -> Any:
+    """Require sum_{s in m} x_bs = g_bm z_b."""
+    mine = [s for s in m.SLOTS if m.instance.cluster.slot_machine[s] == machine]
+    need = m.named_gpus.get((b, machine), 0)
+    if not mine:
+        return m.award[b] == 0 if need else pyo.Constraint.Skip
+    return pyo.quicksum(m.gpus[b, s] for s in mine) == need * m.award[b]
 
 
 def pattern_model(instance: AuctionInstance, *, is_integer: bool = True) -> Model:
@@ -150,92 +140,73 @@ def pattern_model(instance: AuctionInstance, *, is_integer: bool = True) -> Mode
     sizes = sorted({int(k) for k, lv in zip(bids.gpus, bids.locality, strict=True) if lv <= Locality.MACHINE})
     rack_sizes = sorted({int(k) for k in bids.gpus[bids.locality == Locality.RACK].tolist()})
     classes = Counter(zip(cluster.machine_rack.tolist(), cluster.machine_free.tolist(), strict=True))
-    cuts = {free: maximal_patterns(free, sizes) for _, free in classes}
     racks = cluster.rack_free.tolist()
-    model.ROWS = pyo.Set(initialize=range(len(bids)))
-    model.APPS = pyo.Set(initialize=range(instance.num_apps))
+    model.instance, model.size_index, model.classes = instance, {k: n for n, k in enumerate(sizes)}, classes
+    model.cuts = {free: maximal_patterns(free, sizes) for _, free in classes}
+    _add_awards(model, instance, is_integer=is_integer)
     model.PATTERNS = pyo.Set(
-        initialize=[(r, free, p) for r, free in sorted(classes) for p in range(len(cuts[free]))], dimen=3
+        initialize=[(r, free, p) for r, free in sorted(classes) for p in range(len(model.cuts[free]))], dimen=3
     )
     model.RACK_SIZES = pyo.Set(initialize=[(r, k) for r, f in enumerate(racks) for k in rack_sizes if k <= f], dimen=2)
     model.MACHINE_SIZES = pyo.Set(
         initialize=[(r, k) for r in range(len(racks)) for k in sizes if any(q == r and f >= k for q, f in classes)],
         dimen=2,
     )
-    model.award = pyo.Var(
-        model.ROWS, domain=pyo.Binary if is_integer else pyo.NonNegativeReals, doc="z_b: whether row b is awarded"
-    )
     model.pattern = pyo.Var(model.PATTERNS, domain=whole, doc="y: machines cut by a pattern")
     model.in_machine = pyo.Var(model.MACHINE_SIZES, domain=whole, doc="bundles of k GPUs on one machine of rack r")
     model.in_rack = pyo.Var(model.RACK_SIZES, domain=whole, doc="s_rk: bundles of k GPUs within rack r")
     model.loose = pyo.Var(range(len(racks)), domain=whole, doc="GPUs of rack r for bundles that may spread")
-    model.welfare = pyo.Objective(
-        expr=pyo.quicksum(float(instance.weight[b]) * model.award[b] for b in model.ROWS), sense=pyo.maximize
-    )
-
-    def one_bid(m: Model, i: int) -> Any:
-        rows = range(int(instance.row_offset[i]), int(instance.row_offset[i + 1]))
-        return pyo.quicksum(m.award[b] for b in rows) <= 1 if rows else pyo.Constraint.Skip
-
-    model.one_bid = pyo.Constraint(model.APPS, rule=one_bid, doc="sum_b z_b <= 1")
-
-    def rows_of(level: int, size: int) -> list[int]:
-        is_level = bids.locality <= Locality.MACHINE if level <= Locality.MACHINE else bids.locality == level
-        found: list[int] = np.flatnonzero(is_level & (bids.gpus == size)).tolist()
-        return found
-
-    def machine_cover(m: Model, k: int) -> Any:
-        held = pyo.quicksum(m.in_machine[r, size] for r, size in m.MACHINE_SIZES if size == k)
-        return pyo.quicksum(m.award[b] for b in rows_of(Locality.MACHINE, k)) <= held
-
-    model.machine_cover = pyo.Constraint(
-        sizes, rule=machine_cover, doc="bundles on one machine that are awarded <= those that racks hold"
-    )
-
-    def rack_cover(m: Model, k: int) -> Any:
-        held = pyo.quicksum(m.in_rack[r, size] for r, size in m.RACK_SIZES if size == k)
-        return pyo.quicksum(m.award[b] for b in rows_of(Locality.RACK, k)) <= held
-
-    model.rack_cover = pyo.Constraint(
-        rack_sizes, rule=rack_cover, doc="bundles within a rack that are awarded <= those that racks hold"
-    )
-
-    def loose_cover(m: Model) -> Any:
-        spread = np.flatnonzero(bids.locality == Locality.CLUSTER).tolist()
-        return pyo.quicksum(int(bids.gpus[b]) * m.award[b] for b in spread) <= pyo.quicksum(m.loose[r] for r in m.loose)
-
-    model.loose_cover = pyo.Constraint(
-        rule=loose_cover, doc="GPUs of bundles that may spread <= GPUs that racks leave for them"
-    )
-
-    def pattern_cover(m: Model, r: int, k: int) -> Any:
-        pieces = pyo.quicksum(
-            cuts[free][p][sizes.index(k)] * m.pattern[q, free, p] for q, free, p in m.PATTERNS if q == r
-        )
-        return m.in_machine[r, k] <= pieces
-
-    model.pattern_cover = pyo.Constraint(
-        model.MACHINE_SIZES, rule=pattern_cover, doc="bundles of k GPUs on machines of a rack <= what its patterns hold"
-    )
-
-    def machines(m: Model, r: int, free: int) -> Any:
-        return pyo.quicksum(m.pattern[r, free, p] for p in range(len(cuts[free]))) <= classes[r, free]
-
-    model.machines = pyo.Constraint(
-        sorted(classes), rule=machines, doc="patterns used <= machines of the class in the rack"
-    )
-
-    def rack_room(m: Model, r: int) -> Any:
-        machine = pyo.quicksum(k * m.in_machine[q, k] for q, k in m.MACHINE_SIZES if q == r)
-        rack = pyo.quicksum(k * m.in_rack[q, k] for q, k in m.RACK_SIZES if q == r)
-        return machine + rack + m.loose[r] <= racks[r]
-
-    model.rack_room = pyo.Constraint(
-        range(len(racks)), rule=rack_room, doc="all GPUs of a rack's bundles <= GPUs on offer in it"
-    )
-
+    add_rows(model, one_bid, model.APPS)
+    add_rows(model, machine_cover, sizes)
+    add_rows(model, rack_cover, rack_sizes)
+    add_rows(model, loose_cover)
+    add_rows(model, pattern_cover, model.MACHINE_SIZES)
+    add_rows(model, machines, sorted(classes))
+    add_rows(model, rack_room, range(len(racks)))
     model.dual = pyo.Suffix(direction=pyo.Suffix.IMPORT)
     return model
+
+
+def machine_cover(m: Model, k: int) -> Any:
+    """Bundles on one machine that are awarded <= those that racks hold."""
+    bids = m.instance.bids
+    rows = np.flatnonzero((bids.locality <= Locality.MACHINE) & (bids.gpus == k)).tolist()
+    held = pyo.quicksum(m.in_machine[r, size] for r, size in m.MACHINE_SIZES if size == k)
+    return pyo.quicksum(m.award[b] for b in rows) <= held
+
+
+def rack_cover(m: Model, k: int) -> Any:
+    """Bundles within a rack that are awarded <= those that racks hold."""
+    bids = m.instance.bids
+    rows = np.flatnonzero((bids.locality == Locality.RACK) & (bids.gpus == k)).tolist()
+    held = pyo.quicksum(m.in_rack[r, size] for r, size in m.RACK_SIZES if size == k)
+    return pyo.quicksum(m.award[b] for b in rows) <= held
+
+
+def loose_cover(m: Model) -> Any:
+    """GPUs of bundles that may spread <= GPUs that racks leave for them."""
+    bids = m.instance.bids
+    spread = np.flatnonzero(bids.locality == Locality.CLUSTER).tolist()
+    return pyo.quicksum(int(bids.gpus[b]) * m.award[b] for b in spread) <= pyo.quicksum(m.loose[r] for r in m.loose)
+
+
+def pattern_cover(m: Model, r: int, k: int) -> Any:
+    """Bundles of k GPUs on machines of a rack <= what its patterns hold."""
+    place = m.size_index[k]
+    pieces = pyo.quicksum(m.cuts[free][p][place] * m.pattern[q, free, p] for q, free, p in m.PATTERNS if q == r)
+    return m.in_machine[r, k] <= pieces
+
+
+def machines(m: Model, r: int, free: int) -> Any:
+    """Patterns used <= machines of the class in the rack."""
+    return pyo.quicksum(m.pattern[r, free, p] for p in range(len(m.cuts[free]))) <= m.classes[r, free]
+
+
+def rack_room(m: Model, r: int) -> Any:
+    """All GPUs of a rack's bundles <= GPUs on offer in it."""
+    machine = pyo.quicksum(k * m.in_machine[q, k] for q, k in m.MACHINE_SIZES if q == r)
+    rack = pyo.quicksum(k * m.in_rack[q, k] for q, k in m.RACK_SIZES if q == r)
+    return machine + rack + m.loose[r] <= int(m.instance.cluster.rack_free[r])
 
 
 def maximal_patterns(room: int, sizes: list[int]) -> list[tuple[int, ...]]:

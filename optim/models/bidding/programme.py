@@ -23,9 +23,7 @@ from optim.models.bidding.instance import (
     IntArray,
     Scalability,
 )
-
-Model = Any
-"""A Pyomo model; Pyomo has no annotations."""
+from optim.models.formal import Model
 
 PIECES = 48
 """Tangents of a smooth curve; where they meet, Amdahl's law is missed by less than a thousandth."""
