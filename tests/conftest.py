@@ -1,7 +1,10 @@
 """Settings of the whole test run: how many random examples, from which seed."""
 
+import gc
 import os
 import secrets
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -11,6 +14,10 @@ UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("test", max_examples=25, **UNTIMED)
 settings.register_profile("prove", max_examples=200, **UNTIMED)
 settings.register_profile("dev", max_examples=10, **UNTIMED)
+
+# Compiling is most of what JAX costs in tests, a third of it without optimising. `make prove` runs what users run.
+QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
@@ -19,6 +26,17 @@ def pytest_configure(config: pytest.Config) -> None:
     """Draw one fresh seed for all properties of this run, unless a run is replayed."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
+    if config.option.hypothesis_profile != "prove":
+        os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # read at JAX's first use, by children, too
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_what_jax_compiled() -> Iterator[None]:
+    """Free what the tests of a module have compiled, which else adds up to gigabytes."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+        gc.collect()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

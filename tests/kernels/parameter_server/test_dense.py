@@ -134,6 +134,7 @@ def test_two_pushes_of_one_worker_in_a_clock_are_summed():
     assert int(state.count) == 2
 
 
+@pytest.mark.prove  # of bits that optimising makes: products and sums contracted alike
 @names((OPTIMISERS[0], OPTIMISERS[2], OPTIMISERS[3]))
 def test_pushes_added_one_by_one_give_the_bits_of_pushes_added_together(optimiser):
     start, gradients = drawn(1001, 5)
@@ -339,6 +340,7 @@ def test_a_worker_reads_its_own_writes():
     assert np.array_equal(np.asarray(reply.parameters), np.full(SIZE, -1.0))
 
 
+@pytest.mark.prove  # of bits that optimising makes
 def test_products_and_sums_are_contracted_so_numpy_differs_in_the_last_bit():
     """Bits may be compared between compiled functions only: this is why."""
     start, gradients = drawn(10_000, 1)
