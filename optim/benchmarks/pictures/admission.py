@@ -9,7 +9,7 @@ from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.solvers.admission.online import OnlineOptions, make_bounds, make_function
 from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
 from optim.solvers.admission.posted_prices.server_state import ServerSide
-from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

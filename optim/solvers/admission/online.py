@@ -23,7 +23,7 @@ from optim.solvers.admission.posted_prices.price_ranges import (
 from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
 from optim.solvers.admission.pricing.dual_points import certified
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.residual_search import ResidualSearch
+from optim.solvers.admission.pricing.server_search import ResidualSearch
 from optim.solvers.admission.warm_up import compile_online
 
 

@@ -15,7 +15,7 @@ from optim.solvers.admission.online import BoundSource, OnlineOptions, PriceKind
 from optim.solvers.admission.posted_prices.online_run import OnlineRun, run_online
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
-from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
 from optim.solvers.solve import solve
 from tests.support.admission.strategies import ServerSketch, make_instance
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance

@@ -45,13 +45,13 @@ def test_same_seed_gives_the_same_plan(solver):
 
 
 def test_residuals_equal_capacity_less_the_plan_after_any_moves(search):
-    full = search.state.worker_left.copy(), search.state.ps_left.copy()
+    full = search.state.workers.left.copy(), search.state.ps.left.copy()
     search.run(500, 0.1, 5)
     search.clear()
     instance = search.instance
     for left, servers in (
-        (search.state.worker_left, instance.worker_servers),
-        (search.state.ps_left, instance.ps_servers),
+        (search.state.workers.left, instance.worker_servers),
+        (search.state.ps.left, instance.ps_servers),
     ):
         expected = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
         np.testing.assert_array_equal(left, expected)

@@ -9,8 +9,8 @@ from optim.models.admission.instance import AdmissionInstance, FloatArray, Serve
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, PriceFunction, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SideRanges
 from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide, Use
-from optim.solvers.admission.pricing.residual_arrays import JobArrays
-from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.pricing.best_schedule import JobArrays
+from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
 from tests.support.admission.online_observation import Parts
 
 WRONG_BY = 10.0

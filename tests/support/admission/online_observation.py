@@ -23,7 +23,7 @@ from optim.solvers.admission.posted_prices.online_run import (
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction
 from optim.solvers.admission.posted_prices.price_ranges import JobWorth, PriceRanges, SideRanges, job_worth
 from optim.solvers.admission.posted_prices.server_state import ClusterState
-from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch, ScheduleFinder
+from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch, ScheduleFinder
 from tests.support.admission.oracle import Layout, Packing, best_payoff, held_pairs, job_key, lp_optimum, packing
 
 STRICT_OPTIONS = tuple(

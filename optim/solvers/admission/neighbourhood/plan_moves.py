@@ -2,18 +2,18 @@
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, ServerClasses
+from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
-from optim.solvers.admission.neighbourhood.move_loop import (
-    Ground,
-    Scratch,
-    State,
+from optim.solvers.admission.neighbourhood.ground import empty_state, make_ground, make_scratch
+from optim.solvers.admission.neighbourhood.insertion import (
     class_limits,
+    copy_plan,
     insert_all,
     place,
-    search_moves,
     shift,
+    take_out,
 )
+from optim.solvers.admission.neighbourhood.move_loop import search_moves
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import unit_costs
 from optim.solvers.admission.pricing.column_pool import Schedule
@@ -49,66 +49,62 @@ class Neighbourhood:
         weight: FloatArray | None = None,
     ) -> None:
         self.instance = tables.instance
-        self.ground = _ground(tables, rows, point)
+        self.ground = make_ground(tables, rows, point)
         if weight is not None:
             all_jobs = self.ground.candidates
             likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
             self.ground = self.ground._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
-        self.state = _empty_state(self.instance, self.ground)
-        self.best = _empty_state(self.instance, self.ground)
-        self.scratch = _scratch(self.ground, seed)
+        self.state, self.best, self._kept = (empty_state(self.instance, self.ground) for _ in range(3))
+        self.scratch = make_scratch(self.ground, seed)
         self.value = 0.0
         self.record = 0.0
 
     def construct(self, order: IntArray, scale: float) -> None:
         """Insert jobs in order on what is left, each where its payoff at scaled prices is positive."""
         waiting = np.array([i for i in order.tolist() if self.state.completion[i] < 0], dtype=np.int64)
-        self.value += insert_all(self.ground, self.state, waiting, len(waiting), scale, True, self.scratch)
+        self.value += insert_all(self.ground, self.state, waiting, scale, True, self.scratch)
         self._remember()
 
     def price_anew(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
         """Guide insertions by other prices from now on."""
         worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
-        self.ground = self.ground._replace(worker_cost=worker_cost, ps_cost=ps_cost)
+        ground = self.ground
+        workers, ps = ground.workers._replace(cost=worker_cost), ground.ps._replace(cost=ps_cost)
+        self.ground = ground._replace(workers=workers, ps=ps)
 
     def try_schedule(self, schedule: Schedule) -> bool:
         """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
-        i = schedule.job
+        i, ground, state = schedule.job, self.ground, self.state
         segments = _segments_of_schedule(self.instance, schedule)
-        ground, state = self.ground, self.state
-        sides = (
-            (schedule.workers, state.worker_left, ground.worker_demand, ground.worker_room, ground.worker_first),
-            (schedule.ps, state.ps_left, ground.ps_demand, ground.ps_room, ground.ps_first),
-        )
-        for entries, left, demand, room, first in sides:
-            limit = np.zeros(len(first) - 1, dtype=np.int64)
+        sides = ((schedule.workers, ground.workers, state.workers), (schedule.ps, ground.ps, state.ps))
+        for entries, side, held in sides:
+            limit = np.zeros(len(side.first) - 1, dtype=np.int64)
             for c, t, count in entries.tolist():
                 s = segments[t]
-                class_limits(left[t], demand[s], room, s, t, first, limit)
+                class_limits(held.left[t], side.demand[s], side.room, s, t, side.first, limit)
                 if limit[c] < count:
                     return False
-        counts = []
-        offset, stop = ground.row_offset[i], ground.row_offset[i + 1]
-        for (entries, left, demand, room, first), rows in zip(sides, (state.worker_rows, state.ps_rows), strict=True):
+        own = slice(ground.row_offset[i], ground.row_offset[i + 1])
+        for entries, side, held in sides:
             used = 0
             for c, t, count in entries.tolist():
                 s = segments[t]
                 used = place(
-                    count, c, t, s, left[t], demand[s], room, first, rows[offset:stop], used, True,
+                    count, c, t, s, held.left[t], side.demand[s], side.room, side.first, held.rows[own], used, True,
                     self.scratch.room, self.scratch.server_order,
                 )  # fmt: skip
-            counts.append(used)
-        state.worker_count[i], state.ps_count[i] = counts
+            held.used[i] = used
         state.completion[i] = schedule.completion
-        self.value += float(ground.value[i, schedule.completion])
+        self.value += float(ground.jobs.value[i, schedule.completion])
         self._remember()
         return True
 
     def run(self, num_moves: int, heat: float, largest_ruin: int) -> None:
         """Run moves at an acceptance temperature, in utils."""
         self.value, self.record = search_moves(
-            self.ground, self.state, self.best, self.scratch, num_moves, heat, self.value, self.record, largest_ruin
-        )
+            self.ground, self.state, self.best, self._kept, self.scratch, num_moves, heat, self.value, self.record,
+            largest_ruin,
+        )  # fmt: skip
 
     def run_at(self, heat: float, num_moves: int, largest_ruin: int) -> None:
         """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
@@ -118,14 +114,13 @@ class Neighbourhood:
     def clear(self) -> None:
         """Empty the present plan; the best one stays."""
         for i in np.flatnonzero(self.state.completion >= 0):
-            shift(i, 1.0, self.ground, self.state)
-        self.state.completion[:] = -1
+            take_out(i, self.ground, self.state)
         self.value = 0.0
 
     def return_to_best(self) -> None:
         """Make the best plan the present one."""
         self.clear()
-        _copy(self.best, self.state)
+        copy_plan(self.best, self.state, self.ground)
         for i in np.flatnonzero(self.state.completion >= 0):
             shift(i, -1.0, self.ground, self.state)
         self.value = self.record
@@ -134,14 +129,11 @@ class Neighbourhood:
         """Make a feasible plan the present one (it must fit the residual arithmetic: counts on single servers)."""
         self.clear()
         segments = _segments_of(self.instance, plan)
-        for rows, counts, table in (
-            (self.state.worker_rows, self.state.worker_count, plan.workers),
-            (self.state.ps_rows, self.state.ps_count, plan.ps),
-        ):
-            counts[:] = 0
+        for side, table in ((self.state.workers, plan.workers), (self.state.ps, plan.ps)):
+            side.used[:] = 0
             for i, t, server, count in table[:, [JOB, SLOT, SERVER, COUNT]].tolist():
-                rows[self.ground.row_offset[i] + counts[i]] = (t, server, count, segments[i, t])
-                counts[i] += 1
+                side.rows[self.ground.row_offset[i] + side.used[i]] = (t, server, count, segments[i, t])
+                side.used[i] += 1
         self.state.completion[plan.admitted] = plan.completion
         for i in plan.admitted:
             shift(i, -1.0, self.ground, self.state)
@@ -150,26 +142,19 @@ class Neighbourhood:
 
     def best_plan(self) -> AdmissionPlan:
         """Return the best plan found."""
-        return _plan_of(self.best, self.ground)
+        parts = []
+        for side in (self.best.workers, self.best.ps):
+            rows: list[tuple[int, ...]] = []
+            for i in np.flatnonzero(self.best.completion >= 0).tolist():
+                first = self.ground.row_offset[i]
+                rows += [(i, t, h, n) for t, h, n, _ in side.rows[first : first + side.used[i]].tolist()]
+            parts.append(rows)
+        return AdmissionPlan.from_rows(parts[0], parts[1])
 
     def _remember(self) -> None:
         if self.value > self.record:
             self.record = self.value
-            _copy(self.state, self.best)
-
-
-def _copy(source: State, goal: State) -> None:
-    for field in ("completion", "worker_rows", "worker_count", "ps_rows", "ps_count"):
-        getattr(goal, field)[:] = getattr(source, field)
-
-
-def _plan_of(state: State, ground: Ground) -> AdmissionPlan:
-    workers, ps = [], []
-    for i in np.flatnonzero(state.completion >= 0).tolist():
-        a = ground.row_offset[i]
-        workers += [(i, t, h, n) for t, h, n, _ in state.worker_rows[a : a + state.worker_count[i]].tolist()]
-        ps += [(i, t, h, n) for t, h, n, _ in state.ps_rows[a : a + state.ps_count[i]].tolist()]
-    return AdmissionPlan.from_rows(workers, ps)
+            copy_plan(self.state, self.best, self.ground)
 
 
 def _segments_of_schedule(instance: AdmissionInstance, schedule: Schedule) -> IntArray:
@@ -197,82 +182,3 @@ def _segments_of(instance: AdmissionInstance, plan: AdmissionPlan) -> IntArray:
     for i in np.flatnonzero(np.diff(offset) > 1).tolist():
         segment[i] = _segments_by_slot(instance, i, total[i])
     return segment
-
-
-def _ground(tables: JobTables, rows: CapacityRows, point: PricePoint) -> Ground:
-    instance = tables.instance
-    worker_cost, ps_cost = unit_costs(tables, rows.prices(point.row_prices))
-    span = np.maximum(tables.deadline - tables.arrival + 1, 0)
-    most_rows = np.minimum(
-        span * tables.most,
-        np.maximum(tables.target, span) if not instance.chunk_integral else span * tables.most,
-    )
-    is_reachable = tables.target <= span * tables.progress[tables.table_offset[1:] - 1]
-    return Ground(
-        arrival=tables.arrival,
-        deadline=np.where(is_reachable, tables.deadline, -1),
-        target=tables.target,
-        most=tables.most,
-        value=tables.value,
-        segment_offset=tables.segment_offset,
-        segment_start=tables.segment_start,
-        table_offset=tables.table_offset,
-        progress=tables.progress,
-        ps_needed=tables.ps_needed,
-        worker_demand=instance.jobs.worker_demand.astype(np.float64),
-        ps_demand=instance.jobs.ps_demand.astype(np.float64),
-        worker_room=np.ascontiguousarray(instance.workers_per_server),
-        ps_room=np.ascontiguousarray(instance.ps_per_server),
-        worker_first=_class_starts(instance.worker_servers),
-        ps_first=_class_starts(instance.ps_servers),
-        worker_cost=worker_cost,
-        ps_cost=ps_cost,
-        row_offset=np.concatenate([[0], np.cumsum(np.where(is_reachable, most_rows, 0))]).astype(np.int64),
-        payoff=point.payoff.copy(),
-        candidates=np.flatnonzero(is_reachable & (tables.deadline >= 0)),
-    )
-
-
-def _class_starts(servers: ServerClasses) -> IntArray:
-    return np.concatenate([[0], np.cumsum(servers.count)]).astype(np.int64)
-
-
-def _empty_state(instance: AdmissionInstance, ground: Ground) -> State:
-    num_rows = int(ground.row_offset[-1])
-    return State(
-        worker_left=_residuals(instance.worker_servers),
-        ps_left=_residuals(instance.ps_servers),
-        completion=np.full(instance.num_jobs, -1, dtype=np.int64),
-        worker_rows=np.zeros((num_rows, 4), dtype=np.int64),
-        worker_count=np.zeros(instance.num_jobs, dtype=np.int64),
-        ps_rows=np.zeros((num_rows, 4), dtype=np.int64),
-        ps_count=np.zeros(instance.num_jobs, dtype=np.int64),
-    )
-
-
-def _residuals(servers: ServerClasses) -> FloatArray:
-    """Return the full capacity of every single server, shape (slots, servers, resources), in 1e-6 units."""
-    return np.ascontiguousarray(servers.capacity[servers.class_of_server].transpose(1, 0, 2), dtype=np.float64)
-
-
-def _scratch(ground: Ground, seed: int | np.random.SeedSequence) -> Scratch:
-    sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-    live = ground.deadline >= 0
-    longest = int((ground.deadline - ground.arrival + 1)[live].max(initial=1))
-    widest = int(ground.target[live].max(initial=1))
-    segments = int(np.diff(ground.segment_offset).max(initial=1))
-    worker_classes, ps_classes = ground.worker_cost.shape[1], ground.ps_cost.shape[1]
-    most_servers = int(max(np.diff(ground.worker_first).max(initial=1), np.diff(ground.ps_first).max(initial=1)))
-    return Scratch(
-        states=np.empty((longest + 1, widest + 1)),
-        tables=np.empty((longest, segments, int(ground.most.max(initial=0)) + 1)),
-        largest=np.full((longest, segments), -1, dtype=np.int64),
-        order=np.empty(worker_classes, dtype=np.int64),
-        ps_order=np.empty(ps_classes, dtype=np.int64),
-        worker_limit=np.zeros((longest, segments, worker_classes), dtype=np.int64),
-        ps_limit=np.zeros((longest, segments, ps_classes), dtype=np.int64),
-        room=np.zeros(most_servers, dtype=np.int64),
-        server_order=np.zeros(most_servers, dtype=np.int64),
-        noise=np.ones((ground.value.shape[1], worker_classes + ps_classes)),
-        random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
-    )

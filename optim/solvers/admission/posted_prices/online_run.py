@@ -20,7 +20,7 @@ from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction
 from optim.solvers.admission.posted_prices.price_ranges import PriceRanges
 from optim.solvers.admission.posted_prices.server_state import ClusterState
-from optim.solvers.admission.pricing.residual_search import (
+from optim.solvers.admission.pricing.server_search import (
     FoundSchedule,
     ResidualSearch,
     ScheduleFinder,

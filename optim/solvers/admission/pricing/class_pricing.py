@@ -10,8 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.pricing.class_tables import (
+    ClassSource,
+    SharedClassSource,
+    price_classes,
+    price_shared_classes,
+)
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.shared_room import SharedClasses, shared_classes
+from optim.solvers.admission.pricing.shared_room import shared_classes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +100,21 @@ def price(
     doesn't exceed the best payoff. On shared servers a slot costs O(classes x workers x PSs^2) instead of
     O(workers + classes log classes).
     """
-    from optim.solvers.admission.pricing.schedule_loop import price_jobs
-
     which = np.arange(tables.num_jobs) if jobs is None else jobs
+    floors = np.zeros(len(which)) if floor is None else floor
     worker_cost, ps_cost = unit_costs(tables, prices)
-    horizon = tables.value.shape[1]
-    room = len(which) if with_schedules else 1
-    workers = np.zeros((room, worker_cost.shape[1], horizon), dtype=np.int32)
-    ps = np.zeros((room, ps_cost.shape[1], horizon), dtype=np.int32)
-    payoff = np.zeros(len(which))
-    completion = np.full(len(which), -1, dtype=np.int64)
-    price_jobs(
-        which, np.zeros(len(which)) if floor is None else floor, tables.arrival, tables.deadline, tables.target,
-        tables.most, tables.value, tables.segment_offset, tables.segment_start, tables.table_offset,
-        tables.progress, tables.ps_needed, tables.worker_limit, tables.ps_limit, worker_cost, ps_cost,
-        _shared(tables), payoff, completion, workers, ps, with_schedules,
-    )  # fmt: skip
+    classes, ps_classes, horizon = worker_cost.shape[1], ps_cost.shape[1], tables.value.shape[1]
+    room = len(which) if with_schedules else 0
+    workers = np.zeros((room, classes, horizon), dtype=np.int32)
+    ps = np.zeros((room, ps_classes, horizon), dtype=np.int32)
+    payoff, completion = np.zeros(len(which)), np.full(len(which), -1, dtype=np.int64)
+    out = (with_schedules, payoff, completion, workers, ps)
+    if tables.instance.has_shared_servers:
+        shared = SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_room, *tables.most_at_once))
+        price_shared_classes(which, floors, tables.arrays, shared, *out)
+    else:
+        order, ps_order = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
+        limits = tables.worker_limit, tables.ps_limit
+        source = ClassSource(worker_cost, limits[0], ps_cost, limits[1], order, ps_order)
+        price_classes(which, floors, tables.arrays, source, *out)
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
-
-
-def _shared(tables: JobTables) -> SharedClasses | None:
-    """Return what the loop needs on shared servers, None on others."""
-    return shared_classes(tables.class_room, *tables.most_at_once) if tables.instance.has_shared_servers else None

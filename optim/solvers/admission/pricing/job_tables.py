@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
+from optim.solvers.admission.pricing.best_schedule import JobArrays
 from optim.solvers.admission.pricing.shared_room import ClassRoom, class_room
 
 
@@ -76,6 +77,11 @@ class JobTables:
     def num_jobs(self) -> int:
         """Number of jobs."""
         return len(self.arrival)
+
+    @cached_property
+    def arrays(self) -> JobArrays:
+        """The jobs as compiled loops read them."""
+        return JobArrays(**{name: getattr(self, name) for name in JobArrays._fields})
 
     @cached_property
     def class_room(self) -> ClassRoom:

@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.compile_cache import compiled
 from optim.solvers.admission.pricing.cheapest_servers import YES, ZERO, cheapest, measure_servers
-from optim.solvers.admission.pricing.residual_arrays import COUNT, SEGMENT, SERVER, SLOT
+from optim.solvers.admission.pricing.server_arrays import write_row
 from optim.solvers.admission.pricing.shared_slot import INFINITE, fill_frontier, fold_frontier, pair_table, split_pair
 
 FOR_WORKERS, FOR_PS = 1, 2
@@ -21,61 +21,56 @@ LEAST_GROUP = 4
 
 
 @compiled
-def shared_residual_table(s, t, most, ceiling, needed, workers, ps, shared, scratch, table):
-    """As `residual_table`, on shared servers."""
-    most = min(most, len(shared.one) - 1)
+def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    """As `server_table`, on shared servers."""
+    shared = source.shared
+    most = min(jobs.most[i], len(shared.one) - 1)
     while needed[most] > min(most, shared.pairs.tables.shape[1] - 1):
         most -= 1
-    num_places = gather_places(s, t, most, needed[most], ceiling, workers, ps, shared, scratch)
+    num_places = gather_places(s, t, most, needed[most], ceiling, source)
     num_places = group_places(num_places, most, needed[most], shared)
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.pairs, table)
 
 
 @compiled
-def place_pairs(s, t, num_workers, num_ps, workers, ps, shared, scratch, worker_rows, ps_rows):
+def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
     """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
-    num_places = gather_places(s, t, num_workers, num_ps, INFINITE, workers, ps, shared, scratch)
+    shared, scratch = source.shared, source.scratch
+    num_places = gather_places(s, t, num_workers, num_ps, INFINITE, source)
     split_pair(shared.places, num_places, num_workers, num_ps, shared.pairs.windows, shared.out_workers, shared.out_ps)
     for k in range(num_places):
         if shared.out_workers[k] > 0:
-            _write_row(scratch.worker_rows, worker_rows, t, shared.server[k], shared.out_workers[k], s)
+            write_row(scratch.worker_rows, worker_rows, t, shared.server[k], shared.out_workers[k], s)
             worker_rows += 1
         if shared.out_ps[k] > 0:
-            _write_row(scratch.ps_rows, ps_rows, t, shared.server[k], shared.out_ps[k], s)
+            write_row(scratch.ps_rows, ps_rows, t, shared.server[k], shared.out_ps[k], s)
             ps_rows += 1
     return worker_rows, ps_rows
 
 
 @compiled
-def _write_row(rows, number, slot, server, count, segment):
-    rows[number, SLOT] = slot
-    rows[number, SERVER] = server
-    rows[number, COUNT] = count
-    rows[number, SEGMENT] = segment
-
-
-@compiled
-def gather_places(s, t, most_workers, most_ps, ceiling, workers, ps, shared, scratch):
+def gather_places(s, t, most_workers, most_ps, ceiling, source):
     """Make places of the servers that so many workers and PSs may need; return how many."""
-    measure_servers(s, t, workers, scratch.worker)
+    workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
+    measure_servers(s, t, workers, scratch.workers)
     measure_servers(s, t, ps, scratch.ps)
     _count_blocking(s, t, workers, ps, shared)
     shared.mark[:] = 0
     for h in range(len(shared.mark)):
-        scratch.worker.room[h] = shared.blocking[h] if scratch.worker.room[h] >= 1.0 else 0.0
+        scratch.workers.room[h] = shared.blocking[h] if scratch.workers.room[h] >= 1.0 else 0.0
         scratch.ps.room[h] = shared.blocking[h] if scratch.ps.room[h] >= 1.0 else 0.0
     total = most_workers + most_ps
     rank, residual = workers.rank[t], workers.residual[t]
-    for_workers = cheapest(total, ceiling, YES, scratch.worker, rank, residual)
+    for_workers = cheapest(total, ceiling, YES, scratch.workers, rank, residual)
     for_ps = cheapest(total, ceiling, YES, scratch.ps, rank, residual)
     for position in range(for_workers):
-        shared.mark[scratch.worker.heap[position]] |= FOR_WORKERS
+        shared.mark[scratch.workers.heap[position]] |= FOR_WORKERS
     for position in range(for_ps):
         shared.mark[scratch.ps.heap[position]] |= FOR_PS
     number = ZERO
     for position in range(for_workers + for_ps):
         is_first = position < for_workers
-        h = scratch.worker.heap[position] if is_first else scratch.ps.heap[position - for_workers]
+        h = scratch.workers.heap[position] if is_first else scratch.ps.heap[position - for_workers]
         if is_first or shared.mark[h] == FOR_PS:
             _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch)
             number += 1
@@ -87,7 +82,7 @@ def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scr
     """Make server h the place `number`."""
     places, width = shared.places, most_workers + 1
     shared.server[number] = h
-    places.worker_cost[number] = scratch.worker.unit[h]
+    places.worker_cost[number] = scratch.workers.unit[h]
     places.ps_cost[number] = scratch.ps.unit[h]
     places.start[number] = number * width
     c = workers.class_of_server[h]

@@ -7,9 +7,10 @@ import numpy as np
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
+from optim.solvers.admission.pricing.best_schedule import JobArrays
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices, unit_costs
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.residual_arrays import JobArrays
+from optim.solvers.admission.tree.node_pricing_loop import price_restricted
 
 
 class NodeLimits(NamedTuple):
@@ -128,7 +129,7 @@ class NodePricer:
         segments = int(np.diff(tables.segment_offset).max(initial=1))
         return cls(
             tables=tables,
-            jobs=JobArrays(**{name: getattr(tables, name) for name in JobArrays._fields}),
+            jobs=tables.arrays,
             scratch=PricingScratch(
                 states=np.empty((longest + 1, widest + 1)),
                 tables=np.empty((longest, segments, most + 1)),
@@ -149,8 +150,6 @@ class NodePricer:
             The payoff of a job that may be refused is at least 0; that of a job that must be admitted may
             have either sign, -infinity where it has no schedule.
         """
-        from optim.solvers.admission.tree.node_pricing_loop import price_restricted
-
         tables = self.tables
         which = np.arange(tables.num_jobs) if jobs is None else jobs
         worker_cost, ps_cost = unit_costs(tables, prices)

@@ -1,17 +1,14 @@
 """The best schedule of a job under a node's restrictions, compiled.
 
-As in `schedule_loop`, a min-plus recursion over the work done; but a restricted job may be forced to
+As in `best_schedule`, a min-plus recursion over the work done; but a restricted job may be forced to
 run units in a class and slot, must complete within a window, and may have to be admitted at a loss.
 So no schedule is enlarged for the bound's sake: only those without superfluous units count, which run
 the fewest workers that make a slot's progress, as few PSs as they need, and end when the work is done.
 """
 
-import numpy as np
-
 from optim.core.compile_cache import compiled
-from optim.solvers.admission.pricing.cheapest_servers import NONE
-
-INFINITE = np.inf
+from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, sort_by_key
+from optim.solvers.admission.pricing.class_tables import take_cheapest
 
 
 @compiled
@@ -24,12 +21,11 @@ def _fill_side(cost, low, high, most, order, table):
             return 1, 0
         units += low[c]
         total += low[c] * cost[c]
-        order[c] = c
     if units > most:
         return 1, 0
     fewest = units
     table[units] = total
-    _sort_by_cost(cost, order)
+    sort_by_key(cost, len(order), order)
     for place in range(len(order)):
         c = order[place]
         for _ in range(min(high[c] - low[c], most - units)):
@@ -37,20 +33,6 @@ def _fill_side(cost, low, high, most, order, table):
             total += cost[c]
             table[units] = total
     return fewest, units
-
-
-@compiled(inline="always")
-def _sort_by_cost(cost, order):
-    """Sort the positions in `order` by cost, ties by position."""
-    for position in range(1, len(order)):
-        c = order[position]
-        place = position
-        while place > 0 and (
-            cost[order[place - 1]] > cost[c] or (cost[order[place - 1]] == cost[c] and order[place - 1] > c)
-        ):
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = c
 
 
 @compiled
@@ -71,44 +53,19 @@ def _fill_slot(
 @compiled
 def _take(units, cost, low, high, order, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
-    left = units
-    for c in range(len(cost)):
-        out[c] = low[c]
-        left -= low[c]
-        order[c] = c
-    _sort_by_cost(cost, order)
-    for place in range(len(order)):
-        c = order[place]
-        count = min(left, high[c] - low[c])
-        out[c] += count
-        left -= count
+    room = high - low
+    out[:] = low
+    take_cheapest(units - low.sum(), cost, room, order, out)
 
 
 @compiled
-def _last_forced(i, worker_low, ps_low):
-    """Return the last slot in which a job must have units, -1 if there is none."""
-    for t in range(worker_low.shape[2] - 1, -1, -1):
-        for c in range(worker_low.shape[1]):
-            if worker_low[i, c, t] > 0:
-                return t
-        for c in range(ps_low.shape[1]):
-            if ps_low[i, c, t] > 0:
-                return t
-    return -1
-
-
-@compiled
-def _first_forced(i, worker_low, ps_low):
-    """Return the first slot in which a job must have units, the horizon if there is none."""
-    horizon = worker_low.shape[2]
-    for t in range(horizon):
-        for c in range(worker_low.shape[1]):
-            if worker_low[i, c, t] > 0:
-                return t
-        for c in range(ps_low.shape[1]):
-            if ps_low[i, c, t] > 0:
-                return t
-    return horizon
+def _forced_slots(i, worker_low, ps_low):
+    """Return the first and the last slot in which a job must have units; the horizon and -1 if there is none."""
+    first, last = worker_low.shape[2], NONE
+    for t in range(worker_low.shape[2]):
+        if worker_low[i, :, t].any() or ps_low[i, :, t].any():
+            first, last = min(first, t), t
+    return first, last
 
 
 @compiled
@@ -121,14 +78,15 @@ def _price_one(i, jobs, limits, worker_cost, ps_cost, scratch, out_workers, out_
     due, fastest = jobs.target[i], steps[-1]
     first_slot = jobs.arrival[i]
     last_slot = min(jobs.deadline[i], limits.last[i])
+    first_forced, last_forced = _forced_slots(i, limits.worker_low, limits.ps_low)
     if (
         limits.is_refused[i]
         or last_slot < first_slot
         or due > fastest * (last_slot - first_slot + 1)
-        or _first_forced(i, limits.worker_low, limits.ps_low) < first_slot
+        or first_forced < first_slot
     ):
         return best, completion
-    first_end = max(first_slot, limits.first[i], _last_forced(i, limits.worker_low, limits.ps_low))
+    first_end = max(first_slot, limits.first[i], last_forced)
     segment, segment_end = jobs.segment_offset[i], jobs.segment_offset[i + 1]
     states, tables = scratch.states, scratch.tables
     states[0, :due] = INFINITE

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.placements import server_pairs, sum_of_pairs
-from optim.solvers.admission.pricing.residual_search import ResidualSearch
+from optim.solvers.admission.pricing.server_search import ResidualSearch
 from optim.solvers.admission.pricing.shared_room import Places, class_room, pair_scratch
 from optim.solvers.admission.pricing.shared_slot import fill_frontier, fold_frontier, pair_table, split_pair
-from tests.solvers.admission.pricing.test_residual_loop import fresh_state
+from tests.solvers.admission.pricing.test_server_search import fresh_state
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 COST_TOL = 1e-9

@@ -4,27 +4,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.compile_cache import compiled
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.pricing.best_schedule import Space
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.shared_room import PairScratch, Places, pair_scratch, share_limit
 
 SLOT, SERVER, COUNT, SEGMENT = range(4)
 """Columns of the placements that the loop writes."""
-
-
-class JobArrays(NamedTuple):
-    """The jobs, as in `JobTables`."""
-
-    arrival: IntArray
-    deadline: IntArray
-    target: IntArray
-    most: IntArray
-    value: FloatArray
-    segment_offset: IntArray
-    segment_start: IntArray
-    table_offset: IntArray
-    progress: IntArray
-    ps_needed: IntArray
 
 
 class SideArrays(NamedTuple):
@@ -95,29 +82,43 @@ class SharedArrays(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work space: costs by slot and progress, tables by slot and segment, and results as rows."""
+    """Work space of either side, and results as rows (slot, server, count, segment)."""
 
-    states: FloatArray
-    tables: FloatArray
-    largest: IntArray
-    worker: ServerScratch
+    workers: ServerScratch
     ps: ServerScratch
     worker_rows: IntArray
     ps_rows: IntArray
 
 
-def make_scratch(tables: JobTables) -> Scratch:
+class ServerSource(NamedTuple):
+    """Single servers as a search meets them."""
+
+    workers: SideArrays
+    ps: SideArrays
+    scratch: Scratch
+
+
+class SharedServerSource(NamedTuple):
+    """Single servers that workers and PSs share."""
+
+    workers: SideArrays
+    ps: SideArrays
+    scratch: Scratch
+    shared: SharedArrays
+
+
+@compiled
+def write_row(rows, number, slot, server, count, segment):
+    """Write where units of one slot are."""
+    rows[number, SLOT] = slot
+    rows[number, SERVER] = server
+    rows[number, COUNT] = count
+    rows[number, SEGMENT] = segment
+
+
+def make_scratch(tables: JobTables, space: Space) -> Scratch:
     """Return work space that is large enough for every job of an instance."""
-    instance = tables.instance
-    window = tables.deadline - tables.arrival + 1
-    fastest = np.array([table[-1] for table in instance.progress], dtype=np.int64)
-    # Others have no schedule at all; their targets may be beyond any memory.
-    live = (window > 0) & (tables.target <= fastest * np.maximum(window, 0))
-    longest = int(window[live].max(initial=0))
-    widest = int(tables.target[live].max(initial=0))
-    most = int(tables.most[live].max(initial=0))
-    segments = int(np.diff(tables.segment_offset).max(initial=1))
-    servers = (instance.worker_servers.num_servers, instance.ps_servers.num_servers)
+    longest, most = len(space.largest), space.tables.shape[2] - 1
 
     def of_servers(number: int) -> ServerScratch:
         return ServerScratch(np.zeros(number), np.zeros(number), np.zeros(number, dtype=np.int64))
@@ -125,15 +126,8 @@ def make_scratch(tables: JobTables) -> Scratch:
     def rows(number: int) -> IntArray:
         return np.empty((longest * min(most, number), 4), dtype=np.int64)
 
-    return Scratch(
-        states=np.empty((longest + 1, widest + 1)),
-        tables=np.empty((longest, segments, most + 1)),
-        largest=np.empty((longest, segments), dtype=np.int64),
-        worker=of_servers(servers[0]),
-        ps=of_servers(servers[1]),
-        worker_rows=rows(servers[0]),
-        ps_rows=rows(servers[1]),
-    )
+    workers, ps = tables.instance.worker_servers.num_servers, tables.instance.ps_servers.num_servers
+    return Scratch(of_servers(workers), of_servers(ps), rows(workers), rows(ps))
 
 
 def make_shared(tables: JobTables) -> SharedArrays:

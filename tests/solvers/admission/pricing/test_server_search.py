@@ -16,7 +16,7 @@ from optim.models.admission.schedules import Level, Row, Schedule, enumerate_sch
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
 from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide
-from optim.solvers.admission.pricing.residual_search import FoundSchedule, ResidualSearch
+from optim.solvers.admission.pricing.server_search import FoundSchedule, ResidualSearch
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
 MOST_SCHEDULES = 2_000

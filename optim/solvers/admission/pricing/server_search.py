@@ -8,17 +8,20 @@ import numpy as np
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.posted_prices.server_state import ClusterState, ServerSide, Use
+from optim.solvers.admission.pricing.best_schedule import make_space
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.residual_arrays import (
+from optim.solvers.admission.pricing.server_arrays import (
     COUNT,
     SEGMENT,
     SERVER,
     SLOT,
-    JobArrays,
+    ServerSource,
+    SharedServerSource,
     SideArrays,
     make_scratch,
     make_shared,
 )
+from optim.solvers.admission.pricing.server_tables import find_on_servers, find_on_shared_servers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,37 +86,30 @@ class ResidualSearch:
         self._instance = instance
         self._is_residual_checked = is_residual_checked
         tables = JobTables.build(instance) if tables is None else tables
-        self._jobs = JobArrays(**{name: getattr(tables, name) for name in JobArrays._fields})
+        self._jobs, self._space = tables.arrays, make_space(np.arange(tables.num_jobs), tables.arrays)
         self._worker_demand = instance.jobs.worker_demand.astype(np.float64)
         self._ps_demand = instance.jobs.ps_demand.astype(np.float64)
         self._worker_limit = np.ascontiguousarray(instance.workers_per_server)
         self._ps_limit = np.ascontiguousarray(instance.ps_per_server)
         self._worker_class = instance.worker_servers.class_of_server
         self._ps_class = instance.ps_servers.class_of_server
-        self._scratch = make_scratch(tables)
+        self._scratch = make_scratch(tables, self._space)
         self._shared = make_shared(tables) if instance.has_shared_servers else None
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
-        """Return the job's best schedule, ties as `residual_loop` says."""
-        from optim.solvers.admission.pricing.residual_loop import best_schedule
-
-        worker, ps = state.worker, state.ps
-        payoff, completion, num_workers, num_ps = best_schedule(
-            job,
-            floor,
-            self._jobs,
-            SideArrays(
-                self._worker_demand,
-                self._worker_limit,
-                self._worker_class,
-                worker.rank,
-                self._room(worker),
-                worker.price,
-            ),
-            SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps.price),
-            self._shared,
-            self._scratch,
+        """Return the job's best schedule, ties as `cheapest_servers` and `best_schedule` say."""
+        worker, ps, scratch = state.worker, state.ps, self._scratch
+        workers = SideArrays(
+            self._worker_demand, self._worker_limit, self._worker_class, worker.rank, self._room(worker), worker.price
         )
+        hosts = SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps.price)
+        used = np.zeros(2, dtype=np.int64)
+        if self._shared is None:
+            source = ServerSource(workers, hosts, scratch)
+            payoff, completion = find_on_servers(job, floor, self._jobs, self._space, source, used)
+        else:
+            shared = SharedServerSource(workers, hosts, scratch, self._shared)
+            payoff, completion = find_on_shared_servers(job, floor, self._jobs, self._space, shared, used)
         if completion < 0:
             return None
         return FoundSchedule(
@@ -121,8 +117,8 @@ class ResidualSearch:
             payoff=payoff,
             value=float(self._jobs.value[job, completion]),
             completion=completion,
-            workers=self._scratch.worker_rows[:num_workers].copy(),
-            ps=self._scratch.ps_rows[:num_ps].copy(),
+            workers=scratch.worker_rows[: used[0]].copy(),
+            ps=scratch.ps_rows[: used[1]].copy(),
         )
 
     def _room(self, side: ServerSide) -> FloatArray:

@@ -1,0 +1,192 @@
+"""Tables of classes of empty servers, compiled, and the pricing of many jobs over them.
+
+The cheapest way to run Y workers and their PSs is greedy over classes sorted by price: exact while workers and PSs
+live on different servers. Where they share servers `shared_slot` makes the table.
+"""
+
+from typing import NamedTuple
+
+from optim.core.compile_cache import compiled
+from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.admission.pricing.best_schedule import best_by, make_space, sort_by_key, trace_by
+from optim.solvers.admission.pricing.shared_room import SharedClasses
+from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
+
+
+class ClassSource(NamedTuple):
+    """Cost of a unit and most units by segment, class and slot; and work space, one entry a class."""
+
+    worker_cost: FloatArray
+    worker_limit: IntArray
+    ps_cost: FloatArray
+    ps_limit: IntArray
+    order: IntArray
+    ps_order: IntArray
+
+
+class SharedClassSource(NamedTuple):
+    """Likewise on servers that workers and PSs share."""
+
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    shared: SharedClasses
+
+
+class Counts(NamedTuple):
+    """Units of one schedule by class and slot."""
+
+    workers: IntArray
+    ps: IntArray
+
+
+@compiled
+def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, order, ps_order, table):
+    """Fill `table[Y]` with the least cost of Y workers and their PSs in one slot; return the largest Y possible.
+
+    Parameters
+    ----------
+    worker_cost, worker_limit
+        Cost a worker and most workers, by class.
+    ps_cost, ps_limit
+        Likewise for PSs.
+    ps_needed
+        PSs needed for Y = 0, ..., most workers.
+    most
+        Most workers at once.
+    order, ps_order
+        Work space, one entry a class.
+    table
+        At least ``most + 1`` entries.
+    """
+    sort_by_key(worker_cost, len(order), order)
+    table[0] = 0.0
+    workers = 0
+    total = 0.0
+    for place in range(len(order)):
+        c = order[place]
+        room = min(worker_limit[c], most - workers)
+        unit = worker_cost[c]
+        for _ in range(room):
+            workers += 1
+            total += unit
+            table[workers] = total
+        if workers == most:
+            break
+    sort_by_key(ps_cost, len(ps_order), ps_order)
+    place = 0
+    left = ps_limit[ps_order[0]] if len(ps_order) > 0 else 0
+    placed = 0
+    total = 0.0
+    for y in range(1, workers + 1):
+        due = ps_needed[y]
+        if due > y:
+            return y - 1
+        while placed < due:
+            while left == 0:
+                place += 1
+                if place >= len(ps_order):
+                    return y - 1
+                left = ps_limit[ps_order[place]]
+            left -= 1
+            placed += 1
+            total += ps_cost[ps_order[place]]
+        table[y] += total
+    return workers
+
+
+@compiled
+def take_cheapest(units, cost, limit, order, out):
+    """Add the cheapest classes' units to `out`, so many in all."""
+    sort_by_key(cost, len(order), order)
+    for place in range(len(order)):
+        c = order[place]
+        count = min(units, limit[c])
+        out[c] += count
+        units -= count
+
+
+@compiled
+def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    return slot_table(
+        source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.ps_cost[s, :, t], source.ps_limit[s, :, t],
+        needed, jobs.most[i], source.order, source.ps_order, table,
+    )  # fmt: skip
+
+
+@compiled
+def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
+    take_cheapest(workers, source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.order, out.workers[:, t])
+    take_cheapest(ps, source.ps_cost[s, :, t], source.ps_limit[s, :, t], source.ps_order, out.ps[:, t])
+
+
+@compiled
+def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    return class_pair_table(
+        s, t, jobs.most[i], ceiling, needed, source.worker_cost, source.ps_cost, source.shared, table
+    )
+
+
+@compiled
+def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
+    split_class_pair(
+        s, t, workers, ps, source.worker_cost, source.ps_cost, source.shared, out.workers[:, t], out.ps[:, t]
+    )
+
+
+def _pricing_by(slot_table, write_slot):
+    """Return the pricing of many jobs over one kind of classes."""
+    best_schedule, trace = best_by(slot_table), trace_by(write_slot)
+
+    @compiled
+    def price_jobs(which, floor, jobs, source, want_schedule, payoff, completion, workers, ps):
+        """Price every job of `which`; see `optim.solvers.admission.pricing.class_pricing.price`."""
+        space = make_space(which, jobs)
+        for position in range(len(which)):
+            i = which[position]
+            payoff[position], completion[position] = best_schedule(i, floor[position], jobs, space, source)
+            if completion[position] >= 0 and want_schedule:
+                trace(i, completion[position], jobs, space, source, Counts(workers[position], ps[position]))
+
+    return price_jobs
+
+
+price_classes = _pricing_by(_class_table, _write_classes)
+price_shared_classes = _pricing_by(_shared_class_table, _write_shared_classes)
+
+
+@compiled
+def add_use(out, which, completion, segment, workers, worker_demand, ps, ps_demand, is_shared):
+    """Add up what schedules use of each row.
+
+    Parameters
+    ----------
+    out
+        Shape (rows,): added to; the rows of the workers' servers come first, unless servers are shared.
+    which, completion
+        Shape (schedules,): positions of those counted, and their completion slots (-1: none).
+    segment
+        Shape (schedules, slots): demand segment in each slot.
+    workers, ps
+        Shape (schedules, classes, slots).
+    worker_demand, ps_demand
+        Shape (segments, resources).
+    """
+    num_slots, num_resources = workers.shape[2], worker_demand.shape[1]
+    offset = 0 if is_shared else workers.shape[1] * num_slots * num_resources
+    for k in range(len(which)):
+        if completion[k] < 0:
+            continue
+        for c in range(max(workers.shape[1], ps.shape[1])):
+            for t in range(num_slots):
+                y = workers[k, c, t] if c < workers.shape[1] else 0
+                z = ps[k, c, t] if c < ps.shape[1] else 0
+                row = (c * num_slots + t) * num_resources
+                for r in range(num_resources):
+                    if is_shared:
+                        if y + z > 0:
+                            out[row + r] += y * worker_demand[segment[k, t], r] + z * ps_demand[segment[k, t], r]
+                        continue
+                    if y > 0:
+                        out[row + r] += y * worker_demand[segment[k, t], r]
+                    if z > 0:
+                        out[offset + row + r] += z * ps_demand[segment[k, t], r]
