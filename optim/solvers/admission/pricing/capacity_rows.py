@@ -9,6 +9,7 @@ from scipy.sparse import csc_array
 from optim.models.admission.instance import MICRO, FloatArray, IntArray
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
+from optim.solvers.admission.pricing.class_tables import add_use
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 
@@ -51,7 +52,8 @@ class CapacityRows:
     @property
     def num_worker_rows(self) -> int:
         """Number of rows of workers' servers; those of PS hosts follow."""
-        return int(np.prod(self.worker_shape))
+        classes, slots, resources = self.worker_shape
+        return classes * slots * resources
 
     def prices(self, flat: FloatArray) -> Prices:
         """Return a flat vector of row prices by side."""
@@ -93,6 +95,20 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
     return matrix
 
 
+def total_use(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> FloatArray:
+    """Return how much of each row schedules use together, shape (rows,): the sum of `usage_matrix` over them."""
+    if len(tables.segment_start) > tables.num_jobs:
+        segment = _segment_by_slot(tables, schedules)
+    else:
+        segment = np.repeat(tables.segment_offset[schedules.jobs, None], tables.value.shape[1], axis=1)
+    use = np.zeros(rows.num_rows)
+    add_use(
+        use, schedules.completion, segment, schedules.workers, tables.worker_demand, schedules.ps, tables.ps_demand,
+        rows.ps_shape[0] == 0,
+    )  # fmt: skip
+    return use
+
+
 def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
     """Return a plan's schedules over server classes; payoffs are left 0."""
     instance = tables.instance
@@ -119,7 +135,7 @@ def plan_schedules(tables: JobTables, plan: AdmissionPlan) -> PricedSchedules:
 
 def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> FloatArray:
     """Return how much of each class row a plan on real servers uses, shape (rows,)."""
-    return np.asarray(usage_matrix(tables, rows, plan_schedules(tables, plan)).sum(axis=1)).ravel()
+    return total_use(tables, rows, plan_schedules(tables, plan))
 
 
 def _segment_by_slot(tables: JobTables, schedules: PricedSchedules) -> IntArray:

@@ -66,13 +66,19 @@ class PricedSchedules:
 def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:
     """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each."""
     ps_prices = prices.worker if tables.instance.has_shared_servers else prices.ps
-    worker = np.einsum("sr,ctr->sct", tables.worker_demand, prices.worker, optimize=True)
-    ps = np.einsum("sr,ctr->sct", tables.ps_demand, ps_prices, optimize=True)
+    worker = _unit_cost(tables.worker_demand, prices.worker)
+    ps = _unit_cost(tables.ps_demand, ps_prices)
     if prices.worker_extra is not None:
         worker += prices.worker_extra
     if prices.ps_extra is not None:
         ps += prices.ps_extra
-    return np.ascontiguousarray(worker), np.ascontiguousarray(ps)
+    return worker, ps
+
+
+def _unit_cost(demand: FloatArray, price: FloatArray) -> FloatArray:
+    """Return demand times price summed over resources: (segments, resources) and (classes, slots, resources)."""
+    flat = price.reshape(-1, price.shape[2]) @ demand.T
+    return np.ascontiguousarray(flat.T).reshape(len(demand), *price.shape[:2])
 
 
 def price(

@@ -6,9 +6,11 @@ live on different servers. Where they share servers `shared_slot` makes the tabl
 
 from typing import NamedTuple
 
+import numpy as np
+
 from optim.core.compile_cache import compiled
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.pricing.best_schedule import best_by, make_space, sort_by_key, trace_by
+from optim.solvers.admission.pricing.best_schedule import ZERO, best_by, make_space, sort_by_key, trace_by
 from optim.solvers.admission.pricing.shared_room import SharedClasses
 from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
 
@@ -155,15 +157,15 @@ price_shared_classes = _pricing_by(_shared_class_table, _write_shared_classes)
 
 
 @compiled
-def add_use(out, which, completion, segment, workers, worker_demand, ps, ps_demand, is_shared):
+def add_use(out, completion, segment, workers, worker_demand, ps, ps_demand, is_shared):
     """Add up what schedules use of each row.
 
     Parameters
     ----------
     out
         Shape (rows,): added to; the rows of the workers' servers come first, unless servers are shared.
-    which, completion
-        Shape (schedules,): positions of those counted, and their completion slots (-1: none).
+    completion
+        Shape (schedules,): completion slots, -1 for none.
     segment
         Shape (schedules, slots): demand segment in each slot.
     workers, ps
@@ -171,22 +173,22 @@ def add_use(out, which, completion, segment, workers, worker_demand, ps, ps_dema
     worker_demand, ps_demand
         Shape (segments, resources).
     """
-    num_slots, num_resources = workers.shape[2], worker_demand.shape[1]
-    offset = 0 if is_shared else workers.shape[1] * num_slots * num_resources
-    for k in range(len(which)):
-        if completion[k] < 0:
-            continue
-        for c in range(max(workers.shape[1], ps.shape[1])):
+    _, num_classes, num_slots = workers.shape
+    num_resources = worker_demand.shape[1]
+    for k in np.flatnonzero(completion >= 0):
+        for c in range(num_classes):
             for t in range(num_slots):
-                y = workers[k, c, t] if c < workers.shape[1] else 0
-                z = ps[k, c, t] if c < ps.shape[1] else 0
-                row = (c * num_slots + t) * num_resources
-                for r in range(num_resources):
-                    if is_shared:
-                        if y + z > 0:
-                            out[row + r] += y * worker_demand[segment[k, t], r] + z * ps_demand[segment[k, t], r]
-                        continue
-                    if y > 0:
-                        out[row + r] += y * worker_demand[segment[k, t], r]
-                    if z > 0:
-                        out[offset + row + r] += z * ps_demand[segment[k, t], r]
+                # On a shared server what a job's workers and PSs use is one amount.
+                y, z = workers[k, c, t], ps[k, c, t] if is_shared else ZERO
+                if y + z > 0:
+                    row = (c * num_slots + t) * num_resources
+                    for r in range(num_resources):
+                        out[row + r] += y * worker_demand[segment[k, t], r] + z * ps_demand[segment[k, t], r]
+    if not is_shared:
+        for k in np.flatnonzero(completion >= 0):
+            for c in range(ps.shape[1]):
+                for t in range(num_slots):
+                    if ps[k, c, t] > 0:
+                        row = ((num_classes + c) * num_slots + t) * num_resources
+                        for r in range(num_resources):
+                            out[row + r] += ps[k, c, t] * ps_demand[segment[k, t], r]

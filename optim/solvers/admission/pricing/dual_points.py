@@ -17,7 +17,7 @@ from optim.core.driver import Outcome
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof, ServerCut
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, usage_matrix
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, total_use
 from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
 
@@ -85,8 +85,9 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
     """Take Polyak subgradient steps towards a known lower bound `target` and return the best point seen."""
     best = start
     point = start.row_prices
-    damping = 1.0
-    stalled = 0
+    damping, stalled = 1.0, 0
+    # Rows differ in unit and size: steps are taken in prices of the whole row, p c, so that units don't matter.
+    scale = np.where(rows.capacity > 0, 1.0 / np.maximum(rows.capacity, 1e-300), 0.0)
     for _ in range(num_steps):
         priced = price(tables, rows.prices(point))
         bound = float(priced.payoff.sum() + point @ rows.capacity)
@@ -98,9 +99,7 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
                 damping, stalled = damping / 2, 0
         if bound < best.bound:
             best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
-        slack = rows.capacity - np.asarray(usage_matrix(tables, rows, priced).sum(axis=1)).ravel()
-        # Rows differ in unit and size: steps are taken in prices of the whole row, p c, so that units don't matter.
-        scale = np.where(rows.capacity > 0, 1.0 / np.maximum(rows.capacity, 1e-300), 0.0)
+        slack = rows.capacity - total_use(tables, rows, priced)
         gradient = slack * scale
         free = (point > 0) | (gradient < 0)
         norm = float(np.sum(gradient[free] ** 2))
