@@ -37,6 +37,10 @@ class PlanDocument(msgspec.Struct, forbid_unknown_fields=True):
     taken: list[TakenDocument]
 
 
+SCALARS = ("work", "lost_by_rate", "lost_by_theta", "theta", "rate")
+"""Multipliers that are one number each."""
+
+
 class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Multipliers; `blame` has rows [cell, bid, share], eviction rows [cell, share]."""
 
@@ -44,13 +48,18 @@ class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defau
     cap: list[float]
     eviction: list[tuple[Count, float]] = []
     blame: list[tuple[Count, Count, float]] = []
+    work: float = 0.0
+    lost_by_rate: float = 0.0
+    lost_by_theta: float = 0.0
+    theta: float = 0.0
+    rate: float = 0.0
 
 
 class ProofDocument(msgspec.Struct, forbid_unknown_fields=True):
     """A ratio proof; nodes are [bid, value, low, high] or [multipliers]."""
 
     ratio: float
-    nodes: list[list[Whole]]
+    nodes: list[list[Whole | float]]
     multipliers: list[MultipliersDocument]
 
 
@@ -100,7 +109,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
 
     def proof_to_json(self, instance: BiddingInstance, proof: RatioProof) -> Any:
         """Return a proof as plain values."""
-        nodes = [
+        nodes: list[list[int | float]] = [
             [node.multipliers] if node.bid is None else [node.bid, node.value, node.low, node.high]
             for node in proof.nodes
         ]
@@ -113,6 +122,7 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
                     cap=x.cap.tolist(),
                     eviction=list(zip(open_cells.tolist(), x.eviction[open_cells].tolist(), strict=True)),
                     blame=list(zip(x.blame_cell.tolist(), x.blame_bid.tolist(), x.blame.tolist(), strict=True)),
+                    **{name: getattr(x, name) for name in SCALARS},
                 )
             )
         return msgspec.to_builtins(ProofDocument(ratio=proof.ratio, nodes=nodes, multipliers=documents))
@@ -123,12 +133,14 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
         nodes = []
         for row in document.nodes:
             match row:
-                case [number]:
+                case [int(number)]:
                     nodes.append(TreeNode(multipliers=number))
-                case [bid, value, low, high]:
+                case [int(bid), value, int(low), int(high)]:
                     nodes.append(TreeNode(bid=bid, value=value, low=low, high=high))
                 case _:
-                    raise InvalidProblemError(f"solution: a node of the proof must have 1 or 4 numbers, got {row}")
+                    raise InvalidProblemError(
+                        f"solution: a node of the proof must have 1 or 4 numbers, whole ones but for the second, got {row}"
+                    )
         multipliers = tuple(_multipliers(entry) for entry in document.multipliers)
         return RatioProof(ratio=document.ratio, nodes=tuple(nodes), multipliers=multipliers)
 
@@ -166,4 +178,5 @@ def _multipliers(document: MultipliersDocument) -> Multipliers:
         blame_bid=np.array([row[1] for row in document.blame], dtype=np.int64),
         blame=np.array([row[2] for row in document.blame], dtype=np.float64),
         cap=np.array(document.cap, dtype=np.float64),
+        **{name: getattr(document, name) for name in SCALARS},
     )

@@ -82,6 +82,8 @@ def parametric_model(instance: BiddingInstance, ratio: float, *, pieces: int = P
     model.scale = 1.0
     _add_variables(model, instance, data, is_integer=True)
     _add_rows(model, instance, data)
+    if instance.min_work > 0:
+        model.least_work = pyo.Constraint(expr=model.work >= instance.min_work, doc="enough work is done")
     model.objective = pyo.Objective(expr=model.cost - ratio * model.work, sense=pyo.minimize)
     return model
 

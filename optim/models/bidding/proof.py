@@ -11,6 +11,10 @@ from optim.models.bidding.instance import FloatArray, IntArray
 CHANGE = -1
 """In place of a bid's number: the split by whether any new instance is taken."""
 
+THETA, RATE = -2, -3
+"""In place of a bid's number: the splits by minus the logarithm of the probability that nothing is evicted, and by
+the sum of all rates, in the one-hour form where everybody loses by an eviction."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Multipliers:
@@ -29,6 +33,14 @@ class Multipliers:
         up to at most 1.
     cap
         Shape (caps,): prices of the joint limits, at least 0.
+    work
+        Price of the instance's `min_work`, at least 0.
+    lost_by_rate, lost_by_theta
+        Slopes, at least 0, of a plane below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``
+        with K the sum of all rates: it is lowered until it lies below at the corners of the box's ranges, and so in
+        between, as the loss is linear in K and concave in theta.
+    theta, rate
+        Prices of theta and of K: where positive of their upper, where negative of their lower limits in the box.
     """
 
     point: FloatArray
@@ -37,6 +49,11 @@ class Multipliers:
     blame_bid: IntArray
     blame: FloatArray
     cap: FloatArray
+    work: float = 0.0
+    lost_by_rate: float = 0.0
+    lost_by_theta: float = 0.0
+    theta: float = 0.0
+    rate: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +64,10 @@ class TreeNode:
     ----------
     bid
         The bid that splits it: the low child takes at most `value` instances, the high child more. `CHANGE` stands
-        for the split by change: the low child takes no new instance. At a leaf it is None.
+        for the split by change: the low child takes no new instance. `THETA` and `RATE` stand for splits by these
+        sums: at most `value` in the low child, at least in the high one. At a leaf it is None.
     value
-        Where it is split.
+        Where it is split: a whole number of instances, or any of a sum.
     low, high
         Numbers of the children.
     multipliers
@@ -57,7 +75,7 @@ class TreeNode:
     """
 
     bid: int | None = None
-    value: int = 0
+    value: float = 0
     low: int = 0
     high: int = 0
     multipliers: int = 0
@@ -68,7 +86,8 @@ class RatioProof:
     """A ratio, and a tree that bounds ``cost - ratio * work``; node 0 is its root.
 
     The proven bound is ``ratio + min(0, least leaf) / W``: footprints of less than W work cost more than `ratio` a
-    unit, so that W is the larger of the instance's `min_work` and ``fixed_usd / ratio``.
+    unit, so that W is the larger of the instance's `min_work` and ``c / ratio``, where c is `fixed_usd` and, where no
+    machine of one's own works, the cheapest instance that does. A box of a single footprint is valued as it is.
 
     Parameters
     ----------

@@ -7,14 +7,16 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.core.status import Termination
-from optim.models.bidding.cost_per_work import evaluate
+from optim.models.bidding.cost_per_work import CostWork, evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch
-from optim.solvers.bidding.outcome import AbstractBiddingSolver, bound_of, can_work, make_tree, outcome_of
+from optim.solvers.bidding.local_search.heuristic import exchanged
+from optim.solvers.bidding.local_search.steps import LocalSearch
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, bound_of, can_work, is_answer, make_tree, outcome_of
+from optim.solvers.bidding.tree.search import TreeResult
 
 MOST_STEPS = 100
 """Steps of the method; it takes a handful, as it converges faster than linearly."""
@@ -32,15 +34,15 @@ class DinkelbachOptions:
     tol
         Relative gap to prove.
     heuristic
-        Begin with the footprint of `exchange`, otherwise with that of `greedy`.
+        Begin with the footprint of `exchange`, and improve what trees find by exchange; otherwise begin with the best
+        instances of one bid: the trees take as long as the search for something better to begin with.
     """
 
     tol: float = 1e-6
-    heuristic: bool = True
+    heuristic: bool = False
 
     def __post_init__(self) -> None:
-        if not 1e-9 <= self.tol < 1:
-            raise InvalidOptionError(f"tol must be in [1e-9, 1), got {self.tol}")
+        check_in("[1e-9, 1)", self, "tol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +119,14 @@ class BestRatio(AbstractIteration["BestRatio"]):
         self._is_done = not can_work(instance)
 
     def init(self) -> None:
-        """Begin with a heuristic."""
+        """Begin with the best instances of one bid, or with a heuristic."""
         with self.monitor.clock.phase("heuristic"):
-            self.counts = drive(GreedySearch(self.instance), self.monitor.part())
-            self._exchange()
+            if self.options.heuristic:
+                self.counts = exchanged(self.instance, self.monitor.part()).counts
+            elif not self._is_done:
+                first = LocalSearch(self.instance, self.counts)
+                first.step()
+                self.counts = first.counts
 
     def is_done(self) -> bool:
         """Tell whether a tree has closed, or nothing works."""
@@ -152,29 +158,36 @@ class BestRatio(AbstractIteration["BestRatio"]):
             termination=Termination.GAP_LIMIT if has_proof else None,
         )
 
-    def _exchange(self) -> None:
-        if self.options.heuristic:
-            self.counts = drive(LocalSearch(self.instance, self.counts), self.monitor.part())
-
     def _improve(self) -> bool:
         """Search at a ratio just below the best; return whether there is something better."""
         value = evaluate(self.instance, self.counts)
-        if value.work <= 0:
-            return False
+        if not is_answer(self.instance, value):
+            return self._find_any(value)
         ratio = self._ratio = value.ratio * (1.0 - 0.5 * self.options.tol)
         if ratio <= 0:
             self.proven = 0.0, RatioProof(ratio=0.0, nodes=(), multipliers=())
             return False
-        tree = make_tree(self.instance, ratio, self.counts, is_hasty=True, begun=self.solved)
-        result = drive(tree, self.monitor)
-        self.solved += tree.num_solved
-        self.ratios += 1
-        is_better = result.counts is not None
-        if result.counts is not None:
-            self.counts = result.counts
-            self._exchange()
-        if not is_better or self.monitor.reason is not None:
+        result = self._search(ratio)
+        if result.counts is None or self.monitor.reason is not None:
             bound = min(bound_of(self.instance, ratio, result), evaluate(self.instance, self.counts).ratio)
             self.leaves = sum(node.bid is None for node in result.nodes)
             self.proven = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
-        return is_better
+        return result.counts is not None
+
+    def _find_any(self, value: CostWork) -> bool:
+        """Search for any footprint with enough work; return whether there is one."""
+        bids = self.instance.bids
+        most = self.instance.fixed_usd + float(bids.max_count @ self.instance.unit_cost) + 1.0
+        return self._search(value.ratio if value.work > 0 else most, cutoff=most).counts is not None
+
+    def _search(self, ratio: float, cutoff: float = 0.0) -> TreeResult:
+        """Search a tree, and keep what it finds."""
+        tree = make_tree(self.instance, ratio, self.counts, cutoff=cutoff, is_hasty=True, begun=self.solved)
+        result = drive(tree, self.monitor)
+        self.solved += tree.num_solved
+        self.ratios += 1
+        if result.counts is not None:
+            self.counts = result.counts
+            if self.options.heuristic:
+                self.counts = drive(LocalSearch(self.instance, self.counts), self.monitor.part())
+        return result

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate
@@ -40,12 +40,9 @@ class FrontierOptions:
     point_tol: float = 1e-4
 
     def __post_init__(self) -> None:
-        if not self.steepest > 1:
-            raise InvalidOptionError(f"steepest must be above 1, got {self.steepest}")
-        if self.max_points < 1:
-            raise InvalidOptionError(f"max_points must be at least 1, got {self.max_points}")
-        if not 0 < self.point_tol < 1:
-            raise InvalidOptionError(f"point_tol must be in (0, 1), got {self.point_tol}")
+        check_in("(1, inf)", self, "steepest")
+        check_in("[1, inf)", self, "max_points")
+        check_in("(0, 1)", self, "point_tol")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ import numpy as np
 
 from optim.core.driver import AbstractSolver, OptionsT, Outcome
 from optim.core.status import Sense, Termination
-from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import BiddingInstance, HourOutlook, IntArray, Scalability
+from optim.models.bidding.cost_per_work import CostWork, evaluate
+from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutlook, IntArray, Scalability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.tree.search import RatioTree, TreeLimits, TreeResult
+from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, TreeResult
 
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap that is called optimal."""
@@ -21,13 +21,15 @@ NEWTON_STEPS = 6
 MARGIN = 1e-9
 """Relative step below a ratio at which the relaxation's value is 0, so that it is surely not below."""
 
-ROUNDING = 1e-10
-"""Relative room that is left between a stated bound and what the solver's own arithmetic says."""
-
 
 def least_work_of(instance: BiddingInstance, ratio: float) -> float:
     """Return the least work of a footprint that could cost less than `ratio` a unit."""
-    return max(instance.min_work, instance.fixed_usd / ratio * (1 - 1e-9)) if ratio > 0 else instance.min_work
+    if ratio <= 0:
+        return instance.min_work
+    cost = instance.fixed_usd
+    if instance.fixed_rate == 0:  # what works takes an instance
+        cost += float(instance.unit_cost[_works(instance)].min(initial=np.inf))
+    return max(instance.min_work, cost / ratio * (1 - 1e-9) if np.isfinite(cost) else 0.0)
 
 
 def least_rate_of(curve: Scalability, work: float) -> float:
@@ -57,13 +59,17 @@ def make_tree(
     instance: BiddingInstance,
     ratio: float,
     start: IntArray | None,
-    *,
-    all_of_interest: bool = False,
     **limits: Unpack[TreeLimits],
 ) -> RatioTree:
     """Return a search at a ratio; unless all footprints are of interest, those that can't be below the ratio aren't."""
-    rate = 0.0 if all_of_interest else least_rate_of(instance.scalability, least_work_of(instance, ratio))
-    return RatioTree(instance, ratio, least_rate=rate, start=start, **limits)
+    least_work = 0.0 if limits.get("all_of_interest") else least_work_of(instance, ratio)
+    limits = {"gap": ROUNDING * ratio * least_work, **limits}
+    return RatioTree(instance, ratio, least_rate=least_rate_of(instance.scalability, least_work), start=start, **limits)
+
+
+def is_answer(instance: BiddingInstance, value: CostWork) -> bool:
+    """Tell whether a footprint does enough work."""
+    return value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)
 
 
 def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, RatioProof] | None:
@@ -90,10 +96,15 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
 
 def can_work(instance: BiddingInstance) -> bool:
     """Tell whether any instance that may be taken, or what is there anyway, works at all."""
+    fits = (instance.caps.weight <= instance.caps.limit[:, None]).all(axis=0)
+    return instance.fixed_rate > 0 or bool((_works(instance) & fits).any())
+
+
+def _works(instance: BiddingInstance) -> BoolArray:
+    """Mark bids whose instances may be taken and work."""
     bids, outlook = instance.bids, instance.outlook
     useful = outlook.usable_h if isinstance(outlook, HourOutlook) else outlook.alive.sum(axis=(1, 2))
-    fits = (instance.caps.weight <= instance.caps.limit[:, None]).all(axis=0)
-    return instance.fixed_rate > 0 or bool(((bids.max_count > 0) & (bids.rate > 0) & (useful > 0) & fits).any())
+    return np.asarray((bids.max_count > 0) & (bids.rate > 0) & (useful > 0))
 
 
 class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[OptionsT]):
@@ -114,7 +125,7 @@ def outcome_of(
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
     figures = {"work": value.work, **figures}
-    if not (value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)):
+    if not is_answer(instance, value):
         if can_work(instance):
             message = "no footprint with enough work was found"
             return Outcome(iterations=iterations, counts=figures, termination=termination, message=message)

@@ -6,13 +6,13 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, IntArray
-from optim.solvers.bidding.local_search.steps import GreedySearch
-from optim.solvers.bidding.outcome import ROUNDING, AbstractBiddingSolver, can_work, outcome_of, root_bound
+from optim.solvers.bidding.local_search.steps import GreedySearch, LocalSearch
+from optim.solvers.bidding.outcome import AbstractBiddingSolver, can_work, is_answer, outcome_of, root_bound
 from optim.solvers.lp.highs_model import CompiledModel, HighsState, solve_with_highs
 
 MOST_STEPS = 30
@@ -36,10 +36,8 @@ class PlainMilpOptions:
     mip_gap: float = 1e-6
 
     def __post_init__(self) -> None:
-        if self.pieces < 1:
-            raise InvalidOptionError(f"pieces must be at least 1, got {self.pieces}")
-        if not 0 < self.mip_gap < 1:
-            raise InvalidOptionError(f"mip_gap must be in (0, 1), got {self.mip_gap}")
+        check_in("[1, inf)", self, "pieces")
+        check_in("(0, 1)", self, "mip_gap")
 
 
 @register("plain-milp", problem="bidding")
@@ -64,6 +62,8 @@ class PlainMilpSolver(AbstractBiddingSolver[PlainMilpOptions]):
         """Step from the greedy footprint until the ratio stays."""
         with monitor.clock.phase("solve"):
             counts = drive(GreedySearch(instance), monitor.part())
+            if not is_answer(instance, evaluate(instance, counts)):
+                counts = drive(LocalSearch(instance, counts), monitor.part())
         steps = drive(PlainSteps(instance, counts, options, monitor, seed), monitor, task=self.name)
         proven = None
         if monitor.reason is None and steps.reason is None:
@@ -131,8 +131,8 @@ class PlainSteps(AbstractIteration["PlainSteps"]):
         self._is_done = True
         if outcome.has_values:
             found = counts_of(model, self.instance)
-            value, least = evaluate(self.instance, found), self.instance.min_work * (1 - ROUNDING)
-            is_first = value.work >= least > self._value.work
+            value = evaluate(self.instance, found)
+            is_first = is_answer(self.instance, value) > is_answer(self.instance, self._value)
             if is_first or value.ratio < self._value.ratio * (1 - STEP_TOL):
                 self.counts, self._value, self._is_done = found, value, self.reason is not None
 

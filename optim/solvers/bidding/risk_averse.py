@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import Monitor, drive
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.eviction import wilson_interval
@@ -52,12 +52,9 @@ class RiskOptions(HeuristicOptions):
     hours: float = 500.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < 1:
-            raise InvalidOptionError(f"alpha must be in [0, 1), got {self.alpha}")
-        if not 0 <= self.weight <= 1:
-            raise InvalidOptionError(f"weight must be in [0, 1], got {self.weight}")
-        if not self.hours > 0:
-            raise InvalidOptionError(f"hours must be positive, got {self.hours}")
+        check_in("[0, 1)", self, "alpha")
+        check_in("[0, 1]", self, "weight")
+        check_in("(0, inf)", self, "hours")
 
 
 def scenario_values(

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.status import Termination
+from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import CurveKind, HourOutlook, Scalability
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
 from optim.models.files import verify
+from optim.models.reference import reference_instance
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
@@ -22,6 +24,8 @@ from tests.support.bidding.small_markets import (
     hour_instance,
     published_vector,
     small_instances,
+    varied,
+    varied_instances,
 )
 
 REL_TOL = 1e-6
@@ -42,18 +46,88 @@ def test_the_cap_of_the_published_vector_is_not_filled():
     assert solution.objective == pytest.approx(0.2045896104, abs=1e-10)
 
 
-@given(instance=small_instances)
-def test_finds_what_trying_all_footprints_finds(instance):
+def check_against_all_footprints(instance, **options):
+    """Compare value and proof with those of trying every footprint."""
     best = best_of_all(instance)
-    solution = solve(instance, "dinkelbach")
-    assert verify(instance, solution).is_ok
+    solution = solve(instance, "dinkelbach", options=options)
+    checked = verify(instance, solution)
+    assert checked.is_ok, (instance.name, checked.violations)
     if not np.isfinite(best):
         assert solution.decision is None
-        assert solution.termination is Termination.INFEASIBLE
         return
     assert solution.objective == pytest.approx(best, rel=REL_TOL, abs=1e-12)
     assert solution.bound <= best * (1 + 1e-12)
     assert solution.termination is Termination.OPTIMAL
+
+
+@given(instance=small_instances)
+def test_finds_and_proves_what_trying_all_footprints_finds(instance):
+    check_against_all_footprints(instance)
+
+
+@given(instance=varied_instances, heuristic=st.booleans())
+def test_no_proof_gets_lost_for_two_caps_least_work_no_fixed_cost_or_losses_for_everybody(instance, heuristic):
+    check_against_all_footprints(instance, heuristic=heuristic)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("part", range(10))
+def test_six_hundred_instances_are_solved_and_proven_as_trying_all_footprints_does(part):
+    for seed in range(60 * part, 60 * (part + 1)):
+        check_against_all_footprints(varied(seed))
+
+
+def test_without_a_bid_that_works_nothing_is_found():
+    solution = solve(hour_instance([0], [0.1], [0.0], fixed_usd=1.0), "dinkelbach")
+    assert solution.decision is None
+    assert solution.termination is Termination.INFEASIBLE
+
+
+def test_least_work_that_no_footprint_does_leaves_no_decision():
+    instance = replace(published_vector(), min_work=11.0)
+    solution = solve(instance, "dinkelbach")
+    assert solution.decision is None
+    assert solution.message == "no footprint with enough work was found"
+
+
+@pytest.mark.parametrize("solver", ["dinkelbach", "plain-milp", "exchange", "risk-averse", "frontier"])
+def test_a_footprint_that_does_the_least_work_is_found(solver):
+    """The best footprint without the condition does 7.33; the most that can be done is 8.5."""
+    instance = replace(published_vector(), min_work=8.2)
+    solution = solve(instance, solver)
+    assert verify(instance, solution).is_ok
+    assert solution.stats.counts["work"] >= 8.2
+    if solver in ("dinkelbach", "plain-milp", "frontier"):
+        assert solution.objective == pytest.approx(best_of_all(instance), rel=REL_TOL)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_an_hour_of_real_prices_is_proven_with_no_fixed_cost_and_with_least_work(share):
+    """`spot-hour-0`: 15 markets by 12 deltas; the work asked for is 1.3 times that of its best footprint."""
+    instance = reference_instance("spot-hour-0")
+    work = solve(instance, "dinkelbach").stats.counts["work"]
+    changed = replace(instance, fixed_usd=instance.fixed_usd * share, min_work=1.3 * work * share)
+    solution = solve(changed, "dinkelbach")
+    assert solution.termination is Termination.OPTIMAL
+    assert verify(changed, solution).is_ok
+
+
+def test_losses_for_everybody_are_settled_in_few_boxes():
+    """`spot-market-0`, where charging them at the least rate alone left hundreds of boxes."""
+    instance = reference_instance("spot-market-0")
+    solution = solve(instance, "dinkelbach")
+    assert solution.termination is Termination.OPTIMAL
+    assert solution.stats.iterations <= 60
+    assert verify(instance, solution).is_ok
+
+
+@given(instance=varied_instances)
+def test_a_search_that_is_stopped_states_what_its_tree_proves(instance):
+    best = best_of_all(instance)
+    solution = solve(instance, "dinkelbach", stop=IterationLimit(2))
+    assert verify(instance, solution).is_ok
+    if solution.bound is not None:
+        assert solution.bound <= best * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,5 +1,6 @@
 """Small bidding instances, drawn by hypothesis or by a seed, and the footprint that is best of all by trying all."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -136,6 +137,28 @@ def drawn(seed: int) -> BiddingInstance:
 small_instances = st.integers(0, 10**6).map(drawn)
 
 
+def varied(seed: int) -> BiddingInstance:
+    """Return a small instance by a seed that asks for more: two caps, least work, no fixed cost, losses for everybody."""
+    rng = np.random.default_rng([seed, 1])
+    instance = drawn(seed)
+    if rng.random() < 0.4:
+        weight = rng.choice([0.0, 0.5, 1.0, 2.0], size=(2, instance.num_bids))
+        instance = replace(instance, caps=Caps(names=("one", "two"), weight=weight, limit=rng.uniform(0, 6, 2)))
+    if rng.random() < 0.4:
+        instance = replace(instance, fixed_usd=0.0)
+    if rng.random() < 0.4 and isinstance(instance.outlook, HourOutlook):
+        usable = np.clip(instance.outlook.usable_h, 0.5, 1.0)
+        term = EvictionTerm(rng.choice(["any", "market"]))
+        instance = replace(instance, outlook=replace(instance.outlook, term=term, usable_h=usable))
+    if rng.random() < 0.5:
+        _, work = evaluate_many(instance, all_footprints(instance))
+        instance = replace(instance, min_work=float(rng.choice([0.3, 0.6, 0.9, 1.0]) * work.max()))
+    return instance
+
+
+varied_instances = st.integers(0, 10**6).map(varied)
+
+
 def all_footprints(instance: BiddingInstance) -> np.ndarray:
     """Return every footprint that keeps the caps and the rule of one bid a market."""
     ranges = [range(int(most) + 1) for most in instance.bids.max_count]
@@ -148,6 +171,7 @@ def all_footprints(instance: BiddingInstance) -> np.ndarray:
 
 
 def best_of_all(instance: BiddingInstance) -> float:
-    """Return the lowest cost per work of any footprint, infinity where none does any work."""
+    """Return the lowest cost per work of any footprint with enough work, infinity where there is none."""
     cost, work = evaluate_many(instance, all_footprints(instance))
-    return float(np.where(work > 0, cost / np.where(work > 0, work, 1.0), np.inf).min())
+    is_answer = (work > 0) & (work >= instance.min_work * (1 - 1e-12))
+    return float(np.where(is_answer, cost / np.where(work > 0, work, 1.0), np.inf).min())

@@ -161,6 +161,11 @@ class Facts:
         outlook = self.instance.outlook
         return outlook.term if isinstance(outlook, HourOutlook) else None
 
+    @property
+    def has_common_loss(self) -> bool:
+        """Whether everybody loses by an eviction, in the one-hour form."""
+        return self.term in (EvictionTerm.ANY, EvictionTerm.MARKET)
+
 
 def footprint_value(facts: Facts, counts: list[int]) -> tuple[float, float]:
     """Return cost and work of a footprint, term by term."""

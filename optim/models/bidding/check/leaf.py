@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.claims import AGREEMENT_TOL
 from optim.core.verification import Violation, violation
-from optim.models.bidding.check.facts import Facts, tangent_slope, useful_rate
+from optim.models.bidding.check.facts import Facts, footprint_value, tangent_slope, useful_rate
 from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
 
 CAP_TOL = 1e-9
 """Caps may be exceeded by this, relative to their limit, through rounding alone."""
+
+EMPTY_TOL = 1e-9
+"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
 
 LARGEST = 1e100
 """Largest number in a proof: squares and products of a few stay finite."""
@@ -19,23 +23,40 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CheckedBox:
-    """Bounds on the counts, and whether new instances are taken: True, False, or None where it is open."""
+    """Bounds on the counts; whether new instances are taken: True, False, or None where it is open; ranges of sums."""
 
     low: IntArray
     high: IntArray
     has_change: bool | None
+    theta: tuple[float, float] = (0.0, math.inf)
+    rate: tuple[float, float] = (0.0, math.inf)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Cells:
-    """The relaxation of a box: hours and rates by cell, evictions that are settled or open, and what bids lose."""
+    """The relaxation of a box: hours and rates by cell, evictions that are settled or open, and the rate lost by theta."""
 
     hours: FloatArray
     base: FloatArray
     rate: FloatArray
     is_settled: BoolArray
     marks: FloatArray
-    step_rate: FloatArray
+    by_theta: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Sums:
+    """Ranges of theta and of the sum of all rates in a box; theta is `sure` and a step for each bid taken."""
+
+    theta: tuple[float, float]
+    rate: tuple[float, float]
+    sure: float
+    step: FloatArray
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a range is, beyond rounding."""
+        return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
 
 
 def check_form(facts: Facts, x: Multipliers) -> Violation | None:
@@ -46,9 +67,12 @@ def check_form(facts: Facts, x: Multipliers) -> Violation | None:
     sizes = {x.blame.shape, x.blame_cell.shape, x.blame_bid.shape}
     if len(sizes) > 1 or x.blame.ndim != 1:
         return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
-    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame])
+    planes = [x.lost_by_rate, x.lost_by_theta, abs(x.theta), abs(x.rate)]
+    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame, [x.work, *planes]])
     if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
         return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
+    if any(planes) and not facts.has_common_loss:
+        return violation("certificate", "prices of theta and of rates are for evictions that are everybody's loss")
     bids = facts.instance.num_bids
     if len(x.blame) and (
         x.blame_cell.min() < 0 or x.blame_cell.max() >= cells or x.blame_bid.min() < 0
@@ -65,22 +89,35 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
     """
     if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
         return math.inf  # no footprint is in the box
+    if (box.low == box.high).all():
+        return _single(facts, box, ratio)
+    sums = _sums(facts, box, least_rate) if facts.has_common_loss else None
+    if sums is not None and sums.is_empty:
+        return math.inf
     instance, curve = facts.instance, facts.instance.scalability
-    cells = _cells(facts, box, least_rate)
+    price = ratio + x.work
+    cells = _cells(facts, box, sums, x)
     slope = np.array([tangent_slope(curve, v) for v in x.point.tolist()])
     height = np.array([useful_rate(curve, v) for v in x.point.tolist()])
     # Useful rates are at most Y, so that (h - lambda s) y + lambda s Y (1 - e) bounds the work for every share s.
     share = np.where(cells.is_settled, 0.0, x.eviction)
-    worth = ratio * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
+    worth = price * facts.cell_weight * (cells.hours - instance.eviction_loss_h * share)
     if (worth < 0).any():
         return -math.inf
     most = _most_useful(facts, box, cells) if share.any() else np.zeros(len(slope))
-    at_stake = ratio * facts.cell_weight * instance.eviction_loss_h * share * most
+    at_stake = price * facts.cell_weight * instance.eviction_loss_h * share * most
     caps = instance.caps
     reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
-    total = [instance.fixed_usd, *(-x.cap * caps.limit).tolist(), *(-at_stake).tolist()]
+    total = [instance.fixed_usd, x.work * instance.min_work, *(-x.cap * caps.limit).tolist(), *(-at_stake).tolist()]
     total += (-worth * (height + slope * (cells.base - x.point))).tolist()
-    charge = ((cells.marks * _blame(facts, x).T) @ at_stake) + float((worth * slope).sum()) * cells.step_rate
+    charge = (cells.marks * _blame(facts, x).T) @ at_stake
+    if sums is not None:
+        charge = charge + (float((worth * slope).sum()) * cells.by_theta + x.theta) * sums.step
+        reduced = reduced + x.rate * instance.bids.rate
+        total += [
+            x.theta * (sums.sure - sums.theta[x.theta > 0]),
+            x.rate * (instance.fixed_rate - sums.rate[x.rate > 0]),
+        ]
     for members in facts.bids_of_market:
         mine = members[box.high[members] > 0]
         if len(mine):
@@ -90,6 +127,19 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
     if math.inf in total:  # a market without a choice: no footprint is in the box
         return math.inf
     return math.fsum(total) - _rounding(total, facts.instance.num_bids)
+
+
+def _single(facts: Facts, box: CheckedBox, ratio: float) -> float:
+    """Return the value of a box's only footprint, infinity if it isn't in it, breaks a rule or does too little work."""
+    instance, counts = facts.instance, box.low
+    taken = counts > 0
+    number = np.bincount(instance.bids.market[taken], minlength=1)
+    cost, work = footprint_value(facts, counts.tolist())
+    is_short = work <= 0 or work < instance.min_work * (1.0 - AGREEMENT_TOL)
+    is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
+    if is_short or is_elsewhere or (instance.one_bid_a_market and (number > 1).any()):
+        return math.inf
+    return cost - ratio * work - _rounding([cost, ratio * work], instance.num_bids)
 
 
 def _exceeds_a_cap(facts: Facts, box: CheckedBox) -> bool:
@@ -153,13 +203,12 @@ def _count_value(box: CheckedBox, j: int, reduced: float, *, least: int) -> floa
     return reduced * (int(box.high[j]) if reduced < 0 else low)
 
 
-def _cells(facts: Facts, box: CheckedBox, least_rate: float) -> _Cells:
+def _cells(facts: Facts, box: CheckedBox, sums: _Sums | None, x: Multipliers) -> _Cells:
     """Return hours, rates and open evictions of the cells in a box."""
     instance = facts.instance
     change = instance.change_loss_h if box.has_change is True else 0.0
-    outlook = instance.outlook
-    if isinstance(outlook, HourOutlook):
-        return _hour_cells(facts, outlook, box, change, least_rate)
+    if isinstance(instance.outlook, HourOutlook):
+        return _hour_cells(facts, instance.outlook, box, change, sums, x)
     hours = np.full(len(facts.cell_weight), facts.cell_hours) - change * facts.is_first
     marks = facts.marks & (box.high > 0)[:, None]
     is_sure: BoolArray = np.asarray((facts.marks & (box.low > 0)[:, None]).any(axis=0))
@@ -169,42 +218,60 @@ def _cells(facts: Facts, box: CheckedBox, least_rate: float) -> _Cells:
         rate=facts.alive * instance.bids.rate[:, None],
         is_settled=is_sure,
         marks=(marks & ~is_sure).astype(np.float64) if instance.eviction_loss_h > 0 else np.zeros(marks.shape),
-        step_rate=np.zeros(instance.num_bids),
     )
 
 
-def _hour_cells(facts: Facts, outlook: HourOutlook, box: CheckedBox, change: float, least_rate: float) -> _Cells:
+def _hour_cells(
+    facts: Facts, outlook: HourOutlook, box: CheckedBox, change: float, sums: _Sums | None, x: Multipliers
+) -> _Cells:
     instance, lost = facts.instance, facts.instance.eviction_loss_h
-    size = instance.num_bids
-    own, common, step_rate = np.zeros(size), 0.0, np.zeros(size)
-    if outlook.term is EvictionTerm.OWN:
+    own, common, by_theta, offset = np.zeros(instance.num_bids), 0.0, 0.0, 0.0
+    if sums is None:
         own = lost * outlook.evicted
     else:
-        sure, most, step = _theta(facts, outlook, box)
-        common = -lost * math.expm1(-sure)
         shortest = min([1.0, *outlook.usable_h[box.high > 0].tolist()]) - change
-        if most - sure > 1e-12 and shortest >= lost:
-            # lambda (1 - exp(-theta)) is concave: between the ends of theta's range it lies above its chord.
-            chord = (-lost * math.expm1(-most) - common) / (most - sure)
-            held = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
-            step_rate = chord * max(held, least_rate) * step * (1.0 - 1e-9)
+        common = min(x.lost_by_rate, lost)
+        if shortest >= lost:
+            by_theta = x.lost_by_theta
+            above = [
+                (-lost * math.expm1(-theta) - common) * rate - by_theta * theta
+                for theta in sums.theta
+                for rate in sums.rate
+            ]
+            offset = -min(above) - by_theta * sums.sure
+        else:  # the useful time of a bid may be clamped at 0: what everybody loses for certain is taken off each
+            common = min(common, -lost * math.expm1(-sums.theta[0]))
     useful = np.maximum(0.0, outlook.usable_h - own - common - change)
     return _Cells(
         hours=np.ones(1),
-        base=np.array([instance.fixed_rate * max(0.0, 1.0 - common - change)]),
+        base=np.array([instance.fixed_rate * max(0.0, 1.0 - common - change) + offset]),
         rate=(instance.bids.rate * useful)[:, None],
         is_settled=np.ones(1, dtype=bool),
-        marks=np.zeros((size, 1)),
-        step_rate=step_rate,
+        marks=np.zeros((instance.num_bids, 1)),
+        by_theta=by_theta,
     )
 
 
-def _theta(facts: Facts, outlook: HourOutlook, box: CheckedBox) -> tuple[float, float, FloatArray]:
+def _sums(facts: Facts, box: CheckedBox, least_rate: float) -> _Sums:
+    """Return what a box allows theta and the sum of rates to be; footprints of interest have at least `least_rate`."""
+    instance = facts.instance
+    sure, most, step = _theta(facts, box)
+    held = instance.fixed_rate + math.fsum((box.low * instance.bids.rate).tolist())
+    fastest = float(_most_rate(facts, box, np.array([instance.fixed_rate]), instance.bids.rate[:, None])[0])
+    return _Sums(
+        theta=(max(sure, box.theta[0]), min(most, box.theta[1])),
+        rate=(max(held, least_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        sure=sure,
+        step=step,
+    )
+
+
+def _theta(facts: Facts, box: CheckedBox) -> tuple[float, float, FloatArray]:
     """Return the sure and the largest value of theta = -log survival in a box, and by which step each bid raises it."""
     theta = facts.theta
     allowed = np.flatnonzero(box.high > 0).tolist()
     step = np.zeros(len(theta))
-    if outlook.term is EvictionTerm.ANY:
+    if facts.term is EvictionTerm.ANY:
         sure = math.fsum(theta[j] for j in allowed if box.low[j] > 0)
         for j in allowed:
             step[j] = 0.0 if box.low[j] > 0 else theta[j]
@@ -225,12 +292,18 @@ def _theta(facts: Facts, outlook: HourOutlook, box: CheckedBox) -> tuple[float, 
 
 
 def _most_useful(facts: Facts, box: CheckedBox, cells: _Cells) -> FloatArray:
-    """Return an upper bound of the useful rate of each cell: a fractional knapsack for each cap, the least counts."""
+    """Return an upper bound of the useful rate of each cell."""
+    best = _most_rate(facts, box, cells.base, cells.rate)
+    return np.array([useful_rate(facts.instance.scalability, v) for v in best.tolist()]) * (1.0 + 1e-12)
+
+
+def _most_rate(facts: Facts, box: CheckedBox, base: FloatArray, rates: FloatArray) -> FloatArray:
+    """Return an upper bound of the rate of each cell: a fractional knapsack for each cap, beside the least counts."""
     instance = facts.instance
     allowed = np.flatnonzero(box.high > 0)
-    rate = cells.rate[allowed]
+    rate = rates[allowed]
     low, spare = box.low[allowed].astype(np.float64), (box.high - box.low)[allowed].astype(np.float64)
-    sure = cells.base + low @ rate
+    sure = base + low @ rate
     best = sure + spare @ rate
     for weight, limit in zip(instance.caps.weight[:, allowed], instance.caps.limit.tolist(), strict=True):
         room = max(0.0, limit - float(weight @ low))
@@ -246,4 +319,4 @@ def _most_useful(facts: Facts, box: CheckedBox, cells: _Cells) -> FloatArray:
                 filled[c] += part * spare[j] * rate[j, c]
                 left -= part * size
         best = np.minimum(best, filled)
-    return np.array([useful_rate(instance.scalability, v) for v in best.tolist()]) * (1.0 + 1e-12)
+    return np.asarray(best)

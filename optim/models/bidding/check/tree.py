@@ -1,6 +1,7 @@
 """What a tree proves about the cost per work: its leaves cover all footprints, and each bounds its part."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from optim.core.claims import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, least_rate_for
 from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
-from optim.models.bidding.proof import CHANGE, RatioProof
+from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
 
 
 def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Violation]]:
@@ -33,7 +34,8 @@ def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Vi
 def _least_cost(facts: Facts) -> float:
     """Return what every footprint that does any work costs: without machines of its own it takes an instance."""
     instance = facts.instance
-    taken = facts.unit_cost[instance.bids.max_count > 0]
+    bids = instance.bids
+    taken = facts.unit_cost[(bids.max_count > 0) & (bids.rate > 0) & facts.alive.any(axis=1)]
     is_idle = instance.fixed_rate == 0 and len(taken) > 0
     return instance.fixed_usd + (float(taken.min()) if is_idle else 0.0)
 
@@ -63,16 +65,32 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
                 return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
             x = proof.multipliers[node.multipliers]
             least = min(least, leaf_bound(facts, box, x, proof.ratio, least_rate))
-        elif node.bid == CHANGE and box.has_change is None:
-            unchanged = np.where(bids.is_new, 0, box.high)
-            pending.append((node.low, CheckedBox(low=box.low, high=unchanged, has_change=False)))
-            pending.append((node.high, CheckedBox(low=box.low, high=box.high, has_change=True)))
-        elif 0 <= node.bid < size:
-            low, high = box.low.copy(), box.high.copy()
-            high[node.bid] = min(high[node.bid], node.value)
-            low[node.bid] = max(low[node.bid], node.value + 1)
-            pending.append((node.low, CheckedBox(low=box.low, high=high, has_change=box.has_change)))
-            pending.append((node.high, CheckedBox(low=low, high=box.high, has_change=box.has_change)))
         else:
-            return -math.inf, [violation("certificate", f"the tree splits by bid {node.bid}, which can't be")]
+            parts = _split(facts, box, node)
+            if parts is None:
+                text = f"the tree splits by bid {node.bid} at {node.value}, which can't be"
+                return -math.inf, [violation("certificate", text)]
+            pending += zip((node.low, node.high), parts, strict=True)
     return least, []
+
+
+def _split(facts: Facts, box: CheckedBox, node: TreeNode) -> tuple[CheckedBox, CheckedBox] | None:
+    """Return the parts of a box, None if it can't be split so."""
+    bids, at = facts.instance.bids, node.value
+    if node.bid == CHANGE and box.has_change is None:
+        unchanged = np.where(bids.is_new, 0, box.high)
+        return replace(box, high=unchanged, has_change=False), replace(box, has_change=True)
+    if node.bid in (THETA, RATE) and not (facts.has_common_loss and 0 <= at <= LARGEST):
+        return None
+    if node.bid == THETA:
+        low, high = box.theta
+        return replace(box, theta=(low, min(high, at))), replace(box, theta=(max(low, at), high))
+    if node.bid == RATE:
+        low, high = box.rate
+        return replace(box, rate=(low, min(high, at))), replace(box, rate=(max(low, at), high))
+    if node.bid is not None and 0 <= node.bid < len(bids) and at == int(at):
+        least, most = box.low.copy(), box.high.copy()
+        most[node.bid] = min(most[node.bid], at)
+        least[node.bid] = max(least[node.bid], at + 1)
+        return replace(box, high=most), replace(box, low=least)
+    return None

@@ -14,12 +14,23 @@ BISECTIONS = 60
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CellMultipliers:
-    """Multipliers over the cells of a relaxation; `blame` has shape (cells, active)."""
+    """Multipliers over the cells of a relaxation; `blame` has shape (cells, active), the rest is as in a proof."""
 
     point: FloatArray
     eviction: FloatArray
     blame: FloatArray
     cap: FloatArray
+    work: float = 0.0
+    lost_by_rate: float = 0.0
+    lost_by_theta: float = 0.0
+    theta: float = 0.0
+    rate: float = 0.0
+
+    @classmethod
+    def none(cls, instance: BiddingInstance, relaxation: Relaxation) -> "CellMultipliers":
+        """Return prices of nothing."""
+        cells = np.zeros(len(relaxation.weight))
+        return cls(point=cells, eviction=cells, blame=np.zeros(relaxation.hit.shape), cap=0.0 * instance.caps.limit)
 
 
 class LagrangianBound:
@@ -45,20 +56,29 @@ class LagrangianBound:
         slope = curve.slope(x.point)
         height = curve.value(x.point)
         eviction = np.where(r.is_open, x.eviction, 0.0)
-        worth = ratio * r.weight * (r.hours - r.loss_h * eviction)
-        loss = ratio * r.weight * r.loss_h * eviction * r.most
-        caps = instance.caps
+        price = ratio + x.work
+        worth = price * r.weight * (r.hours - r.loss_h * eviction)
+        loss = price * r.weight * r.loss_h * eviction * r.most
+        caps, by_rate = instance.caps, float((worth * slope).sum())
         self.relaxation = r
         self.is_single = instance.one_bid_a_market
         self.reduced = r.cost - (worth * slope) @ r.rate + x.cap @ caps.weight[:, r.active]
-        self.charge = float((worth * slope).sum()) * r.mark_rate
-        self.charge = self.charge + loss @ np.where(r.hit, x.blame, 0.0)
+        self.charge = loss @ np.where(r.hit, x.blame, 0.0)
         self.constant = (
             instance.fixed_usd
+            + x.work * instance.min_work
             - float(x.cap @ caps.limit)
             - float((worth * (height + slope * (r.base - x.point))).sum())
             - float(loss.sum())
         )
+        if r.envelope is not None:
+            e, slopes = r.envelope, (x.lost_by_rate, x.lost_by_theta) if r.envelope.is_curved else (0.0, 0.0)
+            constant = e.height(*slopes) if e.is_curved else 0.0
+            of_rate, of_theta = by_rate * slopes[0] + x.rate, by_rate * slopes[1] + x.theta
+            self.reduced = self.reduced + of_rate * e.unit
+            self.charge = self.charge + of_theta * e.step
+            self.constant += of_rate * e.fixed + of_theta * e.sure + by_rate * constant
+            self.constant -= x.rate * e.rate[x.rate > 0] + x.theta * e.theta[x.theta > 0]
         ends = np.append(np.flatnonzero(np.diff(r.market, prepend=-1)), len(r.market))
         self._parts = {int(r.market[a]): slice(int(a), int(b)) for a, b in pairwise(ends)}
         self.by_market = {m: self._least(part, r.low[part], r.high[part]) for m, part in self._parts.items()}

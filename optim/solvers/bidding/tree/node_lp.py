@@ -7,7 +7,7 @@ import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slope
-from optim.solvers.bidding.tree.relaxation import Relaxation
+from optim.solvers.bidding.tree.relaxation import Envelope, Relaxation
 
 MOST_ROUNDS = 12
 """Rounds of tangents; each squares the distance to the curve."""
@@ -21,13 +21,16 @@ FEASIBILITY_TOL = 1e-9
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LpPoint:
-    """What the relaxation says: counts of the active bids, its value, multipliers, and rates of the cells."""
+    """What the relaxation says: counts of the active bids, multipliers, rates of the cells, theta, K and what is lost."""
 
     counts: FloatArray
-    value: float
     multipliers: CellMultipliers
     rates: FloatArray
+    sums: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
+
+SHORTAGE = 1e3
+"""Price of work that is missing, in units of the ratio: the programme stays feasible, and its bound shows the lack."""
 
 LARGEST_RATE = 1e9
 """Tangents are laid at most here."""
@@ -66,7 +69,11 @@ class _Rows:
 
 
 def solve_node(
-    instance: BiddingInstance, relaxation: Relaxation, ratio: float, tangents: tuple[FloatArray, ...]
+    instance: BiddingInstance,
+    relaxation: Relaxation,
+    ratio: float,
+    tangents: tuple[FloatArray, ...],
+    min_work: float,
 ) -> LpPoint | None:
     """Solve the linear relaxation; None if the box is empty.
 
@@ -78,15 +85,20 @@ def solve_node(
         q.
     tangents
         Rates at which tangents are laid from the start, one array over the relaxation's cells each.
+    min_work
+        Least work asked for.
     """
-    return _NodeLp(instance, relaxation, ratio).solve(tangents)
+    return _NodeLp(instance, relaxation, ratio, min_work).solve(tangents)
 
 
 class _NodeLp:
-    """Columns: counts, indicators Z, rates V, useful rates y, and in open cells losses p and evictions e."""
+    """Columns: counts, indicators Z, rates V, useful rates y, in open cells losses p and evictions e, missing work s.
 
-    def __init__(self, instance: BiddingInstance, relaxation: Relaxation, ratio: float) -> None:
-        self.instance, self.r, self.ratio = instance, relaxation, ratio
+    With an envelope there are theta, the sum of rates K and the rate that is lost.
+    """
+
+    def __init__(self, instance: BiddingInstance, relaxation: Relaxation, ratio: float, min_work: float) -> None:
+        self.instance, self.r, self.ratio, self.min_work = instance, relaxation, ratio, min_work
         size, cells = len(relaxation.active), len(relaxation.weight)
         self.open = np.flatnonzero(relaxation.is_open)
         self.has_z = relaxation.has_indicators or instance.one_bid_a_market
@@ -95,7 +107,10 @@ class _NodeLp:
         self.y = self.v + cells
         self.p = self.y + cells
         self.e = self.p + len(self.open)
-        self.num_columns = self.e + len(self.open)
+        self.s = self.e + len(self.open)
+        self.envelope = relaxation.envelope
+        self.num_columns = self.s + 1 + 3 * (self.envelope is not None)
+        self.sums = slice(self.s + 1, self.num_columns)
 
     def solve(self, tangents: tuple[FloatArray, ...]) -> LpPoint | None:
         """Solve with ever more tangents."""
@@ -130,10 +145,13 @@ class _NodeLp:
             more = _Rows()
             self._add_tangents(more, above, np.maximum(rate[above], 0.0), offset=highs.getNumRow())
             more.pass_to(highs)
-        value = highs.getInfo().objective_function_value + self.instance.fixed_usd
-        duals = np.abs(np.array(highs.getSolution().row_dual))
+        solution = highs.getSolution()
+        duals, reduced = np.abs(np.array(solution.row_dual)), np.array(solution.col_dual)
         return LpPoint(
-            counts=x[: len(self.r.active)], value=value, multipliers=self._multipliers(duals, rate), rates=rate
+            counts=x[: len(self.r.active)],
+            multipliers=self._multipliers(duals, reduced, rate),
+            rates=rate,
+            sums=(0.0, 0.0, 0.0) if self.envelope is None else tuple(x[self.sums].tolist()),
         )
 
     def _add_columns(self, highs: Any, inf: float) -> None:
@@ -149,7 +167,11 @@ class _NodeLp:
         upper[self.y : self.p] = r.most * (1 + 1e-9) + 1e-9
         cost[self.y : self.p] = -self.ratio * r.weight * r.hours
         cost[self.p : self.e] = self.ratio * r.weight[self.open] * r.loss_h
-        upper[self.e :] = 1.0
+        upper[self.e : self.s] = 1.0
+        cost[self.s] = SHORTAGE * self.ratio
+        if self.envelope is not None:
+            (lower[-3], upper[-3]), (lower[-2], upper[-2]) = self.envelope.theta, self.envelope.rate
+            upper[-3:-1] = np.maximum(upper[-3:-1], lower[-3:-1])
         highs.addVars(n, lower, upper)
         highs.changeColsCost(n, np.arange(n, dtype=np.int32), cost)
 
@@ -162,11 +184,19 @@ class _NodeLp:
         ]
         if self.has_z:
             self._add_indicators(rows, inf)
+        lost = [self.num_columns - 1] if self.envelope is not None and self.envelope.is_curved else []
         for c in range(len(r.weight)):
             worked = np.flatnonzero(r.rate[c])
-            lost = np.flatnonzero(r.mark_rate)
-            index = [*worked, self.v + c, *(self.z + lost)]
-            rows.add(r.base[c], r.base[c], index, [*(-r.rate[c, worked]), 1.0, *r.mark_rate[lost]])
+            rows.add(
+                r.base[c], r.base[c], [*worked, self.v + c, *lost], [*(-r.rate[c, worked]), 1.0, *[1.0] * len(lost)]
+            )
+        self.work_row = None
+        if self.min_work > 0:
+            index = [*range(self.y, self.p), *range(self.p, self.e), self.s]
+            values = [*(r.weight * r.hours), *(-r.loss_h * r.weight[self.open]), 1.0]
+            self.work_row = rows.add(self.min_work, inf, index, values)
+        if self.envelope is not None:
+            self._add_envelope(rows, self.envelope, inf)
         self.loss_rows, self.blame_rows = [], []
         for i, c in enumerate(self.open.tolist()):
             most = float(r.most[c])
@@ -192,6 +222,27 @@ class _NodeLp:
                 mine = np.flatnonzero(r.market == m)
                 rows.add(-inf, 1.0, self.z + mine, np.ones(len(mine)))
 
+    def _add_envelope(self, rows: _Rows, e: Envelope, inf: float) -> None:
+        """Tie theta, the sum of rates and what is lost together."""
+        theta, total, lost = range(self.num_columns - 3, self.num_columns)
+        size = len(self.r.active)
+        steps = np.flatnonzero(e.step)
+        rows.add(e.sure, e.sure, [theta, *(self.z + steps)], [1.0, *(-e.step[steps])])
+        rows.add(e.fixed, e.fixed, [total, *range(size)], [1.0, *(-e.unit)])
+        if e.theta[0] > e.sure:  # an indicator is worth something then: only an instance makes it 1
+            for j in range(size):
+                is_first = not self.r.is_nested or j == 0 or self.r.market[j] != self.r.market[j - 1]
+                if is_first:
+                    rows.add(-inf, 0.0, [self.z + j, j], [1.0, -1.0])
+                else:
+                    rows.add(-inf, 0.0, [self.z + j, self.z + j - 1, j], [1.0, -1.0, -1.0])
+        self.plane_rows = []
+        for mix in (0.0, 1.0) if e.is_curved else ():
+            in_rate, in_theta = e.plane(mix)
+            self.plane_rows.append(
+                rows.add(e.height(in_rate, in_theta), inf, [lost, total, theta], [1.0, -in_rate, -in_theta])
+            )
+
     def _add_tangents(self, rows: _Rows, cells: IntArray, points: FloatArray, offset: int = 0) -> None:
         curve = self.instance.scalability
         slopes, heights = curve.slope(points), curve.value(points)
@@ -201,7 +252,7 @@ class _NodeLp:
             row = rows.add(-np.inf, height - slope * point, [self.y + c, self.v + c], [1.0, -slope])
             self.tangents.append((offset + row, c, slope))
 
-    def _multipliers(self, duals: FloatArray, rate: FloatArray) -> CellMultipliers:
+    def _multipliers(self, duals: FloatArray, reduced: FloatArray, rate: FloatArray) -> CellMultipliers:
         """Return the multipliers that the rows' duals stand for, made valid."""
         r, cells = self.r, len(self.r.weight)
         row, cell, slope = (np.array(column) for column in zip(*self.tangents, strict=True))
@@ -210,7 +261,8 @@ class _NodeLp:
         own = self.instance.scalability.slope(np.maximum(rate, 0.0))
         slopes = np.where(weight > 0, mixed / np.where(weight > 0, weight, 1.0), own)
         point = point_of_slope(self.instance.scalability, slopes, min(self.instance.scalability.peak, LARGEST_RATE))
-        full = self.ratio * r.weight * r.loss_h
+        work = 0.0 if self.work_row is None else float(duals[self.work_row])
+        full = (self.ratio + work) * r.weight * r.loss_h
         eviction, blame = np.zeros(cells), np.zeros(r.hit.shape)
         if len(self.open):
             eviction[self.open] = np.clip(duals[self.loss_rows] / np.maximum(full[self.open], 1e-300), 0.0, 1.0)
@@ -218,4 +270,20 @@ class _NodeLp:
         for number, c, j in self.blame_rows:
             blame[c, j] = duals[number] / scale[c] if eviction[c] > 0 else 0.0
         blame /= np.maximum(blame.sum(axis=1, keepdims=True), 1.0)
-        return CellMultipliers(point=point, eviction=eviction, blame=blame, cap=duals[self.cap_rows])
+        theta = total = 0.0
+        plane = 0.0, 0.0
+        if self.envelope is not None:
+            theta, total = -float(reduced[-3]), -float(reduced[-2])
+            below, above = duals[self.plane_rows].tolist() if self.envelope.is_curved else (1.0, 0.0)
+            plane = self.envelope.plane(above / (below + above) if above > 0 else 0.0)
+        return CellMultipliers(
+            point=point,
+            eviction=eviction,
+            blame=blame,
+            cap=duals[self.cap_rows],
+            work=work,
+            lost_by_rate=plane[0],
+            lost_by_theta=plane[1],
+            theta=theta,
+            rate=total,
+        )

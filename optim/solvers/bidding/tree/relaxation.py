@@ -16,14 +16,71 @@ from optim.models.bidding.instance import (
 )
 from optim.solvers.bidding.tree.box import Box
 
+EMPTY_TOL = 1e-9
+"""A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Envelope:
+    """Planes below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``, K the sum of all rates.
+
+    The share lost is concave in theta, and so above its chord over theta's range; the chord's product with K lies
+    above the two lower planes of its envelope over the ranges.
+
+    Parameters
+    ----------
+    theta, rate, loss
+        Ranges of theta, K and the share lost.
+    sure, step
+        Theta is `sure` and a step, shape (active,), for each indicator.
+    unit, fixed
+        K is `fixed` and a rate, shape (active,), for each instance.
+
+    References
+    ----------
+    McCormick, "Computability of Global Solutions to Factorable Nonconvex Programs: Part I", Mathematical Programming 10
+    (1976), DOI 10.1007/BF01580665.
+    """
+
+    theta: tuple[float, float]
+    rate: tuple[float, float]
+    loss: tuple[float, float]
+    sure: float
+    step: FloatArray
+    unit: FloatArray
+    fixed: float
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether a range is, beyond rounding."""
+        return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether the loss depends on what is taken."""
+        return self.loss[1] > self.loss[0]
+
+    def plane(self, mix: float) -> tuple[float, float]:
+        """Return the slopes in K and theta of the planes' mean, of which `mix` is the share of the upper."""
+        rise = self.loss[1] - self.loss[0]
+        if rise <= 0:
+            return self.loss[0], 0.0
+        by_theta = ((1 - mix) * self.rate[0] + mix * self.rate[1]) * rise / (self.theta[1] - self.theta[0])
+        return self.loss[0] + mix * rise, by_theta
+
+    def height(self, by_rate: float, by_theta: float) -> float:
+        """Return the constant with which a plane of these slopes lies just below the loss: at a corner."""
+        ends = zip(self.theta, self.loss, strict=True)
+        return min((loss - by_rate) * rate - by_theta * theta for theta, loss in ends for rate in self.rate)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relaxation:
     """What is left of an instance in a box, as sums over cells: equal cells of scenarios are one.
 
-    The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k
-    - sum_j mark_rate_j Z_j`` and, in open cells, ``p_c >= y_c - most_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids
-    that are outbid in the cell. Z says whether a bid is taken.
+    The work is at most ``sum_c weight_c (hours_c y_c - loss_h p_c)`` with ``y_c <= G(V_c)``, ``V_c = base_c + rate_c k``
+    less the envelope and, in open cells, ``p_c >= y_c - most_c (1 - e_c)``, where ``e_c >= Z_j`` for the bids that are
+    outbid in the cell. Z says whether a bid is taken.
 
     Parameters
     ----------
@@ -41,8 +98,8 @@ class Relaxation:
         Shape (cells, active): whether a bid is outbid in an open cell.
     most
         Shape (cells,): upper bound of y.
-    mark_rate
-        Shape (active,): rate lost with the indicator Z of each bid.
+    envelope
+        Where everybody loses by an eviction: what is lost, not taken off `base` and `rate` if it is curved.
     is_nested
         Whether Z says instead that a bid or a lower one of its market is taken.
     cell_of
@@ -63,7 +120,7 @@ class Relaxation:
     is_open: BoolArray
     hit: BoolArray
     most: FloatArray
-    mark_rate: FloatArray
+    envelope: Envelope | None
     is_nested: bool
     cell_of: IntArray
     loss_h: float
@@ -71,7 +128,7 @@ class Relaxation:
     @property
     def has_indicators(self) -> bool:
         """Whether Z is needed at all."""
-        return bool(self.is_open.any() or (self.mark_rate > 0).any())
+        return bool(self.is_open.any() or self.envelope is not None)
 
 
 def relax(instance: BiddingInstance, box: Box, least_rate: float) -> Relaxation:
@@ -122,7 +179,7 @@ def _scenarios(instance: BiddingInstance, outlook: ScenarioOutlook, box: Box) ->
         is_open=np.asarray(marks.any(axis=1)),
         hit=marks,
         most=instance.scalability.value(_most_rate(instance, box, active, base, rate)),
-        mark_rate=np.zeros(len(active)),
+        envelope=None,
         is_nested=False,
         cell_of=cell_of,
         loss_h=loss,
@@ -133,10 +190,12 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, least_rate:
     active = np.flatnonzero(box.high > 0)
     loss = instance.eviction_loss_h
     change = instance.change_loss_h if box.has_change else 0.0
-    own = loss * outlook.evicted[active] if outlook.term is EvictionTerm.OWN else np.zeros(len(active))
-    common, price = 0.0, np.zeros(len(active))
-    if outlook.term is not EvictionTerm.OWN and loss > 0:
-        common, price = _common_loss(instance, outlook, box, active, least_rate)
+    own, common, envelope = np.zeros(len(active)), 0.0, None
+    if outlook.term is EvictionTerm.OWN:
+        own = loss * outlook.evicted[active]
+    else:
+        envelope = _envelope(instance, outlook, box, active, change, least_rate)
+        common = 0.0 if envelope.is_curved else envelope.loss[0]
     useful = np.maximum(0.0, outlook.usable_h[active] - own - common - change)
     rate = (instance.bids.rate[active] * useful)[None, :]
     base = np.array([instance.fixed_rate * max(0.0, 1.0 - common - change)])
@@ -153,49 +212,49 @@ def _hour(instance: BiddingInstance, outlook: HourOutlook, box: Box, least_rate:
         is_open=np.zeros(1, dtype=bool),
         hit=np.zeros((1, len(active)), dtype=bool),
         most=instance.scalability.value(_most_rate(instance, box, active, base, rate)),
-        mark_rate=price,
+        envelope=envelope,
         is_nested=outlook.term is EvictionTerm.MARKET,
         cell_of=np.zeros(1, dtype=np.int64),
         loss_h=0.0,
     )
 
 
-def _common_loss(
-    instance: BiddingInstance, outlook: HourOutlook, box: Box, active: IntArray, least_rate: float
-) -> tuple[float, FloatArray]:
-    """Return the hours that everybody loses for certain, and the rate lost with each indicator on top.
+def _envelope(
+    instance: BiddingInstance, outlook: HourOutlook, box: Box, active: IntArray, change: float, least_rate: float
+) -> Envelope:
+    """Return the ranges of theta and of the sum of rates in a box, and what is lost at their ends.
 
-    With ``theta = -sum log(1 - beta)`` over what evicts independently, the loss ``lambda (1 - exp(-theta))`` is
-    concave, and so at least its chord over the box's range of theta. What a further step of it costs is at least the
-    step times the least rate that a footprint of interest can have, as long as no bid's useful time is clamped.
+    The loss counts as settled at its least where a bid's useful time could be clamped at 0.
     """
     theta = -np.log1p(-np.minimum(outlook.evicted[active], 1.0 - 1e-12))
     market, taken = instance.bids.market[active], box.low[active] > 0
-    is_nested = outlook.term is EvictionTerm.MARKET
-    if is_nested:
-        size = len(instance.markets)
-        sure, most = np.zeros(size), np.zeros(size)
+    if outlook.term is EvictionTerm.MARKET:
+        sure, most = np.zeros(len(instance.markets)), np.zeros(len(instance.markets))
         np.maximum.at(sure, market[taken], theta[taken])
         np.maximum.at(most, market, theta)
         above = np.maximum(0.0, theta - sure[market])
         # Z of a bid stands for "this or a lower bid": it carries the step of theta down to the next higher bid.
         last = np.append(np.diff(market) != 0, True)
         step = np.maximum(0.0, above - np.where(last, 0.0, np.append(above[1:], 0.0)))
-        low, high = float(sure.sum()), float(most.sum())
+        least, largest = float(sure.sum()), float(most.sum())
     else:
-        low, high = float(theta[taken].sum()), float(theta.sum())
-        step = np.where(taken, 0.0, theta)
-    loss = instance.eviction_loss_h
-    common = -loss * float(np.expm1(-low))
-    if high - low < 1e-12:
-        return common, np.zeros(len(active))
-    slope = (-loss * float(np.expm1(-high)) - common) / (high - low)
-    change = instance.change_loss_h if box.has_change else 0.0
+        least, largest, step = float(theta[taken].sum()), float(theta.sum()), np.where(taken, 0.0, theta)
+    unit, fixed = instance.bids.rate[active], instance.fixed_rate
+    held = fixed + float((box.low * instance.bids.rate).sum())
+    fastest = float(_most_rate(instance, box, active, np.array([fixed]), unit[None, :])[0])
+    low, high = max(least, box.theta[0]), min(largest, box.theta[1])
     shortest = min(float(outlook.usable_h[active].min(initial=1.0)), 1.0) - change
-    if shortest < loss:
-        return common, np.zeros(len(active))
-    sure_rate = instance.fixed_rate + float((box.low * instance.bids.rate).sum())
-    return common, max(sure_rate, least_rate) * slope * step * (1.0 - 1e-9)
+    is_curved = high - low > 1e-12 and shortest >= instance.eviction_loss_h
+    first, last_loss = (-instance.eviction_loss_h * float(np.expm1(-end)) for end in (low, high))
+    return Envelope(
+        theta=(low, high),
+        rate=(max(held, least_rate, box.rate[0]) * (1.0 - 1e-9), min(fastest, box.rate[1]) * (1.0 + 1e-9)),
+        loss=(first, last_loss if is_curved else first),
+        sure=least,
+        step=step,
+        unit=unit,
+        fixed=fixed,
+    )
 
 
 def _most_rate(instance: BiddingInstance, box: Box, active: IntArray, base: FloatArray, rate: FloatArray) -> FloatArray:

@@ -2,15 +2,16 @@
 
 import heapq
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypedDict
 
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Standing
 from optim.core.status import Termination
-from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
-from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
+from optim.models.bidding.proof import CHANGE, RATE, THETA, Multipliers, TreeNode
 from optim.solvers.bidding.local_search.steps import is_feasible
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound
@@ -25,11 +26,17 @@ WORTHWHILE = 0.15
 
 INTEGRAL_TOL = 1e-6
 
+ROUNDING = 1e-10
+"""Relative room between what the solver's own arithmetic says and what is stated."""
+
 STAKE = 0.02
 """A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
 
 PATIENCE = 25
 """Boxes solved after an improvement before a search that starts again at a better ratio ends."""
+
+LEAP = 0.003
+"""Relative improvement of the ratio at which it ends at once."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +78,7 @@ class TreeLimits(TypedDict, total=False):
 
     cutoff: float
     gap: float
+    all_of_interest: bool
     is_hasty: bool
     begun: int
 
@@ -92,6 +100,8 @@ class RatioTree(AbstractIteration[TreeResult]):
         Footprints whose rates add up to less are of no interest.
     start
         A footprint whose rates are where the first tangents are laid.
+    all_of_interest
+        Whether footprints count that do too little work to be answers.
     is_hasty
         Whether it ends soon after it has found something better than the cutoff.
     begun
@@ -107,17 +117,24 @@ class RatioTree(AbstractIteration[TreeResult]):
         gap: float = 0.0,
         least_rate: float = 0.0,
         start: IntArray | None = None,
+        all_of_interest: bool = False,
         is_hasty: bool = False,
         begun: int = 0,
     ) -> None:
         self.instance, self.ratio, self.gap, self.least_rate = instance, ratio, gap, least_rate
-        self.value, self.counts = cutoff, None
+        self.value = cutoff
+        self.counts: IntArray | None = None
+        self._cost = 0.0
         self._start = start
         self._nodes: list[TreeNode] = []
         self._multipliers: list[Multipliers] = []
         self._leaf_bounds: dict[int, float] = {}
         self._heap: list[tuple[float, int, _Open]] = []
         self._order = 0
+        self._is_all_of_interest = all_of_interest
+        self._min_work = 0.0 if all_of_interest else instance.min_work
+        outlook = instance.outlook
+        self._num_cells = 1 if isinstance(outlook, HourOutlook) else outlook.num_scenarios * outlook.num_slots
         self._is_hasty, self._begun = is_hasty, begun
         self._improved_at: int | None = None
         self.num_solved = 0
@@ -125,17 +142,15 @@ class RatioTree(AbstractIteration[TreeResult]):
     def init(self) -> None:
         """Solve the roots: one box, or two that differ in whether anything changes."""
         root, box = self._add(TreeNode()), Box.root(self.instance)
-        if self.instance.bids.is_new.any():
-            low, high = self._split(root, CHANGE, 0)
-            self._open(box.without_change(self.instance), low, is_root=True)
-            self._open(box.with_change(), high, is_root=True)
-        else:
-            self._open(Box(low=box.low, high=box.high, has_change=False), root, is_root=True)
+        parts = [(root, box)] if box.has_change is False else self._split(root, box, CHANGE, 0)
+        for node, part in parts:
+            self._open(part, node, is_root=True)
 
     def is_done(self) -> bool:
         """Tell whether no open box can hold anything better, or, in haste, whether enough is found."""
         since = 0 if self._improved_at is None else self.num_solved - self._improved_at
-        return (self._is_hasty and since >= PATIENCE) or not self._heap or self._heap[0][0] >= self.value - self.gap
+        is_enough = since >= PATIENCE or (self.counts is not None and self.value <= -LEAP * self._cost)
+        return (self._is_hasty and is_enough) or not self._heap or self._heap[0][0] >= self.value - self.gap
 
     def step(self) -> None:
         """Split the open box of the least bound."""
@@ -161,14 +176,18 @@ class RatioTree(AbstractIteration[TreeResult]):
 
     def _open(self, box: Box, node: int, *, is_root: bool = False) -> None:
         """Solve a box, fix what can be fixed, and keep it if it may hold something better."""
-        tangents = self._tangents(box)
+        tangents = self._tangents()
         for _ in range(FIXING_ROUNDS):
             relaxation = relax(self.instance, box, self.least_rate)
-            solved = solve_node(self.instance, relaxation, self.ratio, self._onto(relaxation, tangents))
+            value = self._plain_value(box, relaxation)
+            if value is not None:
+                self._leaf(node, self._nothing, value)
+                return
+            solved = solve_node(self.instance, relaxation, self.ratio, self._onto(relaxation, tangents), self._min_work)
             point = _nowhere(self.instance, relaxation) if solved is None else solved
             self.num_solved += 1
             bound = LagrangianBound(self.instance, relaxation, point.multipliers, self.ratio)
-            number = self._store(relaxation, point.multipliers)
+            number = self._store(expand(relaxation, point.multipliers))
             self._try(relaxation, point)
             if bound.value >= self.value - self.gap:
                 self._leaf(node, number, bound.value)
@@ -191,6 +210,27 @@ class RatioTree(AbstractIteration[TreeResult]):
         )
         heapq.heappush(self._heap, (bound.value, self._order, entry))
 
+    def _plain_value(self, box: Box, relaxation: Relaxation) -> float | None:
+        """Return what a box without a choice is worth, infinity where nothing in it is an answer; otherwise None."""
+        envelope = relaxation.envelope
+        if box.exceeds_a_cap(self.instance) or (envelope is not None and envelope.is_empty):
+            return float("inf")
+        if not box.is_single:
+            return None
+        value = evaluate(self.instance, box.low)
+        if box.has_change and not box.low[self.instance.bids.is_new].any():
+            return float("inf")  # it is in the box without a change
+        is_answer = value.work > 0 and value.work >= self._min_work * (1 - ROUNDING)
+        if not is_feasible(self.instance, box.low[None])[0] or not (is_answer or self._is_all_of_interest):
+            return float("inf")
+        worth = value.cost - self.ratio * value.work
+        if worth < self.value:
+            self._keep(box.low, value.cost, worth)
+        return worth
+
+    def _keep(self, counts: IntArray, cost: float, value: float) -> None:
+        self.counts, self._cost, self.value = counts, cost, value
+
     def _fix(self, box: Box, node: int, number: int, bound: LagrangianBound) -> tuple[Box, int]:
         """Cut off counts that the multipliers prove too costly; each cut is a split with a leaf."""
         relaxation, cutoff = bound.relaxation, self.value - self.gap
@@ -203,26 +243,40 @@ class RatioTree(AbstractIteration[TreeResult]):
             if most >= high and low == 0 and bound.with_bounds(position, 1, high) >= cutoff:
                 most = 0
             if most < high:
-                node, leaf = self._split(node, bid, most)
+                (node, box), (leaf, _) = self._split(node, box, bid, most)
                 self._leaf(leaf, number, bound.with_bounds(position, most + 1, high))
-                box = box.at_most(bid, most)
                 high = most
             if reduced < 0 and low < high:
                 least = high - int(missing / -reduced)
                 if least > low and bound.with_bounds(position, low, least - 1) >= cutoff:
-                    leaf, node = self._split(node, bid, least - 1)
+                    (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
                     self._leaf(leaf, number, bound.with_bounds(position, low, least - 1))
-                    box = box.at_least(bid, least)
         return box, node
 
     def _branch(self, entry: _Open) -> None:
-        bid, value = self._choose(entry)
-        if bid is None:  # the box is one footprint, and its bound its value: nothing is left to split
+        by, at = self._choose_sum(entry) or self._choose(entry)
+        if by is None:  # the box is one footprint, and its bound its value: nothing is left to split
             self._leaf(entry.node, entry.multipliers, entry.bound)
             return
-        low, high = self._split(entry.node, bid, value)
-        self._open(entry.box.at_most(bid, value), low)
-        self._open(entry.box.at_least(bid, value + 1), high)
+        for node, part in self._split(entry.node, entry.box, by, at):
+            self._open(part, node)
+
+    def _choose_sum(self, entry: _Open) -> tuple[int, float] | None:
+        """Return theta or the sum of rates and where to split it, if their envelope overlooks much of the gap."""
+        e = entry.relaxation.envelope
+        if e is None or not e.is_curved:
+            return None
+        theta, total, lost = entry.point.sums
+        (low, high), (first, last) = e.theta, e.loss
+        share = -self.instance.eviction_loss_h * float(np.expm1(-theta))
+        overlooked = share * total - lost
+        slope = float(self.instance.scalability.slope(np.maximum(entry.point.rates, 0.0))[0])
+        if self.ratio * slope * overlooked <= STAKE * (self.value - entry.bound):
+            return None
+        by_chord = (share - first - (theta - low) * (last - first) / (high - low)) * total
+        by = THETA if by_chord > 0.5 * overlooked else RATE
+        at, (low, high) = (theta, e.theta) if by == THETA else (total, e.rate)
+        return by, float(np.clip(at, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high))
 
     def _choose(self, entry: _Open) -> tuple[int | None, int]:
         """Return the bid to split by and where: a broken count first, then an undecided bid, then any."""
@@ -232,7 +286,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         share = counts / np.maximum(high, 1)
         undecided = (low == 0) & (counts > INTEGRAL_TOL) & (share < 1.0 - INTEGRAL_TOL)
         stake = np.where(undecided, entry.charge * (1.0 - share), 0.0)
-        if relaxation.is_open.any() and stake.max(initial=0.0) > STAKE * (self.value - entry.bound):
+        if relaxation.has_indicators and stake.max(initial=0.0) > STAKE * (self.value - entry.bound):
             return int(relaxation.active[int(stake.argmax())]), 0
         broken = np.abs(counts - np.rint(counts))
         if broken.max(initial=0.0) > INTEGRAL_TOL:
@@ -266,16 +320,15 @@ class RatioTree(AbstractIteration[TreeResult]):
         table = np.array(rounded)
         fits = is_feasible(self.instance, table)
         cost, work = evaluate_many(self.instance, table)
-        value = np.where(fits & (work >= self.instance.min_work), cost - self.ratio * work, np.inf)
+        value = np.where(fits & (work >= self._min_work), cost - self.ratio * work, np.inf)
         best = int(value.argmin())
         if value[best] < self.value:
-            self.value, self.counts = float(value[best]), table[best]
+            self._keep(table[best], float(cost[best]), float(value[best]))
 
-    def _tangents(self, box: Box) -> tuple[FloatArray, ...]:
+    def _tangents(self) -> tuple[FloatArray, ...]:
         """Return rates of the original cells at which the curve's first tangents are laid."""
         outlook = self.instance.outlook
-        cells = 1 if isinstance(outlook, HourOutlook) else outlook.num_scenarios * outlook.num_slots
-        rates = [np.zeros(cells)]
+        rates = [np.zeros(self._num_cells)]
         if self._start is not None:
             rate = self.instance.bids.rate * self._start
             if isinstance(outlook, HourOutlook):
@@ -298,18 +351,28 @@ class RatioTree(AbstractIteration[TreeResult]):
         self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def _split(self, node: int, bid: int, value: int) -> tuple[int, int]:
+    def _split(self, node: int, box: Box, by: int, at: float) -> tuple[tuple[int, Box], tuple[int, Box]]:
+        """Split a node and its box; return both children's."""
         low, high = self._add(TreeNode()), self._add(TreeNode())
-        self._nodes[node] = TreeNode(bid=bid, value=value, low=low, high=high)
-        return low, high
+        self._nodes[node] = TreeNode(bid=by, value=at, low=low, high=high)
+        parts = box.split(self.instance, by, at)
+        return (low, parts[0]), (high, parts[1])
 
     def _leaf(self, node: int, multipliers: int, bound: float) -> None:
         self._nodes[node] = TreeNode(multipliers=multipliers)
         self._leaf_bounds[node] = bound
 
-    def _store(self, relaxation: Relaxation, multipliers: CellMultipliers) -> int:
-        self._multipliers.append(expand(relaxation, multipliers))
+    def _store(self, multipliers: Multipliers) -> int:
+        self._multipliers.append(multipliers)
         return len(self._multipliers) - 1
+
+    @cached_property
+    def _nothing(self) -> int:
+        """The number of multipliers that are all 0."""
+        cells, none = np.zeros(self._num_cells), np.zeros(0, dtype=np.int64)
+        cap = np.zeros(len(self.instance.caps.limit))
+        nothing = Multipliers(point=cells, eviction=cells, blame_cell=none, blame_bid=none, blame=np.zeros(0), cap=cap)
+        return self._store(nothing)
 
 
 def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
@@ -323,20 +386,18 @@ def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
         blame_bid=relaxation.active[position],
         blame=blame[cell, position],
         cap=multipliers.cap,
+        work=multipliers.work,
+        lost_by_rate=multipliers.lost_by_rate,
+        lost_by_theta=multipliers.lost_by_theta,
+        theta=multipliers.theta,
+        rate=multipliers.rate,
     )
 
 
 def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
-    """Return a point for a box that HiGHS finds empty: prices of the caps so high that the bound shows it."""
-    cells = len(relaxation.weight)
+    """Return a point for a box that HiGHS finds empty or can't solve: its least counts, and prices of nothing."""
     return LpPoint(
         counts=relaxation.low.astype(np.float64),
-        value=float("inf"),
-        multipliers=CellMultipliers(
-            point=np.zeros(cells),
-            eviction=np.zeros(cells),
-            blame=np.zeros(relaxation.hit.shape),
-            cap=np.full(len(instance.caps.limit), 1e9),
-        ),
-        rates=np.zeros(cells),
+        multipliers=CellMultipliers.none(instance, relaxation),
+        rates=np.zeros(len(relaxation.weight)),
     )

@@ -6,20 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.core.status import CertificateKind, PointStatus, Termination
-from optim.models.bidding.check.facts import Facts
-from optim.models.bidding.check.leaf import CheckedBox, leaf_bound
-from optim.models.bidding.cost_per_work import evaluate_many
-from optim.models.bidding.instance import EvictionTerm, ScenarioOutlook
 from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
+from optim.models.bidding.proof import RatioProof, TreeNode
 from optim.models.files import read_solution, verify, write_solution
 from optim.solvers.solve import solve
-from tests.support.bidding.small_markets import all_footprints, hour_instance, published_vector, small_instances
+from tests.support.bidding.small_markets import hour_instance, published_vector
 
 
 def solved():
@@ -65,65 +59,6 @@ def test_accepts_an_honest_solution():
 def test_refuses(name):
     instance, solution = solved()
     assert not verify(instance, TAMPERINGS[name](solution)).is_ok
-
-
-@given(instance=small_instances, data=st.data())
-def test_any_multipliers_bound_every_footprint_of_a_box(instance, data):
-    """The heart of every proof: whatever the numbers are, what they prove is true."""
-    facts = Facts(instance=instance)
-    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    cells, size = len(facts.cell_weight), instance.num_bids
-    entries = int(rng.integers(0, 6)) if size else 0
-    x = Multipliers(
-        point=rng.uniform(0, 12, cells),
-        eviction=rng.uniform(0, 1, cells) * rng.integers(0, 2),
-        blame_cell=rng.integers(0, cells, entries),
-        blame_bid=rng.integers(0, size, entries),
-        blame=rng.uniform(0, 1, entries),
-        cap=rng.uniform(0, 0.2, len(instance.caps.limit)),
-    )
-    low = np.minimum(rng.integers(0, 2, size), instance.bids.max_count)
-    high = np.minimum(instance.bids.max_count, low + rng.integers(0, 4, size))
-    change = None if rng.random() < 0.3 else bool(rng.random() < 0.7)
-    if not instance.bids.is_new.any():
-        change = False
-    if change is False:
-        low, high = np.where(instance.bids.is_new, 0, low), np.where(instance.bids.is_new, 0, high)
-    table = all_footprints(instance)
-    inside = ((table >= low) & (table <= high)).all(axis=1)
-    if change is True:
-        inside &= (table[:, instance.bids.is_new] > 0).any(axis=1)
-    cost, work = evaluate_many(instance, table[inside])
-    ratio = float(rng.uniform(0, 0.5))
-    bound = leaf_bound(facts, CheckedBox(low=low, high=high, has_change=change), x, ratio, 0.0)
-    assert (cost - ratio * work >= bound - 1e-9).all()
-
-
-@given(instance=small_instances, data=st.data())
-def test_a_smaller_box_never_proves_less(instance, data):
-    """So a leaf may keep the multipliers of the box that it was cut from, also where cuts leave no footprint at all."""
-    facts = Facts(instance=instance)
-    rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    cells, size = len(facts.cell_weight), instance.num_bids
-    x = Multipliers(
-        point=rng.uniform(0, 12, cells),
-        eviction=rng.uniform(0, 1, cells),
-        blame_cell=np.zeros(0, dtype=np.int64),
-        blame_bid=np.zeros(0, dtype=np.int64),
-        blame=np.zeros(0),
-        cap=rng.uniform(0, 0.2, len(instance.caps.limit)),
-    )
-    high = instance.bids.max_count
-    low = np.minimum(rng.integers(0, 3, size), high)
-    change = bool(instance.bids.is_new.any())
-    ratio = float(rng.uniform(0, 0.5))
-    outer = leaf_bound(facts, CheckedBox(low=np.zeros_like(low), high=high, has_change=change), x, ratio, 0.0)
-    inner = leaf_bound(facts, CheckedBox(low=low, high=high, has_change=change), x, ratio, 0.0)
-    table = all_footprints(instance)
-    if not (table >= low).all(axis=1).any():
-        assert inner == np.inf
-    if facts.term is EvictionTerm.OWN or isinstance(instance.outlook, ScenarioOutlook):
-        assert inner >= outer - 1e-9
 
 
 def test_a_proof_of_zero_needs_no_tree():
