@@ -61,7 +61,9 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     is_exact
         Exchange ranges all to all and add them in partition order: the same bits on any number of devices. Otherwise
         each device adds its own partitions first and the sums are reduce-scattered, which moves fewer bytes and rounds
-        differently with each number of devices.
+        the *sums* differently with each number of devices. What a rule makes of that is its own affair: SGD and momentum
+        differ as little, but Adagrad and Adam divide by the gradient's size, and a sum about 0 whose sign depends on
+        the rounding moves a parameter by up to two learning rates.
 
     Raises
     ------

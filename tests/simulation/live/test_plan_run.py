@@ -5,7 +5,8 @@ import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
-from optim.simulation.live.job_plan import PlanOptions, read_plan
+from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
+from optim.simulation.live.job_run import JobRun
 from optim.simulation.live.plan_run import run_plan
 from optim.training.applications.paced import Paced
 from tests.support.training.oracle import CountingApplication
@@ -48,3 +49,25 @@ def test_a_paced_application_computes_the_same():
     view = plain.initial_parameters()
     assert np.array_equal(paced.gradient(view, 1, 0)[0], plain.gradient(view, 1, 0)[0])
     assert (paced.num_partitions, paced.num_parameters, paced.weight(0)) == (2, 5, 1.0)
+
+
+@pytest.mark.parametrize(("work", "clocks"), [(4, 40), (5, 50), (0, 1)])
+def test_a_job_trains_for_the_gradients_that_its_work_has_time_for(work, clocks):
+    # A worker-slot of 4 s has time for 80 gradients of 0.05 s; two workers at most share 8 partitions.
+    plan = JobPlan(job=0, name="j", machines={0: (2, 1), 1: (1, 1)}, work=work)
+    run = JobRun(plan=plan, options=PlanOptions(slot_s=4.0, gradient_s=0.05))
+    assert (run.application.num_partitions, run.clocks) == (8, clocks)
+
+
+def test_three_kinds_of_jobs_take_turns_and_have_data_of_their_own():
+    runs = [
+        JobRun(plan=JobPlan(job=job, name="j", machines={0: (1, 1)}, work=1), options=PlanOptions(seed=2))
+        for job in range(4)
+    ]
+    assert [type(run.application).__name__ for run in runs] == [
+        "MatrixFactorisation",
+        "LogisticRegression",
+        "TopicModel",
+        "MatrixFactorisation",
+    ]
+    assert [run.application.seed for run in runs] == [2000, 2001, 2002, 2003]

@@ -11,6 +11,7 @@ from optim.models.admission.instance import MICRO
 from optim.models.admission.problem import PROBLEM
 from optim.models.admission.utility import SigmoidUtility
 from optim.workloads.admission.traces import TRACE_FORMATS, TraceOptions, read_trace
+from optim.workloads.admission.utility_mix import UtilityMix
 from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK
 from tests.support.public_traces import trace_file
 from tests.support.trace_files import ROOMY, philly_file, read_philly_instance
@@ -228,3 +229,24 @@ def test_the_pod_list_without_times_is_refused() -> None:
     path = trace_file("alibaba_v2023/openb_pod_list_multigpu50.csv.gz")
     with pytest.raises(InvalidProblemError, match="column 'creation_time' is missing"):
         read_trace(path, "alibaba", TraceOptions(), 0)
+
+
+def test_a_job_that_just_ends_on_the_cluster_sizes_it(tmp_path: Path) -> None:
+    # Alone 4 GPUs do 24 worker-slots in 6 slots, and with a share of 1 they are what the job needs.
+    path = philly_file(tmp_path, [(0, 0, 4, 6 * 900, "")])
+    instance, summary = read_trace(path, "philly", TraceOptions(num_slots=6, cluster_share=1.0), 0)
+    assert (summary.gpu_slots, summary.cluster_gpu_slots, instance.work.tolist()) == (24.0, 24.0, [24])
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.0, 0.0), (0.0, 0.2, 0.3)])
+def test_any_class_of_utilities_may_be_left_out(weights: tuple[float, float, float]) -> None:
+    names = ("insensitive", "sensitive", "critical")
+    drawn = UtilityMix(**dict(zip(names, weights, strict=True))).draw(np.full(200, 5.0), np.random.default_rng(0))
+    kinds = {0 if one.theta2 == 0 else 1 if one.theta2 <= 1 else 2 for one in drawn}
+    assert kinds == {kind for kind, weight in enumerate(weights) if weight}
+
+
+@pytest.mark.parametrize("weights", [(0.0, 0.0, 0.0), (-0.5, 1.0, 1.0), (float("inf"), 1.0, 1.0)])
+def test_classes_without_weight_are_refused(weights: tuple[float, float, float]) -> None:
+    with pytest.raises(InvalidOptionError, match="class weights must be at least 0"):
+        UtilityMix(insensitive=weights[0], sensitive=weights[1], critical=weights[2])

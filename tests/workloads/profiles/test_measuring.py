@@ -311,3 +311,31 @@ def test_all_three_problems_are_solved_on_a_measured_profile(problem, options, s
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):
         ProfileOptions(**bad)
+
+
+def test_a_change_loses_the_carrying_and_an_eviction_the_applying_too():
+    size, four = 250_000, Interval.exactly  # a megabyte
+    update = UpdateCost(in_cache=[four(v) for v in (9.0, 9.0, 9.0, 9.0)], beyond=[four(v) for v in (1.0, 2.0, 3e-6, 1e-6)],
+                        cache_bytes=1e6, error=0.0)  # fmt: skip
+    timing = Timing(seconds=np.array([2.0, 2.0, 2.0]))
+    grid = tuple((w, p) for w in (1, 2, 4) for p in (1, 2))
+    measured = JobMeasurements(
+        name="j",
+        source="s",
+        minibatch=timing,
+        num_parameters=size,
+        num_partitions=4,
+        grid=grid,
+        steps=(timing,) * len(grid),
+        startup_s=90.0,
+    )
+    server = ServerFigures(link=LinkFigures(start_s=0.5, mbps=four(16.0)), update=update)
+    profile = job_profile(measured, server)
+    carry_s = 0.5 + 8 / 16
+    apply_s = 1 + 2 * 4 + 3 + 4  # four pushes of a megabyte
+    assert profile.change_min == pytest.approx(carry_s / 60)
+    assert profile.eviction_min == pytest.approx((carry_s + apply_s) / 60)
+    assert (profile.startup_min, profile.gradient_mb) == (1.5, 1.0)
+    assert profile.ps_mbps.value == pytest.approx(4 * 8 / (4 * 0.5 + 4 * 8 / 16 + apply_s))
+    assert profile.worker_mbps.value == pytest.approx(profile.ps_mbps.value / 4)
+    assert profile.linear_error == pytest.approx(3.0)  # four workers are no faster than one
