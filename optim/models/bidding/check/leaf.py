@@ -89,11 +89,11 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
     """
     if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
         return math.inf  # no footprint is in the box
-    if (box.low == box.high).all():
-        return _single(facts, box, ratio)
     sums = _sums(facts, box, least_rate) if facts.has_common_loss else None
     if sums is not None and sums.is_empty:
         return math.inf
+    if (box.low == box.high).all():
+        return _single(facts, box, ratio)
     instance, curve = facts.instance, facts.instance.scalability
     price = ratio + x.work
     cells = _cells(facts, box, sums, x)
