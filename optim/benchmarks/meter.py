@@ -1,7 +1,6 @@
 """Measure a block from outside: seconds of the wall clock and of the processor, and the memory that it took."""
 
 import ctypes
-import gc
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +29,6 @@ class Meter:
     memory_mb: float | None
 
     def __enter__(self) -> "Meter":
-        gc.collect()
         _give_back_free_memory()
         self._held_kb = _restart_peak()
         self._begun = time.perf_counter(), time.process_time()

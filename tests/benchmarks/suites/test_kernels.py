@@ -90,6 +90,7 @@ def test_kernel_and_numpy_agree_round_after_round(case):
     contest.close()
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("size", ["small", "full"])
 def test_every_row_is_measured_and_verified(size):
     records = [work.run(Never(), SilentProgress()) for work in works(size=size, options=TINY)]
@@ -153,6 +154,10 @@ def test_the_command_prints_the_promised_fields_of_each_kernel(tmp_path, monkeyp
     assert {"dense-sgd", "dense-adam", "sparse-sgd", "sparse-adagrad", *STREAMS} == {row["kernel"] for row in rows}
     fields = ("workers", "parameters", "shape", "device", "milliseconds", "gigabytes_per_s", "share_of_roof")
     for row in rows:
+        assert row["verified"]
+        assert row["share_of_roof"] == pytest.approx(row["gigabytes_per_s"] / row["roof_gigabytes_per_s"])
+        assert row["share_of_in_place"] == pytest.approx(row["gigabytes_per_s"] / row["in_place_gigabytes_per_s"])
+        assert row["speedup_over_numpy"] == pytest.approx(row["numpy_ms"] / row["milliseconds"])
         assert {*fields, "numpy_ms", "numba_ms", "xla_ms", "torch_ms", "ray_ms", "process_ms"} <= set(row)
         assert row["parameters"]["parameters"] >= row["shape"][-1]
 
