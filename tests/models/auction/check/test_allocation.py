@@ -1,0 +1,98 @@
+"""Bundles against the cluster: what is refused, and by which words."""
+
+import pytest
+
+from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
+from optim.models.auction.check.facts import read_facts
+from optim.models.auction.instance import as_ints
+from tests.support.auction.builders import auction
+
+ONE = auction(
+    [(0, [2, 2]), (0, [4]), (1, [4])],
+    [(2, "slot", 2.0), (4, "machine", 3.0)],
+    [(6, "rack", 4.0)],
+    [(8, "cluster", 5.0)],
+)
+"""Machine 0 of two slots and machine 1 in rack 0, machine 2 in rack 1; slots 0 to 3."""
+
+NAMED = auction([4, 4], [({0: 2, 1: 1}, 2.0)])
+
+
+def entries(*rows):
+    return as_ints(rows).reshape(-1, 3)
+
+
+@pytest.mark.parametrize(
+    ("row", "is_fine"),
+    [
+        ([0, 2, 3], True),
+        ([1, -1, -1], True),
+        ([2, -1, -1], False),
+        ([-2, -1, -1], False),
+        ([0, 1, 3], False),
+        ([0, 2, 4], False),
+    ],
+)
+def test_every_app_has_a_row_of_its_own_or_none(row, is_fine):
+    assert (check_rows(read_facts(ONE), as_ints(row)) == []) is is_fine
+
+
+def test_one_row_an_app_is_needed():
+    assert [found.row for found in check_rows(read_facts(ONE), as_ints([0, 2]))] == ["one bid"]
+
+
+@pytest.mark.parametrize(
+    ("given", "row"),
+    [
+        ([(0, 0, 2), (1, 0, 0)], "entries"),
+        ([(0, 4, 1)], "entries"),
+        ([(0, -1, 1)], "entries"),
+        ([(3, 0, 1)], "entries"),
+        ([(-1, 0, 1)], "entries"),
+        ([(0, 0, 1), (0, 0, 1)], "entries"),
+        ([(0, 0, 3)], "capacity [slot 0, machine 0]"),
+        ([(0, 1, 2), (1, 1, 1)], "capacity [slot 1, machine 0]"),
+        ([(0, 2, 4), (1, 2, 2)], "capacity [slot 2, machine 1]"),
+    ],
+)
+def test_names_what_is_wrong_with_entries(given, row):
+    assert [found.row for found in check_entries(read_facts(ONE), entries(*given), "placement")] == [row]
+
+
+def test_says_by_how_much_a_slot_is_exceeded():
+    (found,) = check_entries(read_facts(ONE), entries((0, 2, 4), (1, 2, 2)), "grants")
+    assert (found.amount, found.message) == ("2", "6 GPUs are given, 4 are on offer (grants)")
+
+
+def test_entries_have_three_columns_and_may_be_none():
+    facts = read_facts(ONE)
+    assert check_entries(facts, entries(), "placement") == []
+    assert check_entries(facts, entries((0, 0, 2), (1, 0, 0)).reshape(-1, 2), "placement")[0].row == "entries"
+    assert check_entries(facts, entries((0, 0, 2), (1, 1, 2), (2, 3, 4)), "placement") == []
+
+
+@pytest.mark.parametrize(
+    ("row", "placed", "is_fine"),
+    [
+        ([0, -1, -1], [(0, 0, 2)], True),
+        ([0, -1, -1], [(0, 0, 1), (0, 1, 1)], False),
+        ([0, -1, -1], [(0, 0, 1)], False),
+        ([1, -1, -1], [(0, 0, 2), (0, 1, 2)], True),
+        ([1, -1, -1], [(0, 0, 2), (0, 2, 2)], False),
+        ([-1, 2, -1], [(1, 0, 2), (1, 2, 4)], True),
+        ([-1, 2, -1], [(1, 2, 4), (1, 3, 2)], False),
+        ([-1, -1, 3], [(2, 2, 4), (2, 3, 4)], True),
+        ([-1, -1, -1], [(2, 2, 1)], False),
+        ([0, -1, -1], [], False),
+    ],
+)
+def test_a_bundle_lies_in_one_place_of_its_locality(row, placed, is_fine):
+    assert (check_bundles(read_facts(ONE), as_ints(row), entries(*placed)) == []) is is_fine
+
+
+@pytest.mark.parametrize(
+    ("placed", "is_fine"),
+    [([(0, 0, 2), (0, 1, 1)], True), ([(0, 0, 1), (0, 1, 2)], False), ([(0, 0, 3)], False)],
+)
+def test_a_row_that_names_machines_has_its_gpus_there(placed, is_fine):
+    assert (check_bundles(read_facts(NAMED), as_ints([0]), entries(*placed)) == []) is is_fine

@@ -1,0 +1,151 @@
+"""Prices and trees bound every allocation, whatever they are: against all choices of bids and all ways to place them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.auction.check.count_bound import CountBound
+from optim.models.auction.check.facts import read_facts
+from optim.models.auction.check.price_bound import PriceBound, evaluate_tree
+from optim.models.auction.instance import Locality, as_floats, as_ints
+from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions, named_auctions
+
+NOTHING = {}
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def kinds_of(instance):
+    bids = instance.bids
+    plain = {
+        (level, size, -1)
+        for level, size in zip(bids.locality.tolist(), bids.gpus.tolist(), strict=True)
+        if level != Locality.NAMED
+    }
+    return sorted(plain | {(int(Locality.NAMED), 1, machine) for machine in bids.named_machine.tolist()})
+
+
+def prices(kinds, row_price, supply_price=None, *, is_counted=False):
+    return PriceProof(
+        kinds=as_ints(kinds).reshape(-1, 3),
+        row_price=as_floats(row_price),
+        supply_price=as_floats(row_price if supply_price is None else supply_price),
+        is_counted=is_counted,
+    )
+
+
+@given(st.one_of(auctions(), named_auctions()), SEEDS)
+def test_any_prices_bound_the_optimum_with_and_without_each_app(instance, seed):
+    rng = np.random.default_rng(seed)
+    facts, kinds = read_facts(instance), kinds_of(instance)
+    bound = PriceBound(facts)
+    for is_counted in (False, True):
+        proof = prices(kinds, rng.exponential(0.5, len(kinds)), is_counted=is_counted)
+        for without in (None, *range(instance.num_apps)):
+            value, terms = bound.evaluate(proof, without, NOTHING)
+            assert value >= optimum(instance, without)
+            assert terms >= abs(value) * (1 - 1e-9)
+
+
+@given(auctions(), SEEDS)
+def test_a_tree_bounds_the_optimum_whatever_splits_it(instance, seed):
+    rng = np.random.default_rng(seed)
+    facts, kinds = read_facts(instance), kinds_of(instance)
+    if not kinds:
+        return
+    level, size, _ = kinds[int(rng.integers(len(kinds)))]
+    leaf = [prices(kinds, rng.exponential(0.5, len(kinds)), rng.exponential(0.5, len(kinds))) for _ in range(3)]
+    row = int(rng.integers(len(instance.bids)))
+    tree = TreeProof(
+        nodes=(
+            TreeNode(level=level, size=size, value=int(rng.integers(0, 3)), low=1, high=2),
+            TreeNode(proof=leaf[0]),
+            TreeNode(row=row, low=3, high=4),
+            TreeNode(proof=leaf[1]),
+            TreeNode(proof=leaf[2]),
+        )
+    )
+    value, _, wrong = evaluate_tree(PriceBound(facts), facts, tree, None)
+    assert not wrong
+    assert value >= optimum(instance)
+
+
+def test_prices_of_nothing_let_every_app_have_its_best_row():
+    two = auction([4], [(4, "machine", 4.0), (2, "machine", 2.0)], [(4, "machine", 3.0)])
+    bound = PriceBound(read_facts(two))
+    assert bound.evaluate(prices([], []), None, NOTHING)[0] == pytest.approx(np.log(12))
+    assert bound.evaluate(prices([], []), 0, NOTHING)[0] == pytest.approx(np.log(3))
+
+
+def test_prices_count_rows_and_supply():
+    """Bundles of 4 at 1: both apps gain log 4 - 1 and log 3 - 1, and the machine sells one."""
+    two = auction([4], [(4, "machine", 4.0)], [(4, "machine", 3.0)])
+    bound = PriceBound(read_facts(two))
+    proof = prices([(1, 4, -1)], [1.0])
+    assert bound.evaluate(proof, None, NOTHING)[0] == pytest.approx(np.log(12) - 2 + 1)
+    assert bound.evaluate(proof, 1, NOTHING)[0] == pytest.approx(np.log(4))
+
+
+def test_a_gap_between_the_two_prices_counts_with_the_number_that_a_tree_allows():
+    two = auction([8], [(4, "machine", 4.0)], [(4, "machine", 3.0)])
+    bound = PriceBound(read_facts(two))
+    proof = prices([(1, 4, -1)], [1.0], [0.25])
+    at_most_one = {(1, 4): (0, 1)}
+    assert bound.evaluate(proof, None, at_most_one)[0] == pytest.approx(np.log(12) - 2 + 2 * 0.25 + 0.75)
+    assert bound.evaluate(proof, None, NOTHING)[0] == np.inf
+    cheap = prices([(1, 4, -1)], [0.25], [1.0])
+    at_least_one = {(1, 4): (1, np.inf)}
+    assert bound.evaluate(cheap, None, at_least_one)[0] == pytest.approx(np.log(12) - 0.5 + 2 * 1.0 - 0.75)
+
+
+def test_a_row_that_a_tree_fixes_gains_alone_and_one_that_it_forbids_gains_nothing():
+    two = auction([4], [(4, "machine", 4.0), (2, "machine", 2.0)], [(4, "machine", 3.0)])
+    bound = PriceBound(read_facts(two))
+    free = prices([], [])
+    assert bound.evaluate(free, None, {(-1, 1): (1, 1)})[0] == pytest.approx(np.log(2) + np.log(3))
+    assert bound.evaluate(free, None, {(-1, 0): (0, 0)})[0] == pytest.approx(np.log(2) + np.log(3))
+    counted = prices([], [], is_counted=True)
+    assert bound.evaluate(counted, None, NOTHING)[0] == pytest.approx(np.log(4))
+    assert bound.evaluate(counted, None, {(-1, 1): (1, 1)})[0] == pytest.approx(np.log(2))
+
+
+@given(auctions())
+def test_counts_alone_are_the_knapsack_over_all_choices(instance):
+    facts = read_facts(instance)
+    bound = CountBound(facts)
+    options = [
+        [(0, 0.0)]
+        + [
+            (int(instance.bids.gpus[b]), float(facts.weight[b]))
+            for b in np.flatnonzero((instance.bids.app == i) & facts.useful).tolist()
+        ]
+        for i in range(instance.num_apps)
+    ]
+
+    def best(chosen):
+        totals = {0: 0.0}
+        for rows in chosen:
+            totals = {
+                used + k: max(worth + w for u, worth in totals.items() for kk, w in rows if u + kk == used + k)
+                for used in totals
+                for k, _ in rows
+                if used + k <= facts.num_free
+            }
+        return max(totals.values())
+
+    assert bound.welfare() == pytest.approx(best(options))
+    for i in range(instance.num_apps):
+        others = options[:i] + options[i + 1 :]
+        assert bound.without(i) == pytest.approx(best(others))
+        assert bound.welfare(i) == pytest.approx(best(others))
+
+
+@given(auctions())
+def test_the_checkers_weights_are_the_instances_and_no_useful_row_is_lost(instance):
+    facts = read_facts(instance)
+    np.testing.assert_allclose(facts.weight, instance.weight, rtol=1e-12)
+    kept = [w if useful else -1.0 for w, useful in zip(facts.weight.tolist(), facts.useful.tolist(), strict=True)]
+    assert optimum(instance, worth=kept) == pytest.approx(optimum(instance))

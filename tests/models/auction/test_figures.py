@@ -1,0 +1,65 @@
+"""Figures of auctions and allocations, by hand."""
+
+import numpy as np
+import pytest
+
+from optim.models.auction.figures import describe, placement_levels, plan_load
+from optim.models.auction.instance import as_floats, as_ints
+from optim.models.auction.plan import AuctionPlan, PaymentRule, sorted_entries
+from tests.support.auction.builders import auction
+
+ONE = auction(
+    [(0, [2, 2]), (0, [4]), (1, [4])],
+    [(2, "slot", 2.0), (4, "machine", 4.0)],
+    [(6, "rack", 8.0)],
+    [(2, "cluster", 2.0)],
+)
+PLAN = AuctionPlan(
+    row=as_ints([1, 2, -1]),
+    placement=sorted_entries([(0, 0, 2), (0, 1, 2), (1, 2, 4), (1, 3, 2)]),
+    share_low=as_floats([0.5, 0.25, 1.0]),
+    share_high=as_floats([0.5, 0.75, 1.0]),
+    rule=PaymentRule.FLOOR,
+    grants=sorted_entries([(0, 0, 2), (1, 2, 4)]),
+)
+
+
+def test_describes_offer_bids_and_contention():
+    figures = describe(ONE)
+    assert (figures["apps"], figures["gpus"], figures["free_gpus"], figures["held_share"]) == (3, 12, 12, 0.0)
+    assert (figures["machines"], figures["racks"], figures["slots"], figures["rows"]) == (3, 2, 4, 4)
+    assert figures["rows_by_locality"] == {"cluster": 1, "machine": 1, "rack": 1, "slot": 1}
+    assert (figures["demand"], figures["contention"]) == (12, 1.0)
+    assert figures["gangs"] == {"1": 3}
+
+
+def test_tells_what_a_plan_awards_charges_and_leaves():
+    load = plan_load(ONE, PLAN)
+    assert load["welfare"] == pytest.approx(np.log(4) + np.log(8))
+    assert load["max_rho"] == 1.0
+    assert (load["winners"], load["winner_share"]) == (2, pytest.approx(2 / 3))
+    assert (load["awarded_gpus"], load["granted_gpus"], load["idle_gpus"]) == (10, 6, 2)
+    assert (load["leftover"], load["leftover_share"]) == (4, pytest.approx(0.4))
+    assert load["share"] == {"min": 0.5, "mean": 0.625, "max": 0.75}
+    assert load["interval_width"] == {"min": 0.0, "mean": 0.25, "max": 0.5}
+    assert load["narrow_intervals"] == 0.5
+    assert load["placement_score"] == pytest.approx((4 * 0.75 + 6 * 0.25) / 10)
+    assert load["payments"] == {"a0": [0.5, 0.5], "a1": [0.25, 0.75]}
+
+
+def test_an_empty_plan_awards_nothing():
+    nothing = AuctionPlan(
+        row=as_ints([-1] * 3), placement=sorted_entries([]), share_low=as_floats([1.0] * 3),
+        share_high=as_floats([1.0] * 3), rule=PaymentRule.FLOOR, grants=sorted_entries([]),
+    )  # fmt: skip
+    load = plan_load(ONE, nothing)
+    assert (load["winners"], load["leftover_share"], load["placement_score"], load["share"]) == (0, 0.0, None, None)
+    assert (load["idle_gpus"], load["narrow_intervals"], load["payments"]) == (12, 1.0, {})
+
+
+@pytest.mark.parametrize(
+    ("slots", "level"), [([0], 0), ([0, 1], 1), ([0, 2], 2), ([0, 1, 2], 2), ([2, 3], 3), ([0, 1, 3], 3), ([], -1)]
+)
+def test_the_smallest_locality_that_holds_a_placement(slots, level):
+    placed = sorted_entries([(1, s, 1) for s in slots])
+    assert placement_levels(ONE.cluster, placed, 3).tolist() == [-1, level, -1]

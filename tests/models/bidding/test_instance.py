@@ -1,0 +1,111 @@
+"""Scalability curves: value, slope and peak by what defines them; the checker's own formulae agree."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.check.facts import least_rate_for, tangent_slope, useful_rate
+from optim.models.bidding.instance import CurveKind, Scalability
+from tests.support.bidding.small_markets import CURVES, hour_instance
+
+RATES = st.floats(0.01, 40.0)
+curves = st.sampled_from(
+    [*CURVES, Scalability(kind=CurveKind.USL, serial=0.1), Scalability(kind=CurveKind.SATURATING, serial=0.2, base=2.0)]
+)
+
+
+@given(curves, RATES)
+def test_slopes_are_differences_of_values(curve, rate):
+    step = 1e-7 * rate
+    right = (curve.value(np.array(rate + step)) - curve.value(np.array(rate))) / step
+    assert float(curve.slope(np.array(rate))) == pytest.approx(float(right), abs=1e-5)
+
+
+@given(curves, st.floats(0.0, 40.0))
+def test_the_checkers_curve_is_the_instances(curve, rate):
+    assert useful_rate(curve, rate) == pytest.approx(float(curve.value(np.array(rate))), abs=1e-12)
+    assert tangent_slope(curve, rate) == pytest.approx(float(curve.slope(np.array(rate))), abs=1e-12)
+
+
+@given(curves, st.floats(0.01, 30.0))
+def test_a_least_rate_is_the_last_that_does_not_suffice(curve, work):
+    rate = least_rate_for(curve, work)
+    assert useful_rate(curve, rate) <= work * (1 + 1e-9)
+    if rate < 1e14:
+        assert useful_rate(curve, rate * (1 + 1e-6) + 1e-9) >= work * (1 - 1e-9)
+
+
+def test_no_work_needs_no_rate():
+    assert least_rate_for(CURVES[0], 0.0) == 0.0
+    assert least_rate_for(CURVES[0], 5.0) == pytest.approx(5.0)
+    assert least_rate_for(CURVES[3], 6.0) > 1e14  # beyond what the curve ever reaches
+
+
+def test_amdahl_is_one_machines_work_at_one_machine():
+    curve = Scalability.amdahl(0.05)
+    assert float(curve.value(np.array(1.0))) == pytest.approx(1.0)
+    assert float(curve.value(np.array(10.0))) == pytest.approx(10 / (1 + 0.05 * 9))
+    assert curve.peak == np.inf
+
+
+def test_peaks_are_where_more_machines_are_of_no_use():
+    usl = Scalability(kind=CurveKind.USL, serial=0.05, crosstalk=0.01)
+    assert usl.peak == pytest.approx(np.sqrt(0.95 / 0.01))
+    assert float(usl.value(np.array(usl.peak + 5))) == float(usl.value(np.array(usl.peak)))
+    assert float(usl.slope(np.array(usl.peak + 5))) == 0.0
+    points = CURVES[3]
+    assert points.peak == 9.0
+    assert [float(points.value(np.array(v))) for v in (0.0, 1.0, 2.0, 3.5, 9.0, 20.0)] == [0.0, 1.0, 2.0, 3.0, 5.0, 5.0]
+    assert [float(points.slope(np.array(v))) for v in (0.0, 2.0, 5.0, 9.0)] == pytest.approx([1.0, 2 / 3, 0.25, 0.0])
+
+
+BAD = {
+    "serial": (Scalability(kind=CurveKind.SATURATING, serial=1.0), "scalability.serial"),
+    "base": (Scalability(kind=CurveKind.SATURATING, base=0.0), "scalability.base"),
+    "crosstalk": (Scalability(kind=CurveKind.USL, serial=0.5, crosstalk=0.6), "scalability.crosstalk"),
+    "a curve that bends upward": (Scalability(kind=CurveKind.USL, serial=0.01, crosstalk=0.05), "concave"),
+    "points that don't ascend": (Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (2.0, 3.0))), "ascending"),
+    "no points": (Scalability(kind=CurveKind.POINTS), "ascending"),
+    "points that rise faster": (Scalability(kind=CurveKind.POINTS, points=((2.0, 1.0), (4.0, 3.0))), "concave"),
+    "points that fall": (Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (4.0, 1.0))), "concave"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_refuses_a_curve_with(name):
+    curve, says = BAD[name]
+    with pytest.raises(InvalidProblemError, match=says):
+        hour_instance([0], [0.1], [1.0], scalability=curve)
+
+
+FIELDS = {
+    "a negative cost": ({"fixed_usd": -1e-9}, "fixed_usd"),
+    "an endless loss": ({"eviction_loss_h": np.inf}, "eviction_loss_h"),
+    "a rate below 0": ({"work": [-1.0]}, r"bids\[0\].rate"),
+    "a count below 0": ({"max_count": [-1]}, r"bids\[0\].max_count"),
+    "too many instances": ({"max_count": [10**6 + 1]}, r"bids\[0\].max_count"),
+    "a price below 0": ({"cost": [-0.1]}, r"bids\[0\].price_usd"),
+    "more than certain eviction": ({"evicted": [1.1]}, r"bids\[0\].evicted"),
+    "more than an hour in use": ({"usable_h": [1.1]}, r"bids\[0\].usable_h"),
+    "a cap below 0": ({"cap": -1}, r"caps\[0\].limit"),
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_refuses_an_hour_with(name):
+    fields, says = FIELDS[name]
+    known = {"market": [0], "cost": [0.1], "work": [1.0]} | fields
+    with pytest.raises(InvalidProblemError, match=says):
+        hour_instance(known.pop("market"), known.pop("cost"), known.pop("work"), **known)
+
+
+def test_bids_are_sorted_by_market_and_delta_and_last_longer_the_higher_they_are():
+    with pytest.raises(InvalidProblemError, match="sort them"):
+        hour_instance([1, 0], [0.1, 0.1], [1.0, 1.0])
+    with pytest.raises(InvalidProblemError, match="sort them"):
+        hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], delta=[5, 3])
+    with pytest.raises(InvalidProblemError, match=r"bids\[1\].evicted must not rise"):
+        hour_instance([0, 0], [0.1, 0.1], [1.0, 1.0], evicted=[0.1, 0.2])
+    assert hour_instance([0, 1], [0.1, 0.1], [1.0, 1.0], evicted=[0.1, 0.2]).num_bids == 2
