@@ -177,3 +177,19 @@ def test_variables_without_values_make_the_plan_that_refuses_everybody():
     given_instance = instance(job())
     plan = plan_from_compact(compact_model(given_instance), given_instance)
     assert plan.objective(given_instance) == 0
+
+
+def test_every_worker_needs_its_share_of_the_servers_that_take_its_bandwidth():
+    """Two workers at full rate need two PSs, of which the host holds one: one worker a slot does half of the work."""
+    one = instance(job(ps_mbps=1, utility={"kind": "constant", "value": 5}), horizon=1)
+    assert optimum(compact_model(one)) == 0.0
+    two = instance(job(ps_mbps=1, utility={"kind": "constant", "value": 5}), horizon=2)
+    assert optimum(compact_model(two)) == 5.0
+
+
+def test_there_are_no_more_ps_than_workers():
+    """A PS that takes no less than it is sent could stand for several workers' bandwidth, but none stands alone."""
+    model = compact_model(instance(job(ps_mbps=2), ps_servers=servers([9])))
+    optimum(model)
+    for run in model.RUNS:
+        assert pyo.value(model.ps_in_slot[run]) <= pyo.value(model.workers_in_slot[run]) + TOL

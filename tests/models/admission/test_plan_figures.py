@@ -2,6 +2,7 @@
 
 import pytest
 
+from optim.models.admission.document import StepDocument
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.plan_figures import PlanLoad, plan_load
 from optim.models.admission.reading import instance_from_document
@@ -55,3 +56,13 @@ def test_refused_jobs_are_those_without_workers() -> None:
     instance = stress.saturated()
     plan = AdmissionPlan.from_rows([(0, 0, 0, 2)], [(0, 0, 0, 2)])
     assert plan_load(instance, plan).refused_jobs == pytest.approx(15 / 16)
+
+
+def test_rows_are_tight_for_jobs_that_can_run_in_the_slot() -> None:
+    """The small job has no time after slot 0: from then on what is left is too little for anybody."""
+    room = [servers(("3",))]
+    small = job("small", worker=("1",), ps=("0",), utility=StepDocument(5.0, 0))
+    large = job("large", worker=("2",), ps=("0",), chunks=2)
+    instance = instance_from_document(document("late", [small, large], room, room, horizon=2))
+    plan = AdmissionPlan.from_rows([(1, 0, 0, 1), (1, 1, 0, 1)], [])
+    assert plan_load(instance, plan).tight_rows == pytest.approx(1 / 2)

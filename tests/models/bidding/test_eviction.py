@@ -133,6 +133,16 @@ def test_wilsons_interval_of_a_textbook_case():
     assert (low[0], high[0]) == pytest.approx((0.4038, 0.5962), abs=1e-4)
 
 
+def test_wilsons_interval_stays_within_0_and_1_and_narrows():
+    for share in (0.0, 0.01, 0.5, 1.0):
+        low, high = wilson_interval(np.full(3, share), np.array([1.0, 10.0, 1000.0]))
+        assert (low >= 0).all()
+        assert (high <= 1).all()
+        assert (low <= share + 1e-12).all()
+        assert (high >= share - 1e-12).all()
+        assert (np.diff(high - low) < 0).all()
+
+
 @pytest.mark.parametrize("bad", [{"deltas_micro": ()}, {"deltas_micro": (5, 5)}, {"step_s": 0}, {"half_life_days": 0}])
 def test_refuses_options_out_of_range(bad):
     with pytest.raises(InvalidOptionError):

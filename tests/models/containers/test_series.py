@@ -81,3 +81,22 @@ def test_series_are_made_of_arrays_by_container():
 def test_arrays_that_fit_nothing_are_refused(arrays, cause):
     with pytest.raises(InvalidProblemError, match=cause):
         ContainerSeries.from_arrays(arrays, ("cpu", "memory"), 15.0)
+
+
+def test_windows_end_where_enough_rows_of_their_own_segment_lie_before():
+    given = series()
+    assert given.place.tolist() == [0, 1, 0, 0, 1]
+    assert given.ends(0).tolist() == [0, 1, 2, 3, 4]
+    assert given.ends(1).tolist() == [1, 4]
+    windows = given.windows(1)
+    assert windows.shape == (2, 2, 2)
+    assert windows.tolist() == [given.values[0:2].tolist(), given.values[3:5].tolist()]
+    assert given.windows(2).shape == (0, 3, 2)
+
+
+def test_segments_are_slices_of_the_rows():
+    given = series()
+    assert list(given.segments()) == [slice(0, 2), slice(2, 3), slice(3, 5)]
+    assert [given.rows(k) for k in range(3)] == list(given.segments())
+    assert (given.num_segments, given.num_samples) == (3, 5)
+    assert given.owner.tolist() == [0, 0, 1, 1, 1]

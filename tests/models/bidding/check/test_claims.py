@@ -9,6 +9,8 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.models.bidding.check.facts import Facts
+from optim.models.bidding.check.leaf import check_form
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof, TreeNode
 from optim.models.files import read_solution, verify, write_solution
@@ -123,3 +125,40 @@ def test_least_work_is_asked_of_the_footprint():
     asking = replace(instance, min_work=work * 1.01)
     assert {found.row for found in verify(asking, solution).violations} >= {"work"}
     assert verify(replace(instance, min_work=work * (1 - 1e-12)), solution).is_ok
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"point": np.zeros(3)},
+        {"eviction": np.zeros(2)},
+        {"cap": np.zeros(0)},
+        {"blame": np.zeros(2)},
+        {
+            "blame": np.zeros((1, 1)),
+            "blame_cell": np.zeros((1, 1), dtype=int),
+            "blame_bid": np.zeros((1, 1), dtype=int),
+        },
+        {"blame": np.array([0.5]), "blame_cell": np.array([1]), "blame_bid": np.array([0])},
+        {"blame": np.array([0.5]), "blame_cell": np.array([0]), "blame_bid": np.array([4])},
+        {"blame": np.array([0.5]), "blame_cell": np.array([-1]), "blame_bid": np.array([0])},
+        {"eviction": np.array([1.5])},
+    ],
+)
+def test_multipliers_of_another_form_are_refused(changes):
+    instance, solution = solved()
+    facts, one = Facts(instance=instance), solution.certificate.proof.multipliers[0]
+    assert check_form(facts, one) is None
+    assert check_form(facts, replace(one, **changes)).row == "certificate"
+
+
+def test_a_leaf_without_multipliers_and_a_split_that_can_not_be_are_refused():
+    instance, solution = solved()
+    for nodes in (
+        (TreeNode(multipliers=99),),
+        (TreeNode(multipliers=-1),),
+        (TreeNode(bid=4, value=1, low=1, high=1), TreeNode()),
+        (TreeNode(bid=-1, value=1, low=1, high=1), TreeNode()),
+        (TreeNode(bid=0, value=1, low=1, high=5), TreeNode()),
+    ):
+        assert not verify(instance, with_proof(solution, nodes=nodes)).is_ok
