@@ -37,14 +37,22 @@ def test_the_same_seed_prints_the_same():
     assert run(*words).stdout == run(*words).stdout
 
 
-def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path):
+@pytest.mark.parametrize(
+    ("encoder", "words"),
+    [
+        ("raw-window", ("--encoder", "raw-window")),
+        pytest.param("hmm", (), marks=pytest.mark.prove),  # the default
+    ],
+)
+def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, encoder, words):
     path = tmp_path / "series.csv"
     rows = [f"{c},{15 * t},{1 + c % 2 + t % 3},{1 + t / 40}" for c in range(6) for t in range(90)]
     path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
-    result = run("--input", path, "--policy", "phase-shift", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5)
+    settings = ("--policy", "phase-shift", "--num-phases", 2, "--resamples", 5, "--test-share", 0.5)
+    result = run("--input", path, *settings, *words)
     assert result.exit_code == 0, result.output
     assert "phase-shift" in result.stdout
-    assert "2 phases by hmm" in result.stderr
+    assert f"2 phases by {encoder}" in result.stderr
 
 
 def test_multipliers_are_taken_as_they_are():

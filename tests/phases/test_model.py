@@ -240,7 +240,12 @@ def of_lengths(*lengths):
 
 @pytest.mark.parametrize(
     ("encoder", "lengths"),
-    [("window-statistics", (60, 1)), ("raw-window", (1, 60, 2, 3)), ("raw-window", (60, 3, 3, 3)), ("hmm", (60, 1, 3))],
+    [
+        ("window-statistics", (60, 1)),
+        ("raw-window", (1, 60, 2, 3)),
+        ("raw-window", (60, 3, 3, 3)),
+        pytest.param("hmm", (60, 1, 3), marks=pytest.mark.prove),
+    ],
 )
 def test_containers_shorter_than_a_window_never_stand_in_the_way(encoder, lengths):
     few = of_lengths(*lengths)
@@ -331,7 +336,7 @@ def test_windows_of_padded_series_repeat_the_first_sample():
     ],
 )
 def test_fitted_encoders_are_saved_and_scored_too(encoder, options, kinds, tmp_path):
-    few = drawn(8)
+    few = drawn(1)  # one container is on both sides of every split: each kernel is compiled for one shape
     made = PhaseModel(encoder=encoder, encoder_options=options, num_phases=3).fit(few)
     made.save(tmp_path / "model.npz")
     again = PhaseModel.load(tmp_path / "model.npz")

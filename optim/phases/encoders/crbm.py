@@ -7,10 +7,10 @@ those tried on generated containers. In either case histories are in one order i
 the sample at which it is taken, and samples without history have no code instead of one of zeros.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,6 @@ from optim.phases.encoders.spread import CodeSpread, Spread
 from optim.phases.windows import ScaledSeries
 
 if TYPE_CHECKING:
-    import jax
-
     from optim.kernels.crbm import CrbmParameters
 
 EPOCHS_A_CALL = 10
@@ -151,12 +149,9 @@ class CrbmEncoder(Encoder):
 
     def free_energy(self, series: ScaledSeries) -> FloatArray:
         """Return each window's free energy: how unlikely the sample is, given its history."""
-        import jax.numpy as jnp
-
         from optim.kernels import crbm
 
-        values, ends = jnp.asarray(series.values, jnp.float32), jnp.asarray(series.ends(self.num_delays), jnp.int32)
-        return np.asarray(crbm.free_energy(self.parameters, values, ends), np.float64)
+        return self._windowwise(crbm.free_energy, series)
 
     @property
     def parameters(self) -> "CrbmParameters":
@@ -213,19 +208,21 @@ class CrbmEncoder(Encoder):
         return {name: np.asarray(getattr(kept, name), np.float64) for name in FIELDS}
 
     def _outputs(self, series: ScaledSeries) -> FloatArray:
-        import jax.numpy as jnp
-
         from optim.kernels import crbm
 
-        ends = series.ends(self.num_delays)
-        values = jnp.asarray(series.values, jnp.float32)
-        is_logit = self.options.output == Output.LOGIT
-        kernel = crbm.hidden_logits if is_logit else crbm.encode
-        outputs = np.asarray(kernel(self.parameters, values, jnp.asarray(ends, jnp.int32)), np.float64)
+        kernel = crbm.hidden_logits if self.options.output == Output.LOGIT else crbm.encode
+        outputs = self._windowwise(kernel, series)
         if self.options.pooling == 1:
             return outputs
         both = pooled(outputs, series, self.num_delays, self.options.pooling)
         return both if self.options.pool == Pool.BOTH else np.sqrt(both[:, outputs.shape[1] :])
+
+    def _windowwise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
+        """Return what a kernel says of each window, in double precision."""
+        import jax.numpy as jnp
+
+        values, ends = jnp.asarray(series.values, jnp.float32), jnp.asarray(series.ends(self.num_delays), jnp.int32)
+        return np.asarray(kernel(self.parameters, values, ends), np.float64)
 
     def arrays(self) -> Arrays:
         """Return parameters and spread."""
@@ -280,8 +277,9 @@ def _with_autoregression(
     if autoregression == Autoregression.NONE:
         return parameters._replace(autoregression=jnp.zeros_like(parameters.autoregression))
     matrix, bias = least_squares(series, ends, parameters.num_delays)
-    to_jax: list[jax.Array] = [jnp.asarray(part, jnp.float32) for part in (matrix, bias)]
-    return parameters._replace(autoregression=to_jax[0], visible_bias=to_jax[1])
+    return parameters._replace(
+        autoregression=jnp.asarray(matrix, jnp.float32), visible_bias=jnp.asarray(bias, jnp.float32)
+    )
 
 
 def least_squares(series: ScaledSeries, ends: IntArray, num_delays: int) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,7 @@
 """The same jobs and servers, with requests sized by peaks and by phases."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -142,7 +142,7 @@ def pack(
     capacity = options.jobs_per_server * np.quantile([own.max(axis=0) for own in series], TYPICAL_LEVEL, axis=0)
     packed = 0.0
     for sizing in Sizing:
-        demands = _demands(sizing, training, jobs, phases, slot_samples, options, rng)
+        demands = _demands(sizing, series, training, jobs, phases, slot_samples, options, rng)
         instance = admission_instance(
             sizing, demands, arrival, capacity, options.num_servers, horizon, options.slot_s, jobs.names
         )
@@ -156,6 +156,7 @@ def pack(
         packed = work if sizing == Sizing.PEAK else packed
         happened = replay(found.decision, series, demands, capacity, options.num_servers, slot_samples)
         saving, pair_overload = _pairs(series, demands)
+        figures = {**asdict(happened), "pair_saving": saving, "pair_overload": pair_overload}
         yield PackingRow(
             sizing=str(sizing),
             jobs=len(series),
@@ -163,17 +164,13 @@ def pack(
             work=work,
             gain=work / packed - 1.0 if packed > 0 else 0.0,
             bound=found.bound,
-            overload=_named(jobs, happened.overload),
-            excess=_named(jobs, happened.excess),
-            under_time=_named(jobs, happened.under_time),
-            used=_named(jobs, happened.used),
-            pair_saving=_named(jobs, saving),
-            pair_overload=_named(jobs, pair_overload),
+            **{name: dict(zip(jobs.names, values.tolist(), strict=True)) for name, values in figures.items()},
         )
 
 
 def _demands(
     sizing: Sizing,
+    series: list[FloatArray],
     training: ContainerSeries,
     jobs: ContainerSeries,
     phases: PhaseLabels,
@@ -182,7 +179,6 @@ def _demands(
     rng: np.random.Generator,
 ) -> list[FloatArray]:
     """Return each job's demand by slot of work."""
-    series = [jobs.values[rows] for rows in jobs.segments()]
     slots = [-(-len(own) // slot_samples) for own in series]
     if sizing != Sizing.PHASE:
         level = 1.0 if sizing == Sizing.PEAK else 1.0 - options.risk
@@ -207,7 +203,3 @@ def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatAr
         over += (total > given * (1 + 1e-9)).sum(axis=0)
         samples += len(total)
     return pairing.saving, np.asarray(over / max(samples, 1))
-
-
-def _named(jobs: ContainerSeries, values: FloatArray) -> dict[str, float]:
-    return dict(zip(jobs.names, values.tolist(), strict=True))

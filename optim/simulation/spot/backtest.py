@@ -1,12 +1,13 @@
 """Back-tests: policies and references from the same random starts, in several processes."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import AbstractTask, InThisProcess, in_order, local_engine
+from optim.core.execution import AbstractTask, in_order, local_engine
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.bidding.availability import AvailabilityTrace
@@ -68,17 +69,20 @@ def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOp
     return world
 
 
-class Backtest(AbstractTask[int, StartRows]):
+class _Starts(AbstractTask[int, StartRows]):
     """Run policies from numbered random starts; a start's number and the seed say all about it."""
 
-    def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
-        self._world, self._policies, self._seed = world, tuple(policies), seed
-        self._oracle = Oracle(world)
+    def __init__(self, policies: Sequence[str], seed: int) -> None:
+        self._policies, self._seed = tuple(policies), seed
 
     @property
     def title(self) -> str:
         """What progress shows."""
         return f"{len(self._policies)} policies from random starts"
+
+    @abstractmethod
+    def run_start(self, index: int) -> StartRows:
+        """Run all policies from one start."""
 
     def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
         """Run all policies from one start; it is too short to be stopped."""
@@ -92,6 +96,22 @@ class Backtest(AbstractTask[int, StartRows]):
     def name(self, piece: int) -> str:
         """Return which start it is."""
         return f"start {piece}"
+
+    def yield_rows(
+        self, starts: int, processes: int, stop: Interruption | None, progress: Progress | None
+    ) -> Iterator[StartRows]:
+        """Yield the rows of so many starts in order."""
+        # A process takes longer to begin than a start takes to run.
+        engine = local_engine(processes if starts >= 2 * processes else 1, starts)
+        yield from in_order(engine.run(self, range(starts), stop or Interruption(), progress or SilentProgress()))
+
+
+class Backtest(_Starts):
+    """Run policies and references on the prices of a world."""
+
+    def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
+        super().__init__(policies, seed)
+        self._world, self._oracle = world, Oracle(world)
 
     def run_start(self, index: int) -> StartRows:
         """Run all policies from one start; starts whose runs touch a gap of the prices are drawn again."""
@@ -159,44 +179,29 @@ def run_backtest(
         Ends the run early, after the starts that are running; hears how many are done.
     """
     check_policies(policies)
-    # A process takes longer to begin than a start takes to run.
-    engine = local_engine(processes if starts >= 2 * processes else 1, starts)
-    finished = engine.run(
-        Backtest(world, policies, seed), range(starts), stop or Interruption(), progress or SilentProgress()
-    )
-    yield from in_order(finished)
+    return Backtest(world, policies, seed).yield_rows(starts, processes, stop, progress)
 
 
-@dataclass(frozen=True)
-class _Deadlines(AbstractTask[int, StartRows]):
+class _Deadlines(_Starts):
     """Run policies under a deadline from random ticks out of the first `ticks`."""
 
-    trace: AvailabilityTrace
-    job: DeadlineJob
-    policies: Sequence[str]
-    ticks: int
-    seed: int
+    def __init__(
+        self, trace: AvailabilityTrace, job: DeadlineJob, policies: Sequence[str], ticks: int, seed: int
+    ) -> None:
+        super().__init__(policies, seed)
+        self._trace, self._job, self._ticks = trace, job, ticks
 
-    @property
-    def title(self) -> str:
-        """What progress shows."""
-        return f"{len(self.policies)} policies from random ticks"
-
-    def do(self, piece: int, stop: StoppingCriterion, progress: Progress) -> StartRows:
+    def run_start(self, index: int) -> StartRows:
         """Run all policies from one tick."""
-        del stop, progress
-        first = int(np.random.default_rng([self.seed, piece]).integers(0, self.ticks))
-        results = {name: run_deadline(self.trace, self.job, name, first) for name in ("on-demand", *self.policies)}
+        first = int(np.random.default_rng([self._seed, index]).integers(0, self._ticks))
+        names = dict.fromkeys(("on-demand", *self._policies))
+        results = {name: run_deadline(self._trace, self._job, name, first) for name in names}
         baseline = results["on-demand"].cost_usd
         rows = (
             replace(row_of_run(results[name]), ratio_to_on_demand=over(results[name].cost_usd, baseline))
-            for name in self.policies
+            for name in self._policies
         )
-        return StartRows(index=piece, rows=tuple(rows))
-
-    def lost(self, piece: int, reason: str) -> StartRows:
-        """Say what became of a start whose process died."""
-        return StartRows(index=piece, rows=(), error=reason)
+        return StartRows(index=index, rows=tuple(rows))
 
 
 def run_deadlines(
@@ -222,6 +227,4 @@ def run_deadlines(
         raise InvalidOptionError(
             f"the trace of {trace.zone} is shorter than the deadline of {job.deadline_h:g} h; shorten it"
         )
-    task = _Deadlines(trace, job, tuple(policies), ticks, seed)
-    finished = InThisProcess().run(task, range(starts), stop or Interruption(), progress or SilentProgress())
-    yield from in_order(finished)
+    return _Deadlines(trace, job, policies, ticks, seed).yield_rows(starts, 1, stop, progress)

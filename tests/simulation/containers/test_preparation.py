@@ -19,7 +19,17 @@ def test_training_and_test_containers_are_apart():
     assert not set(training.containers) & set(test.containers)
 
 
-@pytest.mark.parametrize("encoder", [name for name in ENCODERS if name != "crbm"])
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        "window-statistics",
+        *(
+            pytest.param(name, marks=pytest.mark.prove)
+            for name in ENCODERS
+            if name not in ("window-statistics", "crbm")
+        ),
+    ],
+)
 def test_labels_of_a_series_do_not_change_when_it_goes_on(encoder):
     model = PhaseModel(encoder=encoder, num_phases=4).fit(DRAWN)
     whole = DRAWN.select([0])

@@ -1,8 +1,10 @@
 """Small worlds for back-tests."""
 
+from functools import cache
+
 import numpy as np
 
-from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.price_history import Market, PriceHistory, PricePath, history_of
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.world import World
@@ -34,6 +36,14 @@ def world(*paths, **options) -> World:
 
 def drawn_world(seed: int, **options) -> World:
     """Return a world of two types in two zones; the table is estimated on other prices."""
-    prices = PriceOptions(num_types=1, num_zones=3, days=12, spikes_per_day=8)
-    known, later = generate_prices(prices, seed), generate_prices(prices, seed + 1)
-    return World(history=later, table=fit_evictions(known), options=SpotOptions(**options))
+    return World(history=_prices(seed + 1), table=_table(seed), options=SpotOptions(**options))
+
+
+@cache
+def _prices(seed: int) -> PriceHistory:
+    return generate_prices(PriceOptions(num_types=1, num_zones=3, days=12, spikes_per_day=8), seed)
+
+
+@cache
+def _table(seed: int) -> EvictionTable:
+    return fit_evictions(_prices(seed))
