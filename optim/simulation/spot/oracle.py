@@ -246,7 +246,7 @@ def free_intervals(path: PricePath) -> IntArray:
     before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
     last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]
     # The high price itself ends with the next change.
-    open_s = np.where(last_high < 0, path.time_s[0], path.time_s[np.minimum(last_high + 1, size - 1)])
+    open_s = np.where(last_high < 0, path.time_s[0], path.time_s[last_high + 1])
     end = path.time_s[rises]
     begin = np.maximum(open_s, end - HOUR_S + 1)
     return np.column_stack([begin, end + WARNING_S])

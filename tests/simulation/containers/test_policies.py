@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
-from optim.simulation.containers import make_plan, make_world, policy_names
+from optim.phases.forecasting import PhaseForecaster
+from optim.phases.runs import runs_of
+from optim.simulation.containers import PhaseLabels, make_plan, make_world, policy_names
 from optim.simulation.containers.catalogue import ORACLES, PRICED
 from optim.simulation.containers.metrics import under_time
 from tests.support.containers.worlds import drawn_worlds, series_of, world_of
@@ -201,3 +203,65 @@ def test_series_off_the_grid_are_refused():
     series = series_of([np.ones(8)])
     with pytest.raises(InvalidProblemError, match="one grid"):
         make_world(replace(series, interval_s=None), series)
+
+
+@pytest.mark.parametrize("minutes", [2, 5, 10])
+def test_each_smoothing_has_the_half_life_of_its_name(minutes):
+    demand = np.random.default_rng(2).random(12)
+    gain, mean, square = 1 - 2 ** (-15 / (60 * minutes)), demand[0], 0.0
+    for value in demand[:8]:
+        square = (1 - gain) * (square + gain * (value - mean) ** 2)
+        mean = (1 - gain) * mean + gain * value
+    given = later(world_of([demand]), f"ewma-{minutes}", 2 * ONE)
+    assert given[1] == pytest.approx(mean + 2 * np.sqrt(square), rel=1e-12)
+
+
+@pytest.mark.parametrize("level", [90, 95, 99])
+def test_each_quantile_has_the_level_of_its_name_and_looks_back_120_samples(level):
+    demand = np.random.default_rng(3).random(160)
+    given = later(world_of([demand], cycle_samples=20), f"quantile-{level}", 1.5 * ONE)
+    for cycle, value in enumerate(given, start=1):
+        last = demand[max(0, 20 * cycle - 120) : 20 * cycle]
+        assert value == pytest.approx(1.5 * np.quantile(last, level / 100))
+
+
+def test_static_gives_for_ever_what_all_get_at_first():
+    world = world_of([np.ones(12)], training=[np.arange(21.0)])
+    assert make_plan(world, "static").allocate(3 * ONE)[0, :, 0].tolist() == pytest.approx([19.0, 57.0, 57.0])
+
+
+def test_where_no_phase_is_known_all_get_what_they_get_at_first():
+    labels = [np.array([-1] * 4 + [0] * 4 + [-1] * 4)]
+    world = world_of([np.full(12, 2.0)], training=[np.arange(12.0)], labels=labels, training_labels=[np.zeros(12, int)])
+    for name in ("phase-rule", "phase-rule-scaled", "phase-shift", "phase-price", "phase-markov"):
+        assert make_plan(world, name).allocate(ONE)[0, 1].tolist() == world.first.tolist(), name
+
+
+def test_the_rule_by_limits_divides_by_limits_where_they_are_known():
+    training = series_of([np.array([1.0, 3.0]), np.array([4.0, 2.0])], limit=np.array([[10.0, np.nan], [20.0, np.nan]]))
+    own = series_of([np.full(8, 2.0)], limit=np.array([[50.0, np.nan]]))
+    phases = PhaseLabels(labels=np.zeros(8, dtype=int), training=np.zeros(4, dtype=int), num_phases=1)
+    world = make_world(own, training, phases, cycle_s=60.0)
+    given = make_plan(world, "phase-rule-limit").allocate(2 * ONE)[0, 1]
+    by_limit, by_most = np.array([0.1, 0.3, 0.2, 0.1]), np.array([1.0, 1.0, 1.0, 0.5])
+    assert given[0] == pytest.approx(50 * (by_limit.mean() + 2 * by_limit.std()))
+    assert given[1] == pytest.approx(2 * (by_most.mean() + 2 * by_most.std()))
+
+
+def test_a_forecast_mixes_the_moments_of_the_phases_to_come():
+    training = [np.array([4.0] * 4 + [2.0, 1.0, 2.0, 1.0] * 3)] * 9
+    labels = [np.array([0] * 4 + [1] * 12)] * 9
+    world = world_of(
+        [np.array([8.0] * 4 + [4.0] * 8)],
+        training=training,
+        labels=[np.array([0] * 4 + [1] * 8)],
+        training_labels=labels,
+    )
+    forecaster = PhaseForecaster(runs_of(np.concatenate(labels), np.full(9, 16)), 2)
+    mean, square = np.array([1.0, 0.375]), np.array([1.0, 0.15625])
+    for method in ("markov", "semi-markov"):
+        given = make_plan(world, f"phase-{method}").allocate(2 * ONE)[0, :, 0]
+        for cycle, phase in ((1, 0), (2, 1)):
+            share = forecaster.forecast(np.array([phase]), 4, 4, method).mean(axis=0)
+            middle = share @ mean
+            assert given[cycle] == pytest.approx(8 * (middle + 2 * np.sqrt(share @ square - middle**2)))
