@@ -45,11 +45,6 @@ def deal(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tu
     return tuple(result)
 
 
-def moved(before: Sequence[str], after: Sequence[str]) -> tuple[int, ...]:
-    """Return which things changed hands."""
-    return tuple(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
-
-
 def bounds(size: int, count: int, index: int) -> tuple[int, int]:
     """Return where the `index`-th of `count` contiguous parts of 0..size starts and stops."""
     return index * size // count, (index + 1) * size // count

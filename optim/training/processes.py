@@ -10,12 +10,12 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import DupFd
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from optim.core.errors import NotAllowedError
 from optim.training.application import Application
@@ -79,16 +79,8 @@ class Processes:
                 f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
             )
         ours, theirs = self._context.Pipe()
-        arguments = (
-            machine,
-            place,
-            self._application,
-            self._ranges,
-            self._memory.plan,
-            self._memory.descriptor,
-            theirs,
-        )
-        process = self._context.Process(target=_serve, args=(_Start(*arguments),), name=machine, daemon=True)
+        arguments = (machine, place, self._application, self._ranges, self._memory, theirs)
+        process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
         with _one_thread():
             process.start()
         theirs.close()
@@ -184,54 +176,37 @@ class Processes:
         self._stopping.discard(machine)
 
 
-class _Start:
-    """What a new process is given; the memory's descriptor is duplicated for it while it is being made."""
-
-    def __init__(
-        self,
-        name: str,
-        place: int,
-        application: Application,
-        ranges: tuple[tuple[int, int], ...],
-        plan: MemoryPlan,
-        descriptor: int,
-        pipe: Connection,
-    ) -> None:
-        self.name, self.place, self.application = name, place, application
-        self.ranges, self.plan, self.descriptor, self.pipe = ranges, plan, descriptor, pipe
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "descriptor": DupFd(self.descriptor)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, descriptor=state["descriptor"].detach())
-
-
-class _one_thread:  # noqa: N801 - reads as the statement it is used in
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
     """Have processes started inside it compute with one thread: bits must not depend on a machine's cores."""
-
-    def __enter__(self) -> None:
-        self._before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-        os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
-
-    def __exit__(self, *exception: object) -> None:
-        for name, value in self._before.items():
+    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
+    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
 
 
-def _serve(start: _Start) -> None:
+def _serve(
+    name: str,
+    place: int,
+    application: Application,
+    ranges: tuple[tuple[int, int], ...],
+    memory: SharedMemory,
+    pipe: Connection,
+) -> None:
     """Be a machine until told to end, or until the controller is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
-    memory = SharedMemory(start.plan, start.descriptor)
-    codec = Codec(memory, start.ranges)
-    machine = Machine(start.name, start.application)
+    codec = Codec(memory, ranges)
+    machine = Machine(name, application)
     try:
-        start.pipe.send(Travelling(Ready(machine=start.name)))
-        while (message := start.pipe.recv()) is not None:
+        pipe.send(Travelling(Ready(machine=name)))
+        while (message := pipe.recv()) is not None:
             for reply in machine.handle(codec.at_machine(message)):
-                start.pipe.send(codec.from_machine(reply, start.place))
+                pipe.send(codec.from_machine(reply, place))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # nobody is left to work for

@@ -6,8 +6,10 @@ open, however that process ends. Pages that nobody writes take no room, so every
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from multiprocessing.reduction import DupFd
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -114,6 +116,10 @@ class SharedMemory:
         rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32)
         self._rows = rows.reshape(plan.num_rows, plan.num_parameters)
 
+    def __reduce__(self) -> tuple[Callable[..., "SharedMemory"], tuple[MemoryPlan, Any]]:
+        """Travel to a process that is being made, which opens the same memory."""
+        return _opened, (self.plan, DupFd(self.descriptor))
+
     def write(self, row: Row, vector: Vector) -> None:
         """Copy a vector into a row."""
         self._rows[row.number, row.start : row.stop] = vector
@@ -126,6 +132,10 @@ class SharedMemory:
         """Give the memory back once nobody looks at it any more."""
         del self._rows
         os.close(self.descriptor)
+
+
+def _opened(plan: MemoryPlan, duplicate: Any) -> SharedMemory:
+    return SharedMemory(plan, duplicate.detach())
 
 
 class Codec:

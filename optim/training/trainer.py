@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from optim.core.errors import NotAllowedError
 from optim.core.ranges import check_in
 from optim.training.application import Application
@@ -101,6 +103,10 @@ class TrainingRecord:
     rows: tuple[ClockRow, ...]
     rollbacks: tuple[Rollback, ...]
     num_computed: int
+
+    def equals(self, other: "TrainingRecord") -> bool:
+        """Tell whether losses and parameters are another run's, bit for bit."""
+        return self.losses == other.losses and np.array_equal(self.parameters, other.parameters)
 
 
 @dataclass(slots=True)
@@ -252,3 +258,9 @@ class Trainer:
                     elapsed_s=time.perf_counter() - self._started,
                 )
             )
+
+
+def run_alone(application: Application, optimiser: "AbstractOptimiser", clocks: int) -> TrainingRecord:
+    """Return the run on one machine of this process, which nobody disturbs."""
+    alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
+    return Trainer(application, optimiser).run(clocks, [alone])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import digamma
 
 from optim.core.errors import InvalidOptionError
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
@@ -44,16 +45,37 @@ def plain_regression(application, parameters, partition):
     return gradient.ravel(), loss * len(labels)
 
 
+def plain_topics(application, parameters, partition):
+    """Loss and natural gradient of a topic model, document by document, with the shares of each word's topics."""
+    counts = application.data(partition)
+    topics = parameters.astype(np.float64).reshape(application.num_topics, application.num_words)
+    words = np.exp(digamma(topics) - digamma(topics.sum(axis=1, keepdims=True)))
+    statistics, loss = np.zeros_like(topics), 0.0
+    for document in counts:
+        gamma = np.ones(application.num_topics)
+        for _ in range(application.num_passes + 1):
+            phi = np.exp(digamma(gamma) - digamma(gamma.sum()))[:, None] * words
+            phi /= phi.sum(axis=0)
+            last, gamma = gamma, application.alpha + phi @ document
+        statistics += phi * document
+        loss -= document @ np.log(last / last.sum() @ (topics / topics.sum(axis=1, keepdims=True)))
+    target = application.eta + application.num_documents / len(counts) * statistics
+    return (topics - target).ravel(), loss
+
+
 @pytest.mark.parametrize(
     ("application", "plain"),
     [
         (replace(SMALL[0], decay=0.7), plain_factorisation),
         (replace(SMALL[1], decay=0.3), plain_regression),
         (replace(SMALL[1], decay=0.0), plain_regression),
+        (replace(ALL[2], alpha=0.7, eta=0.3), plain_topics),
     ],
 )
 def test_loss_and_gradient_are_those_of_the_stated_problem(application, plain):
     parameters = np.random.default_rng(1).normal(0, 0.5, application.num_parameters).astype(np.float32)
+    if plain is plain_topics:
+        parameters = np.abs(parameters) + np.float32(0.1)
     gradient, loss = application.gradient(parameters, 1, 0)
     expected_gradient, expected_loss = plain(application, parameters, 1)
     assert loss == pytest.approx(expected_loss, rel=1e-5)

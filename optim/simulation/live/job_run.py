@@ -10,14 +10,14 @@ import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
+from optim.simulation.live.paced import Paced
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.applications.paced import Paced
 from optim.training.controller import Phase
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
-from optim.training.trainer import Action, Event, Trainer, TrainingRecord
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -170,6 +170,7 @@ class JobRun:
     def row(self, instance: AdmissionInstance) -> JobRow:
         """Return what came of it."""
         record, plan = self.record, self.plan
+        losses = record.losses if record else ()
         realised = self.finished_s / self.options.slot_s if self.finished_s is not None else None
         earned = 0.0
         if realised is not None and realised < instance.horizon:
@@ -181,23 +182,14 @@ class JobRun:
             realised_slots=realised,
             planned_utility=float(instance.value[plan.job, plan.last_slot]),
             realised_utility=earned,
-            clocks=len(record.losses) if record is not None else 0,
-            gradients=record.num_computed if record is not None else 0,
+            clocks=len(losses),
+            gradients=record.num_computed if record else 0,
             changes=self.changes,
-            first_loss=record.losses[0] if record is not None and record.losses else None,
-            last_loss=record.losses[-1] if record is not None and record.losses else None,
-            is_exact=self._is_exact() if realised is not None else None,
-        )
-
-    def _is_exact(self) -> bool:
-        """Tell whether one machine in this process comes to the same bits."""
-        alone = Trainer(self.application, self.optimiser)
-        expected = alone.run(self.clocks, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))])
-        record = self.record
-        return (
-            record is not None
-            and record.losses == expected.losses
-            and np.array_equal(record.parameters, expected.parameters)
+            first_loss=losses[0] if losses else None,
+            last_loss=losses[-1] if losses else None,
+            is_exact=record.equals(run_alone(self.application, self.optimiser, self.clocks))
+            if record and realised is not None
+            else None,
         )
 
 

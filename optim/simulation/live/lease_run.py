@@ -12,8 +12,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from optim.core.execution import born_deaf_to_ctrl_c
 from optim.core.ranges import check_in
 from optim.models.bidding.price_history import HOUR_S
@@ -26,7 +24,7 @@ from optim.training.controller import Phase
 from optim.training.options import NEVER, ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
-from optim.training.trainer import Action, Event, Trainer, TrainingRecord
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -139,7 +137,7 @@ class Replay:
             gradients=record.num_computed if record is not None else 0,
             processes_started=self._started,
             last_loss=losses[-1] if losses else None,
-            is_exact=self._is_exact() if self._is_whole else None,
+            is_exact=record.equals(undisturbed(self.options, len(losses))) if record and self._is_whole else None,
             seconds=self._seconds,
         )
 
@@ -329,16 +327,6 @@ class Replay:
             seconds=time.perf_counter() - self._begun,
         )
 
-    def _is_exact(self) -> bool:
-        """Tell whether one undisturbed machine in this process comes to the same bits."""
-        record = self._record
-        expected = undisturbed(self.options, len(self.losses))
-        return (
-            record is not None
-            and record.losses == expected.losses
-            and np.array_equal(record.parameters, expected.parameters)
-        )
-
 
 def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptimiser]":
     """Return what is trained, and by which rule: the data is cut as finely as there may ever be processes."""
@@ -353,6 +341,4 @@ def make_job(options: ReplayOptions) -> "tuple[LogisticRegression, AbstractOptim
 
 def undisturbed(options: ReplayOptions, clocks: int) -> TrainingRecord:
     """Return the run of the same job on one machine that nobody disturbs."""
-    application, optimiser = make_job(options)
-    alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
-    return Trainer(application, optimiser).run(clocks, [alone])
+    return run_alone(*make_job(options), clocks)

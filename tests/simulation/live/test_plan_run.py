@@ -7,8 +7,8 @@ import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
 from optim.simulation.live.job_run import JobRun
+from optim.simulation.live.paced import Paced
 from optim.simulation.live.plan_run import run_plan
-from optim.training.applications.paced import Paced
 from tests.support.training.oracle import CountingApplication
 
 

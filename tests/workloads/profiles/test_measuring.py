@@ -12,6 +12,7 @@ from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
+from optim.workloads.profiles import server_figures
 from optim.workloads.profiles.design import time_worthwhile
 from optim.workloads.profiles.document import (
     SCHEMA,
@@ -33,7 +34,7 @@ from optim.workloads.profiles.job_profile import (
 )
 from optim.workloads.profiles.measuring import measure_profiles
 from optim.workloads.profiles.published import published_profiles
-from optim.workloads.profiles.server_figures import LinkFigures, fit_link
+from optim.workloads.profiles.server_figures import LinkFigures, fit_link, measure_link, measure_update
 from optim.workloads.profiles.speed import asynchronous_terms, steps_per_second, synchronous_terms
 from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
@@ -339,3 +340,41 @@ def test_a_change_loses_the_carrying_and_an_eviction_the_applying_too():
     assert profile.ps_mbps.value == pytest.approx(4 * 8 / (4 * 0.5 + 4 * 8 / 16 + apply_s))
     assert profile.worker_mbps.value == pytest.approx(profile.ps_mbps.value / 4)
     assert profile.linear_error == pytest.approx(3.0)  # four workers are no faster than one
+    assert profile.ps.memory_gb == 1.0
+    assert (
+        job_profile(replace(measured, num_parameters=500_000_000), server).ps.memory_gb == 6.0
+    )  # with slots and a push
+
+
+def test_updates_are_timed_on_both_sides_of_the_cache_and_nowhere_without_room(monkeypatch):
+    timed = {}
+
+    def time_update(pushes, size, clock, repeats):
+        del clock
+        timed[pushes, size] = repeats
+        seconds = 1e-6 * (1 + pushes) + 1e-9 * 4 * size * (1 + pushes) * (
+            1 if (pushes + 2) * 4 * size <= 0.7 * 2**25 else 3
+        )
+        return Timing(seconds=np.full(5, seconds))
+
+    monkeypatch.setattr(server_figures, "_time_update", time_update)
+    cost = measure_update(2**25, None, repeats=2)
+    assert timed[1, 2**18] == 20
+    assert timed[1, 2**21] == 2
+    assert (8, 2**23) in timed
+    assert (16, 2**23) not in timed  # with parameters and sum more than half a gigabyte
+    assert [c.value for c in cost.in_cache] == pytest.approx([1e-6, 1e-6, 1e-9, 1e-9], rel=1e-3)
+    assert [c.value for c in cost.beyond[2:]] == pytest.approx([3e-9, 3e-9], rel=1e-3)
+
+
+def test_a_link_is_measured_over_all_its_sizes(monkeypatch):
+    def timings(works, *, repeats, clock):
+        del clock
+        for work in works:
+            work()
+        return [Timing(seconds=np.full(repeats, 3e-5 + size / 4e9)) for size in server_figures.COPY_SIZES]
+
+    monkeypatch.setattr(server_figures, "time_interleaved", timings)
+    link = measure_link(None, repeats=5)
+    assert link.start_s == pytest.approx(3e-5, rel=1e-6)
+    assert link.mbps.value == pytest.approx(8 * 4e9 / 1e6, rel=1e-6)

@@ -54,6 +54,9 @@ def test_refuses_gavels_jobs_without_a_usable_table(tmp_path: Path) -> None:
     table.write_text('{"v100": {"A": 1}}', encoding="utf-8")
     with pytest.raises(InvalidProblemError, match="entry 'A' must be"):
         read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
+    table.write_text('{"v100": {"(\'A\', 1)": {"null": "fast"}}}', encoding="utf-8")
+    with pytest.raises(InvalidProblemError, match=r"entry .* must be \('type', GPUs\) with a rate 'null'"):
+        read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
     table.unlink()
     with pytest.raises(InvalidProblemError, match="no throughput table"):
         read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
