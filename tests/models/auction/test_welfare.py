@@ -2,8 +2,10 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.auction.instance import Locality
 from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
@@ -30,6 +32,25 @@ def test_the_explicit_programme_is_the_problem(instance):
 def test_the_explicit_programme_keeps_to_named_machines(instance):
     if len(instance.bids):
         assert value(explicit_model(instance)) == pytest.approx(optimum(instance), abs=TOL)
+
+
+@given(auctions(), st.lists(st.integers(0, 4), min_size=1, max_size=3))
+def test_the_pattern_programme_is_the_problem_where_machines_have_one_slot(drawn, free):
+    """Bundles within slots, machines, racks and anywhere, on machines of two racks."""
+    places = [(k % 2, [gpus]) for k, gpus in enumerate(free)]
+    bids = [
+        [
+            (int(gpus), Locality(level).name.lower(), 1 / rho)
+            for app, gpus, level, rho in zip(
+                drawn.bids.app.tolist(), drawn.bids.gpus, drawn.bids.locality.tolist(), drawn.bids.rho, strict=True
+            )
+            if app == i
+        ]
+        for i in range(drawn.num_apps)
+    ]
+    instance = auction(places, *bids)
+    if len(instance.bids):
+        assert value(pattern_model(instance)) == pytest.approx(optimum(instance), abs=TOL)
 
 
 @pytest.mark.parametrize("held_share", [0.0, 0.35])
