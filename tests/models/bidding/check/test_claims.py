@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.core.status import CertificateKind, PointStatus, Termination
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.bidding.check.facts import Facts
 from optim.models.bidding.check.leaf import check_form
+from optim.models.bidding.cost_per_work import evaluate_many
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof, TreeNode
 from optim.models.files import read_solution, verify, write_solution
@@ -162,3 +164,40 @@ def test_a_leaf_without_multipliers_and_a_split_that_can_not_be_are_refused():
         (TreeNode(bid=0, value=1, low=1, high=5), TreeNode()),
     ):
         assert not verify(instance, with_proof(solution, nodes=nodes)).is_ok
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_hopeless"),
+    [
+        ({"max_count": 1}, False),
+        ({"max_count": 0}, True),
+        ({"max_count": 0, "fixed_rate": 0.5}, False),
+        ({"max_count": 1, "cap": 1}, False),
+        ({"max_count": 1, "cap": 0.5}, True),
+        ({"max_count": 1, "usable_h": [0.0]}, True),
+    ],
+)
+def test_infeasible_can_be_claimed_only_where_no_bid_works(fields, is_hopeless):
+    instance = hour_instance([0], [0.1], [1.0], **fields)
+    claim = Solution(
+        problem="bidding", instance=instance.name, solver="by-hand", sense=Sense.MINIMISE,
+        termination=Termination.INFEASIBLE, primal=PointStatus.NONE,
+    )  # fmt: skip
+    assert verify(instance, claim).is_ok is is_hopeless
+
+
+def test_one_bid_a_market_is_counted_market_by_market():
+    instance = hour_instance([0, 0, 1], [0.1, 0.1, 0.2], [1.0, 1.0, 1.0], one_bid_a_market=True)
+
+    def rows(*counts):
+        plan = FootprintPlan.of(np.array(counts))
+        cost, work = evaluate_many(instance, np.array([counts]))
+        claim = Solution(
+            problem="bidding", instance=instance.name, solver="by-hand", sense=Sense.MINIMISE, decision=plan,
+            termination=Termination.COMPLETED, primal=PointStatus.FEASIBLE, objective=float(cost[0] / work[0]),
+        )  # fmt: skip
+        return [found.row for found in verify(instance, claim).violations]
+
+    assert rows(1, 0, 1) == rows(0, 2, 2) == []
+    assert rows(1, 1, 0) == ["one bid [m0]"]
+    assert rows(7, 0, 0) == ["bound [bid 0]"]
