@@ -4,7 +4,6 @@ The enumeration shares nothing with the package but the instance's raw fields: i
 matrices of workers and PSs, minimal or not.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,9 +15,8 @@ from hypothesis import strategies as st
 
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.problem import PROBLEM
-
-SLOT_S = 10
+from tests.support.admission.plans import violated_rows
+from tests.support.admission.tiny import job_document, tiny_instance
 
 Matrix = tuple[tuple[int, ...], ...]
 """Counts by slot and server."""
@@ -26,23 +24,10 @@ Matrix = tuple[tuple[int, ...], ...]
 
 def job(name: str = "a", **fields: Any) -> dict[str, Any]:
     """Return a job of two worker-slots, at most two workers at once, one PS for two workers."""
-    document: dict[str, Any] = {
-        "id": name,
-        "arrival": 0,
-        "epochs": 1,
-        "chunks": 2,
-        "minibatches": 1,
-        "minibatch_s": SLOT_S,
-        "gradient_mb": 0,
-        "worker_mbps": 1,
-        "ps_mbps": 2,
-        "utility": {"kind": "table", "table": [8, 4, 2, 1]},
-        "worker": [1],
-        "ps": [1],
-    }
+    own = {"epochs": 1, "utility": {"kind": "table", "table": [8, 4, 2, 1]}, "worker": [1], "ps": [1]}
     if "segments" in fields:
-        del document["worker"], document["ps"]
-    return document | fields
+        del own["worker"], own["ps"]
+    return job_document(name, **own | fields)
 
 
 def servers(*capacities: Any, count: int = 1) -> list[dict[str, Any]]:
@@ -52,19 +37,10 @@ def servers(*capacities: Any, count: int = 1) -> list[dict[str, Any]]:
 
 def instance(*jobs: dict[str, Any], **fields: Any) -> AdmissionInstance:
     """Build an instance: one worker server that holds two workers, one PS host, two slots."""
-    document: dict[str, Any] = {
-        "schema": PROBLEM.schema,
-        "name": "cluster",
-        "horizon": 2,
-        "slot_s": SLOT_S,
-        "resources": ["gpu"],
-        "jobs": list(jobs),
-        "worker_servers": servers([2]),
-        "ps_servers": servers([1]),
-    }
-    if "shared_servers" in fields:
-        del document["worker_servers"], document["ps_servers"]
-    return PROBLEM.read_instance(json.dumps(document | fields).encode())
+    own: dict[str, Any] = {"name": "cluster", "horizon": 2, "resources": ["gpu"], "jobs": list(jobs)}
+    if "shared_servers" not in fields:
+        own |= {"worker_servers": servers([2]), "ps_servers": servers([1])}
+    return tiny_instance(**own | fields)
 
 
 def crowd() -> AdmissionInstance:
@@ -281,23 +257,6 @@ def best_value(given: AdmissionInstance) -> float:
 
 
 def violations(given: AdmissionInstance, plan: AdmissionPlan) -> list[str]:
-    """Return what a plan violates, by looking at every job, slot and server."""
-    found, left = [], capacity_of(given)
-    for i in range(given.num_jobs):
-        shapes = [(given.horizon, side.num_servers) for side in (given.worker_servers, given.ps_servers)]
-        dense = [np.zeros(shape, dtype=np.int64) for shape in shapes]
-        for array, rows in zip(dense, (plan.workers, plan.ps), strict=True):
-            for _, slot, server, count in rows[rows[:, 0] == i].tolist():
-                array[slot, server] += count
-        workers, ps = (tuple(tuple(row) for row in array.tolist()) for array in dense)
-        if not dense[0].any() and not dense[1].any():
-            continue
-        job, done = PlainJob(given=given, job=i), 0
-        for slot in range(given.horizon):
-            if not job.allows(slot, done, workers[slot], ps[slot]):
-                found.append(f"job {i} may not run {workers[slot]} and {ps[slot]} in slot {slot}")
-            done += job.progress(sum(workers[slot]))
-        if done < job.target:
-            found.append(f"job {i} does {done} of {job.target}")
-        left = left - job.use(workers, ps)
-    return found + (["a capacity is exceeded"] if (left < 0).any() else [])
+    """Return the rows that a plan violates, by looking at every job, slot and server."""
+    workers, ps = ([tuple(row) for row in rows.tolist()] for rows in (plan.workers, plan.ps))
+    return sorted(violated_rows(given, workers, ps))

@@ -178,3 +178,19 @@ def test_values_from_one_end_of_the_doubles_to_the_other_are_weighed() -> None:
 def test_bids_are_for_whole_gangs() -> None:
     with pytest.raises(InvalidProblemError, match=r"apps\[0\].bids must ask for whole gangs of 2 GPUs, got 3"):
         auction([4], [(2, "machine", 4.0), (3, "machine", 5.0)], gangs=[2])
+
+
+@pytest.mark.parametrize("low", [1 / 3 + 1e-6, 0.5, 1.0])
+def test_the_lower_end_of_a_share_is_no_higher_than_its_bound_shows(low) -> None:
+    assert names(check(RIVALS, rivals(share_low=as_floats([low, 1.0])))) == {"share"}
+
+
+def test_a_lower_end_below_its_bound_is_true_and_leaves_the_grant_open() -> None:
+    found = check(RIVALS, rivals(share_low=as_floats([0.0, 1.0])))
+    assert found.is_ok
+    assert "0 of 1 grants are the same at both ends; the widest interval is 0.333333" in found.proven
+
+
+def test_apps_without_a_bid_pay_nothing() -> None:
+    assert names(check(RIVALS, rivals(share_high=as_floats([1 / 3, 0.5])))) == {"share"}
+    assert names(check(RIVALS, rivals(share_low=as_floats([1 / 3])))) == {"share"}
