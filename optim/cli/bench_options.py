@@ -1,101 +1,76 @@
 """The options of `optim bench` that no other sub-command has."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from optim.cli.parameters import INSTANCES
+from optim.cli.parameters import INSTANCES, option
 
 SOLVING, RESULTS = "Solving", "Results"
+PROFILES = "Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds."
+OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
+GOLDEN = "A results file, or the name of shipped golden results; exit code 4 on a regression."
 
+Several = list[str] | None
 SuitesArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[SUITE]...", help="Suites or problems; all suites if none is given."),
+    Several, typer.Argument(metavar="[SUITE]...", help="Suites or problems; default: all suites.")
 ]
-SuiteOption = Annotated[
-    list[str] | None,
-    typer.Option("--suite", "--study", metavar="NAME", help="A suite (study) of the problem; repeat or commas."),
-]
-SizeOption = Annotated[
-    str, typer.Option("--size", help="Size of the suite's own instances.", rich_help_panel=INSTANCES)
-]
-InstanceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--instance",
-        metavar="NAME",
-        help="A file, or a reference instance's name; repeat or commas.",
-        rich_help_panel=INSTANCES,
-    ),
-]
-ProfileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--profile",
-        metavar="FILE",
-        help="Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds.",
-        rich_help_panel=INSTANCES,
-    ),
-]
-SeedsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        help="Same seed, same answer; repeat or commas. Default: 0.",
-        rich_help_panel=SOLVING,
-    ),
-]
-SolversOption = Annotated[
-    list[str] | None,
-    typer.Option("--solver", metavar="NAME", help="Repeat or commas. Default: the suite's.", rich_help_panel=SOLVING),
-]
-BenchSolverOptionsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="NAME=VALUE",
-        help="An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several.",
-        rich_help_panel=SOLVING,
-    ),
-]
-ProcessesOption = Annotated[
-    int, typer.Option("--processes", min=1, help="How many solves run at once.", rich_help_panel=SOLVING)
-]
-OutFolderOption = Annotated[
-    Path, typer.Option("--out", metavar="DIR", help="Folder of results and report.", rich_help_panel=RESULTS)
-]
-ResultsOption = Annotated[
-    Path | None,
-    typer.Option("--results", metavar="FILE", help="JSON lines. Default: DIR/bench.jsonl.", rich_help_panel=RESULTS),
-]
-ReportOption = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="HTML page. Default: DIR/bench.html.", rich_help_panel=RESULTS),
-]
-NoReportOption = Annotated[bool, typer.Option("--no-report", help="Write no page.", rich_help_panel=RESULTS)]
-ResumeOption = Annotated[
-    bool,
-    typer.Option(
-        "--resume/--no-resume", help="Take over what the same code has done already.", rich_help_panel=RESULTS
-    ),
-]
-CompareOption = Annotated[
-    str | None,
-    typer.Option(
-        "--compare",
-        metavar="GOLDEN",
-        help="A results file, or the name of shipped golden results; exit code 4 on a regression.",
-        rich_help_panel=RESULTS,
-    ),
-]
-WriteGoldenOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--write-golden",
-        metavar="FILE",
-        help="Store the results to compare with later.",
-        rich_help_panel=RESULTS,
-    ),
-]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteChoice:
+    """Which suites, of which size, on which instances."""
+
+    suite: Annotated[
+        Several, option("--suite,--study", "A suite (study) of the problem; repeat or commas.", "NAME")
+    ] = None
+    size: Annotated[str, option("--size", "Size of the suite's own instances.", panel=INSTANCES)] = "small"
+    instance: Annotated[
+        Several, option("--instance", "A file, or a reference instance's name; repeat or commas.", "NAME", INSTANCES)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolveChoice:
+    """Which solvers, and how they are run."""
+
+    solver: Annotated[Several, option("--solver", "Repeat or commas. Default: the suite's.", "NAME", SOLVING)] = None
+    settings: Annotated[Several, option("--option", OPTIONS, "NAME=VALUE", SOLVING)] = None
+    seed: Annotated[
+        Several, option("--seed", "Same seed, same answer; repeat or commas. Default: 0.", "N", SOLVING)
+    ] = None
+    time_limit: Annotated[
+        float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", SOLVING)
+    ] = None
+    processes: Annotated[int, option("--processes", "How many solves run at once.", panel=SOLVING, min=1)] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultsChoice:
+    """Where results go, and what they are compared with."""
+
+    out: Annotated[Path, option("--out", "Folder of results and report.", "DIR", RESULTS)] = Path("results")
+    results: Annotated[Path | None, option("--results", "JSON lines. Default: DIR/bench.jsonl.", "FILE", RESULTS)] = (
+        None
+    )
+    report: Annotated[Path | None, option("--report", "HTML page. Default: DIR/bench.html.", "FILE", RESULTS)] = None
+    no_report: Annotated[bool, option("--no-report", "Write no page.", panel=RESULTS)] = False
+    resume: Annotated[
+        bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
+    ] = True
+    compare: Annotated[str | None, option("--compare", GOLDEN, "GOLDEN", RESULTS)] = None
+    write_golden: Annotated[
+        Path | None, option("--write-golden", "Store the results to compare with later.", "FILE", RESULTS)
+    ] = None
+
+    @property
+    def results_path(self) -> Path:
+        """Where records are kept."""
+        return self.results if self.results is not None else self.out / "bench.jsonl"
+
+    @property
+    def report_path(self) -> Path | None:
+        """Where the page goes, None for no page."""
+        return None if self.no_report else self.report if self.report is not None else self.out / "bench.html"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from optim.cli.output import OutputFormat, print_fields, print_json
+from optim.cli.output import OutputFormat, print_one
 from optim.cli.parameters import FormatOption
 
 PACKAGES = (
@@ -31,10 +31,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
         "instances": list(reference_names()),
         "golden": list(golden_names()),
     }
-    if output is OutputFormat.JSON:
-        print_json(facts)
-    else:
-        print_fields(facts)
+    print_one(facts, output)
 
 
 def _devices() -> list[str]:

@@ -1,28 +1,24 @@
 """`optim instance`: make, convert and describe instances, and print the schema of their files."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import OutputFormat, print_fields, print_json, print_line
+from optim.cli.output import OutputFormat, print_line, print_one
 from optim.cli.parameters import (
-    AppsOption,
     FormatOption,
-    GpusOption,
     InstanceOptionsOption,
-    JobsOption,
-    MachinesOption,
+    JobSizes,
     OutOption,
-    PsServersOption,
     SeedOption,
-    SlotMinutesOption,
-    SlotsOption,
-    TraceFormatOption,
-    TraceOption,
-    WorkerServersOption,
+    Sizes,
+    TraceChoice,
+    check_out,
     check_problem,
+    grouped,
     split_options,
     split_problem,
 )
@@ -38,16 +34,11 @@ ProblemArgument = Annotated[str, typer.Argument(metavar="PROBLEM", help="Name of
 
 
 @app.command()
+@grouped
 def generate(
     problem: ProblemArgument,
     *,
-    jobs: JobsOption = None,
-    slots: SlotsOption = None,
-    worker_servers: WorkerServersOption = None,
-    ps_servers: PsServersOption = None,
-    apps: AppsOption = None,
-    gpus: GpusOption = None,
-    machines: MachinesOption = None,
+    sizes: Sizes,
     instance_option: InstanceOptionsOption = None,
     seed: SeedOption = 0,
     out: OutOption = None,
@@ -57,15 +48,9 @@ def generate(
     from optim.models.catalogue import problem_named
 
     problem_named(problem)
-    _check_out(out)
+    check_out(out)
     request = InstanceRequest(
-        jobs=jobs,
-        slots=slots,
-        worker_servers=worker_servers,
-        ps_servers=ps_servers,
-        apps=apps,
-        gpus=gpus,
-        machines=machines,
+        **asdict(sizes),
         options=split_options(instance_option, "--instance-option"),
         problem=problem,
     )
@@ -74,16 +59,12 @@ def generate(
 
 
 @app.command()
+@grouped
 def convert(
     words: Annotated[list[str] | None, typer.Argument(metavar="[PROBLEM] [FILE]", help="An instance file.")] = None,
     *,
-    trace: TraceOption = None,
-    trace_format: TraceFormatOption = None,
-    slot_minutes: SlotMinutesOption = None,
-    jobs: JobsOption = None,
-    slots: SlotsOption = None,
-    worker_servers: WorkerServersOption = None,
-    ps_servers: PsServersOption = None,
+    trace: TraceChoice,
+    sizes: JobSizes,
     instance_option: InstanceOptionsOption = None,
     seed: SeedOption = 0,
     out: OutOption = None,
@@ -92,24 +73,19 @@ def convert(
     from optim.benchmarks.sources import InstanceRequest
     from optim.models.catalogue import problem_named, problem_names, problem_of
 
-    _check_out(out)
+    check_out(out)
     names = list(words or ())
     problem = problem_named(names.pop(0)).name if names and names[0] in problem_names() else None
     sources = InstanceRequest(
         names=tuple(names),
-        trace=trace,
-        trace_format=trace_format,
-        slot_minutes=slot_minutes,
-        jobs=jobs,
-        slots=slots,
-        worker_servers=worker_servers,
-        ps_servers=ps_servers,
+        **asdict(trace),
+        **asdict(sizes),
         options=split_options(instance_option, "--instance-option"),
     ).sources()
-    if len(names) > 1 or sources is None or (not names and trace is None):
+    if len(names) > 1 or sources is None or (not names and trace.trace is None):
         raise InvalidOptionError("convert needs one file, or --trace FILE --trace-format NAME")
     instance = sources[0].load(seed)
-    check_problem(problem, problem_of(instance).name, names[0] if names else str(trace))
+    check_problem(problem, problem_of(instance).name, names[0] if names else str(trace.trace))
     return _deliver(instance, out, seed)
 
 
@@ -128,16 +104,8 @@ def describe(
     problem, (name,) = split_problem(words, ("INSTANCE",))
     subject = Subject(find_instance(name))
     check_problem(problem, subject.problem.name, name)
-    fields = {
-        "problem": subject.problem.name,
-        "name": subject.name,
-        "digest": subject.digest,
-        **subject.parameters,
-    }
-    if output is OutputFormat.JSON:
-        print_json(fields)
-    else:
-        print_fields(fields)
+    known = {"problem": subject.problem.name, "name": subject.name, "digest": subject.digest}
+    print_one({**known, **subject.parameters}, output)
     return ExitCode.DONE
 
 
@@ -149,14 +117,6 @@ def schema(problem: ProblemArgument) -> ExitCode:
 
     print_line(encode(problem_named(problem).json_schema()).decode().rstrip())
     return ExitCode.DONE
-
-
-def _check_out(out: "Path | None") -> None:
-    """Find out whether the result can be written before it is made."""
-    from optim.core.files import check_folder
-
-    if out is not None:
-        check_folder(out)
 
 
 def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:

@@ -89,7 +89,7 @@ def print_rows(
         for row in rows:
             print_json(row)
         return
-    names = tuple(rows[0]) if header is None else header
+    names = header if header is not None else tuple(rows[0]) if rows else ()
     body = [[row[name] if isinstance(row, Mapping) else getattr(row, name) for name in names] for row in rows]
     print_table(names, body, title=title)
 
@@ -125,6 +125,14 @@ def print_fields(fields: Mapping[str, object], title: str | None = None) -> None
         print_line(title)
     for name, value in pairs:
         print_line(f"{name:<{width}}  {show(value)}".rstrip())
+
+
+def print_one(fields: Mapping[str, object], output: OutputFormat) -> None:
+    """Print one row: as JSON, or a field a line."""
+    if output is OutputFormat.JSON:
+        print_json(fields)
+    else:
+        print_fields(fields)
 
 
 def show(value: object) -> str:

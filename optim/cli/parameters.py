@@ -1,9 +1,12 @@
 """Options that several sub-commands share, and how their texts are read."""
 
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,73 +20,87 @@ MOST_THINGS = 1_000_000
 MOST_DIGITS = 18
 """Of a whole number, so that 64 bits hold it."""
 
-FormatOption = Annotated[OutputFormat, typer.Option("--format", help="A table, or one JSON object a line.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same answer.")]
-TimeLimitOption = Annotated[
-    float | None,
-    typer.Option(
-        "--time-limit", metavar="S", help="Wall-clock limit of a solve in seconds.", rich_help_panel="Solving"
-    ),
-]
-SolverOptionsOption = Annotated[
-    list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="A solver option; repeat for several."),
-]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write; .gz is compressed.")]
 
-JobsOption = Annotated[
-    int | None, typer.Option("--jobs", min=1, max=MOST_THINGS, help="Number of jobs.", rich_help_panel=INSTANCES)
+def option(flags: str, said: str, metavar: str | None = None, panel: str | None = None, **more: Any) -> Any:
+    """Return an option: its flags (with commas), its help, what stands for its value, and the panel it is shown in."""
+    return typer.Option(*flags.split(","), help=said, metavar=metavar, rich_help_panel=panel, **more)
+
+
+def grouped(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a command take several options as one object: each parameter that is a dataclass stands for its fields."""
+    signature = inspect.signature(command)
+    groups: dict[str, Any] = {
+        name: entry.annotation for name, entry in signature.parameters.items() if is_dataclass(entry.annotation)
+    }
+    parameters: list[inspect.Parameter] = []
+    for name, entry in signature.parameters.items():
+        if name not in groups:
+            parameters.append(entry)
+            continue
+        for field in fields(groups[name]):
+            kind, default = inspect.Parameter.KEYWORD_ONLY, field.default
+            parameters.append(inspect.Parameter(field.name, kind, default=default, annotation=field.type))
+
+    @wraps(command)
+    def run(*words: Any, **given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return command(*words, **given)
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # what Typer reads
+    run.__annotations__ = {entry.name: entry.annotation for entry in parameters}
+    return run
+
+
+FormatOption = Annotated[OutputFormat, option("--format", "A table, or one JSON object a line.")]
+SeedOption = Annotated[int, option("--seed", "Same seed, same answer.", min=0)]
+TimeLimitOption = Annotated[
+    float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", "Solving")
 ]
-SlotsOption = Annotated[
-    int | None, typer.Option("--slots", min=1, max=MOST_THINGS, help="Number of time slots.", rich_help_panel=INSTANCES)
-]
-WorkerServersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--worker-servers", min=1, max=MOST_THINGS, help="Number of worker servers.", rich_help_panel=INSTANCES
-    ),
-]
-PsServersOption = Annotated[
-    int | None,
-    typer.Option(
-        "--ps-servers", min=1, max=MOST_THINGS, help="Number of parameter servers' hosts.", rich_help_panel=INSTANCES
-    ),
-]
-AppsOption = Annotated[
-    int | None,
-    typer.Option("--apps", min=1, max=MOST_THINGS, help="Number of apps (auction).", rich_help_panel=INSTANCES),
-]
-GpusOption = Annotated[
-    int | None,
-    typer.Option("--gpus", min=1, max=MOST_THINGS, help="Number of GPUs (auction).", rich_help_panel=INSTANCES),
-]
-MachinesOption = Annotated[
-    int | None,
-    typer.Option("--machines", min=1, max=MOST_THINGS, help="Number of machines (auction).", rich_help_panel=INSTANCES),
-]
-TraceOption = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE", help="Sample the jobs of a public trace.", rich_help_panel=INSTANCES),
-]
-TraceFormatOption = Annotated[
-    str | None,
-    typer.Option("--trace-format", metavar="NAME", help="philly, gavel or alibaba.", rich_help_panel=INSTANCES),
-]
-SlotMinutesOption = Annotated[
-    float | None,
-    typer.Option(
-        "--slot-minutes", metavar="M", help="Length of a slot in minutes (traces).", rich_help_panel=INSTANCES
-    ),
-]
+OutOption = Annotated[Path | None, option("--out", "Where to write; .gz is compressed.", "FILE")]
 InstanceOptionsOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--instance-option",
-        metavar="NAME=VALUE",
-        help="An option of the generator or of the trace's reader; repeat for several.",
-        rich_help_panel=INSTANCES,
+        "An option of the generator or of the trace's reader; repeat for several.",
+        "NAME=VALUE",
+        INSTANCES,
     ),
 ]
+
+
+def _number(flag: str, said: str) -> Any:
+    return option(flag, said, panel=INSTANCES, min=1, max=MOST_THINGS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSizes:
+    """Sizes of an admission instance, or of the sample of a trace."""
+
+    jobs: Annotated[int | None, _number("--jobs", "Number of jobs.")] = None
+    slots: Annotated[int | None, _number("--slots", "Number of time slots.")] = None
+    worker_servers: Annotated[int | None, _number("--worker-servers", "Number of worker servers.")] = None
+    ps_servers: Annotated[int | None, _number("--ps-servers", "Number of parameter servers' hosts.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes(JobSizes):
+    """Sizes of an instance of any problem."""
+
+    apps: Annotated[int | None, _number("--apps", "Number of apps (auction).")] = None
+    gpus: Annotated[int | None, _number("--gpus", "Number of GPUs (auction).")] = None
+    machines: Annotated[int | None, _number("--machines", "Number of machines (auction).")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceChoice:
+    """A public trace and how it is read."""
+
+    trace: Annotated[Path | None, option("--trace", "Sample the jobs of a public trace.", "FILE", INSTANCES)] = None
+    trace_format: Annotated[str | None, option("--trace-format", "philly, gavel or alibaba.", "NAME", INSTANCES)] = None
+    slot_minutes: Annotated[
+        float | None, option("--slot-minutes", "Length of a slot in minutes (traces).", "M", INSTANCES)
+    ] = None
 
 
 def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
@@ -133,6 +150,20 @@ def split_options(texts: Iterable[str] | None, flag: str = "--option") -> dict[s
             raise InvalidOptionError(f"{flag} {name.strip()} is given twice; leave one out")
         options[name.strip()] = value.strip()
     return options
+
+
+def check_out(path: Path | None) -> None:
+    """Find out whether a result can be written, before it is made.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it can't.
+    """
+    from optim.core.files import check_folder
+
+    if path is not None:
+        check_folder(path)
 
 
 def check_time_limit(seconds: float | None) -> float | None:

@@ -10,7 +10,7 @@ from optim.cli import phases_watch
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options, split_seeds
+from optim.cli.parameters import FormatOption, SeedOption, option, split_list, split_options, split_seeds
 from optim.cli.phases_watch import ModelArgument
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
@@ -33,31 +33,23 @@ def fit(
     input_: InputOption = None,
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
-    encoder: Annotated[
-        str | None, typer.Option("--encoder", metavar="NAME", help="Default: the best one.", rich_help_panel=MODEL)
-    ] = None,
+    encoder: Annotated[str | None, option("--encoder", "Default: the best one.", "NAME", MODEL)] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of the encoder.", rich_help_panel=MODEL),
+        option("--option", "An option of the encoder.", "NAME=VALUE", MODEL),
     ] = None,
     num_phases: Annotated[
         int | None,
-        typer.Option("--phases", min=1, metavar="K", help="Default: by gain and stability.", rich_help_panel=MODEL),
+        option("--phases", "Default: by gain and stability.", "K", MODEL, min=1),
     ] = None,
     resource: Annotated[
         list[str] | None,
-        typer.Option("--resource", metavar="NAME", help="Resources to use; default: all.", rich_help_panel=MODEL),
+        option("--resource", "Resources to use; default: all.", "NAME", MODEL),
     ] = None,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", help="Grid in seconds.", rich_help_panel=MODEL)
-    ] = 15.0,
-    max_gap: Annotated[
-        float, typer.Option("--max-gap", metavar="S", help="Longer gaps split a series.", rich_help_panel=MODEL)
-    ] = 60.0,
-    smoothing: Annotated[
-        int, typer.Option("--smoothing", min=1, metavar="N", help="Majority of N labels.", rich_help_panel=MODEL)
-    ] = 1,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Where to write the model (.npz).")] = None,
+    interval: Annotated[float, option("--interval", "Grid in seconds.", "S", MODEL)] = 15.0,
+    max_gap: Annotated[float, option("--max-gap", "Longer gaps split a series.", "S", MODEL)] = 60.0,
+    smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", MODEL, min=1)] = 1,
+    out: Annotated[Path | None, option("--out", "Where to write the model (.npz).", "FILE")] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -123,9 +115,7 @@ def encode(
 def graph(
     model: ModelArgument,
     *,
-    order: Annotated[
-        int | None, typer.Option("--order", min=1, metavar="M", help="Phases a node; default: the model's.")
-    ] = None,
+    order: Annotated[int | None, option("--order", "Phases a node; default: the model's.", "M", min=1)] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Show which phase follows which: a row an edge."""
@@ -145,7 +135,7 @@ def report(
     input_: InputOption = None,
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The page.")] = Path("phases.html"),
+    out: Annotated[Path, option("--out", "The page.", "FILE")] = Path("phases.html"),
     seed: SeedOption = 0,
 ) -> ExitCode:
     """Write a page with pictures; series are drawn if some are given."""
@@ -164,26 +154,18 @@ def report(
 @app.command()
 def score(
     *,
-    generate: Annotated[
-        int, typer.Option("--generate", min=3, metavar="N", help="Containers; a fifth tests.", rich_help_panel=SERIES)
-    ] = 500,
+    generate: Annotated[int, option("--generate", "Containers; a fifth tests.", "N", SERIES, min=3)] = 500,
     generator_option: GeneratorOption = None,
-    seeds: Annotated[
-        list[str] | None, typer.Option("--seeds", metavar="N,N,...", help="Seeds; default: 0 to 4.")
-    ] = None,
-    encoder: Annotated[
-        list[str] | None, typer.Option("--encoder", metavar="NAME,NAME,...", help="Default: all.")
-    ] = None,
+    seeds: Annotated[list[str] | None, option("--seeds", "Seeds; default: 0 to 4.", "N,N,...")] = None,
+    encoder: Annotated[list[str] | None, option("--encoder", "Default: all.", "NAME,NAME,...")] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="ENCODER.NAME=VALUE", help="An option of an encoder; repeat for several."),
+        option("--option", "An option of an encoder; repeat for several.", "ENCODER.NAME=VALUE"),
     ] = None,
-    num_phases: Annotated[
-        int, typer.Option("--phases", min=1, metavar="K", help="Phases to fit; default: as many as there are.")
-    ] = 5,
-    smoothing: Annotated[int, typer.Option("--smoothing", min=1, metavar="N", help="Majority of N labels.")] = 1,
-    test_drift: Annotated[float, typer.Option("--test-drift", metavar="X", help="Drift of the test containers.")] = 0.0,
-    confusion: Annotated[bool, typer.Option("--confusion", help="Also a row a seed, with the confusion.")] = False,
+    num_phases: Annotated[int, option("--phases", "Phases to fit; default: as many as there are.", "K", min=1)] = 5,
+    smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", min=1)] = 1,
+    test_drift: Annotated[float, option("--test-drift", "Drift of the test containers.", "X")] = 0.0,
+    confusion: Annotated[bool, option("--confusion", "Also a row a seed, with the confusion.")] = False,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Score encoders on generated containers whose phases are known: a row an encoder, means over seeds."""

@@ -8,7 +8,7 @@ import typer
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_rows
-from optim.cli.parameters import FormatOption, SeedOption
+from optim.cli.parameters import FormatOption, SeedOption, option
 from optim.cli.series_input import GenerateOption, GeneratorOption, InputOption, read_or_draw
 from optim.core.files import prepare_folder
 
@@ -23,12 +23,10 @@ def watch(
     input_: InputOption = None,
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
-    kind: Annotated[
-        str, typer.Option("--kind", metavar="NAME", help="Score: forecast-error, or free-energy (crbm).")
-    ] = "forecast-error",
+    kind: Annotated[str, option("--kind", "Score: forecast-error, or free-energy (crbm).", "NAME")] = "forecast-error",
     update: Annotated[
         Path | None,
-        typer.Option("--update", metavar="FILE", help="Take the containers in, and write the updated model."),
+        option("--update", "Take the containers in, and write the updated model.", "FILE"),
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -60,14 +58,12 @@ def forecast(
     generator_option: GeneratorOption = None,
     method: Annotated[
         str | None,
-        typer.Option("--method", metavar="NAME", help="markov, semi-markov (default), prototype or same."),
+        option("--method", "markov, semi-markov (default), prototype or same.", "NAME"),
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", min=1, max=MOST_STEPS, metavar="N", help="Samples ahead.")] = 40,
-    level: Annotated[
-        float, typer.Option("--level", metavar="SHARE", help="Of the next samples' demand: the quantile shown.")
-    ] = 0.95,
+    steps: Annotated[int, option("--steps", "Samples ahead.", "N", min=1, max=MOST_STEPS)] = 40,
+    level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = 0.95,
     score: Annotated[
-        bool, typer.Option("--score", help="Instead, score the methods on these series: a row a method and horizon.")
+        bool, option("--score", "Instead, score the methods on these series: a row a method and horizon.")
     ] = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,

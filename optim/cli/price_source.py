@@ -1,16 +1,31 @@
 """Spot prices for a sub-command: read from files, or drawn."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 if TYPE_CHECKING:
     from optim.models.bidding.price_history import PriceHistory
     from optim.workloads.bidding.price_generator import PriceOptions
 
+PRICES = "Prices"
 
-def read_or_draw(prices: Path | None, on_demand: Path | None, options: "PriceOptions", seed: int) -> "PriceHistory":
+
+@dataclass(frozen=True, kw_only=True)
+class PriceChoice:
+    """Files of prices, and when the policies' knowledge of them ends."""
+
+    prices: Annotated[Path | None, option("--prices", "CSV, or Amazon's JSON; else generated.", "FILE", PRICES)] = None
+    on_demand: Annotated[Path | None, option("--on-demand", "On-demand prices by type.", "FILE", PRICES)] = None
+    train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
+        None
+    )
+
+
+def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":
     """Return the prices of two files, or generated ones without files.
 
     Raises
@@ -21,13 +36,13 @@ def read_or_draw(prices: Path | None, on_demand: Path | None, options: "PriceOpt
     from optim.workloads.bidding.price_files import read_on_demand, read_prices
     from optim.workloads.bidding.price_generator import generate_prices
 
-    if prices is None:
-        if on_demand is not None:
+    if choice.prices is None:
+        if choice.on_demand is not None:
             raise InvalidOptionError("--on-demand goes with --prices FILE")
         return generate_prices(options, seed)
-    if on_demand is None:
+    if choice.on_demand is None:
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
-    return read_prices(prices, read_on_demand(on_demand))
+    return read_prices(choice.prices, read_on_demand(choice.on_demand))
 
 
 def split_time(train_until: str | None) -> int | None:

@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
+from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
@@ -19,26 +17,20 @@ if TYPE_CHECKING:
 
 def profile(
     *,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write; else it goes to stdout as JSON.")
-    ] = None,
+    out: Annotated[Path | None, option("--out", "Where to write; else it goes to stdout as JSON.", "FILE")] = None,
     application: Annotated[
-        list[str] | None,
-        typer.Option("--application", metavar="NAME", help="Repeat or commas; default: all three."),
+        list[str] | None, option("--application", "Repeat or commas; default: all three.", "NAME")
     ] = None,
-    scale: Annotated[float, typer.Option("--scale", help="Sizes of the data over those of the published ones.")] = 0.01,
-    option: Annotated[
+    scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = 0.01,
+    settings: Annotated[
         list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="What isn't measured on one machine; repeat for several."),
+        option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE"),
     ] = None,
-    accept_noise: Annotated[
-        bool, typer.Option("--accept-noise", help="Go on although other work disturbs the times.")
-    ] = False,
+    accept_noise: Annotated[bool, option("--accept-noise", "Go on although other work disturbs the times.")] = False,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement."""
-    from optim.core.files import check_folder
     from optim.core.options import build_options
     from optim.training.applications import APPLICATIONS
     from optim.workloads.profiles.document import write_profiles
@@ -46,15 +38,14 @@ def profile(
     from optim.workloads.profiles.job_profile import ProfileOptions
     from optim.workloads.profiles.measuring import measure_profiles
 
-    if out is not None:
-        check_folder(out)
+    check_out(out)
     if not 0 < scale <= 1:
         raise InvalidOptionError(f"--scale must be above 0 and at most 1, got {scale}")
     names = split_list(application) or tuple(APPLICATIONS)
     for name in names:
         if name not in APPLICATIONS:
             raise InvalidOptionError(f"unknown application {name!r}; there are: {', '.join(APPLICATIONS)}")
-    options = build_options(ProfileOptions, split_options(option))
+    options = build_options(ProfileOptions, split_options(settings))
     jobs = {name: APPLICATIONS[name].at_scale(scale, seed=seed) for name in names}
     with terminal_progress() as progress, listening("a profile of the jobs that are finished is written") as stop:
         found = measure_profiles(jobs, options, accept_noise=accept_noise, stop=stop, progress=progress)

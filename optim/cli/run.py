@@ -8,8 +8,8 @@ import typer
 from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_line, print_table
-from optim.cli.parameters import FormatOption, SeedOption
+from optim.cli.output import OutputFormat, print_json, print_line, print_rows
+from optim.cli.parameters import FormatOption, SeedOption, option
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 
 
@@ -19,15 +19,13 @@ def run(
         typer.Argument(metavar="INSTANCE SOLUTION", help="An admission instance (file or name) and its solution."),
     ] = None,
     *,
-    slot_seconds: Annotated[float, typer.Option("--slot-seconds", metavar="S", help="What a slot lasts here.")] = 4.0,
+    slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = 4.0,
     gradient_seconds: Annotated[
-        float,
-        typer.Option("--gradient-seconds", metavar="S", help="Least time of a gradient; 0 for as fast as cores allow."),
+        float, option("--gradient-seconds", "Least time of a gradient; 0 for as fast as cores allow.", "S")
     ] = 0.05,
-    max_processes: Annotated[int, typer.Option("--max-processes", min=1, help="Most processes at once.")] = 64,
+    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", min=1)] = 64,
     kill_servers: Annotated[
-        int | None,
-        typer.Option("--kill-servers", metavar="N", min=1, help="A drill instead: kill N active servers of a job."),
+        int | None, option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1)
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -43,13 +41,10 @@ def run(
         return _drill(kill_servers, seed, output)
     if files is None or len(files) != 2:
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
-    return _play(files[0], files[1], _plan_options(slot_seconds, gradient_seconds, max_processes, seed), output)
-
-
-def _plan_options(slot_s: float, gradient_s: float, max_processes: int, seed: int) -> Any:
     from optim.simulation.live.job_plan import PlanOptions
 
-    return PlanOptions(slot_s=slot_s, gradient_s=gradient_s, max_processes=max_processes, seed=seed)
+    plan = PlanOptions(slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, seed=seed)
+    return _play(files[0], files[1], plan, output)
 
 
 def _play(instance_name: str, solution_path: str, options: Any, output: OutputFormat) -> ExitCode:
@@ -80,7 +75,7 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
         for row in rows:
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
-        _print_jobs(rows)
+        print_rows([_shown(row) for row in rows], output, title="completion in slots from the beginning")
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     if any(row.is_exact is False for row in rows):
@@ -88,30 +83,15 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
     return ExitCode.DONE if all(row.realised_slots is not None for row in rows) else ExitCode.NOTHING
 
 
-def _print_jobs(rows: Any) -> None:
-    header = ("job", "application", "planned", "realised", "late", "utility planned", "utility realised", "clocks",
-              "changes", "first loss", "last loss", "exact")  # fmt: skip
-    print_table(
-        header,
-        [
-            (
-                row.job,
-                row.application,
-                row.planned_slots,
-                row.realised_slots,
-                None if row.realised_slots is None else row.realised_slots - row.planned_slots,
-                row.planned_utility,
-                row.realised_utility,
-                row.clocks,
-                row.changes,
-                row.first_loss,
-                row.last_loss,
-                row.is_exact,
-            )
-            for row in rows
-        ],
-        title="completion in slots from the beginning",
-    )
+def _shown(row: Any) -> dict[str, object]:
+    """Return a job's row as people want to see it."""
+    is_done = row.realised_slots is not None
+    return {
+        "job": row.job, "application": row.application, "planned": row.planned_slots, "realised": row.realised_slots,
+        "late": row.realised_slots - row.planned_slots if is_done else None, "utility planned": row.planned_utility,
+        "utility realised": row.realised_utility, "clocks": row.clocks, "changes": row.changes,
+        "first loss": row.first_loss, "last loss": row.last_loss, "exact": row.is_exact,
+    }  # fmt: skip
 
 
 def _drill(kills: int, seed: int, output: OutputFormat) -> ExitCode:
@@ -129,8 +109,7 @@ def _drill(kills: int, seed: int, output: OutputFormat) -> ExitCode:
         if output is OutputFormat.JSON:
             print_json(asdict(row))
     if output is OutputFormat.TABLE:
-        names = tuple(asdict(rows[0]))
-        print_table(names, [tuple(asdict(row).values()) for row in rows])
+        print_rows([asdict(row) for row in rows], output)
         print_line(f"{sum(row.is_equal for row in rows)} of {len(rows)} runs on have the undisturbed run's losses")
     if all(row.is_equal for row in rows):
         return ExitCode.DONE

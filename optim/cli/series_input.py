@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from optim.cli.parameters import split_options
+from optim.cli.parameters import option, split_options
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -14,20 +12,17 @@ SERIES = "Series"
 
 InputOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--input",
-        metavar="[NAME=]FILE",
-        help="CSV, or answers of Prometheus (.json), one a resource; repeat for several.",
-        rich_help_panel=SERIES,
+    option(
+        "--input", "CSV, or answers of Prometheus (.json), one a resource; repeat for several.", "[NAME=]FILE", SERIES
     ),
 ]
 GenerateOption = Annotated[
     int | None,
-    typer.Option("--generate", min=1, metavar="N", help="Draw N containers instead.", rich_help_panel=SERIES),
+    option("--generate", "Draw N containers instead.", "N", SERIES, min=1),
 ]
 GeneratorOption = Annotated[
     list[str] | None,
-    typer.Option("--generator-option", metavar="NAME=VALUE", help="A knob of the generator.", rich_help_panel=SERIES),
+    option("--generator-option", "A knob of the generator.", "NAME=VALUE", SERIES),
 ]
 
 

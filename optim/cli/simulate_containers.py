@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list
+from optim.cli.parameters import FormatOption, SeedOption, option, split_list
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, GeneratorOption, InputOption, read_or_draw
 from optim.core.errors import InvalidOptionError
@@ -48,50 +46,42 @@ POINTS = (
 
 def containers(
     *,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="NAME", help="Repeat for several; default: all.")
-    ] = None,
-    risk: Annotated[
-        float, typer.Option("--risk", metavar="SHARE", help="Under-provisioned time that all are tuned to.")
-    ] = 0.05,
-    resamples: Annotated[int, typer.Option("--resamples", min=1, help="Resamples of containers for intervals.")] = 1000,
-    cycle_minutes: Annotated[
-        float, typer.Option("--cycle-minutes", metavar="M", help="Minutes between decisions.")
-    ] = 10.0,
+    policy: Annotated[list[str] | None, option("--policy", "Repeat for several; default: all.", "NAME")] = None,
+    risk: Annotated[float, option("--risk", "Under-provisioned time that all are tuned to.", "SHARE")] = 0.05,
+    resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
+    cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: Annotated[
         list[str] | None,
-        typer.Option("--multipliers", metavar="M,M,...", help="Don't tune: a row a policy, resource and multiplier."),
+        option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,..."),
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="FILE", help="Also write a page with allocation against risk as curves."),
+        option("--report", "Also write a page with allocation against risk as curves.", "FILE"),
     ] = None,
     input_: InputOption = None,
     generate: Annotated[
         int | None,
-        typer.Option(
-            "--generate", min=2, help=f"Containers to generate (default {NUM_GENERATED}).", rich_help_panel=SERIES
-        ),
+        option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2),
     ] = None,
     generator_option: GeneratorOption = None,
     test_share: Annotated[
         float,
-        typer.Option("--test-share", metavar="SHARE", help="Containers that policies run on.", rich_help_panel=SERIES),
+        option("--test-share", "Containers that policies run on.", "SHARE", SERIES),
     ] = 0.2,
     interval_s: Annotated[
         float,
-        typer.Option("--interval", "--interval-s", metavar="S", help="Grid of the series.", rich_help_panel=SERIES),
+        option("--interval,--interval-s", "Grid of the series.", "S", SERIES),
     ] = 15.0,
     max_gap_s: Annotated[
         float,
-        typer.Option("--max-gap", "--max-gap-s", metavar="S", help="Longest gap bridged.", rich_help_panel=SERIES),
+        option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES),
     ] = 60.0,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
+        option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES),
     ] = None,
     num_phases: Annotated[
-        int | None, typer.Option("--phases", "--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+        int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,

@@ -2,12 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption
+from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, option
 from optim.cli.progress import terminal_progress
 
 if TYPE_CHECKING:
@@ -19,27 +17,21 @@ FIGURES = ("overload", "under_time", "used", "pair_saving", "pair_overload")
 
 def packing(
     *,
-    risk: Annotated[
-        float, typer.Option("--risk", metavar="SHARE", help="Share of a phase's samples above its request.")
-    ] = 0.05,
-    jobs: Annotated[int, typer.Option("--jobs", min=2, help="Jobs that ask.", rich_help_panel=JOBS)] = 40,
-    learned: Annotated[
-        int, typer.Option("--learned", min=2, help="Other containers to learn from.", rich_help_panel=JOBS)
-    ] = 200,
-    servers: Annotated[int, typer.Option("--servers", min=1, help="Equal servers.", rich_help_panel=JOBS)] = 2,
-    solver: Annotated[
-        str, typer.Option("--solver", metavar="NAME", help="Solver of admission.", rich_help_panel=JOBS)
-    ] = "online",
+    risk: Annotated[float, option("--risk", "Share of a phase's samples above its request.", "SHARE")] = 0.05,
+    jobs: Annotated[int, option("--jobs", "Jobs that ask.", panel=JOBS, min=2)] = 40,
+    learned: Annotated[int, option("--learned", "Other containers to learn from.", panel=JOBS, min=2)] = 200,
+    servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1)] = 2,
+    solver: Annotated[str, option("--solver", "Solver of admission.", "NAME", JOBS)] = "online",
     profile_error: Annotated[
         float,
-        typer.Option("--profile-error", metavar="E", help="How far a job's last run is off.", rich_help_panel=PHASES),
+        option("--profile-error", "How far a job's last run is off.", "E", PHASES),
     ] = 0.05,
     encoder: Annotated[
         str | None,
-        typer.Option("--encoder", metavar="NAME", help="Encoder of phases, or truth.", rich_help_panel=PHASES),
+        option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES),
     ] = None,
     num_phases: Annotated[
-        int | None, typer.Option("--phases", "--num-phases", min=1, help="Else chosen by rule.", rich_help_panel=PHASES)
+        int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
     ] = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,

@@ -1,78 +1,54 @@
 """`optim simulate spot`: training jobs on spot markets, policy by policy, from random starts."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
-from optim.cli.price_source import read_or_draw, split_time
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
+from optim.cli.price_source import PriceChoice, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from optim.core.progress import Progress
-    from optim.core.stopping import Interruption
     from optim.simulation.spot.backtest import StartRows
     from optim.simulation.spot.rows import Row, Summary
 
 DEFAULT_POLICIES = (
-    "on-demand",
-    "standard",
-    "standard-checkpoint",
-    "standard-agile",
-    "bidbrain-checkpoint",
-    "proteus",
-    "oracle-paid",
+    *("on-demand", "standard", "standard-checkpoint", "standard-agile"),
+    *("bidbrain-checkpoint", "proteus", "oracle-paid"),
 )
 DEADLINE_DEFAULT = ("uniform-progress", "greedy-spot", "on-demand")
-PRICES, DEADLINES = "Bidding era: price history", "Today: availability and a deadline"
+DEADLINES = "Availability and a deadline"
 SHOWN = ("cost_usd", "hours", "cost_per_work", "free_hours", "evictions", "ratio_to_on_demand", "ratio_to_oracle_paid")
 
 
+@dataclass(frozen=True, kw_only=True)
+class AvailabilityChoice:
+    """A trace of availability, and what must be done by when."""
+
+    availability: Annotated[Path | None, option("--availability", "Availability by zone.", "FILE", DEADLINES)] = None
+    zone: Annotated[str | None, option("--zone", "Zone of the trace.", "NAME", DEADLINES)] = None
+    deadline_hours: Annotated[float | None, option("--deadline-hours", "Deadline.", "H", DEADLINES)] = None
+    changeover_hours: Annotated[float, option("--changeover-hours", "Lost by a launch.", "H", DEADLINES)] = 0.1
+
+
+@grouped
 def spot(
     *,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", metavar="FILE", help="CSV, or Amazon's JSON; else generated.", rich_help_panel=PRICES),
+    prices: PriceChoice,
+    trace: AvailabilityChoice,
+    policy: Annotated[list[str] | None, option("--policy", "Repeat for several; default: all.", "NAME")] = None,
+    job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 20.0,
+    starts: Annotated[int, option("--starts", "Number of random starts.", min=1)] = 200,
+    settings: Annotated[
+        list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
     ] = None,
-    on_demand: Annotated[
-        Path | None,
-        typer.Option("--on-demand", metavar="FILE", help="On-demand prices by type.", rich_help_panel=PRICES),
-    ] = None,
-    train_until: Annotated[
-        str | None,
-        typer.Option("--train-until", metavar="DATE", help="Policies know prices before it.", rich_help_panel=PRICES),
-    ] = None,
-    availability: Annotated[
-        Path | None,
-        typer.Option("--availability", metavar="FILE", help="Availability by zone.", rich_help_panel=DEADLINES),
-    ] = None,
-    zone: Annotated[
-        str | None, typer.Option("--zone", metavar="NAME", help="Zone of the trace.", rich_help_panel=DEADLINES)
-    ] = None,
-    deadline_hours: Annotated[
-        float | None, typer.Option("--deadline-hours", metavar="H", help="Deadline.", rich_help_panel=DEADLINES)
-    ] = None,
-    changeover_hours: Annotated[
-        float,
-        typer.Option("--changeover-hours", metavar="H", help="Lost by a launch.", rich_help_panel=DEADLINES),
-    ] = 0.1,
-    policy: Annotated[
-        list[str] | None, typer.Option("--policy", metavar="NAME", help="Repeat for several; default: all.")
-    ] = None,
-    job_hours: Annotated[float, typer.Option("--job-hours", metavar="H", help="Size of the job.")] = 20.0,
-    starts: Annotated[int, typer.Option("--starts", min=1, help="Number of random starts.")] = 200,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of the job; repeat for several."),
-    ] = None,
-    processes: Annotated[int, typer.Option("--processes", min=1, help="The answer is the same for any.")] = 2,
+    processes: Annotated[int, option("--processes", "The answer is the same for any.", min=1)] = 2,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -80,28 +56,16 @@ def spot(
     names = split_list(policy)
     hint = "the rows so far are printed"
     with terminal_progress() as progress, listening(hint) as interruption:
-        if availability is not None:
-            if prices is not None or on_demand is not None or train_until is not None:
+        running = {"starts": starts, "seed": seed, "stop": interruption, "progress": progress}
+        if trace.availability is not None:
+            if prices != PriceChoice():
                 raise InvalidOptionError("--availability goes with neither --prices, --on-demand nor --train-until")
-            entries = _deadlines(
-                availability,
-                zone,
-                names,
-                job_hours,
-                deadline_hours,
-                changeover_hours,
-                starts,
-                seed,
-                progress,
-                interruption,
-            )
+            entries = _deadlines(trace.availability, trace, names or DEADLINE_DEFAULT, job_hours, running)
         else:
-            if zone is not None or deadline_hours is not None:
+            if trace.zone is not None or trace.deadline_hours is not None:
                 raise InvalidOptionError("--zone and --deadline-hours go with --availability FILE")
-            options = {"job_hours": job_hours, **split_options(option)}
-            entries = _backtest(
-                prices, on_demand, train_until, names, options, starts, seed, processes, progress, interruption
-            )
+            given = {"job_hours": job_hours, **split_options(settings)}
+            entries = _backtest(prices, names or DEFAULT_POLICIES, given, {**running, "processes": processes})
         rows: list[Row] = []
         lost = 0
         for entry in entries:
@@ -120,16 +84,7 @@ def spot(
 
 
 def _backtest(
-    prices: Path | None,
-    on_demand: Path | None,
-    train_until: str | None,
-    names: tuple[str, ...],
-    given: dict[str, object],
-    starts: int,
-    seed: int,
-    processes: int,
-    progress: "Progress",
-    stop: "Interruption",
+    prices: PriceChoice, names: tuple[str, ...], given: dict[str, object], running: dict[str, Any]
 ) -> "Iterator[StartRows]":
     """Read or draw prices, split them, and run."""
     from optim.core.options import build_options
@@ -138,45 +93,33 @@ def _backtest(
     from optim.simulation.spot.policies import check_policies
     from optim.workloads.bidding.price_generator import PriceOptions
 
-    chosen = names or DEFAULT_POLICIES
-    check_policies(chosen)
+    check_policies(names)
     options = build_options(SpotOptions, given)
-    history = read_or_draw(prices, on_demand, PriceOptions(), seed)
-    world = make_world(history, split_time(train_until), options)
+    history = read_or_draw(prices, PriceOptions(), running["seed"])
+    world = make_world(history, split_time(prices.train_until), options)
     note(
         f"{history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"
     )
-    return run_backtest(world, chosen, starts=starts, seed=seed, processes=processes, stop=stop, progress=progress)
+    return run_backtest(world, names, **running)
 
 
 def _deadlines(
-    path: Path,
-    zone: str | None,
-    names: tuple[str, ...],
-    job_hours: float,
-    deadline_hours: float | None,
-    changeover_hours: float,
-    starts: int,
-    seed: int,
-    progress: "Progress",
-    stop: "Interruption",
+    path: Path, choice: AvailabilityChoice, names: tuple[str, ...], job_hours: float, running: dict[str, Any]
 ) -> "Iterator[StartRows]":
     """Read a trace, and run under a deadline."""
     from optim.simulation.spot.backtest import run_deadlines
     from optim.simulation.spot.deadline import DeadlineJob, check_deadline_policies
     from optim.workloads.bidding.availability_files import read_availability, zone_named
 
-    chosen = names or DEADLINE_DEFAULT
-    check_deadline_policies(chosen)
-    if deadline_hours is None:
+    check_deadline_policies(names)
+    if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
-    job = DeadlineJob(work_h=job_hours, deadline_h=deadline_hours, changeover_h=changeover_hours)
+    job = DeadlineJob(work_h=job_hours, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
     traces = read_availability(path)
-    if zone is None:
+    if choice.zone is None:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
-    trace = zone_named(traces, zone)
-    return run_deadlines(trace, job, chosen, starts=starts, seed=seed, stop=stop, progress=progress)
+    return run_deadlines(zone_named(traces, choice.zone), job, names, **running)
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:

@@ -1,18 +1,17 @@
 """`optim simulate training`: a job trained by real processes that come and are evicted as a policy bids."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, split_list, split_options
-from optim.cli.price_source import read_or_draw, split_time
+from optim.cli.output import OutputFormat, print_json, print_rows
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
+from optim.cli.price_source import PRICES, PriceChoice, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
@@ -25,59 +24,50 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = ("proteus", "standard-checkpoint")
 PICTURES = (".png", ".svg", ".pdf")
-PRICES, REPLAY = "Prices", "Processes"
+REPLAY = "Processes"
+CHANGE: Mapping[str, tuple[str, int | None]] = {
+    "policy": ("policy", None), "hours": ("hours", 3), "event": ("event", None), "machines": ("machines", None),
+    "processes": ("processes", None), "clock": ("clock", None), "loss": ("loss", None), "bill $": ("bill_usd", 2),
+    "free hours": ("free_hours", 1), "lost clocks": ("lost_clocks", None),
+}  # fmt: skip
+"""Columns of what changed: head, field and digits."""
+WHOLE: Mapping[str, tuple[str, int | None]] = {
+    "policy": ("policy", None), "hours": ("hours", 3), "done": ("is_done", None), "bill $": ("bill_usd", 2),
+    "free hours": ("free_hours", 1), "evictions": ("evictions", None), "clocks": ("clocks", None),
+    "lost clocks": ("lost_clocks", None), "gradients": ("gradients", None), "processes": ("processes_started", None),
+    "last loss": ("last_loss", None), "exact": ("is_exact", None), "seconds": ("seconds", 1),
+}  # fmt: skip
+"""Columns of a policy's line."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplayChoice:
+    """How the processes stand for the machines."""
+
+    clocks: Annotated[int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1)] = 120
+    hour_seconds: Annotated[float, option("--hour-seconds", "What an hour lasts here, at least.", "S", REPLAY)] = 1.0
+    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1)] = 8
+    warning: Annotated[
+        bool, option("--warning/--no-warning", "Without: evicted processes are killed.", panel=REPLAY)
+    ] = True
+
+
+@grouped
 def training(
     *,
-    prices: Annotated[
-        Path | None,
-        typer.Option("--prices", metavar="FILE", help="CSV, or Amazon's JSON; else generated.", rich_help_panel=PRICES),
-    ] = None,
-    on_demand: Annotated[
-        Path | None,
-        typer.Option("--on-demand", metavar="FILE", help="On-demand prices by type.", rich_help_panel=PRICES),
-    ] = None,
-    train_until: Annotated[
-        str | None,
-        typer.Option("--train-until", metavar="DATE", help="Policies know prices before it.", rich_help_panel=PRICES),
-    ] = None,
-    types: Annotated[
-        int, typer.Option("--types", metavar="N", help="Instance types of generated prices.", rich_help_panel=PRICES)
-    ] = 1,
-    spikes: Annotated[
-        float,
-        typer.Option("--spikes", metavar="N", help="A day, of a generated market's price.", rich_help_panel=PRICES),
-    ] = 12.0,
+    prices: PriceChoice,
+    types: Annotated[int, option("--types", "Instance types of generated prices.", "N", PRICES)] = 1,
+    spikes: Annotated[float, option("--spikes", "A day, of a generated market's price.", "N", PRICES)] = 12.0,
     policy: Annotated[
-        list[str] | None,
-        typer.Option("--policy", metavar="NAME", help="Repeat for several; default: proteus, standard-checkpoint."),
+        list[str] | None, option("--policy", "Repeat for several; default: proteus, standard-checkpoint.", "NAME")
     ] = None,
-    job_hours: Annotated[float, typer.Option("--job-hours", metavar="H", help="Size of the job.")] = 12.0,
-    start: Annotated[
-        int, typer.Option("--start", metavar="N", min=0, help="Which of the back-test's starts of this seed.")
-    ] = 0,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", metavar="NAME=VALUE", help="An option of the job; repeat for several."),
+    job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 12.0,
+    start: Annotated[int, option("--start", "Which of the back-test's starts of this seed.", "N", min=0)] = 0,
+    settings: Annotated[
+        list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
     ] = None,
-    clocks: Annotated[
-        int, typer.Option("--clocks", min=1, help="Clocks of training in the job.", rich_help_panel=REPLAY)
-    ] = 120,
-    hour_seconds: Annotated[
-        float,
-        typer.Option("--hour-seconds", metavar="S", help="What an hour lasts here, at least.", rich_help_panel=REPLAY),
-    ] = 1.0,
-    max_processes: Annotated[
-        int, typer.Option("--max-processes", min=1, help="Most processes at once.", rich_help_panel=REPLAY)
-    ] = 8,
-    warning: Annotated[
-        bool,
-        typer.Option("--warning/--no-warning", help="Without: evicted processes are killed.", rich_help_panel=REPLAY),
-    ] = True,
-    picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE", help="Draw it: .png, .svg or .pdf.")
-    ] = None,
+    choice: ReplayChoice,
+    picture: Annotated[Path | None, option("--picture", "Draw it: .png, .svg or .pdf.", "FILE")] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -95,11 +85,15 @@ def training(
 
     _check_picture(picture)
     replay = ReplayOptions(
-        clocks=clocks, hour_s=hour_seconds, max_processes=max_processes, is_warned=warning, seed=seed
+        clocks=choice.clocks,
+        hour_s=choice.hour_seconds,
+        max_processes=choice.max_processes,
+        is_warned=choice.warning,
+        seed=seed,
     )
-    job = build_options(SpotOptions, {"job_hours": job_hours, **split_options(option)})
+    job = build_options(SpotOptions, {"job_hours": job_hours, **split_options(settings)})
     drawn = PriceOptions(num_types=types, spikes_per_day=spikes)
-    world = make_world(read_or_draw(prices, on_demand, drawn, seed), split_time(train_until), job)
+    world = make_world(read_or_draw(prices, drawn, seed), split_time(prices.train_until), job)
     timelines = record_start(world, split_list(policy) or DEFAULT_POLICIES, seed, start)
     with terminal_progress() as progress, listening("the processes end; what is done is told") as interruption:
         rows, summaries = _play(timelines, replay, interruption, progress, output)
@@ -163,62 +157,16 @@ def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]"
     """Print what changed, and a line a policy."""
     from optim.simulation.live.lease_rows import CLOCK
 
-    header = (
-        "policy",
-        "hours",
-        "event",
-        "machines",
-        "processes",
-        "clock",
-        "loss",
-        "bill $",
-        "free hours",
-        "lost clocks",
-    )
-    changes = [row for row in rows if row.event != CLOCK]
-    print_table(
-        header,
-        [
-            (
-                row.policy,
-                round(row.hours, 3),
-                row.event,
-                row.machines,
-                row.processes,
-                row.clock,
-                row.loss,
-                round(row.bill_usd, 2),
-                round(row.free_hours, 1),
-                row.lost_clocks,
-            )
-            for row in changes
-        ],
-        title="what changed, by the hours of the simulation",
-    )
-    totals = ("policy", "hours", "done", "bill $", "free hours", "evictions", "clocks", "lost clocks", "gradients",
-              "processes", "last loss", "exact", "seconds")  # fmt: skip
-    print_table(
-        totals,
-        [
-            (
-                summary.policy,
-                round(summary.hours, 3),
-                summary.is_done,
-                round(summary.bill_usd, 2),
-                round(summary.free_hours, 1),
-                summary.evictions,
-                summary.clocks,
-                summary.lost_clocks,
-                summary.gradients,
-                summary.processes_started,
-                summary.last_loss,
-                summary.is_exact,
-                round(summary.seconds, 1),
-            )
-            for summary in summaries
-        ],
-        title="the whole of it",
-    )
+    table = OutputFormat.TABLE
+    changes = [_shown(row, CHANGE) for row in rows if row.event != CLOCK]
+    print_rows(changes, table, list(CHANGE), title="what changed, by the hours of the simulation")
+    print_rows([_shown(summary, WHOLE) for summary in summaries], table, list(WHOLE), title="the whole of it")
+
+
+def _shown(row: "TrainingRow | TrainingSummary", columns: Mapping[str, tuple[str, int | None]]) -> dict[str, object]:
+    """Return fields of a row by the heads of their columns, rounded as these say."""
+    values = {head: (getattr(row, name), digits) for head, (name, digits) in columns.items()}
+    return {head: value if digits is None else round(value, digits) for head, (value, digits) in values.items()}
 
 
 def _draw(rows: "Sequence[TrainingRow]", path: Path) -> None:

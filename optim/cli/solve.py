@@ -13,10 +13,11 @@ from optim.cli.parameters import (
     FormatOption,
     OutOption,
     SeedOption,
-    SolverOptionsOption,
     TimeLimitOption,
+    check_out,
     check_problem,
     check_time_limit,
+    option,
     split_options,
     split_problem,
 )
@@ -32,13 +33,14 @@ def solve(
         typer.Argument(metavar="[PROBLEM] INSTANCE", help="A file, or a reference instance's name."),
     ],
     *,
-    solver: Annotated[str, typer.Option("--solver", metavar="NAME", help="One of `optim solvers`.")],
+    solver: Annotated[str, option("--solver", "One of `optim solvers`.", "NAME")],
     seed: SeedOption = 0,
     time_limit: TimeLimitOption = None,
-    option: SolverOptionsOption = None,
+    settings: Annotated[
+        list[str] | None, option("--option", "A solver option; repeat for several.", "NAME=VALUE")
+    ] = None,
     options_file: Annotated[
-        Path | None,
-        typer.Option("--options-file", metavar="TOML", help="Solver options; --option goes before it."),
+        Path | None, option("--options-file", "Solver options; --option goes before it.", "TOML")
     ] = None,
     out: OutOption = None,
     output: FormatOption = OutputFormat.TABLE,
@@ -46,15 +48,13 @@ def solve(
     """Solve an instance. What is printed and written is verified; exit code 3 if the checker refuses it."""
     from optim.benchmarks.sources import find_instance
     from optim.benchmarks.work import SolveWork, Subject
-    from optim.core.files import check_folder
     from optim.core.options import read_options
     from optim.models.files import save_solution
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
     subject = Subject(find_instance(name))
     check_problem(problem, subject.problem.name, name)
-    if out is not None:
-        check_folder(out)
+    check_out(out)
     from_file: dict[str, Any] = read_options(options_file) if options_file is not None else {}
     work = SolveWork(
         suite=None,
@@ -62,7 +62,7 @@ def solve(
         solver=solver,
         seed=seed,
         time_limit_s=check_time_limit(time_limit),
-        options={**from_file, **split_options(option)},
+        options={**from_file, **split_options(settings)},
     )
     hint = "the best solution so far is kept"
     with terminal_progress() as progress, listening(hint) as interruption:
@@ -83,25 +83,14 @@ def solve(
 
 def _shown(record: "Record") -> dict[str, Any]:
     """Return what people want to see first, leaving out what isn't there."""
-    fields = {
-        "instance": record.instance,
-        "solver": record.solver,
-        "seed": record.seed,
-        "termination": record.termination,
-        "objective": record.objective,
-        "bound": record.bound,
-        "gap": record.gap,
-        "ratio": record.ratio,
-        "verified": record.verified,
-        "certificate": record.certificate,
-        "wall_s": record.wall_s,
-        "processor_s": record.processor_s,
-        "seconds": record.seconds,
-        "decision_ms": {name: (record.decision_ms or {}).get(name) for name in ("median", "p99")},
-        "load": record.load or {},
-        "iterations": record.iterations,
-        "counts": record.counts,
-        "memory_mb": record.memory_mb,
-        "message": record.message or None,
-    }
-    return fields if record.decision_ms else {name: value for name, value in fields.items() if name != "decision_ms"}
+    names = (
+        *("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified", "certificate"),
+        *("wall_s", "processor_s", "seconds", "decision_ms", "load", "iterations", "counts", "memory_mb", "message"),
+    )
+    fields = {name: getattr(record, name) for name in names}
+    fields |= {"load": record.load or {}, "message": record.message or None}
+    decision = record.decision_ms
+    if not decision:
+        del fields["decision_ms"]
+        return fields
+    return fields | {"decision_ms": {name: decision.get(name) for name in ("median", "p99")}}

@@ -22,15 +22,8 @@ def solvers(
     found = [solver for name in names for solver in solvers_of(name)]
     if output is OutputFormat.JSON:
         for solver in found:
-            options = plain(describe_options(solver))
-            print_json(
-                {
-                    "problem": solver.problem,
-                    "solver": solver.name,
-                    "summary": solver.summary,
-                    "options": options,
-                }
-            )
+            known = {"problem": solver.problem, "solver": solver.name, "summary": solver.summary}
+            print_json({**known, "options": plain(describe_options(solver))})
         return
     rows = [
         (solver.problem, solver.name, solver.summary, ", ".join(_pairs(plain(describe_options(solver)))))
