@@ -17,10 +17,10 @@ def drawn(number, seed=0, **options):
     return generate_containers(ContainerOptions(num_containers=number, **options), seed)
 
 
-@pytest.fixture(scope="module")
-def model():
-    """A model of a hundred containers, twenty of which say what is usual."""
-    return PhaseModel(encoder="window-statistics", num_phases=4).fit(drawn(100))
+@pytest.fixture
+def model(hundred):
+    """The model of a hundred containers."""
+    return hundred
 
 
 def test_readings_are_the_models_scores_by_container(model):

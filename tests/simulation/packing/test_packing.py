@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.admission.plan import AdmissionPlan
 from optim.simulation.containers import PhaseLabels
 from optim.simulation.packing import (
@@ -22,6 +22,7 @@ from optim.simulation.packing import (
     replay,
 )
 from optim.simulation.packing.pairing import joint_peak
+from optim.simulation.packing.profiles import disturbed
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
 
@@ -145,3 +146,71 @@ def test_phases_pack_more_than_peaks_and_peaks_never_overload():
 def test_options_out_of_range_are_refused(name, value):
     with pytest.raises(InvalidOptionError, match=f"{name} must be"):
         PackingOptions(**{name: value})
+
+
+def test_a_disturbed_profile_is_off_by_one_factor_a_level_and_one_a_dwell():
+    profile = Profile(phase=np.array([0, 1]), dwell=np.array([4.0, 6.0]), level=np.array([[1.0, 2.0], [3.0, 5.0]]))
+    found = disturbed(profile, 0.3, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    assert found.dwell == pytest.approx(profile.dwell * np.exp(0.3 * rng.normal(size=2)))
+    assert found.level == pytest.approx(profile.level * np.exp(0.3 * rng.normal(size=(1, 2))))
+    assert found.phase is profile.phase
+
+
+def test_an_instance_has_equal_servers_and_a_host_that_parameter_servers_do_not_fill():
+    instance = admission_instance(
+        "one", [np.array([[1.0, 2.0]] * 2)], np.array([3]), np.array([4.0, 5.5]), 3, 6, 120.0, ("cpu", "memory")
+    )
+    assert (instance.horizon, instance.slot_micro_s, instance.resources) == (6, 120_000_000, ("cpu", "memory"))
+    assert instance.worker_servers.capacity[0].tolist() == [[4_000_000, 5_500_000]] * 6
+    assert (instance.worker_servers.count.tolist(), instance.ps_servers.count.tolist()) == ([3], [1])
+    assert instance.jobs.arrival.tolist() == [3]
+    assert instance.jobs.ps_demand.tolist() == [[0, 0]]
+    assert instance.jobs.segment_offset.tolist() == [0, 1]
+    with pytest.raises(InvalidProblemError, match="at least one job"):
+        admission_instance("none", [], np.zeros(0, int), np.ones(1), 1, 2, 60.0, ("cpu",))
+
+
+def test_demands_are_rounded_up_to_a_millionth_but_not_by_rounding_noise():
+    instance = admission_instance(
+        "one", [np.array([[0.1 + 0.2], [0.3000004]])], np.array([0]), np.array([1.0]), 1, 4, 60.0, ("cpu",)
+    )
+    assert instance.jobs.worker_demand[:, 0].tolist() == [300_000, 300_001]
+
+
+def test_a_pair_saves_what_its_peaks_do_not_share():
+    pairing = pair_jobs([np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]])])
+    assert len(pairing.pairs) == 1
+    (pair,) = pairing.pairs
+    demands = [np.array([[4.0, 1.0], [1.0, 2.0]]), np.array([[1.0, 3.0]]), np.array([[0.5, 0.5]])]
+    joint = joint_peak(demands[pair[0]], demands[pair[1]])
+    apart = demands[pair[0]].max(axis=0) + demands[pair[1]].max(axis=0)
+    assert pairing.joint.tolist() == [joint.tolist()]
+    assert pairing.saving == pytest.approx(1 - joint / apart)
+
+
+def test_a_replay_of_nothing_is_nothing():
+    plan = AdmissionPlan.from_rows([], [])
+    found = replay(plan, [column(1, 1)], [column(1)], np.array([4.0]), 1, 2)
+    assert [found.overload.tolist(), found.excess.tolist(), found.under_time.tolist(), found.used.tolist()] == [
+        [0.0]
+    ] * 4
+
+
+def test_a_server_that_is_just_full_is_not_overloaded_and_95_per_cent_are_enough():
+    series = [column(0.1, 0.2), column(0.2, 0.1)]
+    plan = AdmissionPlan.from_rows([(0, 0, 0, 1), (1, 0, 0, 1)], [])
+    found = replay(plan, series, [column(0.96 * 0.2)] * 2, np.array([0.1 + 0.2]), 1, 2)
+    assert found.overload.tolist() == [0.0]
+    assert found.under_time.tolist() == [0.0]
+    short = replay(plan, series, [column(0.94 * 0.2)] * 2, np.array([0.25]), 1, 2)
+    assert short.under_time.tolist() == [0.5]
+    assert short.overload.tolist() == [1.0]
+    assert short.excess == pytest.approx([0.1 / 0.6])
+
+
+def test_jobs_must_lie_on_a_grid_finer_than_a_slot():
+    series = series_of([np.ones(8)] * 3)
+    phases = PhaseLabels(labels=np.zeros(24, int), training=np.zeros(24, int), num_phases=1)
+    with pytest.raises(InvalidProblemError, match="grid of at most slot_s 5"):
+        next(pack(series, series, phases, PackingOptions(slot_s=5.0), seed=0))

@@ -7,7 +7,7 @@ from optim.core.errors import InvalidOptionError
 from optim.models.bidding.price_history import PricePath, history_of
 from optim.simulation.spot.backtest import make_world, run_backtest
 from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.rows import Row, summarise
+from optim.simulation.spot.rows import Row, summarise, time_text
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
 OPTIONS = SpotOptions(job_hours=2, baseline=8, max_spot=24)
@@ -101,3 +101,42 @@ def test_refuses_a_split_without_a_day_on_either_side(history):
         make_world(history, history.begin_s + 60, OPTIONS)
     with pytest.raises(InvalidOptionError, match="unknown policy 'clever'"):
         list(run_backtest(make_world(history, None, OPTIONS), ("clever",), starts=1, seed=0))
+
+
+def test_a_start_is_a_tick_that_leaves_half_the_job_before_the_end(history):
+    world = make_world(history, None, OPTIONS)
+    for index in range(3):
+        span = (world.history.end_s - 3600 - world.history.begin_s) // 120
+        drawn = np.random.default_rng([7, index]).integers(0, span)
+        start = world.history.begin_s + 120 * int(drawn)
+        (entry,) = [own for own in run_backtest(world, ("on-demand",), starts=3, seed=7) if own.index == index]
+        assert entry.rows[0].start == time_text(start)
+        assert entry.rows[0].redrawn == 0
+
+
+def test_ratios_are_to_the_plan_the_bound_and_on_demand(history):
+    world = make_world(history, None, OPTIONS)
+    (entry,) = run_backtest(world, ("proteus", "oracle", "oracle-paid"), starts=1, seed=2)
+    rows = {row.policy: row for row in entry.rows}
+    (alone,) = run_backtest(world, ("on-demand",), starts=1, seed=2)
+    proteus = rows["proteus"]
+    assert proteus.ratio_to_on_demand == pytest.approx(proteus.cost_usd / alone.rows[0].cost_usd)
+    assert proteus.ratio_to_oracle_paid == pytest.approx(proteus.cost_usd / rows["oracle-paid"].cost_usd)
+    bound = rows["oracle"].bound_usd
+    assert proteus.ratio_to_oracle == (pytest.approx(proteus.cost_usd / bound) if bound > 0 else None)
+
+
+def test_policies_know_the_first_half_and_only_markets_that_have_one(history):
+    world = make_world(history, None, OPTIONS)
+    assert world.history.begin_s == (history.begin_s + history.end_s) // 2
+    assert world.history.end_s == history.end_s
+    cut = history.begin_s + 3 * 86_400
+    late = [
+        PricePath(time_s=path.time_s[path.time_s > cut], price_micro=path.price_micro[path.time_s > cut])
+        if place
+        else path
+        for place, path in enumerate(history.paths)
+    ]
+    gappy = history_of(history.markets, late, end_s=history.end_s)
+    kept = make_world(gappy, cut, OPTIONS)
+    assert [market.name for market in kept.history.markets] == [history.markets[0].name]

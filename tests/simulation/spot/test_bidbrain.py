@@ -60,7 +60,7 @@ def test_asks_for_nothing_without_room():
     assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").decide(view(job, 3600, room=0)) is None
 
 
-def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_h=0.0):
+def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_h=0.0, lost_h=None):
     """Cost over work of a footprint in the coming hour, lease by lease: ``added`` is (market, row, count)."""
     table, options, rates = job.table, job.options, [market.rate for market in job.history.markets]
     rows = [table.index[market.name] for market in job.history.markets]
@@ -86,7 +86,7 @@ def expected_ratio(job, brain, now, leases, *, added=None, renewed=None, change_
         risk[market] = max(risk.get(market, 0.0), 1 - survival[60])
         change_h = options.scale_min / 60
     stays = np.prod([1 - own for own in risk.values()])
-    lost = options.eviction_min / 60 * (1 - stays) + change_h
+    lost = (options.eviction_min / 60 if lost_h is None else lost_h) * (1 - stays) + change_h
     rate = sum(work * max(0.0, hours - lost) for work, hours in parts)
     work = rate / (1 - options.serial + options.serial * rate)
     return cost / work if work > 0 else np.inf
@@ -144,3 +144,18 @@ def test_checkpoints_come_at_the_interval_of_all_that_is_held():
     mean_s = 3600 / -sum(np.log(max(1e-9, own)) for own in survival)
     assert brain.checkpoint_every_s(leases) == pytest.approx(np.sqrt(2 * 300 * mean_s))
     assert brain.checkpoint_every_s([]) == float("inf")
+
+
+@pytest.mark.parametrize("checkpoint_min", [1.0, 600.0])
+def test_an_eviction_costs_a_checkpointing_job_a_restart_and_half_an_interval_of_at_most_four_hours(checkpoint_min):
+    job = drawn_world(2, checkpoint_min=checkpoint_min, restart_min=12.0)
+    now = int(job.history.begin_s) + 86_400
+    brain = BidBrainPolicy(job, Recovery.CHECKPOINT, "bidbrain-checkpoint")
+    price = job.history.paths[0].price_at(now)
+    held = [
+        LiveLease(number=0, market=0, count=9, bid_micro=price + 500, granted_s=now, ready_s=now, price_micro=price)
+    ]
+    usual_s = 3600 * np.nanmedian(job.table.mean_h[:, -1])
+    interval = min(np.sqrt(2 * 60 * checkpoint_min * usual_s), 4 * 3600)
+    expected = expected_ratio(job, brain, now, held, lost_h=(720 + interval / 2) / 3600)
+    assert _Footprint(brain, view(job, now, held)).ratio(0.0) == pytest.approx(expected)

@@ -1,0 +1,13 @@
+"""Models that several files look at: fitted once a process, and changed by nobody."""
+
+import pytest
+
+from optim.phases import PhaseModel
+from optim.workloads.containers import ContainerOptions, generate_containers
+
+
+@pytest.fixture(scope="session")
+def hundred() -> PhaseModel:
+    """A model of a hundred containers, twenty of which say what is usual."""
+    series = generate_containers(ContainerOptions(num_containers=100), 0)
+    return PhaseModel(encoder="window-statistics", num_phases=4).fit(series)

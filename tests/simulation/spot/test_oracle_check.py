@@ -1,0 +1,64 @@
+"""What the checker reads off a price path, second by second, against plain loops."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.bidding.price_history import PricePath
+from optim.simulation.spot.oracle_check import _most_gain, _Steps
+
+TIMES, PRICES = (0, 500, 1500, 2100, 6000, 6100), (2, 5, 3, 8, 2, 9)
+RISES = ((500, 5), (2100, 8), (6100, 9))
+PATH = PricePath(time_s=np.array(TIMES), price_micro=np.array(PRICES))
+STEPS = _Steps(PATH)
+moments = st.integers(0, 8000)
+
+
+def price(second):
+    return PRICES[np.searchsorted(TIMES, second, side="right") - 1]
+
+
+@given(begin=moments, length=st.integers(1, 4000))
+def test_lowest_and_highest_prices_are_those_of_all_seconds(begin, length):
+    prices = [price(second) for second in range(begin, begin + length)]
+    assert STEPS.lowest(begin, begin + length) == min(prices)
+    assert STEPS.highest(begin, begin + length) == max(prices)
+
+
+@given(begin=moments, length=st.integers(1, 4000))
+def test_rises_are_the_changes_to_a_higher_price(begin, length):
+    expected = [(time, after) for time, after in RISES if begin <= time < begin + length]
+    assert list(STEPS.rises(begin, begin + length)) == expected
+    assert list(STEPS.rises(0, 600)) == [(500, 5)]
+
+
+@given(begin=st.integers(0, 6500), length=st.integers(1, 1500))
+def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin, length):
+    end = begin + length
+    is_free = False
+    for rise, after in RISES:
+        granted = min(begin, rise - 1)
+        held = {price(second) for second in range(granted, rise)}
+        is_free |= end <= rise + 120 and rise - granted < 3600 and max(held) < after
+    assert STEPS.is_free(begin, end) == is_free
+
+
+def test_before_the_first_price_there_is_none():
+    assert STEPS.lowest(-500, -100) == float("inf")
+    assert STEPS.highest(-500, -100) == 0
+
+
+@given(
+    q=st.floats(0.01, 5.0),
+    unit=st.floats(0.001, 2.0),
+    free=st.floats(0.0, 20.0),
+    most=st.floats(1.0, 40.0),
+    serial=st.sampled_from([0.0, 0.002, 0.1]),
+)
+def test_the_most_that_can_be_gained_at_a_moment_is_no_less_than_on_a_fine_grid(q, unit, free, most, serial):
+    rates = np.linspace(0.0, max(free, most), 4001)
+    gains = q * rates / (1 - serial + serial * rates) - unit * np.maximum(0.0, rates - free)
+    found = _most_gain(q, unit, free, most, serial)
+    assert found >= gains.max() - 1e-9
+    assert found == pytest.approx(gains.max(), rel=1e-3, abs=1e-3)
