@@ -153,9 +153,7 @@ def _judge_value(now: Record, then: Record) -> tuple[Change, str]:
     """Compare objectives, or bounds where there is no objective."""
     name = "objective" if then.objective is not None else "bound"
     value, stored = getattr(now, name), getattr(then, name)
-    if stored is None or value is None:
-        return Change.SAME, ""
-    if _is_same(value, stored):
+    if stored is None or _is_same(value, stored):
         return Change.SAME, ""
     reason = f"{name} {_shown(value)}, was {_shown(stored)}"
     is_more_better = (problem_named(now.problem).sense is Sense.MAXIMISE) == (name == "objective")

@@ -67,6 +67,24 @@ def test_finds_a_row_that_got_worse(now):
     assert change(**now) is Change.WORSE
 
 
+@pytest.mark.parametrize(
+    ("now", "reason"),
+    [
+        ({"error": "it raised", "violations": ["row 3"]}, "it raised"),
+        ({"violations": ["row 3", "row 5"]}, "not verified: row 3; row 5"),
+    ],
+)
+def test_says_why_a_row_is_not_verified(now, reason):
+    (difference,) = compare([replace(GOLDEN, verified=False, **now)], [GOLDEN], ALL)
+    assert difference.reason == reason
+
+
+def test_a_golden_row_without_any_value_has_none_to_compare():
+    golden = replace(GOLDEN, objective=None, bound=None, gap=None, ratio=None)
+    (difference,) = compare([replace(golden, bound=3.0)], [golden], ALL)
+    assert difference.change is Change.SAME
+
+
 def test_tells_a_better_value_and_lets_it_pass():
     assert change(objective=101.0) is Change.BETTER
 

@@ -114,7 +114,8 @@ def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
         ],
         scenarios=UNSET if isinstance(outlook, HourOutlook) else _scenarios_document(outlook),
         eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
-        scalability=ScalabilityDocument(**asdict(instance.scalability)),
+        # A list: an empty one is left out of the file, an empty tuple is not.
+        scalability=ScalabilityDocument(**asdict(instance.scalability) | {"points": list(instance.scalability.points)}),
     )
 
 

@@ -40,6 +40,11 @@ def test_one_that_dies_costs_its_own_piece_and_ctrl_c_reaches_none():
     assert multiprocessing.active_children() == []
 
 
+def test_a_process_that_died_is_replaced_where_there_is_more_to_do():
+    assert list(in_order(run(["die", 2, "die", 3], processes=1)))[1::2] == [4, 9]
+    assert multiprocessing.active_children() == []
+
+
 def test_what_a_piece_raises_ends_the_run():
     with pytest.raises(ZeroDivisionError):
         list(run([1, "divide"]))
