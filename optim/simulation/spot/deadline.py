@@ -111,7 +111,8 @@ class SafetyNet(DeadlinePolicy):
 class UniformProgress(SafetyNet):
     """Keep up with a straight line of progress; spot where there is any, on demand where behind.
 
-    On a spot instance the job stays until it is taken away; on demand it stays until it is ahead by two changeovers.
+    On a spot instance the job stays until it is taken away; on demand it stays until it is ahead by two changeovers
+    and there is spot.
 
     References
     ----------
@@ -128,12 +129,12 @@ class UniformProgress(SafetyNet):
         done = job.work_h - view.work_left_h
         if view.state is State.ON_DEMAND:
             ahead = min(view.elapsed_h + 2 * job.changeover_h, job.deadline_h)
-            if done < ahead * job.work_h / job.deadline_h:
-                return State.ON_DEMAND
+            must_stay = done < ahead * job.work_h / job.deadline_h
+            return State.SPOT if view.has_spot and not must_stay else State.ON_DEMAND
         if view.has_spot:
             return State.SPOT
         is_behind = done < view.elapsed_h * job.work_h / job.deadline_h
-        return State.ON_DEMAND if is_behind and view.state is State.IDLE else State.IDLE
+        return State.ON_DEMAND if is_behind else State.IDLE
 
 
 class GreedySpot(SafetyNet):
