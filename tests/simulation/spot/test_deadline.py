@@ -114,6 +114,7 @@ def recorded(request) -> list[AvailabilityTrace]:
     return [trace for trace in traces if trace.end_s - int(trace.time_s[0]) > 2 * 86_400]
 
 
+@pytest.mark.prove
 @given(
     place=st.integers(0, 10_000),
     share=st.floats(0.0, 1.0),
@@ -132,6 +133,7 @@ def test_the_deadline_is_met_on_every_recorded_trace(recorded, place, share, wor
     assert result.cost_micro == sum(line.amount_micro for line in result.ledger)
 
 
+@pytest.mark.prove
 def test_the_deadline_is_met_in_every_zone_of_2023():
     traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
     job = DeadlineJob(work_h=48.0, deadline_h=52.0, changeover_h=0.1)
