@@ -129,6 +129,31 @@ def test_published_shapes_shrink_with_the_scale(kind):
     assert sum(small.weight(partition) for partition in range(small.num_partitions)) == small.num_examples
 
 
+@pytest.mark.parametrize(
+    ("kind", "at_a_hundredth", "at_least"),
+    [
+        (
+            MatrixFactorisation,
+            {"num_users": 4800, "num_items": 180, "num_ratings": 10_000, "num_factors": 10},
+            {"num_users": 5, "num_items": 1, "num_ratings": 5, "num_factors": 1},
+        ),
+        (
+            LogisticRegression,
+            {"num_observations": 640, "num_features": 215, "num_classes": 10},
+            {"num_observations": 5, "num_features": 1, "num_classes": 2},
+        ),
+        (
+            TopicModel,
+            {"num_documents": 3000, "num_words": 1000, "num_topics": 10, "num_tokens": 333},
+            {"num_documents": 5, "num_words": 2, "num_topics": 2, "num_tokens": 333},
+        ),
+    ],
+)
+def test_scales_are_of_the_published_sizes(kind, at_a_hundredth, at_least):
+    assert kind.at_scale(0.01, num_partitions=5, seed=3) == kind(num_partitions=5, seed=3, **at_a_hundredth)
+    assert kind.at_scale(1e-6, num_partitions=5) == kind(num_partitions=5, **at_least)
+
+
 def test_more_partitions_than_examples_are_refused():
     with pytest.raises(InvalidOptionError, match="5 examples can't be cut into 8 partitions"):
         LogisticRegression(num_observations=5)

@@ -86,6 +86,36 @@ def test_a_warned_eviction_costs_the_drain_and_a_failure_the_lag_as_well():
     assert model.scaling_s(6, input_mb=7200.0) == pytest.approx(10.0)
 
 
+SIX_MACHINES = {
+    Stage.RELIABLE: (10.0, 0.9),
+    Stage.BACKED_UP: (10.0, 0.9),
+    Stage.TRANSIENT: (15.0, 0.6),
+    Stage.TRADITIONAL: (10.0, 0.3),
+    Stage.SEPARATE: (15.0, 0.6),
+}
+"""Seconds of an iteration of two reliable and four transient machines, by computing and by carrying."""
+
+
+@pytest.mark.parametrize("stage", SIX_MACHINES)
+def test_the_slowest_of_computing_serving_and_backing_up_decides(stage):
+    rest = {"worker_mb": 30.0, "model_mb": 240.0, "bandwidth_mb_per_s": 100.0, "sync_every": 2, "max_actives": 3}
+    computing, carrying = SIX_MACHINES[stage]
+    assert ThroughputModel(work_s=60.0, **rest).iteration_s(stage, 2, 4) == pytest.approx(computing)
+    model = ThroughputModel(work_s=0.06, **rest)
+    assert model.iteration_s(stage, 2, 4) == pytest.approx(carrying)
+    few = ThroughputModel(**{**rest, "max_actives": 1}, work_s=0.06).iteration_s(stage, 2, 4)
+    served_by_one = {Stage.BACKED_UP: 1.8, Stage.TRANSIENT: 1.2}
+    assert few == pytest.approx(served_by_one.get(stage, carrying))
+    assert (model.scaling_s(4, input_mb=1200.0), model.scaling_s(4, input_mb=40.0)) == pytest.approx((3.0, 0.8))
+
+
+def test_a_stage_without_its_machines_takes_for_ever():
+    model = ThroughputModel(work_s=1.0, worker_mb=1.0, model_mb=1.0, bandwidth_mb_per_s=1.0)
+    impossible = [(Stage.RELIABLE, 0, 3), (Stage.BACKED_UP, 2, 0), (Stage.TRANSIENT, 0, 3), (Stage.TRADITIONAL, 0, 0)]
+    assert all(model.iteration_s(*case) == math.inf for case in impossible)
+    assert model.iteration_s(Stage.RELIABLE, 2, 0) == pytest.approx(1.0)
+
+
 def test_a_model_without_bandwidth_is_refused():
     with pytest.raises(InvalidOptionError, match="bandwidth_mb_per_s must be positive"):
         ThroughputModel(work_s=1, worker_mb=1, model_mb=1, bandwidth_mb_per_s=0)

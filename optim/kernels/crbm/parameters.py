@@ -120,12 +120,5 @@ def parameter_mask(
     num_visible: int, num_delays: int, num_hidden: int, largest_delays: int, largest_hidden: int
 ) -> CrbmParameters:
     """Return ones where a machine has parameters and zeros where they are padding, shaped as the padded machine."""
-    length = num_delays * num_visible
-    ones = CrbmParameters(
-        weights=jnp.ones((num_visible, num_hidden), jnp.float32),
-        autoregression=jnp.ones((length, num_visible), jnp.float32),
-        conditioning=jnp.ones((length, num_hidden), jnp.float32),
-        visible_bias=jnp.ones(num_visible, jnp.float32),
-        hidden_bias=jnp.ones(num_hidden, jnp.float32),
-    )
+    ones = jax.tree.map(jnp.ones_like, initial_parameters(jax.random.key(0), num_visible, num_delays, num_hidden))
     return pad_parameters(ones, largest_delays, largest_hidden)

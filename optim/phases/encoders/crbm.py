@@ -1,6 +1,6 @@
 """Hidden units of a conditional restricted Boltzmann machine.
 
-The method is that of Buchaca, Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
+The method is that of Berral, Wang and Youssef (AI4DL: mining behaviors of deep learning workloads for resource
 management, HotCloud 2020): k-means on the hiddens' probabilities. The options ``autoregression=trained``,
 ``output=probability``, ``pooling=1``, ``spread=none`` are theirs, with up to 2,000 epochs; the defaults are the best of
 those tried on generated containers. In either case histories are in one order in training and in use, a code belongs to

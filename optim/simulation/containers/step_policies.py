@@ -2,7 +2,7 @@
 
 References
 ----------
-Buchaca, Villalba, Wang, Youssef, Berral et al., "AI4DL: Mining Behaviors of Deep Learning Workloads for Resource
+Berral, Wang, Youssef, "AI4DL: Mining Behaviors of Deep Learning Workloads for Resource
 Management", HotCloud 2020, section 4: prev.step.max, prev.step.rules.
 """
 
