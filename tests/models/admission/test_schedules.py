@@ -7,7 +7,9 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, Row, Schedule, enumerate_schedules
-from tests.support.admission.small_clusters import PlainJob, clusters, instance, job, servers
+from tests.support.admission.enumeration import Enumerator
+from tests.support.admission.enumeration import Schedule as Listed
+from tests.support.admission.small_clusters import clusters, instance, job, servers
 
 
 def counts_of(schedules: tuple[Schedule, ...]) -> list[tuple]:
@@ -113,14 +115,16 @@ def test_stops_at_the_limit_without_listing_a_huge_set_first():
 @given(clusters(max_jobs=2, max_horizon=2, max_servers=1))
 def test_every_schedule_contains_a_listed_one_and_every_listed_one_is_a_schedule(given_instance: AdmissionInstance):
     listed = enumerate_schedules(given_instance)
+    every = Enumerator(given_instance, is_stripped=False, is_by_class=False)
     for i in range(given_instance.num_jobs):
-        plain = PlainJob(given=given_instance, job=i)
         own = [listed.schedules[position] for position in listed.by_job.get(i, [])]
-        every = {(completion, *map(_rows, counts)) for completion, *counts in plain.schedules()}
-        assert {(one.completion, one.workers, one.ps) for one in own} <= every
-        for completion, workers, ps in plain.schedules():
-            use = plain.use(workers, ps)
-            assert any(one.completion <= completion and _is_within(one, use, given_instance) for one in own)
+        plain = list(every.schedules(i))
+        assert {(one.completion, one.workers, one.ps) for one in own} <= {
+            (one.completion, _rows(one, 0), _rows(one, 1)) for one in plain
+        }
+        for one in plain:
+            use = one.load.reshape(-1, given_instance.horizon, given_instance.num_resources)
+            assert any(less.completion <= one.completion and _is_within(less, use, given_instance) for less in own)
 
 
 @given(clusters())
@@ -134,9 +138,10 @@ def test_the_schedules_of_classes_are_those_of_servers_summed_up(given_instance:
     assert summed == set(found)
 
 
-def _rows(matrix: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int, int], ...]:
-    """Return the non-zero counts of a matrix as (slot, server, count)."""
-    return tuple((t, h, count) for t, row in enumerate(matrix) for h, count in enumerate(row) if count)
+def _rows(schedule: Listed, side: int) -> tuple[tuple[int, int, int], ...]:
+    """Return the counts of workers (0) or PSs (1) as (slot, server, count)."""
+    slots = sorted(schedule.counts.items())
+    return tuple((t, h, count) for t, counts in slots for h, count in enumerate(counts[side]) if count)
 
 
 def _is_within(schedule: Schedule, use, given_instance: AdmissionInstance) -> bool:

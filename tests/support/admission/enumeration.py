@@ -1,4 +1,4 @@
-"""Every schedule of a tiny job over server classes, by listing them: no dynamic programme, no sorting."""
+"""Every schedule of a tiny job over single servers or whole classes, by listing them: no dynamic programme, no sorting."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,18 @@ from optim.models.admission.proof import Branch, BranchKind, PriceProof, ServerC
 from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]
-"""Workers by class and PSs by class in one slot."""
+"""Workers by place and PSs by place in one slot; a place is a class of servers, or a single one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Schedule:
-    """Counts by slot, and the demand segment of each slot in use."""
+    """Counts by slot, the demand segment of each slot in use, and how many places there are on each side."""
 
     instance: AdmissionInstance
     job: int
     counts: dict[int, Counts]
     segment: dict[int, int]
+    num_places: tuple[int, int]
 
     @property
     def completion(self) -> int:
@@ -31,9 +32,10 @@ class Schedule:
 
     @cached_property
     def load(self) -> FloatArray:
-        """Use of every class, slot and resource, in 1e-6 units; workers' servers first."""
+        """Use of every place, slot and resource, in 1e-6 units; workers' servers first."""
         jobs, is_shared = self.instance.jobs, self.instance.has_shared_servers
-        sides = [np.zeros(side.capacity.shape) for side in (self.instance.worker_servers, self.instance.ps_servers)]
+        size = (self.instance.horizon, self.instance.num_resources)
+        sides = [np.zeros((number, *size)) for number in self.num_places]
         for slot, (ys, zs) in self.counts.items():
             segment = self.segment[slot]
             for c, y in enumerate(ys):
@@ -52,12 +54,18 @@ class Enumerator:
 
     A *stripped* schedule has no superfluous worker or PS: as few PSs as row (6) allows, work that is
     unfinished before the last slot, no worker too many for the progress made. Otherwise all
-    schedules that meet rows (2), (3), (6), (7) and the room of the classes are listed.
+    schedules that meet rows (2), (3), (6), (7) and the room of the servers are listed.
     """
 
-    def __init__(self, instance: AdmissionInstance, *, is_stripped: bool = True) -> None:
+    def __init__(self, instance: AdmissionInstance, *, is_stripped: bool = True, is_by_class: bool = True) -> None:
         self.instance = instance
         self.is_stripped = is_stripped
+        sides = (instance.worker_servers, instance.ps_servers)
+        self.places = tuple(
+            list(enumerate(side.count.tolist())) if is_by_class else [(c, 1) for c in side.class_of_server.tolist()]
+            for side in sides
+        )
+        """Class and number of servers of each place, of both sides."""
         self.pairs = cache(self._list_pairs)
         self._options = cache(self._list_options)
 
@@ -65,7 +73,8 @@ class Enumerator:
         """Yield every schedule that earns something."""
         instance = self.instance
         for counts, segment in self._extend(job, int(instance.jobs.arrival[job]), 0):
-            schedule = Schedule(instance=instance, job=job, counts=counts, segment=segment)
+            number = (len(self.places[0]), len(self.places[1]))
+            schedule = Schedule(instance=instance, job=job, counts=counts, segment=segment, num_places=number)
             if instance.value[job, schedule.completion] > 0:
                 yield schedule
 
@@ -75,6 +84,9 @@ class Enumerator:
         if slot == instance.horizon:
             if done >= target and not self.is_stripped:
                 yield {}, {}
+            return
+        most = progress_of(instance, job, int(instance.jobs.chunks[job]))
+        if self.is_stripped and done + most * (instance.horizon - slot) < target:
             return
         yield from self._extend(job, slot + 1, done)
         segment = segment_of(instance, job, done)
@@ -92,15 +104,15 @@ class Enumerator:
                 yield {slot: (ys, zs), **counts}, {slot: segment, **segments}
 
     def _list_options(self, job: int, segment: int, slot: int) -> list[Counts]:
-        """List what the job may have in a slot: at least one worker, all classes together."""
+        """List what the job may have in a slot: at least one worker, all places together."""
         instance = self.instance
         most = int(instance.jobs.chunks[job])
-        workers = range(instance.worker_servers.num_classes)
+        workers = range(len(self.places[0]))
         if instance.has_shared_servers:
-            choices = [self.pairs(segment, c, slot, most, "both") for c in workers]
+            choices = [self.pairs(segment, place, slot, most, "both") for place in self.places[0]]
         else:
-            choices = [self.pairs(segment, c, slot, most, "worker") for c in workers]
-            choices += [self.pairs(segment, c, slot, most, "ps") for c in range(instance.ps_servers.num_classes)]
+            choices = [self.pairs(segment, place, slot, most, "worker") for place in self.places[0]]
+            choices += [self.pairs(segment, place, slot, most, "ps") for place in self.places[1]]
         options = []
         for pairs in product(*choices):
             y, z = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
@@ -114,9 +126,11 @@ class Enumerator:
                 options.append((tuple(pairs[c][0] for c in workers), tuple(p[1] for p in pairs[len(workers) :])))
         return options
 
-    def _list_pairs(self, segment: int, c: int, slot: int, most: int, kind: str) -> list[tuple[int, int]]:
-        """List the (workers, PSs) that a class of servers holds."""
-        instance = self.instance
+    def _list_pairs(
+        self, segment: int, place: tuple[int, int], slot: int, most: int, kind: str
+    ) -> list[tuple[int, int]]:
+        """List the (workers, PSs) that a place holds."""
+        instance, (c, number) = self.instance, place
         servers = instance.ps_servers if kind == "ps" else instance.worker_servers
         one = [
             (y, z)
@@ -125,7 +139,7 @@ class Enumerator:
             if self._fits(segment, servers.capacity[c, slot].tolist(), y, z)
         ]
         total = {(0, 0)}
-        for _ in range(int(servers.count[c])):
+        for _ in range(number):
             total = {(a + y, b + z) for a, b in total for y, z in one if a + y <= most and b + z <= most}
         return sorted(total)
 

@@ -4,16 +4,16 @@ Slow and plain on purpose, and independent of every solver and model of the pack
 instance's fields only.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from scipy.optimize import LinearConstraint, linprog, milp
 from scipy.sparse import csr_array, vstack
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
+from tests.support.admission.enumeration import Enumerator
 
 MOST_SCHEDULES = 600
 """Instances with more schedules than this are no business of an enumeration."""
@@ -115,32 +115,6 @@ def held_pairs(layout: Layout, segment: int, place: int, slot: int, most: tuple[
     return sums
 
 
-def placements(
-    layout: Layout, job: int, segment: int, slot: int, workers: int
-) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Yield every way to place so many workers, and the PSs that they need, on empty places."""
-    instance = layout.instance
-    num_ps = int(instance.ps_needed[job][workers])
-    if num_ps > workers:
-        return
-    if instance.has_shared_servers:
-        held = [
-            held_pairs(layout, segment, place, slot, (workers, num_ps)) for place in range(len(layout.worker_places))
-        ]
-        for pairs in product(*map(sorted, held)):
-            y, z = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
-            if sum(y) == workers and sum(z) == num_ps:
-                yield y, z
-        return
-    worker_limit = [number * int(instance.workers_per_server[segment, c, slot]) for c, number in layout.worker_places]
-    ps_limit = [number * int(instance.ps_per_server[segment, c, slot]) for c, number in layout.ps_places]
-    for y in product(*[range(min(limit, workers) + 1) for limit in worker_limit]):
-        if sum(y) == workers:
-            for z in product(*[range(min(limit, num_ps) + 1) for limit in ps_limit]):
-                if sum(z) == num_ps:
-                    yield y, z
-
-
 def enumerate_job(layout: Layout, job: int) -> list[Schedule]:
     """Return every minimal schedule of a job that earns something.
 
@@ -149,36 +123,15 @@ def enumerate_job(layout: Layout, job: int) -> list[Schedule]:
     OverflowError
         If there are more than `MOST_SCHEDULES`.
     """
-    instance = layout.instance
-    steps, target, deadline = instance.progress[job], int(instance.target[job]), int(instance.deadline[job])
-    demands = instance.jobs.worker_demand / MICRO, instance.jobs.ps_demand / MICRO
-    found: list[Schedule] = []
-
-    def extend(slot: int, done: int, usage: FloatArray) -> None:
-        if slot > deadline or done + int(steps[-1]) * (deadline - slot + 1) < target:
-            return
-        extend(slot + 1, done, usage)
-        segment = layout.segment(job, done)
-        for workers in range(1, len(steps)):
-            if steps[workers] == steps[workers - 1]:
-                continue  # the last worker adds nothing
-            after = done + int(steps[workers])
-            for y, z in placements(layout, job, segment, slot, workers):
-                more = usage.copy()
-                for place, count in enumerate(y):
-                    more[layout.rows(place, slot, is_worker=True)] += count * demands[0][segment]
-                for place, count in enumerate(z):
-                    more[layout.rows(place, slot, is_worker=False)] += count * demands[1][segment]
-                if after < target:
-                    extend(slot + 1, after, more)
-                    continue
-                found.append(Schedule(value=float(instance.value[job, slot]), completion=slot, usage=more))
-                if len(found) > MOST_SCHEDULES:
-                    raise OverflowError(f"job {job} has more than {MOST_SCHEDULES} schedules")
-            if after >= target:
-                return  # more workers than needed never pay
-
-    extend(int(instance.jobs.arrival[job]), 0, np.zeros(len(layout.capacity)))
+    listed = Enumerator(layout.instance, is_by_class=layout.is_by_class).schedules(job)
+    found = [
+        Schedule(
+            value=float(layout.instance.value[job, one.completion]), completion=one.completion, usage=one.load / MICRO
+        )
+        for one in islice(listed, MOST_SCHEDULES + 1)
+    ]
+    if len(found) > MOST_SCHEDULES:
+        raise OverflowError(f"job {job} has more than {MOST_SCHEDULES} schedules")
     return found
 
 

@@ -1,13 +1,5 @@
-"""Instances for the formal programmes: few schedules, much contention, every trait; and plain enumeration.
+"""Instances for the formal programmes: few schedules, much contention, every trait; and the best plan of all."""
 
-The enumeration shares nothing with the package but the instance's raw fields: it lists all integer
-matrices of workers and PSs, minimal or not.
-"""
-
-from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,11 +7,9 @@ from hypothesis import strategies as st
 
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
+from tests.support.admission.enumeration import Enumerator
 from tests.support.admission.plans import violated_rows
 from tests.support.admission.tiny import job_document, tiny_instance
-
-Matrix = tuple[tuple[int, ...], ...]
-"""Counts by slot and server."""
 
 
 def job(name: str = "a", **fields: Any) -> dict[str, Any]:
@@ -141,108 +131,20 @@ def clusters(draw: st.DrawFn, *, max_jobs: int = 3, max_horizon: int = 3, max_se
     return instance(*[draw(_jobs(f"j{i}", horizon)) for i in range(num_jobs)], **fields)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PlainJob:
-    """What rows (2), (3), (6) and (7) say of one job, from the instance's raw fields."""
-
-    given: AdmissionInstance
-    job: int
-
-    @property
-    def chunk(self) -> Fraction:
-        """Worker-slots a chunk; gradients are empty here."""
-        jobs, i = self.given.jobs, self.job
-        return Fraction(int(jobs.minibatches[i] * jobs.minibatch_micro_s[i]), self.given.slot_micro_s)
-
-    @property
-    def target(self) -> int:
-        """Progress due, in chunks or worker-slots."""
-        chunks = int(self.given.jobs.epochs[self.job] * self.given.jobs.chunks[self.job])
-        return chunks if self.given.chunk_integral else max(1, int(-(-chunks * self.chunk // 1)))
-
-    def progress(self, workers: int) -> int:
-        """Progress of a slot."""
-        return int(workers // self.chunk) if self.given.chunk_integral else workers
-
-    def segment(self, done: int) -> int:
-        """Demand segment after so much progress."""
-        jobs, i = self.given.jobs, self.job
-        own = range(int(jobs.segment_offset[i]), int(jobs.segment_offset[i + 1]))
-        return max(s for s in own if jobs.segment_start[s] <= done)
-
-    def allows(self, slot: int, done: int, y: tuple[int, ...], z: tuple[int, ...]) -> bool:
-        """Whether the job may run these workers and PSs on the empty cluster in a slot."""
-        jobs, i = self.given.jobs, self.job
-        num, num_ps = sum(y), sum(z)
-        return (
-            (slot >= jobs.arrival[i] or num == num_ps == 0)
-            and num <= jobs.chunks[i]
-            and bool(jobs.worker_micro_mbps[i] * num <= jobs.ps_micro_mbps[i] * num_ps)
-            and num_ps <= num
-            and self._fits(slot, self.segment(done), y, z)
-        )
-
-    def _fits(self, slot: int, segment: int, y: tuple[int, ...], z: tuple[int, ...]) -> bool:
-        given = self.given
-        if given.has_shared_servers:
-            hosts = [(given.worker_servers, list(zip(y, z, strict=True)))]
-        else:
-            hosts = [(given.worker_servers, [(a, 0) for a in y]), (given.ps_servers, [(0, b) for b in z])]
-        share = given.max_share_per_server
-        for side, held in hosts:
-            for server, (a, b) in enumerate(held):
-                use = a * given.jobs.worker_demand[segment] + b * given.jobs.ps_demand[segment]
-                capacity = side.capacity[side.class_of_server[server], slot]
-                is_over = any(int(u) > (share or 1) * int(c) for u, c in zip(use, capacity, strict=True))
-                if (use > capacity).any() or (a + b > 1 and is_over):
-                    return False
-        return True
-
-    def use(self, workers: Matrix, ps: Matrix) -> Any:
-        """Return the use of every server, shape (worker hosts, then PS hosts unless shared; slots; resources)."""
-        jobs, done, slots = self.given.jobs, 0, []
-        for y, z in zip(workers, ps, strict=True):
-            segment = self.segment(done)
-            sides = np.outer(y, jobs.worker_demand[segment]), np.outer(z, jobs.ps_demand[segment])
-            slots.append(sides[0] + sides[1] if self.given.has_shared_servers else np.concatenate(sides))
-            done += self.progress(sum(y))
-        return np.stack(slots, axis=1)
-
-    def schedules(self) -> Iterator[tuple[int, Matrix, Matrix]]:
-        """Yield (completion slot, workers, PSs) of every feasible schedule, minimal or not."""
-        most = range(int(self.given.jobs.chunks[self.job]) + 1)
-        sides = self.given.worker_servers, self.given.ps_servers
-        counts = list(product(*[list(product(most, repeat=side.num_servers)) for side in sides]))
-
-        def extend(slot: int, done: int) -> Iterator[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-            if slot == self.given.horizon:
-                if done >= self.target:
-                    yield []
-                return
-            for y, z in counts:
-                if self.allows(slot, done, y, z):
-                    for rest in extend(slot + 1, done + self.progress(sum(y))):
-                        yield [(y, z), *rest]
-
-        for found in extend(0, 0):
-            completion = max(slot for slot, (y, _) in enumerate(found) if sum(y))
-            if self.given.value[self.job, completion] > 0:
-                yield completion, tuple(y for y, _ in found), tuple(z for _, z in found)
-
-
 def capacity_of(given: AdmissionInstance) -> Any:
-    """Return the capacity of every single server, as `PlainJob.use` lays it out."""
+    """Return the capacity of every single server, in the order of `Schedule.load`."""
     sides = [given.worker_servers] if given.has_shared_servers else [given.worker_servers, given.ps_servers]
-    return np.concatenate([side.capacity[side.class_of_server] for side in sides])
+    return np.concatenate([side.capacity[side.class_of_server].ravel() for side in sides])
 
 
 def best_value(given: AdmissionInstance) -> float:
     """Return the best plan's value by trying every combination of the jobs' schedules."""
     choices: list[list[tuple[float, Any]]] = []
+    every = Enumerator(given, is_stripped=False, is_by_class=False)
     for i in range(given.num_jobs):
-        job, found = PlainJob(given=given, job=i), {}
-        for completion, workers, ps in job.schedules():
-            use, value = job.use(workers, ps), float(given.value[i, completion])
+        found: dict[bytes, tuple[float, Any]] = {}
+        for schedule in every.schedules(i):
+            use, value = schedule.load, float(given.value[i, schedule.completion])
             if found.get(use.tobytes(), (0.0,))[0] < value:
                 found[use.tobytes()] = (value, use)
         choices.append(list(found.values()))

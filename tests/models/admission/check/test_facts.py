@@ -70,7 +70,7 @@ def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: Adm
     most = int(instance.jobs.chunks[0])
     for number, demand in enumerate(facts.jobs[0].demands):
         for c in range(servers.num_classes):
-            pairs = enumerator.pairs(number, c, 0, most, "both")
+            pairs = enumerator.pairs(number, enumerator.places[0][c], 0, most, "both")
             room = facts.worker_servers.room(c, 0)
             beside = most_ps_beside(demand, room, facts.share, int(servers.count[c]), (most, most))
             expected = [max((z for y, z in pairs if y == workers), default=IMPOSSIBLE) for workers in range(most + 1)]
