@@ -14,6 +14,8 @@ from optim.core.limits import check_limit, current_limits
 
 BLOCK_CELLS = 1_000_000
 """Fields in memory at once as texts."""
+LARGEST = 1e18
+"""Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
 HEADER_ROWS = 1
 """Rows before the first row of data, for messages that number rows as an editor does."""
 
@@ -85,7 +87,9 @@ def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.floa
     values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     is_empty = (column.str.strip() == "").to_numpy()
     is_wrong = ~np.isfinite(values) & ~is_empty
-    refuse(path, column.name, is_wrong, "a finite number is due", column.to_numpy(dtype=object), rows_before)
+    fields = column.to_numpy(dtype=object)
+    refuse(path, column.name, is_wrong, "a finite number is due", fields, rows_before)
+    refuse(path, column.name, np.abs(values) > LARGEST, f"a number of at most {LARGEST:g} is due", fields, rows_before)
     return values
 
 

@@ -49,6 +49,10 @@ def test_rows_are_numbered_as_an_editor_does_it(table, monkeypatch, cells):
     monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
     with pytest.raises(InvalidProblemError, match="row 4, column 'a': a finite number is due, got 'inf'"):
         read_columns(table("a\n1\n2\ninf\n"), ("a",))
+    with pytest.raises(
+        InvalidProblemError, match=r"row 3, column 'a': a number of at most 1e\+18 is due, got '-1.1e18'"
+    ):
+        read_columns(table("a\n1e18\n-1.1e18\n"), ("a",))
     with pytest.raises(InvalidProblemError, match=r"not a CSV file .*saw 2"):
         read_columns(table("a\n1\n2\n3,4\n"), ("a",))
 

@@ -1,0 +1,116 @@
+"""A hundred of the campaign's nearest misses, as fast tests: each ends with a code and one line, or is still valid."""
+
+import gzip
+import json
+import random
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.main import app
+from optim.models.catalogue import problem_of
+from optim.models.reference import reference_instance
+from tests.fuzz.campaign import judge
+from tests.fuzz.mutations import CELLS, STRANGE, _dump, _places, _Raw
+
+PHILLY = "job_id,submit_s,num_gpus,duration_s,vc\n" + "".join(
+    f"application_{n},{600 * n},{1 + n % 4},{3000 + 500 * (n % 9)},vc1\n" for n in range(60)
+)
+CONVERT = "instance convert --trace {} --trace-format philly --jobs 5 --slots 48 --slot-minutes 30"
+NAMES = ("tiny-0", "auction-tiny-0", "spot-tiny-windows")
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """Give three small instances as JSON."""
+    instances = {name: reference_instance(name) for name in NAMES}
+    return {name: problem_of(instance).write_instance(instance) for name, instance in instances.items()}
+
+
+def assert_ends_well(folder, monkeypatch, command, content):
+    """Run a command on a file, and return its code and what it said."""
+    monkeypatch.chdir(folder)
+    (folder / "spoilt").write_bytes(content)
+    begun = time.process_time()
+    result = CliRunner().invoke(app, command.replace("{}", "spoilt").split())
+    assert judge(result.exit_code, result.stderr, result.exception, time.process_time() - begun, 0) == []
+    return result.exit_code, result.stderr
+
+
+@pytest.mark.parametrize("number", range(len(STRANGE)))
+def test_any_value_in_any_place_of_an_instance(tmp_path, monkeypatch, documents, number):
+    rng = random.Random(number)
+    for name in NAMES:
+        document = json.loads(documents[name])
+        holder, key = rng.choice(_places(document))
+        holder[key] = _Raw(STRANGE[number])
+        content = _dump(document).encode("utf-8", errors="surrogatepass")
+        assert assert_ends_well(tmp_path, monkeypatch, "instance describe {}", content)[0] in (0, 2)
+
+
+@pytest.mark.parametrize("number", range(len(CELLS)))
+def test_any_cell_in_any_column_of_a_table(tmp_path, monkeypatch, number):
+    rows = [line.split(",") for line in PHILLY.splitlines()]
+    rows[1 + number][number % 5] = CELLS[number]
+    content = "\n".join(map(",".join, rows)).encode("utf-8", errors="surrogateescape")
+    assert assert_ends_well(tmp_path, monkeypatch, CONVERT, content)[0] in (0, 2)
+
+
+FILES = {
+    "nothing": b"",
+    "white space": b" \n\n ",
+    "a list": b"[]",
+    "a number": b"0",
+    "two documents": b"{}{}",
+    "deep lists": b"[" * 20_000,
+    "deep fields": b'{"schema":' * 20_000,
+    "a byte order mark": b"\xef\xbb\xbf{}",
+    "another encoding": '{"schema": "é"}'.encode("utf-16"),
+    "no text": bytes(range(256)),
+    "a gzip header": b"\x1f\x8b",
+    "gzip twice": gzip.compress(gzip.compress(b"{}")),
+    "a bomb of zeros": gzip.compress(bytes(30_000_000)),
+    "a bomb of lists": gzip.compress(b"[" * 30_000_000),
+    "an archive": b"PK\x05\x06" + bytes(18),
+    "a wide header": (",".join(f"c{number}" for number in range(200_000)) + "\n").encode(),
+    "a long line": b"x" * 3_000_000,
+    "escapes": b'{"schema": "\\u001b[2J\\u009b"}',
+    "a lone surrogate": b'{"schema": "\\ud800"}',
+    "a number of 5,000 digits": b'{"schema": ' + b"9" * 5_000 + b"}",
+}
+COMMANDS = (
+    "solve {} --solver online", "verify tiny-0 {}", "verify spot-tiny-windows {}", CONVERT,
+    "simulate spot --prices {} --on-demand {} --processes 1 --starts 1", "simulate containers --input {}",
+    "simulate spot --availability {} --zone a --deadline-hours 1 --starts 1", "phases graph {}",
+    "solve tiny-0 --solver fifo --options-file {}", "bench admission --profile {} --no-report",
+    "bench admission --instance tiny-0 --solver fifo --no-report --compare {}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_something_else_is_refused_by_every_reader(tmp_path, monkeypatch, name):
+    for command in COMMANDS:
+        code, said = assert_ends_well(tmp_path, monkeypatch, command, FILES[name])
+        is_settings = "options-file" in command and name in ("nothing", "white space", "a byte order mark")
+        is_empty_golden = "compare" in command and not FILES[name].strip()
+        assert code == 2 or (code, is_settings or is_empty_golden) in ((0, True), (4, True)), (command, said)
+
+
+COUNTS = {
+    "machines": ("auction-tiny-0", lambda fields: fields["machines"][0].update(count=1_000_000)),
+    "racks": ("auction-tiny-0", lambda fields: fields["machines"][0].update(rack=10**12)),
+    "GPUs": ("auction-tiny-0", lambda fields: fields["machines"][0].update(slots=[10**12])),
+    "horizon": ("tiny-0", lambda fields: fields.update(horizon=100_000_000)),
+    "servers": ("tiny-0", lambda fields: fields["worker_servers"][0].update(count=10**15)),
+}
+
+
+@pytest.mark.parametrize("what", COUNTS)
+def test_counts_that_would_fill_the_memory_are_named_with_their_limit(tmp_path, monkeypatch, documents, what):
+    name, change = COUNTS[what]
+    fields = json.loads(documents[name])
+    change(fields)
+    code, said = assert_ends_well(tmp_path, monkeypatch, "instance describe {}", json.dumps(fields).encode())
+    assert code == 2
+    assert "--limit count=N" in said or "machines[0].free" in said
