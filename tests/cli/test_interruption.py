@@ -111,6 +111,33 @@ def test_kill_9_takes_the_child_processes_along(start, started):
     wait_until(lambda: not any(is_alive(child) for child in children))
 
 
+SPOT = ("simulate", "spot", "--processes", "2", "--starts", "5000", "--policy", "on-demand", "--format", "json")
+TRAINING = ("simulate", "training", "--policy", "on-demand", "--hour-seconds", "5", "--clocks", "5000")
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (SPOT, signal.SIGTERM),
+        pytest.param(SPOT, signal.SIGHUP, marks=pytest.mark.prove),
+        pytest.param(TRAINING, signal.SIGTERM, marks=pytest.mark.prove),
+        pytest.param(TRAINING, signal.SIGHUP, marks=pytest.mark.prove),
+    ],
+    ids=lambda value: value[1] if isinstance(value, tuple) else value.name,
+)
+def test_a_command_that_is_ended_by_a_signal_leaves_no_process_alive(start, words, number):
+    process = start(*words)
+
+    def children():
+        return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+    wait_until(lambda: len(children()) >= 2)
+    mine = children()
+    process.send_signal(number)
+    wait_until(lambda: not any(is_alive(child) for child in mine))
+    assert end(process)[0] != 0
+
+
 def is_alive(pid):
     """Tell whether a process is there and not merely waiting to be collected."""
     try:
