@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.models.auction.document import MachineDocument
-from optim.models.auction.fairness import Trial
+from optim.models.auction.fairness import AppProfile, Trial
 from optim.models.auction.payment import share_leftover
 from optim.models.auction.reading import cluster_from_documents
 from optim.models.files import verify
@@ -84,6 +84,23 @@ def test_what_payments_leave_goes_to_apps_outside_first():
     outside = sum(grant.num_gpus for grant in held.grants if grant.app not in held.bidders)
     assert outside > 0
     assert paid + outside <= where.num_free
+
+
+def test_a_bidder_whose_demand_is_met_gets_nothing_of_the_leftover():
+    """One app alone keeps its whole bundle; it can use 4 GPUs of 8."""
+    where = cluster(machines=2, gpus=4)
+    trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=4)
+    agent = ProfileAgent("a", AppProfile(elapsed_min=0.0, active_apps=1.0, trials=(trial,)))
+    held = Arbiter(ArbiterOptions(fairness=0.0)).hold(where, [agent])
+    assert sum(grant.num_gpus for grant in held.grants) == 4
+    assert sum(held.idle) == 4
+
+
+def test_an_app_bids_for_no_more_than_its_demand_less_what_it_holds():
+    trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=6)
+    profile = AppProfile(elapsed_min=0.0, active_apps=1.0, trials=(trial,), held_gpus=4)
+    bid = ProfileAgent("a", profile).bid(Offer(cluster=cluster(), lease_min=20.0))
+    assert {k for k, _, _ in bid.table.rows} == {1, 2}
 
 
 def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():

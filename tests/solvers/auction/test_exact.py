@@ -10,7 +10,7 @@ from optim.models.auction.instance import EmptyValue
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.support.auction.builders import auction, linear
+from tests.support.auction.builders import auction, fractional, linear
 from tests.support.auction.enumeration import optimum
 from tests.support.auction.strategies import auctions, named_auctions
 
@@ -130,12 +130,20 @@ def test_generated_auctions_are_solved_to_optimality_with_all_payments(held_shar
 
 
 def test_a_tree_is_needed_and_verified_where_numbers_of_bundles_are_fractional():
-    """Machines of 7 GPUs, bundles of 3, 4 and 5: the programme covers machines by parts of patterns."""
-    bids = [[(size, "machine", 2.0 + 0.1 * k + 0.3 * size)] for k, size in enumerate((3, 3, 3, 4, 5, 5, 4, 3, 5))]
-    instance = auction([7, 7, 7], *bids)
+    instance = fractional()
     solution = solve(instance, "exact")
     assert verify(instance, solution).is_ok
     assert solution.termination == "optimal"
+    assert solution.objective == pytest.approx(optimum(instance))
+    assert solution.stats.iterations > 10
+
+
+def test_one_programme_a_tree_leaves_a_bound_and_payments_that_hold():
+    instance = fractional()
+    solution = solve(instance, "exact", options={"main_nodes": 1, "payment_nodes": 1})
+    assert verify(instance, solution).is_ok
+    assert solution.objective <= optimum(instance) + TOL <= solution.bound + 2 * TOL
+    assert solution.termination == "node_limit"
 
 
 def test_without_time_the_main_allocation_is_still_there():

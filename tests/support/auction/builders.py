@@ -43,3 +43,12 @@ def auction(machines, *apps, gangs=None, name="by-hand", **fields) -> AuctionIns
 def linear(most, value_of_all, locality="cluster"):
     """Return bids for 1, ..., most GPUs whose value is proportional to them."""
     return [(k, locality, value_of_all * k / most) for k in range(1, most + 1)]
+
+
+def fractional() -> AuctionInstance:
+    """Return machines of 5, 4 and 6 GPUs that a linear programme covers by parts of patterns: 19 programmes decide."""
+    bids = [
+        [(3, 4.14), (5, 3.21)], [(2, 5.0), (5, 1.93)], [(3, 4.88), (4, 4.6)], [(4, 4.61), (5, 4.63)],
+        [(4, 4.39), (5, 3.57)], [(5, 4.57), (4, 3.32)],
+    ]  # fmt: skip
+    return auction([5, 4, 6], *[[(k, "machine", v) for k, v in rows] for rows in bids])

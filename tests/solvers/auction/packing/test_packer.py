@@ -9,7 +9,6 @@ from optim.models.auction.check.facts import read_facts
 from optim.models.auction.check.packing import fits
 from optim.models.auction.check.room import has_no_room
 from optim.models.auction.instance import Locality
-from optim.solvers.auction.allocation.allocator import Allocator
 from optim.solvers.auction.counting.relaxation import CountRelaxation
 from optim.solvers.auction.kinds.kind_lp import KindLP
 from optim.solvers.auction.kinds.supply import patterns, rack_classes
@@ -106,15 +105,3 @@ def test_patterns_of_slots_leave_out_those_that_others_contain():
 def test_dominated_rows_are_left_out():
     instance = auction([4], [(2, "slot", 3.0), (3, "slot", 3.0), (2, "rack", 2.0), (4, "slot", 4.0), (5, "slot", 9.0)])
     assert Tables.build(instance).row.tolist() == [0, 2, 3]
-
-
-@given(auctions())
-def test_repaired_allocations_are_sound(instance):
-    tables = Tables.build(instance)
-    allocator = Allocator(tables)
-    allocation = allocator.repaired(CountRelaxation(tables).choice())
-    row = tables.chosen_rows(allocation.choice)
-    facts = read_facts(instance)
-    assert not check_entries(facts, allocation.placement, "placement")
-    assert not check_bundles(facts, row, allocation.placement)
-    assert (allocation.free + allocation.held.sum(axis=0) == instance.cluster.slot_free).all()

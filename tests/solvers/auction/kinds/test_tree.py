@@ -1,0 +1,78 @@
+"""Branch and bound over kinds of bundles against enumeration: value, bound, proof, limits."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.driver import Monitor, drive
+from optim.core.status import Termination
+from optim.core.stopping import TimeLimit
+from optim.models.auction.proof import PriceProof, TreeProof
+from optim.solvers.auction.kinds.kind_lp import KindLP
+from optim.solvers.auction.kinds.tree import Tree
+from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.tables import Tables
+from tests.support.auction.builders import auction, fractional
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions, named_auctions
+
+
+def searched(instance, known=0.0, monitor=None, **limits):
+    tree = Tree(KindLP(Tables.build(instance)), Packer(instance), known, **limits)
+    return drive(tree, monitor or Monitor()), tree
+
+
+@given(instance=st.one_of(auctions(), named_auctions()), apart=st.sampled_from([1.0, 5e-5, 1e-7]))
+def test_an_allocation_a_little_better_than_the_known_one_is_found_and_proven(instance, apart):
+    best = optimum(instance)
+    found, tree = searched(instance, max(0.0, best - apart), node_limit=2_000)
+    assert found.reached == pytest.approx(best, abs=2e-8)
+    assert found.bound >= best - 1e-9
+    if not tree.unplaced:
+        assert found.bound <= best + 1e-7
+    assert (found.witness is None) == (found.reached == max(0.0, best - apart))
+
+
+@given(instance=auctions())
+def test_without_an_app_the_others_optimum_is_found(instance):
+    for i in range(instance.num_apps):
+        found, _ = searched(instance, absent=i, node_limit=2_000)
+        assert found.reached == pytest.approx(optimum(instance, absent=i), abs=2e-8)
+        if found.witness is not None:
+            assert found.witness.row[i] == -1
+
+
+def test_a_tree_states_its_splits_and_a_root_alone_its_prices():
+    found, tree = searched(fractional(), node_limit=2_000)
+    assert tree.solved > 1
+    assert isinstance(found.proof, TreeProof)
+    root, _ = searched(auction([4], [(4, "slot", 3.0)]))
+    assert isinstance(root.proof, PriceProof)
+    assert root.bound == pytest.approx(math.log(3.0))
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_limit_of_programmes_leaves_a_bound_that_holds(limit):
+    found, tree = searched(fractional(), node_limit=limit)
+    assert tree.solved >= limit
+    assert tree.solved <= limit + 1
+    assert found.reached - 1e-9 <= optimum(fractional()) <= found.bound + 1e-9
+
+
+def test_without_time_the_root_is_solved_all_the_same():
+    monitor = Monitor(TimeLimit(0.0))
+    found, tree = searched(fractional(), monitor=monitor)
+    assert monitor.reason is Termination.TIME_LIMIT
+    assert tree.solved >= 1
+    assert math.isfinite(found.bound)
+
+
+def test_bounds_that_ask_for_more_than_there_is_leave_nothing():
+    lp = KindLP(Tables.build(auction([4, 4], [(3, "machine", 3.0)], [(3, "machine", 2.0)], [(3, "machine", 2.5)])))
+    assert lp.solve({}).value == pytest.approx(math.log(3.0) + math.log(2.5))
+    assert lp.solve({0: (3, 3)}).value == -math.inf
+    assert lp.solve({0: (0, 1)}).value == pytest.approx(math.log(3.0))
+    assert lp.solve({}, 0).value == pytest.approx(math.log(2.0) + math.log(2.5))
+    assert lp.solve({}).value == pytest.approx(math.log(3.0) + math.log(2.5))

@@ -1,0 +1,80 @@
+"""From brackets to shares, grants and statuses, by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from optim.core.status import CertificateKind, Termination
+from optim.models.auction.instance import as_ints
+from optim.models.auction.plan import PaymentRule, sorted_entries
+from optim.models.auction.proof import CountProof
+from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.payments.others import bounded_award
+from optim.solvers.auction.payments.settlement import Award, Bracket, make_plan
+from optim.solvers.auction.tables import Tables
+from optim.solvers.solve import solve
+from tests.support.auction.builders import auction
+from tests.support.auction.enumeration import optimum
+from tests.support.auction.strategies import auctions
+
+ONE = auction([6], [(4, "slot", 4.0)], [(2, "slot", 3.0)], [(2, "slot", 2.0)])
+AWARD = Award(
+    row=as_ints([0, 1, -1]),
+    placement=sorted_entries([(0, 0, 4), (1, 0, 2)]),
+    bound=math.log(12.0),
+    proof=CountProof(),
+    without={
+        0: Bracket(reached=math.log(6.0), bound=math.log(8.0)),
+        1: Bracket(reached=math.log(4.0), bound=math.log(4.0)),
+    },
+)
+
+
+def test_a_share_is_the_others_welfare_beside_a_winner_over_that_without_it():
+    plan = make_plan(ONE, AWARD, PaymentRule.FLOOR, 0)
+    assert plan.share_high.tolist() == pytest.approx([3.0 / 6.0, 1.0, 1.0])
+    assert plan.share_low.tolist() == pytest.approx([3.0 / 8.0, 1.0, 1.0])
+    assert plan.granted_gpus(3).tolist() == [2, 2, 0]  # the upper end is rounded
+    assert plan.welfare(ONE) == pytest.approx(math.log(12.0))
+
+
+def test_a_share_never_exceeds_one():
+    award = Award(
+        row=AWARD.row, placement=AWARD.placement, bound=AWARD.bound, proof=AWARD.proof,
+        without={0: Bracket(reached=0.0, bound=0.0), 1: Bracket(reached=0.0, bound=9.0)},
+    )  # fmt: skip
+    plan = make_plan(ONE, award, PaymentRule.NONE, 0)
+    assert plan.share_high.tolist() == [1.0, 1.0, 1.0]
+    assert plan.share_low.tolist() == pytest.approx([1.0, 4.0 * math.exp(-9.0), 1.0])
+
+
+@pytest.mark.parametrize(("apart", "is_closed"), [(0.0, True), (0.9e-9, True), (1.1e-9, False), (1e-4, False)])
+def test_a_bracket_is_closed_where_its_ends_meet(apart, is_closed):
+    assert Bracket(reached=1.0, bound=1.0 + apart).is_closed is is_closed
+
+
+def test_optimal_is_said_where_objective_and_bound_agree():
+    closed = solve(ONE, "exact")
+    assert closed.termination is Termination.OPTIMAL
+    assert closed.certificate.kind is CertificateKind.OPTIMALITY
+    assert closed.stats.counts["exact_payments"] == closed.stats.counts["winners"] == 2
+    fives = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
+    opened = solve(fives, "count-dp")
+    assert opened.certificate.kind is CertificateKind.BOUND
+    assert opened.termination is Termination.COMPLETED
+    assert opened.stats.counts["gap_log"] == pytest.approx(math.log(4.0))
+    assert opened.stats.counts["exact_main"] == 0.0
+
+
+@given(instance=auctions())
+def test_a_heuristics_bounds_hold_for_all_and_without_each_winner(instance):
+    tables = Tables.build(instance)
+    allocator = Allocator(tables)
+    award = bounded_award(tables, allocator, allocator.filled(allocator.empty()))
+    assert award.bound >= optimum(instance) - 1e-7
+    assert sorted(award.without) == np.flatnonzero(award.row >= 0).tolist()
+    for i, part in award.without.items():
+        assert part.reached - 1e-9 <= optimum(instance, absent=i) <= part.bound + 1e-9
+        assert part.witness.row[i] == -1
