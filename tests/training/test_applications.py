@@ -32,9 +32,9 @@ def plain_factorisation(application, parameters, partition):
     return gradient.ravel() / ratings.nnz, loss
 
 
-def plain_regression(application, parameters, partition):
+def plain_regression(application, parameters, partition, rows=slice(None)):
     """Loss and mean gradient of a logistic regression, observation by observation in float64."""
-    observations, labels = application.data(partition)
+    observations, labels = (own[rows] for own in application.data(partition))
     weights = parameters.astype(np.float64).reshape(application.num_features, application.num_classes)
     gradient, loss = application.decay * weights, 0.5 * application.decay * (weights**2).sum()
     for x, label in zip(observations.astype(np.float64), labels, strict=True):
@@ -42,7 +42,7 @@ def plain_regression(application, parameters, partition):
         shares /= shares.sum()
         loss -= np.log(shares[label]) / len(labels)
         gradient += np.outer(x, shares - np.eye(application.num_classes)[label]) / len(labels)
-    return gradient.ravel(), loss * len(labels)
+    return gradient.ravel(), loss * application.size(partition)
 
 
 def plain_topics(application, parameters, partition):
@@ -78,6 +78,18 @@ def test_loss_and_gradient_are_those_of_the_stated_problem(application, plain):
         parameters = np.abs(parameters) + np.float32(0.1)
     gradient, loss = application.gradient(parameters, 1, 0)
     expected_gradient, expected_loss = plain(application, parameters, 1)
+    assert loss == pytest.approx(expected_loss, rel=1e-5)
+    assert gradient == pytest.approx(expected_gradient, rel=1e-4, abs=1e-5)
+
+
+def test_a_batch_is_the_share_that_partition_and_clock_draw():
+    application = LogisticRegression(
+        num_observations=60, num_features=4, num_classes=3, batch=0.3, num_partitions=2, seed=8
+    )
+    parameters = np.linspace(-1, 1, 12, dtype=np.float32)
+    drawn = np.random.default_rng([8, 3, 1, 5]).choice(30, 9, replace=False)
+    gradient, loss = application.gradient(parameters, 1, 5)
+    expected_gradient, expected_loss = plain_regression(application, parameters, 1, drawn)
     assert loss == pytest.approx(expected_loss, rel=1e-5)
     assert gradient == pytest.approx(expected_gradient, rel=1e-4, abs=1e-5)
 

@@ -109,6 +109,11 @@ def test_the_slowest_of_computing_serving_and_backing_up_decides(stage):
     assert (model.scaling_s(4, input_mb=1200.0), model.scaling_s(4, input_mb=40.0)) == pytest.approx((3.0, 0.8))
 
 
+def test_a_stage_that_is_never_left_counts_up_to_the_most_machines():
+    computing = ThroughputModel(work_s=1e9, worker_mb=1.0, model_mb=1.0, bandwidth_mb_per_s=1.0)
+    assert computing.thresholds(2, most=10) == Thresholds(second=5.0, third=5.0)
+
+
 def test_a_stage_without_its_machines_takes_for_ever():
     model = ThroughputModel(work_s=1.0, worker_mb=1.0, model_mb=1.0, bandwidth_mb_per_s=1.0)
     impossible = [(Stage.RELIABLE, 0, 3), (Stage.BACKED_UP, 2, 0), (Stage.TRANSIENT, 0, 3), (Stage.TRADITIONAL, 0, 0)]

@@ -97,7 +97,7 @@ def test_the_first_step_has_the_mean_of_the_distribution_given_the_history():
     assert (np.abs(samples.mean(axis=0) - weight @ means) < 5 * spread).all()
 
 
-@pytest.mark.parametrize("is_noisy", [False, True])
+@pytest.mark.parametrize("is_noisy", [pytest.param(False, marks=pytest.mark.prove), True])
 def test_continuations_depend_on_the_key_alone(is_noisy):
     _, kernel = machine(9)
     past = jnp.ones((3, 2))
