@@ -129,3 +129,7 @@ def test_refuses_an_instance_with(name: str) -> None:
     document = {field: value for field, value in document.items() if value is not None}
     with pytest.raises(InvalidProblemError, match=says):
         PROBLEM.read_instance(json.dumps(document).encode())
+
+
+def test_a_slot_may_be_as_short_as_a_microsecond() -> None:
+    assert tiny_instance(job_document("a", minibatch_s=0), slot_s=0.000001).slot_micro_s == 1

@@ -97,3 +97,16 @@ def test_eight_gpus_have_twenty_two_patterns():
 def test_patterns_refuse_what_they_can_not_say():
     with pytest.raises(UnsupportedProblemError, match="use explicit_model"):
         pattern_model(auction([(0, [2, 2])], [(1, "slot", 2.0)]))
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        auction([4, 4], [({0: 1}, 2.0), (2, "machine", 3.0)]),
+        auction([(0, [2, 2])], [(2, "machine", 3.0)]),
+    ],
+    ids=["one row names its machines", "machines of two slots"],
+)
+def test_patterns_are_refused_wherever_they_can_not_say_it(instance):
+    with pytest.raises(UnsupportedProblemError, match="use explicit_model"):
+        pattern_model(instance)

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.models.bidding.eviction import EvictionOptions, evictions_within, fit_evictions, wilson_interval
+from optim.models.bidding.eviction import (
+    EvictionOptions,
+    EvictionTable,
+    evictions_within,
+    fit_evictions,
+    wilson_interval,
+)
 from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
 from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.workloads.bidding.price_files import read_on_demand, read_prices
@@ -161,3 +167,25 @@ def test_reproduces_the_published_frequencies_of_2015(market):
         found_share, found_minute = evictions_within(path, start, round(usd * 1e6))
         assert found_share == pytest.approx(share, abs=1e-4)
         assert found_minute == pytest.approx(minute, abs=0.06)
+
+
+def test_between_two_minutes_probability_and_use_are_in_proportion():
+    survival = np.ones((1, 1, 61))
+    survival[0, 0, 1:] = np.linspace(0.9, 0.31, 60)
+    zeros = np.zeros((1, 1))
+    table = EvictionTable(
+        markets=("m",),
+        deltas_micro=np.array([0]),
+        survival=survival,
+        mean_h=zeros,
+        low=zeros,
+        high=zeros,
+        hours=np.ones(1),
+    )
+    assert table.probability(0, 0, 0) == 0.0
+    assert table.probability(0, 0, 60) == pytest.approx(0.1)
+    assert table.probability(0, 0, 90) == pytest.approx(0.5 * (0.1 + (1 - survival[0, 0, 2])))
+    assert table.probability(0, 0, 15) == pytest.approx(0.025)
+    assert table.probability(0, 0, 3600) == table.probability(0, 0, 9999) == pytest.approx(0.69)
+    assert table.usable_h(0, 0, 60) == pytest.approx(0.95 / 60)
+    assert table.usable_h(0, 0, 3600) == pytest.approx(np.trapezoid(survival[0, 0]) / 60)
