@@ -34,17 +34,10 @@ def fit(
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
     encoder: Annotated[str | None, option("--encoder", "Default: the best one.", "NAME", MODEL)] = None,
-    option: Annotated[
-        list[str] | None,
-        option("--option", "An option of the encoder.", "NAME=VALUE", MODEL),
-    ] = None,
-    num_phases: Annotated[
-        int | None,
-        option("--phases", "Default: by gain and stability.", "K", MODEL, min=1),
-    ] = None,
+    option: Annotated[list[str] | None, option("--option", "An option of the encoder.", "NAME=VALUE", MODEL)] = None,
+    num_phases: Annotated[int | None, option("--phases", "Default: by gain and stability.", "K", MODEL, min=1)] = None,
     resource: Annotated[
-        list[str] | None,
-        option("--resource", "Resources to use; default: all.", "NAME", MODEL),
+        list[str] | None, option("--resource", "Resources to use; default: all.", "NAME", MODEL)
     ] = None,
     interval: Annotated[float, option("--interval", "Grid in seconds.", "S", MODEL)] = 15.0,
     max_gap: Annotated[float, option("--max-gap", "Longer gaps split a series.", "S", MODEL)] = 60.0,
@@ -159,8 +152,7 @@ def score(
     seeds: Annotated[list[str] | None, option("--seeds", "Seeds; default: 0 to 4.", "N,N,...")] = None,
     encoder: Annotated[list[str] | None, option("--encoder", "Default: all.", "NAME,NAME,...")] = None,
     option: Annotated[
-        list[str] | None,
-        option("--option", "An option of an encoder; repeat for several.", "ENCODER.NAME=VALUE"),
+        list[str] | None, option("--option", "An option of an encoder; repeat for several.", "ENCODER.NAME=VALUE")
     ] = None,
     num_phases: Annotated[int, option("--phases", "Phases to fit; default: as many as there are.", "K", min=1)] = 5,
     smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", min=1)] = 1,

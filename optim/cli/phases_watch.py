@@ -25,8 +25,7 @@ def watch(
     generator_option: GeneratorOption = None,
     kind: Annotated[str, option("--kind", "Score: forecast-error, or free-energy (crbm).", "NAME")] = "forecast-error",
     update: Annotated[
-        Path | None,
-        option("--update", "Take the containers in, and write the updated model.", "FILE"),
+        Path | None, option("--update", "Take the containers in, and write the updated model.", "FILE")
     ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -57,8 +56,7 @@ def forecast(
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
     method: Annotated[
-        str | None,
-        option("--method", "markov, semi-markov (default), prototype or same.", "NAME"),
+        str | None, option("--method", "markov, semi-markov (default), prototype or same.", "NAME")
     ] = None,
     steps: Annotated[int, option("--steps", "Samples ahead.", "N", min=1, max=MOST_STEPS)] = 40,
     level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = 0.95,

@@ -23,8 +23,7 @@ def profile(
     ] = None,
     scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = 0.01,
     settings: Annotated[
-        list[str] | None,
-        option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE"),
+        list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")
     ] = None,
     accept_noise: Annotated[bool, option("--accept-noise", "Go on although other work disturbs the times.")] = False,
     seed: SeedOption = 0,

@@ -24,20 +24,9 @@ if TYPE_CHECKING:
 NUM_GENERATED = 500
 PHASES = "Phases"
 HEADER = (
-    "policy",
-    "resource",
-    "multiplier",
-    "under_time",
-    "total_allocation",
-    "unit",
-    "reduction",
-    "95 % interval",
-    "over_share",
-    "oom",
-    "changes",
+    *("policy", "resource", "multiplier", "under_time", "total_allocation", "unit", "reduction", "95 % interval"),
+    *("over_share", "oom", "changes"),
 )
-
-
 POINTS = (
     *("policy", "resource", "multiplier", "under_time", "allocation_over_demand"),
     *("over_share", "under_share", "oom", "changes"),
@@ -51,35 +40,20 @@ def containers(
     resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: Annotated[
-        list[str] | None,
-        option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,..."),
+        list[str] | None, option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,...")
     ] = None,
     report: Annotated[
-        Path | None,
-        option("--report", "Also write a page with allocation against risk as curves.", "FILE"),
+        Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
     ] = None,
     input_: InputOption = None,
     generate: Annotated[
-        int | None,
-        option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2),
+        int | None, option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2)
     ] = None,
     generator_option: GeneratorOption = None,
-    test_share: Annotated[
-        float,
-        option("--test-share", "Containers that policies run on.", "SHARE", SERIES),
-    ] = 0.2,
-    interval_s: Annotated[
-        float,
-        option("--interval,--interval-s", "Grid of the series.", "S", SERIES),
-    ] = 15.0,
-    max_gap_s: Annotated[
-        float,
-        option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES),
-    ] = 60.0,
-    encoder: Annotated[
-        str | None,
-        option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES),
-    ] = None,
+    test_share: Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)] = 0.2,
+    interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
+    max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
+    encoder: Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)] = None,
     num_phases: Annotated[
         int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
     ] = None,

@@ -22,14 +22,8 @@ def packing(
     learned: Annotated[int, option("--learned", "Other containers to learn from.", panel=JOBS, min=2)] = 200,
     servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1)] = 2,
     solver: Annotated[str, option("--solver", "Solver of admission.", "NAME", JOBS)] = "online",
-    profile_error: Annotated[
-        float,
-        option("--profile-error", "How far a job's last run is off.", "E", PHASES),
-    ] = 0.05,
-    encoder: Annotated[
-        str | None,
-        option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES),
-    ] = None,
+    profile_error: Annotated[float, option("--profile-error", "How far a job's last run is off.", "E", PHASES)] = 0.05,
+    encoder: Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)] = None,
     num_phases: Annotated[
         int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
     ] = None,

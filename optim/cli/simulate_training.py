@@ -10,7 +10,7 @@ from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
+from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.price_source import PRICES, PriceChoice, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
@@ -114,8 +114,7 @@ def _check_picture(path: Path | None) -> None:
         return
     if path.suffix.lower() not in PICTURES:
         raise InvalidOptionError(f"--picture writes {', '.join(PICTURES)}, got {path.name}; name it so")
-    if not path.absolute().parent.is_dir():
-        raise InvalidOptionError(f"--picture {path}: there is no folder {path.parent}; make it first")
+    check_out(path)
 
 
 def _play(

@@ -1,5 +1,6 @@
 """`optim verify`: check a solution file against its instance, with code that no solver uses."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -35,16 +36,12 @@ def verify(
     }
     violations = verification.violations
     if output is OutputFormat.JSON:
-        rows = [{"row": entry.row, "amount": entry.amount, "message": entry.message} for entry in violations]
-        print_json({**fields, "violations": rows})
+        print_json({**fields, "violations": [asdict(violation) for violation in violations]})
     else:
         print_fields(fields)
         if violations:
-            print_table(
-                ("row", "amount", "violation"),
-                [(v.row, v.amount, v.message) for v in violations],
-                is_wrapped=True,
-            )
+            rows = [(violation.row, violation.amount, violation.message) for violation in violations]
+            print_table(("row", "amount", "violation"), rows, is_wrapped=True)
     if violations:
         return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     return ExitCode.DONE
