@@ -1,11 +1,8 @@
 """The traps' study: both ways do the same work, and what avoids a trap has a reason that isn't a time."""
 
-import numpy as np
 import pytest
 
-from optim.benchmarks.kernels.options import TrapOptions
 from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS
-from optim.benchmarks.racing import SIDE_S, medians, race
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.suites.traps import NAMES
@@ -33,22 +30,6 @@ def small_cache(monkeypatch):
 
 def works(**request):
     return list(SUITES.get("traps").build(BenchRequest(**request)))
-
-
-@pytest.mark.parametrize("name", TRAPS)
-def test_the_ways_agree_round_after_round(name):
-    trap = TRAPS[name](TrapOptions(**SIZES), np.random.default_rng(2))
-    assert {OURS, NAIVE} <= set(trap.calls)
-    for _ in range(3):
-        for call in trap.calls.values():
-            call()
-        assert trap.difference() <= 1e-5
-
-
-def test_a_side_that_does_other_work_is_found_out():
-    trap = TRAPS["row-scatter"](TrapOptions(**SIZES), np.random.default_rng(2))
-    trap.calls[OURS]()
-    assert trap.difference() > 1e-3
 
 
 def test_a_row_tells_both_times_and_how_they_grow():
@@ -79,19 +60,3 @@ def test_every_trap_has_a_row(size):
 def test_refuses_other_sides_and_options(request_):
     with pytest.raises(InvalidOptionError):
         works(**request_)
-
-
-def test_a_slow_side_leaves_the_race_and_the_others_go_on(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("optim.benchmarks.racing.time.perf_counter", lambda: now[0])
-
-    def lasting(seconds):
-        def call():
-            now[0] += seconds
-
-        return call
-
-    calls = {"ours": lasting(SIDE_S), "slow": lasting(SIDE_S), "fast": lasting(1e-3)}
-    times = race(calls, 6, Never(), SilentProgress(), always=("ours",))
-    assert {name: len(taken) for name, taken in times.items()} == {"ours": 6, "slow": 3, "fast": 6}
-    assert medians(times)["slow"] == pytest.approx(SIDE_S)
