@@ -15,7 +15,8 @@ class Certificate:
     kind
         What is proven.
     statement
-        The claim in one sentence, for people.
+        The claim in one sentence, for people: empty, or one that `verify` can recompute (`SENTENCES` of
+        `optim.core.claims`, or the problem's own); any other is refused.
     proof
         The problem's own proof object (for instance a dual point), or None where the decision
         alone is the proof (``feasible_only``). A checker recomputes the claim from it and from the
