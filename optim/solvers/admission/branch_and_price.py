@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
-from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
@@ -60,12 +60,8 @@ class BranchAndPriceOptions:
     max_nodes: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.tol < 1:
-            raise InvalidOptionError(f"tol must be in (0, 1), got {self.tol}")
-        if self.search_moves < 0:
-            raise InvalidOptionError(f"search_moves must be at least 0, got {self.search_moves}")
-        if self.max_nodes is not None and self.max_nodes < 0:
-            raise InvalidOptionError(f"max_nodes must be at least 0, got {self.max_nodes}")
+        check_in("(0, 1)", self, "tol")
+        check_in("[0, inf)", self, "search_moves", "max_nodes")
 
 
 @register("branch-and-price", problem="admission")

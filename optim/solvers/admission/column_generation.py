@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import default_run
@@ -41,12 +42,9 @@ class ColumnGenerationOptions:
     method: str = "central"
 
     def __post_init__(self) -> None:
-        if not 0 < self.tol < 1:
-            raise InvalidOptionError(f"tol must be in (0, 1), got {self.tol}")
-        if self.first_steps < 1:
-            raise InvalidOptionError(f"first_steps must be at least 1, got {self.first_steps}")
-        if self.steps_between < 0:
-            raise InvalidOptionError(f"steps_between must be at least 0, got {self.steps_between}")
+        check_in("(0, 1)", self, "tol")
+        check_in("[1, inf)", self, "first_steps")
+        check_in("[0, inf)", self, "steps_between")
         if self.method not in ("central", "plain"):
             raise InvalidOptionError(f"method must be 'central' or 'plain', got {self.method!r}")
 

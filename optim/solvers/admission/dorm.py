@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.drf import dominant_share, fill_progressively
@@ -49,12 +50,8 @@ class DormOptions:
     relative_gap: float = 0.02
 
     def __post_init__(self) -> None:
-        for name in ("theta1", "theta2"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidOptionError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        for name in ("most_waiting", "node_limit"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_in("[0, 1]", self, "theta1", "theta2")
+        check_in("[1, inf)", self, "most_waiting", "node_limit")
         for name in ("time_limit_s", "relative_gap"):
             if not getattr(self, name) >= 0:
                 raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")

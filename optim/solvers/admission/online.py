@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
@@ -87,13 +88,9 @@ class OnlineOptions:
             except ValueError:
                 known = ", ".join(kind)
                 raise InvalidOptionError(f"{name} must be one of {known}, got {getattr(self, name)!r}") from None
-        if self.eps is not None and not 0 <= self.eps < 1:
-            raise InvalidOptionError(f"eps must be in [0, 1), got {self.eps}")
-        if not 0 < self.sample_share <= 1:
-            raise InvalidOptionError(f"sample_share must be in (0, 1], got {self.sample_share}")
-        for name in ("upper_scale", "lower_scale"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InvalidOptionError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        check_in("[0, 1)", self, "eps")
+        check_in("(0, 1]", self, "sample_share")
+        check_in("(0, inf)", self, "upper_scale", "lower_scale")
 
 
 def make_bounds(

@@ -11,6 +11,7 @@ import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import SUPPORTED, Support, register
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
@@ -44,13 +45,10 @@ class PriceAndBranchOptions:
     max_columns: int = 5_000
 
     def __post_init__(self) -> None:
-        for name in ("lp_tol", "lp_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be in (0, 1), got {getattr(self, name)}")
+        check_in("(0, 1)", self, "lp_tol", "lp_share")
         if not self.mip_seconds >= 0:
             raise InvalidOptionError(f"mip_seconds must be at least 0, got {self.mip_seconds}")
-        if self.max_columns < 1:
-            raise InvalidOptionError(f"max_columns must be at least 1, got {self.max_columns}")
+        check_in("[1, inf)", self, "max_columns")
 
 
 @register("price-and-branch", problem="admission")

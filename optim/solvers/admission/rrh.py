@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance, FloatArray
 from optim.solvers.admission.drf import dominant_share
@@ -44,10 +45,8 @@ class RrhOptions:
     most_workers: int = 30
 
     def __post_init__(self) -> None:
-        if not (self.rate >= 0 and np.isfinite(self.rate)):
-            raise InvalidOptionError(f"rate must be finite and at least 0, got {self.rate}")
-        if not 0 <= self.alpha <= 1:
-            raise InvalidOptionError(f"alpha must be in [0, 1], got {self.alpha}")
+        check_in("[0, inf)", self, "rate")
+        check_in("[0, 1]", self, "alpha")
         if np.isnan(self.threshold):
             raise InvalidOptionError("threshold must be a number of slots, got nan")
         if not 1 <= self.least_workers <= self.most_workers:

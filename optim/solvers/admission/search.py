@@ -21,6 +21,7 @@ import numpy as np
 
 from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.solution import relative_gap
 from optim.core.status import Sense, Termination
@@ -85,15 +86,9 @@ class SearchOptions:
     largest_ruin: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("lp_tol", "lp_share"):
-            if not 0 < getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be in (0, 1), got {getattr(self, name)}")
-        for name in ("num_moves", "cut_rounds"):
-            if (getattr(self, name) or 0) < 0:
-                raise InvalidOptionError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name in ("chains", "first_cycle", "cycle_moves", "largest_ruin"):
-            if getattr(self, name) < 1:
-                raise InvalidOptionError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_in("(0, 1)", self, "lp_tol", "lp_share")
+        check_in("[0, inf)", self, "num_moves", "cut_rounds")
+        check_in("[1, inf)", self, "chains", "first_cycle", "cycle_moves", "largest_ruin")
         if not 0 < self.end_heat <= self.start_heat:
             raise InvalidOptionError(
                 f"heats must satisfy 0 < end_heat <= start_heat, got {self.end_heat} and {self.start_heat}"
