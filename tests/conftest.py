@@ -3,8 +3,10 @@
 import gc
 import os
 import secrets
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
     if config.option.hypothesis_profile != "prove":
         os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # read at JAX's first use, by children, too
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_setupnodes() -> None:
+    """Compile loops once, in two processes, before several workers would compile them side by side."""
+    command = [sys.executable, "-m", "tests.support.warm_up"]
+    root = Path(__file__).parents[1]
+    running = [subprocess.Popen([*command, part], cwd=root) for part in ("own", "shared")]
+    codes = [process.wait() for process in running]
+    if any(codes):
+        raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)} own` says")
 
 
 @pytest.fixture(autouse=True, scope="module")
