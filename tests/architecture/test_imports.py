@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -53,12 +54,15 @@ def package_of(name: str) -> str:
     return [*name.split("."), ""][1]
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package with its syntax tree."""
+@cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """Return every module of the package with its syntax tree."""
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        found.append((name, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))))
+    return found
 
 
 def arrows_of(name: str, tree: ast.AST) -> Iterator[Arrow]:

@@ -1,6 +1,7 @@
 """Which tests are near a module: its own, its folder's, and the others by how many imports away they are."""
 
 import ast
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -50,17 +51,24 @@ class Nearness:
         found = sorted(self._name(path) for path in (self.root / "tests").rglob("test_*.py"))
         return [name for name in found if not name.startswith(UNCOUNTED)]
 
+    def distances(self, path: str, most: float = math.inf) -> dict[str, int]:
+        """Return who needs a module, and over how many imports, up to some."""
+        found = {path: 0}
+        waiting = [path]
+        for one in waiting:
+            if found[one] >= most:
+                break
+            for importer in sorted(self.importers.get(one, ())):
+                if importer not in found:
+                    found[importer] = found[one] + 1
+                    waiting.append(importer)
+        return found
+
     def stages(self, path: str) -> list[list[str]]:
         """Return the test files of a module, of its folder, of those that import it soon, and all others."""
         folder = Path("tests", *Path(path).parts[1:-1])
         own = [name for name in self.tests if name == f"{folder}/test_{Path(path).name}"]
-        distances = {path: 0}
-        waiting = [path]
-        for one in waiting:
-            for importer in sorted(self.importers.get(one, ())):
-                if importer not in distances:
-                    distances[importer] = distances[one] + 1
-                    waiting.append(importer)
+        distances = self.distances(path)
         far = len(distances)
         rest = sorted((name for name in self.tests if name not in own), key=lambda name: distances.get(name, far))
         beside = [name for name in rest if Path(name).parent == folder]
