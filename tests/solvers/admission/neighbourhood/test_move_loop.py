@@ -1,5 +1,7 @@
 """What single moves do: they accept, refuse, re-insert and disturb prices as they say."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -43,8 +45,8 @@ def test_a_hot_move_may_lower_the_present_plan_and_never_the_best(search):
     for _ in range(40):
         search.run(5, 1e9, 5)
         values.append(search.value)
-    assert min(values) < max(values)
-    assert min(values) < search.record
+    assert any(later < earlier for earlier, later in pairwise(values))
+    assert max(values) <= search.record + 1e-9
 
 
 def test_a_refused_job_that_is_worth_more_takes_a_poor_ones_place():
