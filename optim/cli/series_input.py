@@ -8,7 +8,7 @@ from optim.core.errors import InvalidOptionError
 if TYPE_CHECKING:
     from optim.models.containers.series import ContainerSeries
 
-SERIES = "Series"
+SERIES, PHASES = "Series", "Phases"
 
 InputOption = Annotated[
     list[str] | None,
@@ -24,6 +24,8 @@ GeneratorOption = Annotated[
     list[str] | None,
     option("--generator-option", "A knob of the generator.", "NAME=VALUE", SERIES),
 ]
+EncoderOption = Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)]
+NumPhasesOption = Annotated[int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)]
 
 
 def read_or_draw(

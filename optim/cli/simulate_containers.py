@@ -10,7 +10,7 @@ from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_rows, print_table
 from optim.cli.parameters import FormatOption, SeedOption, option, split_list
 from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, GeneratorOption, InputOption, read_or_draw
+from optim.cli.series_input import SERIES, EncoderOption, GeneratorOption, InputOption, NumPhasesOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from optim.simulation.containers.world import World
 
 NUM_GENERATED = 500
-PHASES = "Phases"
 HEADER = (
     *("policy", "resource", "multiplier", "under_time", "total_allocation", "unit", "reduction", "95 % interval"),
     *("over_share", "oom", "changes"),
@@ -53,10 +52,8 @@ def containers(
     test_share: Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)] = 0.2,
     interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
     max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
-    encoder: Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)] = None,
-    num_phases: Annotated[
-        int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
-    ] = None,
+    encoder: EncoderOption = None,
+    num_phases: NumPhasesOption = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -65,12 +62,10 @@ def containers(
     from optim.simulation.containers.catalogue import NEED_PHASES, policy_names
     from optim.simulation.containers.comparison import check_comparison
     from optim.simulation.containers.preparation import WorldOptions, prepare_world
-    from optim.simulation.containers.trade_off import check_multipliers
 
     names = split_list(policy) or policy_names()
     values = _multipliers(multiplier)
     check_comparison(names, risk, resamples)
-    check_multipliers(values)
     options = WorldOptions(
         encoder=encoder or DEFAULT_ENCODER,
         num_phases=num_phases,
@@ -83,9 +78,8 @@ def containers(
         raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
     if report is not None:
         prepare_folder(report)
-    if not input_ and generate is None:
-        generate = NUM_GENERATED
-    series = read_or_draw(input_, generate, generator_option, seed, interval_s=interval_s)
+    number = NUM_GENERATED if generate is None and not input_ else generate
+    series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
         world = prepare_world(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
         note(
@@ -97,9 +91,8 @@ def containers(
             _at_multipliers(world, names, values, output, progress, interruption)
         else:
             _at_equal_risk(world, names, (risk, resamples, seed), report, output, progress, interruption)
-        was_stopped = interruption.is_requested
         progress.finish()
-    return ExitCode.INTERRUPTED if was_stopped else ExitCode.DONE
+    return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
 def _at_equal_risk(
@@ -162,12 +155,15 @@ def _at_multipliers(
 
 
 def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
+    from optim.simulation.containers.trade_off import check_multipliers
+
     values = []
     for text in split_list(texts):
         try:
             values.append(float(text))
         except ValueError:
             raise InvalidOptionError(f"--multipliers must be numbers, got {text!r}") from None
+    check_multipliers(values)
     return tuple(values)
 
 

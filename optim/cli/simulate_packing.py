@@ -7,11 +7,12 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, option
 from optim.cli.progress import terminal_progress
+from optim.cli.series_input import PHASES, EncoderOption, NumPhasesOption
 
 if TYPE_CHECKING:
     from optim.simulation.packing.study import PackingRow
 
-JOBS, PHASES = "Jobs and servers", "Phases"
+JOBS = "Jobs and servers"
 FIGURES = ("overload", "under_time", "used", "pair_saving", "pair_overload")
 
 
@@ -23,10 +24,8 @@ def packing(
     servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1)] = 2,
     solver: Annotated[str, option("--solver", "Solver of admission.", "NAME", JOBS)] = "online",
     profile_error: Annotated[float, option("--profile-error", "How far a job's last run is off.", "E", PHASES)] = 0.05,
-    encoder: Annotated[str | None, option("--encoder", "Encoder of phases, or truth.", "NAME", PHASES)] = None,
-    num_phases: Annotated[
-        int | None, option("--phases,--num-phases", "Else chosen by rule.", panel=PHASES, min=1)
-    ] = None,
+    encoder: EncoderOption = None,
+    num_phases: NumPhasesOption = None,
     time_limit: TimeLimitOption = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
