@@ -103,7 +103,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_bytes(path, _digest(payload) + payload)
-            drop_oldest(path.parent)
+            drop_oldest(path.parent, MOST_BYTES)
         except (OSError, InvalidProblemError) as error:
             LoopCache.may_write = False
             LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
@@ -133,7 +133,7 @@ def cache_folder() -> Path:
     return home / FOLDER
 
 
-def drop_oldest(folder: Path, most_bytes: int = MOST_BYTES) -> None:
+def drop_oldest(folder: Path, most_bytes: int) -> None:
     """Remove the files used longest ago until the folder, those below it included, holds at most so many bytes."""
     files = []
     for path in folder.rglob("*"):

@@ -91,10 +91,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             if isinstance(value, str) and value.lower() in ("true", "false"):
                 return value.lower() == "true"
         elif isinstance(kind, type) and kind is not type(None):
+            if isinstance(value, bool):  # which Python counts as a whole number
+                continue
             if isinstance(value, kind):
                 return value
-            if isinstance(value, bool):
-                continue
             try:
                 if kind is int and isinstance(value, float) and value != int(value):
                     continue

@@ -12,6 +12,7 @@ from typing import Any
 import numba
 import pytest
 
+from optim.core import compile_cache
 from optim.core.compile_cache import LoopCache, drop_oldest
 
 INNER = """
@@ -183,6 +184,12 @@ def test_a_process_without_compiling_runs_the_functions_themselves(modules):
         print(json.dumps([outer.outer(3), type(outer.outer).__name__]))
     """
     assert modules.run_apart(code, NUMBA_DISABLE_JIT="1") == [7, "function"]
+
+
+def test_what_is_kept_is_bounded_with_every_entry_written(modules, monkeypatch):
+    monkeypatch.setattr(compile_cache, "MOST_BYTES", 1)
+    assert call_all()["results"] == [7, 2, 0, 2]
+    assert modules.entries == []
 
 
 def test_the_entries_used_longest_ago_go_first(tmp_path):

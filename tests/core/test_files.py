@@ -11,7 +11,7 @@ import pytest
 
 from optim.core import files
 from optim.core.errors import InvalidProblemError
-from optim.core.files import check_folder, prepare_folder, read_bytes, write_bytes
+from optim.core.files import Source, check_folder, prepare_folder, read_bytes, write_bytes
 from optim.core.limits import read_limits
 
 
@@ -125,8 +125,20 @@ def test_a_pipe_that_is_open_is_waited_for(pipe, monkeypatch):
             file.write(b"late")
 
     thread = in_background(write_late)
+    begun = time.process_time()
     assert read_bytes(pipe) == b"late"
     thread.join()
+    assert time.process_time() - begun < 0.2  # it sleeps, and doesn't ask again and again
+
+
+def test_a_line_is_measured_across_reads(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345\n7890123456\n")
+    with Source(tmp_path / "file", "table_bytes", 10) as source:
+        assert [source.read(8) for _ in range(3)] == [b"12345\n78", b"90123456", b"\n"]
+    with Source(tmp_path / "file", "table_bytes", 9) as source:
+        assert source.read(8) == b"12345\n78"
+        with pytest.raises(InvalidProblemError, match="line of more than 9 bytes"):
+            source.read(8)
 
 
 def test_a_folder_and_nothing_cant_be_read(tmp_path):
