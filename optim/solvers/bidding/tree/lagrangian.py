@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, BoolArray, CurveKind, FloatArray, IntArray, Scalability
+from optim.models.bidding.proof import Multipliers
 from optim.solvers.bidding.tree.relaxation import Relaxation
 
 BISECTIONS = 60
@@ -135,3 +136,22 @@ def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatA
         is_steep = curve.slope(middle) > slope
         low, high = np.where(is_steep, middle, low), np.where(is_steep, high, middle)
     return high
+
+
+def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
+    """Return multipliers over the instance's own cells."""
+    blame = multipliers.blame[relaxation.cell_of]
+    cell, position = np.nonzero(blame)
+    return Multipliers(
+        point=multipliers.point[relaxation.cell_of],
+        eviction=np.where(relaxation.is_open, multipliers.eviction, 0.0)[relaxation.cell_of],
+        blame_cell=cell,
+        blame_bid=relaxation.active[position],
+        blame=blame[cell, position],
+        cap=multipliers.cap,
+        work=multipliers.work,
+        lost_by_rate=multipliers.lost_by_rate,
+        lost_by_theta=multipliers.lost_by_theta,
+        theta=multipliers.theta,
+        rate=multipliers.rate,
+    )

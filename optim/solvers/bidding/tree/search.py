@@ -11,10 +11,11 @@ from optim.core.driver import AbstractIteration, Standing
 from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
-from optim.models.bidding.proof import CHANGE, RATE, THETA, Multipliers, TreeNode
+from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
 from optim.solvers.bidding.local_search.steps import is_feasible
 from optim.solvers.bidding.tree.box import Box
-from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound
+from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
+from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand
 from optim.solvers.bidding.tree.node_lp import LpPoint, solve_node
 from optim.solvers.bidding.tree.relaxation import Relaxation, relax
 
@@ -24,13 +25,8 @@ FIXING_ROUNDS = 8
 WORTHWHILE = 0.15
 """Share of the active bids that fixing must remove for the box to be solved again."""
 
-INTEGRAL_TOL = 1e-6
-
 ROUNDING = 1e-10
 """Relative room between what the solver's own arithmetic says and what is stated."""
-
-STAKE = 0.02
-"""A box is split by whether a bid is taken if the relaxation saves more than this share of the gap by taking it partly."""
 
 PATIENCE = 25
 """Boxes solved after an improvement before a search that starts again at a better ratio ends."""
@@ -58,19 +54,6 @@ class TreeResult:
     bound: float
     nodes: tuple[TreeNode, ...]
     multipliers: tuple[Multipliers, ...]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Open:
-    """A box that may hold something better, its relaxation's answer, and its place in the tree."""
-
-    box: Box
-    node: int
-    multipliers: int
-    bound: float
-    relaxation: Relaxation
-    point: LpPoint
-    charge: FloatArray
 
 
 class TreeLimits(TypedDict, total=False):
@@ -129,7 +112,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         self._nodes: list[TreeNode] = []
         self._multipliers: list[Multipliers] = []
         self._leaf_bounds: dict[int, float] = {}
-        self._heap: list[tuple[float, int, _Open]] = []
+        self._heap: list[tuple[float, int, OpenBox]] = []
         self._order = 0
         self._is_all_of_interest = all_of_interest
         self._min_work = 0.0 if all_of_interest else instance.min_work
@@ -199,7 +182,7 @@ class RatioTree(AbstractIteration[TreeResult]):
                 break
             tangents = (*tangents, point.rates[relaxation.cell_of]) if is_root else tangents
         self._order += 1
-        entry = _Open(
+        entry = OpenBox(
             box=box,
             node=node,
             multipliers=number,
@@ -253,71 +236,18 @@ class RatioTree(AbstractIteration[TreeResult]):
                     self._leaf(leaf, number, bound.with_bounds(position, low, least - 1))
         return box, node
 
-    def _branch(self, entry: _Open) -> None:
-        by, at = self._choose_sum(entry) or self._choose(entry)
+    def _branch(self, entry: OpenBox) -> None:
+        missing = self.value - entry.bound
+        by, at = choose_sum(self.instance, self.ratio, missing, entry) or choose_bid(missing, entry)
         if by is None:  # the box is one footprint, and its bound its value: nothing is left to split
             self._leaf(entry.node, entry.multipliers, entry.bound)
             return
         for node, part in self._split(entry.node, entry.box, by, at):
             self._open(part, node)
 
-    def _choose_sum(self, entry: _Open) -> tuple[int, float] | None:
-        """Return theta or the sum of rates and where to split it, if their envelope overlooks much of the gap."""
-        e = entry.relaxation.envelope
-        if e is None or not e.is_curved:
-            return None
-        theta, total, lost = entry.point.sums
-        (low, high), (first, last) = e.theta, e.loss
-        share = -self.instance.eviction_loss_h * float(np.expm1(-theta))
-        overlooked = share * total - lost
-        slope = float(self.instance.scalability.slope(np.maximum(entry.point.rates, 0.0))[0])
-        if self.ratio * slope * overlooked <= STAKE * (self.value - entry.bound):
-            return None
-        by_chord = (share - first - (theta - low) * (last - first) / (high - low)) * total
-        by = THETA if by_chord > 0.5 * overlooked else RATE
-        at, (low, high) = (theta, e.theta) if by == THETA else (total, e.rate)
-        return by, float(np.clip(at, 0.9 * low + 0.1 * high, 0.1 * low + 0.9 * high))
-
-    def _choose(self, entry: _Open) -> tuple[int | None, int]:
-        """Return the bid to split by and where: a broken count first, then an undecided bid, then any."""
-        relaxation, counts = entry.relaxation, entry.point.counts
-        low, high = entry.box.low[relaxation.active], entry.box.high[relaxation.active]
-        counts = np.clip(counts, low, high)
-        share = counts / np.maximum(high, 1)
-        undecided = (low == 0) & (counts > INTEGRAL_TOL) & (share < 1.0 - INTEGRAL_TOL)
-        stake = np.where(undecided, entry.charge * (1.0 - share), 0.0)
-        if relaxation.has_indicators and stake.max(initial=0.0) > STAKE * (self.value - entry.bound):
-            return int(relaxation.active[int(stake.argmax())]), 0
-        broken = np.abs(counts - np.rint(counts))
-        if broken.max(initial=0.0) > INTEGRAL_TOL:
-            j = int((broken * (1.0 + np.abs(relaxation.cost))).argmax())
-            return int(relaxation.active[j]), int(np.floor(counts[j]))
-        if undecided.any():
-            j = int(np.where(undecided, 1.0 - share, 0.0).argmax())
-            return int(relaxation.active[j]), 0
-        free = np.flatnonzero(low < high)
-        if not len(free):
-            return None, 0
-        j = int(free[int((high - low)[free].argmax())])
-        whole = int(np.rint(counts[j]))
-        return int(relaxation.active[j]), whole if whole < high[j] else whole - 1
-
     def _try(self, relaxation: Relaxation, point: LpPoint) -> None:
         """Round the relaxation's counts in three ways, and keep the best footprint."""
-        caps, active = self.instance.caps, relaxation.active
-        rounded = []
-        for counts in (np.floor(point.counts + INTEGRAL_TOL), np.rint(point.counts), np.ceil(point.counts - 1e-3)):
-            full = np.zeros(self.instance.num_bids, dtype=np.int64)
-            full[active] = np.clip(counts, relaxation.low, relaxation.high)
-            for j in active[np.argsort(point.counts, kind="stable")]:
-                over = caps.weight @ full - caps.limit
-                if (over <= 1e-9).all():
-                    break
-                weight = caps.weight[:, j]
-                drop = np.where((over > 1e-9) & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
-                full[j] -= min(int(full[j]), int(drop.max()))
-            rounded.append(full)
-        table = np.array(rounded)
+        table = rounded(self.instance, relaxation, point)
         fits = is_feasible(self.instance, table)
         cost, work = evaluate_many(self.instance, table)
         value = np.where(fits & (work >= self._min_work), cost - self.ratio * work, np.inf)
@@ -373,25 +303,6 @@ class RatioTree(AbstractIteration[TreeResult]):
         cap = np.zeros(len(self.instance.caps.limit))
         nothing = Multipliers(point=cells, eviction=cells, blame_cell=none, blame_bid=none, blame=np.zeros(0), cap=cap)
         return self._store(nothing)
-
-
-def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
-    """Return multipliers over the instance's own cells."""
-    blame = multipliers.blame[relaxation.cell_of]
-    cell, position = np.nonzero(blame)
-    return Multipliers(
-        point=multipliers.point[relaxation.cell_of],
-        eviction=np.where(relaxation.is_open, multipliers.eviction, 0.0)[relaxation.cell_of],
-        blame_cell=cell,
-        blame_bid=relaxation.active[position],
-        blame=blame[cell, position],
-        cap=multipliers.cap,
-        work=multipliers.work,
-        lost_by_rate=multipliers.lost_by_rate,
-        lost_by_theta=multipliers.lost_by_theta,
-        theta=multipliers.theta,
-        rate=multipliers.rate,
-    )
 
 
 def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
