@@ -164,7 +164,6 @@ class _NodeLp:
             upper[self.z : self.v] = 1.0
         lower[self.v : self.y] = -inf
         lower[self.y : self.p] = -inf
-        upper[self.y : self.p] = r.most * (1 + 1e-9) + 1e-9
         cost[self.y : self.p] = -self.ratio * r.weight * r.hours
         cost[self.p : self.e] = self.ratio * r.weight[self.open] * r.loss_h
         upper[self.e : self.s] = 1.0

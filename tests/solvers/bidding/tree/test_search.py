@@ -1,0 +1,57 @@
+"""The tree of one ratio against trying all footprints: value, bound, haste, limits."""
+
+import numpy as np
+import pytest
+
+from optim.core.driver import Monitor, drive
+from optim.core.stopping import IterationLimit
+from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.solvers.bidding.outcome import make_tree
+from tests.support.bidding.small_markets import all_footprints, best_of_all, published_vector, varied
+
+
+def least(instance, ratio, *, is_answer=True):
+    """Return the least ``cost - ratio work`` of any footprint, of those with enough work unless told otherwise."""
+    cost, work = evaluate_many(instance, all_footprints(instance))
+    counts = (work > 0) & (work >= instance.min_work) if is_answer else np.ones(len(work), dtype=bool)
+    return float(np.where(counts, cost - ratio * work, np.inf).min())
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_the_tree_finds_the_least_value_at_any_ratio_and_bounds_it(part):
+    for seed in range(30 * part, 30 * (part + 1)):
+        instance = varied(seed)
+        ratio = best_of_all(instance) * 1.1
+        if not 0 < ratio < np.inf:
+            continue
+        for everything in (False, True):
+            tree = make_tree(instance, ratio, None, cutoff=9.0, gap=1e-9, all_of_interest=everything)
+            result = drive(tree, Monitor())
+            expected = least(instance, ratio, is_answer=not everything)
+            assert result.value == pytest.approx(expected, abs=1e-8), seed
+            assert expected - 2e-9 <= result.bound + 1e-6, seed
+            assert result.bound <= expected + 1e-9, seed
+            assert result.counts is not None
+            value = evaluate(instance, result.counts)
+            assert value.cost - ratio * value.work == pytest.approx(expected, abs=1e-8), seed
+
+
+def test_nothing_is_found_above_the_cutoff():
+    instance = published_vector()
+    ratio = best_of_all(instance) * (1 - 1e-6)
+    result = drive(make_tree(instance, ratio, None), Monitor())
+    assert result.counts is None
+    assert result.bound >= -1e-9
+
+
+def test_a_hasty_tree_ends_after_a_leap_and_a_stopped_one_keeps_its_open_boxes():
+    instance = published_vector()
+    hasty = make_tree(instance, 1.0, None, is_hasty=True, begun=5)
+    result = drive(hasty, Monitor())
+    assert result.counts is not None
+    assert hasty.standing().iterations == 5 + hasty.num_solved
+    full = make_tree(instance, 1.0, None)
+    drive(full, Monitor())
+    assert hasty.num_solved <= full.num_solved
+    stopped = drive(make_tree(instance, 0.2045, None), Monitor(IterationLimit(1)))
+    assert stopped.bound <= least(instance, 0.2045) + 1e-9
