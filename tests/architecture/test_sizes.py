@@ -24,9 +24,7 @@ LONG_FUNCTIONS = {
 }
 """Functions that are longer, each with the reason."""
 
-LONG_MODULES: dict[str, str] = {
-    "optim/solvers/bidding/tree/search.py": "to be split: the tree, its branching and its planes",
-}
+LONG_MODULES: dict[str, str] = {}
 """Modules that are longer, each with the reason."""
 
 
