@@ -26,6 +26,8 @@ OPTIMALITY_TOL = 1e-6
 """Largest relative gap, `relative_gap` of `optim.core.solution`, that is called optimal."""
 
 NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
+FURTHER = {"failing": rf"(?:, {NUMBER})*"}
+"""What may follow a word of which a sentence lists several."""
 
 SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.FEASIBLE_ONLY: ("", "the decision is feasible; no bound is claimed"),
@@ -289,7 +291,7 @@ class AbstractClaims(ABC):
     def _why_false(self, template: str, sentence: str) -> str | None:
         """Return None if a sentence follows from a template and its numbers are right; else why not, "" for other words."""
         pattern = "".join(
-            re.escape(text) + (f"(?P<{name}>{NUMBER})" if name else "")
+            re.escape(text) + (f"(?P<{name}>{NUMBER}{FURTHER.get(name, '')})" if name else "")
             for text, name, _, _ in Formatter().parse(template)
         )
         match = re.fullmatch(pattern, sentence)

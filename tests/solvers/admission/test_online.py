@@ -259,3 +259,18 @@ def test_an_instance_without_jobs_is_done_at_once() -> None:
     solution = solve(instance, "online")
     assert (solution.objective, solution.bound) == (0.0, 0.0)
     assert solution.stats.decision_ms == ()
+
+
+def test_a_claim_whose_conditions_fail_in_several_ways_is_verified():
+    instance = reference_instance("tiny-0")
+    options = {
+        "price": "exponential",
+        "bounds": "estimated",
+        "sample_share": 0.5,
+        "upper_scale": 2.0,
+        "strict": True,
+        "eps": 0.1,
+    }
+    solution = solve(instance, "online", options=options)
+    assert "C1, C2, C3 of the exponential price's conditions fail" in solution.certificate.statement
+    assert verify(instance, solution).violations == ()
