@@ -40,7 +40,7 @@ def slot_tables(
     servers = _cumulative_cost(ps_cost, ps_limit, largest)
     needed = jnp.clip(ps_needed, 0, largest)[:, None, :]
     total = workers + jnp.take_along_axis(servers, jnp.broadcast_to(needed, workers.shape), axis=2)
-    possible = (ps_needed >= 0) & (ps_needed <= jnp.arange(largest + 1))
+    possible = (ps_needed >= 0) & (ps_needed <= jnp.arange(largest + 1)[None])
     return jnp.where(possible[:, None, :], total, jnp.inf)
 
 
@@ -50,7 +50,8 @@ def _cumulative_cost(cost: jax.Array, limit: jax.Array, largest: int) -> jax.Arr
     sorted_cost = jnp.take_along_axis(cost, order, axis=-1)
     ends = jnp.cumsum(jnp.take_along_axis(limit, order, axis=-1), axis=-1)
     unit = jnp.arange(largest)
-    place = jnp.sum(unit[:, None] >= ends[..., None, :], axis=-1)
+    unit_of_all = lax.expand_dims(unit, (*range(ends.ndim - 1), ends.ndim))
+    place = jnp.sum(unit_of_all >= ends[..., None, :], axis=-1)
     padded = jnp.concatenate([sorted_cost, jnp.full((*cost.shape[:-1], 1), jnp.inf, cost.dtype)], axis=-1)
     units = jnp.take_along_axis(padded, place, axis=-1)
     zero = jnp.zeros((*cost.shape[:-1], 1), cost.dtype)

@@ -81,7 +81,7 @@ def cold_start(market: Market, present: jax.Array) -> Point:
     return _with_multipliers(market, present, equal, None, 1e-1)
 
 
-def warm_start(market: Market, present: jax.Array, point: Point, complementarity: float) -> Point:
+def warm_start(market: Market, present: jax.Array, point: Point, complementarity: float | jax.Array) -> Point:
     """Return a point near another one's after users have left: what they held is spread over the others."""
     kept = jnp.where(present[:, None], point.share, 0.0)
     total = point.share.sum(axis=0)
@@ -91,7 +91,7 @@ def warm_start(market: Market, present: jax.Array, point: Point, complementarity
 
 
 def _with_multipliers(
-    market: Market, present: jax.Array, share: jax.Array, price: jax.Array | None, complementarity: float
+    market: Market, present: jax.Array, share: jax.Array, price: jax.Array | None, complementarity: float | jax.Array
 ) -> Point:
     used = jnp.where(present[:, None], share, 0.0).sum(axis=0)
     share = share * jnp.where(present[:, None], jnp.minimum(1.0, 0.999 * market.supply / used)[None, :], 1.0)
