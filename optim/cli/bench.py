@@ -28,6 +28,8 @@ from optim.cli.progress import terminal_progress
 if TYPE_CHECKING:
     from optim.benchmarks.compare import Difference
     from optim.benchmarks.record import Record
+    from optim.benchmarks.sources import InstanceRequest
+    from optim.benchmarks.spec import BenchRequest, BenchSpec
 
 DEFAULT_PROBLEM = "admission"
 """Whose generator sizes are meant for where no suite is named."""
@@ -50,36 +52,20 @@ def bench(
     from optim.benchmarks.golden import read_golden
     from optim.benchmarks.golden import write_golden as store_golden
     from optim.benchmarks.record import row_of
-    from optim.benchmarks.registry import SUITES, choose_suites
     from optim.benchmarks.report import write_report
     from optim.benchmarks.runner import plan_work, run_work
     from optim.benchmarks.sources import InstanceRequest
-    from optim.benchmarks.spec import BenchRequest
     from optim.core.files import prepare_folder
 
-    named = split_list(suites.suite), tuple(words or ())
-    first = next(iter((*named[0], *named[1])), None)
     wanted = InstanceRequest(
         names=split_list(suites.instance),
         **asdict(trace),
         **asdict(sizes),
         profile=profile,
         options=split_options(instance_option, "--instance-option"),
-        problem=DEFAULT_PROBLEM if first is None else SUITES.get(first).problem,
+        problem=_problem_of(words or (), suites),
     )
-    is_profiled = wanted.is_profile_only
-    sources = None if is_profiled else wanted.sources()
-    problem = None if sources is None else wanted.problem_name
-    specs = choose_suites(named[1], named[0], instances_of=problem, is_profiled=is_profiled)
-    request = BenchRequest(
-        size=suites.size,
-        sources=sources,
-        profile=profile,
-        solvers=split_list(solving.solver) or None,
-        seeds=split_seeds(solving.seed),
-        time_limit_s=check_time_limit(solving.time_limit),
-        options=split_options(solving.settings),
-    )
+    specs, request = _requested(wanted, words or (), suites, solving)
     golden = None if files.compare is None else read_golden(files.compare)
     path, report, processes = files.results_path, files.report_path, solving.processes
     records: list[Record] = []
@@ -109,6 +95,37 @@ def bench(
     if golden is not None:
         tell_differences(differences)
     return _exit_code(records, differences)
+
+
+def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
+    """Return the problem whose generator the sizes are meant for."""
+    from optim.benchmarks.registry import SUITES
+
+    first = next(iter((*split_list(suites.suite), *words)), None)
+    return DEFAULT_PROBLEM if first is None else SUITES.get(first).problem
+
+
+def _requested(
+    wanted: "InstanceRequest", words: Sequence[str], suites: SuiteChoice, solving: SolveChoice
+) -> "tuple[tuple[BenchSpec, ...], BenchRequest]":
+    """Return the suites that are meant, and what is asked of them."""
+    from optim.benchmarks.registry import choose_suites
+    from optim.benchmarks.spec import BenchRequest
+
+    is_profiled = wanted.is_profile_only
+    sources = None if is_profiled else wanted.sources()
+    problem = None if sources is None else wanted.problem_name
+    specs = choose_suites(tuple(words), split_list(suites.suite), instances_of=problem, is_profiled=is_profiled)
+    request = BenchRequest(
+        size=suites.size,
+        sources=sources,
+        profile=wanted.profile,
+        solvers=split_list(solving.solver) or None,
+        seeds=split_seeds(solving.seed),
+        time_limit_s=check_time_limit(solving.time_limit),
+        options=split_options(solving.settings),
+    )
+    return specs, request
 
 
 def _exit_code(records: "Sequence[Record]", differences: "Sequence[Difference]") -> ExitCode:

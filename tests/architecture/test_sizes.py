@@ -19,7 +19,6 @@ TESTED_ELSEWHERE = Path(__file__).with_name("tested_elsewhere.txt")
 
 PARAMETERS = "options of the command, one a line with its help: the body is short"
 LONG_FUNCTIONS = {
-    "optim/cli/bench.py::bench": PARAMETERS,
     "optim/solvers/admission/tree/node_pricing_loop.py::_price_one": "one compiled pass over a job's slots",
 }
 """Functions that are longer, each with the reason."""
