@@ -29,6 +29,7 @@ test: $(STAMP)  ## the tests, 25 fresh random examples a property
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove'
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
+	$(MAKE) fuzz
 	$(MAKE) mutants OPTIONS='--prove --least 0.9'
 
 mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at a time: which do the tests notice?

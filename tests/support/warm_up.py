@@ -8,6 +8,7 @@ from optim.core.stopping import IterationLimit
 from optim.models.reference import reference_instance
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
+from tests.support.auction.builders import auction, linear
 
 PARTS = ("own", "shared")
 """Compiled side by side: clusters with servers of either side's own, and shared servers with the auctions."""
@@ -21,6 +22,7 @@ def instances(part: str) -> Iterator[tuple[str, object]]:
     else:
         yield "admission", STRESS_INSTANCES["shared-pair"]()
         yield "auction", reference_instance("auction-tiny-0")
+        yield "auction", auction([4, 4], *[linear(4, 8.0, "slot")] * 3)  # one that the counting programme supports
 
 
 def main(part: str) -> None:
