@@ -2,7 +2,8 @@
 
 The stage says which machines serve the parameters and which compute. With few transient machines everything is served
 where it is safe; with more, the few reliable network cards become the bottleneck, and transient machines serve while
-reliable ones keep a backup; with very many, even the reliable machines' own workers lag behind.
+reliable ones keep a backup; with very many, even the reliable machines' own workers lag behind. Their iteration
+times: docs/mathematics/kernels.md, (K.6).
 
 References
 ----------

@@ -1,4 +1,7 @@
-"""The compact programme (1)-(13) of the admission problem in Pyomo, on single real servers."""
+"""The compact programme (1)-(13) of the admission problem in Pyomo, on single real servers.
+
+Stated in docs/mathematics/admission.md, (A.1) to (A.13), under the paper's numbers.
+"""
 
 from itertools import pairwise
 from typing import Any

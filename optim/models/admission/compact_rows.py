@@ -1,5 +1,7 @@
 """The rows of the compact programme (1)-(13), one function each: the mathematics, to be read top down.
 
+Row (n) is docs/mathematics/admission.md, (A.1) to (A.13), under the paper's number.
+
 Notation: job i, segment s of its demands (always 0 where a job has one), worker server h, PS host k,
 slot t; ``u_i(t) = 1`` if t is the completion slot of job i. Each function is a Pyomo rule: it gets the
 model and the indices and returns one constraint.

@@ -1,6 +1,6 @@
 """The data of an admission problem, as exact integers in arrays over jobs and server classes.
 
-Notation (spec of the problem: Bao, Peng, Wu, Li, INFOCOM 2018): job ``i``, slot ``t``, worker server
+Notation (docs/mathematics/admission.md; Bao, Peng, Wu, Li, INFOCOM 2018): job ``i``, slot ``t``, worker server
 ``h``, parameter server (PS) host ``k``, resource ``r``. All resource quantities are integers of 1e-6
 units, so that feasibility is decided without rounding.
 """

@@ -3,6 +3,8 @@
 Every constraint is a named component, `one_schedule_17` for row (17), whose `doc` states it. Quantities
 are in whole units of their resource, so that the dual's prices are utils a unit.
 
+Stated in docs/mathematics/admission.md, (A.14) to (A.21), under the paper's numbers.
+
 Notation: schedule l of job i is worth v_il and uses y^l, z^l; places h and k are single servers or whole
 classes, as the schedules were listed. On shared servers every row is a worker row.
 """

@@ -54,7 +54,7 @@ class ServerCut:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof:
-    """A point of the packing LP's dual (rows (19)-(21)), over server classes, with cuts.
+    """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
     It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
     right_hand_side`` as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all

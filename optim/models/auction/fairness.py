@@ -1,5 +1,7 @@
 """Finish-time fairness: how long an app takes in the shared cluster over its ideal time.
 
+Both readings of the ideal time stand in docs/mathematics/auction.md, (C.1) and (C.2).
+
 References
 ----------
 Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, arXiv 1907.01484, section 4 (rho).

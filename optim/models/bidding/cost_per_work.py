@@ -1,4 +1,4 @@
-"""Cost and work of a footprint, and their ratio: equations (1) to (5) of the cost-per-work programme."""
+"""Cost and work of a footprint, and their ratio: docs/mathematics/bidding.md, (B.2) to (B.7)."""
 
 from dataclasses import dataclass
 

@@ -72,7 +72,8 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     References
     ----------
     Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
-    DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21).
+    DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21). Both stand in docs/mathematics/admission.md, with
+    what is recomputed.
     """
     return AdmissionClaims(read_facts(instance), solution).check()
 

@@ -1,4 +1,7 @@
-"""How violated rows are named: the model's number and the indices in words."""
+"""How violated rows are named: the model's number and the indices in words.
+
+Row (2) is (A.2) of docs/mathematics/admission.md, and so on.
+"""
 
 from optim.models.admission.check.facts import Facts
 from optim.models.admission.instance import MICRO

@@ -1,4 +1,7 @@
-"""What prices prove: any prices give a bound, so that nothing but arithmetic has to be trusted."""
+"""What prices prove: any prices give a bound, so that nothing but arithmetic has to be trusted.
+
+The bound is docs/mathematics/auction.md, (C.8), over a tree of awards (C.9).
+"""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What multipliers prove about ``cost - q work`` over a box of footprints."""
+"""What multipliers prove about ``cost - q work`` over a box of footprints: docs/mathematics/bidding.md, (B.9) and (B.10)."""
 
 import math
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Two competitive ratios of the online algorithm with whole jobs, and when they hold.
 
+Proved in docs/mathematics/admission.md, (A.28) and (A.29).
+
 The paper's guarantee takes every job's demand as infinitesimal. With discrete jobs the price must reach U
 before a row is full, and the ratio depends on eps, the largest share of a row that one job takes in a
 slot. Write a_j for a schedule's use of row j, v for its value, c_j for the row's capacity, f for the share
