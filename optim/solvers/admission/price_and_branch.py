@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import highspy
 import numpy as np
+from scipy.sparse import csr_array
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
@@ -16,6 +17,7 @@ from optim.core.registry import SUPPORTED, Support, register
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.highs_programme import add_rows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -118,14 +120,8 @@ def _choose_columns(
     solver.changeColsCost(count, everyone, pool.value[columns])
     solver.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
     jobs, starts = np.unique(job, return_index=True)
-    for matrix_rows, pointer, index, entry in (
-        (len(used), share.indptr[:-1], share.indices, share.data),
-        (len(jobs), starts, everyone, np.ones(count)),
-    ):
-        solver.addRows(
-            matrix_rows, np.full(matrix_rows, -highspy.kHighsInf), np.ones(matrix_rows), len(index),
-            pointer.astype(np.int32), index.astype(np.int32), entry,
-        )  # fmt: skip
+    add_rows(solver, share)
+    add_rows(solver, csr_array((np.ones(count), everyone, np.append(starts, count)), shape=(len(jobs), count)))
     solver.run()
     values = np.array(solver.getSolution().col_value)
     return columns[values > 0.5] if len(values) == count else np.zeros(0, dtype=np.int64)

@@ -7,10 +7,12 @@ chapter 1, DOI 10.1007/b135457.
 
 import highspy
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from optim.core.driver import AbstractIteration, Monitor, Standing, drive
 from optim.core.status import Termination
 from optim.models.admission.instance import FloatArray
+from optim.solvers.admission.packing.highs_programme import add_columns, empty_programme
 from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import price
@@ -91,24 +93,14 @@ class _PlainRounds(AbstractIteration[PackingResult]):
 
 
 class _SimplexMaster:
-    """The restricted master in HiGHS; columns are added, bases stay warm."""
+    """The restricted master in HiGHS: a row a job, then the rows with capacity."""
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
         self._rows = np.flatnonzero(rows.capacity > 0)
         self._num_jobs, self._num_rows = tables.num_jobs, rows.num_rows
         self._capacity = rows.capacity[self._rows]
-        self._place = np.full(rows.num_rows, -1, dtype=np.int64)
-        self._place[self._rows] = tables.num_jobs + np.arange(len(self._rows))
         self._columns: list[bytes] = []
-        self.solver = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("presolve", "off")):
-            self.solver.setOptionValue(option, value)
-        self.solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        size = tables.num_jobs + len(self._rows)
-        empty = np.zeros(size, dtype=np.int32)
-        self.solver.addRows(
-            size, np.full(size, -highspy.kHighsInf), np.ones(size), 0, empty, np.zeros(0, np.int32), np.zeros(0)
-        )
+        self.solver = empty_programme(tables.num_jobs + len(self._rows))
 
     def solve(self, pool: ColumnPool, time_left_s: float) -> tuple[float, FloatArray, FloatArray] | None:
         """Add the pool's new columns and solve.
@@ -117,22 +109,11 @@ class _SimplexMaster:
         """
         known = set(self._columns)
         fresh = [k for k in range(len(pool)) if pool.key(k) not in known]
-        share = pool.share
-        starts, indices, values, entries = [], [], [], 0
-        for k in fresh:
-            starts.append(entries)
-            row = share.indices[share.indptr[k] : share.indptr[k + 1]]
-            entry = share.data[share.indptr[k] : share.indptr[k + 1]]
-            inside = self._place[row] >= 0
-            indices.append(np.concatenate([[pool.job[k]], self._place[row[inside]]]).astype(np.int32))
-            values.append(np.concatenate([[1.0], entry[inside]]))
-            entries += len(indices[-1])
-            self._columns.append(pool.key(k))
+        self._columns += [pool.key(k) for k in fresh]
         count = len(fresh)
-        self.solver.addCols(
-            count, pool.value[fresh], np.zeros(count), np.full(count, highspy.kHighsInf), entries,
-            np.array(starts, np.int32), np.concatenate(indices), np.concatenate(values),
-        )  # fmt: skip
+        jobs = csr_array((np.ones(count), (pool.job[fresh], np.arange(count))), shape=(self._num_jobs, count))
+        matrix = vstack([jobs, pool.share[:, fresh].tocsr()[self._rows]], format="csc")
+        add_columns(self.solver, pool.value[fresh], matrix, np.full(count, np.inf))
         if np.isfinite(time_left_s):
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(0.0, time_left_s))
         self.solver.run()

@@ -3,7 +3,7 @@
 This is the pricing problem of column generation and the subroutine of every any-price bound.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,30 @@ class PricedSchedules:
     completion: IntArray
     workers: NDArray[np.signedinteger[Any]]
     ps: NDArray[np.signedinteger[Any]]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @classmethod
+    def blank(cls, tables: JobTables, jobs: IntArray) -> "PricedSchedules":
+        """Return arrays to be filled: no job has a schedule, payoffs are 0."""
+        horizon = tables.value.shape[1]
+        return cls(
+            jobs=jobs,
+            payoff=np.zeros(len(jobs)),
+            completion=np.full(len(jobs), -1, dtype=np.int64),
+            workers=np.zeros((len(jobs), tables.worker_limit.shape[1], horizon), dtype=np.int64),
+            ps=np.zeros((len(jobs), tables.ps_limit.shape[1], horizon), dtype=np.int64),
+        )
+
+    def select(self, which: IntArray) -> "PricedSchedules":
+        """Return the given ones."""
+        return PricedSchedules(**{field.name: getattr(self, field.name)[which] for field in fields(self)})
+
+    def followed_by(self, others: "PricedSchedules") -> "PricedSchedules":
+        """Return these and others, which have the same classes and slots."""
+        names = [field.name for field in fields(self)]
+        return PricedSchedules(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
 def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,6 @@
 """The pool of schedules that a restricted master programme knows."""
 
 from dataclasses import dataclass
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.schedule_keys import ScheduleKeys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,7 @@ class ColumnPool:
         self._weight: FloatArray = np.zeros(0)
         self._idle: IntArray = np.zeros(0, dtype=np.int64)
         self._schedules: list[Schedule] = []
-        self._keys: list[bytes] = []
-        self._known: set[bytes] = set()
+        self._keys = ScheduleKeys()
         self._added: list[_Block] = []
 
     def __len__(self) -> int:
@@ -108,20 +107,14 @@ class ColumnPool:
     def key(self, column: int) -> bytes:
         """Return what tells a column's schedule from all others (job and digest of counts), in whatever order they are."""
         self._arrange()
-        return self._keys[column]
+        return self._keys.keys[column]
 
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
         """Add the schedules that are new; return how many."""
-        fresh = []
-        for k in np.flatnonzero(priced.completion >= 0).tolist():
-            key = _key(priced, k)
-            if key not in self._known:
-                self._known.add(key)
-                self._keys.append(key)
-                self._schedules.append(_schedule(priced, k))
-                fresh.append(k)
-        if not fresh:
+        fresh = self._keys.append_new(priced)
+        if not len(fresh):
             return 0
+        self._schedules += [_schedule(priced, k) for k in fresh.tolist()]
         usage = usage if usage is not None else usage_matrix(self.tables, self.rows, priced)
         if usage.shape[0] != len(self._scale):
             raise ValueError(
@@ -191,7 +184,6 @@ class ColumnPool:
         self._arrange()
         self._take(columns)
         self._share = csc_array(self._share[:, columns])
-        self._known = set(self._keys)
 
     def _arrange(self) -> None:
         """Sort the columns that were added since the last time in by job, earlier columns first."""
@@ -212,7 +204,7 @@ class ColumnPool:
         self._job, self._value = self._job[columns], self._value[columns]
         self._weight, self._idle = self._weight[columns], self._idle[columns]
         self._schedules = [self._schedules[k] for k in columns.tolist()]
-        self._keys = [self._keys[k] for k in columns.tolist()]
+        self._keys.take(columns)
 
 
 def _schedule(priced: PricedSchedules, k: int) -> Schedule:
@@ -227,9 +219,3 @@ def _schedule(priced: PricedSchedules, k: int) -> Schedule:
 def _entries(counts: NDArray[np.int32]) -> IntArray:
     place = np.nonzero(counts)
     return np.stack([*place, counts[place]], axis=1).astype(np.int64)
-
-
-def _key(priced: PricedSchedules, k: int) -> bytes:
-    digest = blake2b(priced.workers[k].tobytes(), digest_size=16)
-    digest.update(priced.ps[k].tobytes())
-    return int(priced.jobs[k]).to_bytes(4, "big") + digest.digest()

@@ -7,7 +7,7 @@ import numpy as np
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
-from optim.solvers.admission.tree.schedule_store import ScheduleStore
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 
 INTEGRALITY_TOL = 1e-6
 """Weights closer to 0 or 1 than this are whole."""
@@ -30,7 +30,7 @@ class Candidate:
         return min(self.low_share, self.high_share)
 
 
-def value_candidates(schedules: ScheduleStore, weight: FloatArray, is_admitted: IntArray) -> list[Candidate]:
+def value_candidates(schedules: PricedSchedules, weight: FloatArray, is_admitted: IntArray) -> list[Candidate]:
     """Return splits on what earns: whether a job is admitted, and by when it completes; by job.
 
     Parameters
@@ -42,7 +42,7 @@ def value_candidates(schedules: ScheduleStore, weight: FloatArray, is_admitted: 
     """
     on = np.flatnonzero(weight > INTEGRALITY_TOL)
     by_slot = np.zeros((len(is_admitted), schedules.workers.shape[2]))
-    np.add.at(by_slot, (schedules.job[on], schedules.completion[on]), weight[on])
+    np.add.at(by_slot, (schedules.jobs[on], schedules.completion[on]), weight[on])
     found = []
     for i, own in enumerate(by_slot):
         total = float(own.sum())
@@ -58,11 +58,11 @@ def value_candidates(schedules: ScheduleStore, weight: FloatArray, is_admitted: 
     return found
 
 
-def count_candidates(schedules: ScheduleStore, weight: FloatArray, num_jobs: int, most: int) -> list[Candidate]:
+def count_candidates(schedules: PricedSchedules, weight: FloatArray, num_jobs: int, most: int) -> list[Candidate]:
     """Return the most balanced splits on a job's number of workers or PSs in a class and slot."""
     found = []
     for i in range(num_jobs):
-        on = np.flatnonzero((weight > INTEGRALITY_TOL) & (schedules.job == i))
+        on = np.flatnonzero((weight > INTEGRALITY_TOL) & (schedules.jobs == i))
         if len(on) > 1:
             own = list(_count_splits(i, weight[on], schedules.workers[on], schedules.ps[on]))
             found += sorted(own, key=lambda candidate: -candidate.balance)[:2]

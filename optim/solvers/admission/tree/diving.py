@@ -6,10 +6,10 @@ import numpy as np
 
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.node_bound import Effort, NodeBounder, NodeResult
 from optim.solvers.admission.tree.node_pricing import NodeLimits
-from optim.solvers.admission.tree.schedule_store import ScheduleStore
 from optim.solvers.admission.tree.splitting import ClassSchedule, Crowded, split
 
 WHOLE_TOL = 1e-6
@@ -24,10 +24,10 @@ def is_whole(weight: FloatArray) -> bool:
     return bool((np.minimum(weight, np.abs(weight - 1.0)) <= WHOLE_TOL).all())
 
 
-def chosen(schedules: ScheduleStore, weight: FloatArray) -> list[ClassSchedule]:
+def chosen(schedules: PricedSchedules, weight: FloatArray) -> list[ClassSchedule]:
     """Return the schedules that a whole point uses."""
     return [
-        ClassSchedule(job=int(schedules.job[k]), workers=schedules.workers[k], ps=schedules.ps[k])
+        ClassSchedule(job=int(schedules.jobs[k]), workers=schedules.workers[k], ps=schedules.ps[k])
         for k in np.flatnonzero(weight > 0.5).tolist()
     ]
 
@@ -62,9 +62,9 @@ def dive(
     return None
 
 
-def fixed(tables: JobTables, limits: NodeLimits, schedules: ScheduleStore, k: int) -> NodeLimits:
+def fixed(tables: JobTables, limits: NodeLimits, schedules: PricedSchedules, k: int) -> NodeLimits:
     """Return a node's limits with one schedule fixed for its job."""
-    i, completion = int(schedules.job[k]), int(schedules.completion[k])
+    i, completion = int(schedules.jobs[k]), int(schedules.completion[k])
     own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
     copy = NodeLimits(*(array.copy() for array in limits))
     copy.is_admitted[i] = 1

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csc_array, csr_array, vstack
+from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import ServerCut
+from optim.solvers.admission.packing.highs_programme import add_columns, add_rows, empty_programme
 from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.schedule_keys import ScheduleKeys
 from optim.solvers.admission.tree.node_pricing import NodeLimits
-from optim.solvers.admission.tree.schedule_store import ScheduleStore
 
 PENALTY_STEP = 100.0
 MOST_PENALTY_FACTOR = 1e6
@@ -84,7 +85,8 @@ class NodeMaster:
         self._live = np.flatnonzero(rows.capacity > 0)
         self._scale = np.zeros(rows.num_rows)
         self._scale[self._live] = 1.0 / rows.capacity[self._live]
-        self.schedules = ScheduleStore(tables)
+        self.schedules = PricedSchedules.blank(tables, np.zeros(0, dtype=np.int64))
+        self._keys = ScheduleKeys()
         self.cuts = CutTable(tables.instance)
         self._is_allowed: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._is_admitted: IntArray = np.zeros(tables.num_jobs, dtype=np.int64)
@@ -114,7 +116,7 @@ class NodeMaster:
     def enter(self, limits: NodeLimits, basis: MasterBasis | None = None) -> None:
         """Turn to a node: fix what it forbids, and free the rest; start from a basis if it is still of use."""
         self._limits = limits
-        allowed = self.schedules.allowed(limits)
+        allowed = limits.allows(self._tables, self.schedules)
         changed = np.flatnonzero(allowed != self._is_allowed)
         num_jobs = self._tables.num_jobs
         self._set_bounds(num_jobs + changed, np.where(allowed[changed], np.inf, 0.0))
@@ -140,22 +142,21 @@ class NodeMaster:
 
     def add_schedules(self, priced: PricedSchedules) -> int:
         """Add schedules of the present node that are new; return how many."""
-        added = self.schedules.add(priced)
-        self._append_columns(added, is_allowed=np.ones(len(added.jobs), dtype=np.bool_))
+        added = priced.select(self._keys.append_new(priced))
+        self.schedules = self.schedules.followed_by(added)
+        self._append_columns(added, is_allowed=np.ones(len(added), dtype=np.bool_))
         self._strategy = PRIMAL
-        return len(added.jobs)
+        return len(added)
 
     def add_cuts(self, cuts: Sequence[ServerCut]) -> None:
         """Add cuts as rows."""
         self._strategy = DUAL
         first = len(self.cuts)
         self.cuts.add(cuts)
-        use = csr_array(self._cut_shares(self.schedules.all(), first))
-        use.indices += self._tables.num_jobs
-        self._highs.addRows(
-            len(cuts), np.full(len(cuts), -np.inf), np.ones(len(cuts)), use.nnz, use.indptr[:-1].astype(np.int32),
-            use.indices.astype(np.int32), use.data,
-        )  # fmt: skip
+        # The jobs' penalties have no use of cuts.
+        penalties = csr_array((len(cuts), self._tables.num_jobs))
+        use = hstack([penalties, csr_array(self._cut_shares(self.schedules, first))], format="csr")
+        add_rows(self._highs, use)
         self._last_cut_use = np.concatenate([self._last_cut_use, np.full(len(cuts), self._num_solves)])
 
     def solve(self) -> MasterPoint:
@@ -187,7 +188,7 @@ class NodeMaster:
         on = np.flatnonzero(weight > 0)
         for counts in (self.schedules.workers, self.schedules.ps):
             load = np.zeros((self._tables.num_jobs, *counts.shape[1:]))
-            np.add.at(load, self.schedules.job[on], weight[on, None, None] * counts[on])
+            np.add.at(load, self.schedules.jobs[on], weight[on, None, None] * counts[on])
             result.append(load)
         return result[0], result[1]
 
@@ -197,7 +198,8 @@ class NodeMaster:
             return
         kept = np.sort(np.argsort(-self._last_use, kind="stable")[: most_schedules // 2])
         kept_cuts = np.sort(np.argsort(-self._last_cut_use, kind="stable")[: most_cuts // 2])
-        self.schedules.keep(kept)
+        self.schedules = self.schedules.select(kept)
+        self._keys.take(kept)
         self.cuts.keep(kept_cuts)
         self._last_cut_use = self._last_cut_use[kept_cuts]
         last_use = self._last_use[kept]
@@ -207,13 +209,8 @@ class NodeMaster:
         self._penalty_factor = 1.0
         self._highs = self._empty_programme()
         self._epoch += 1
-        num_cuts = len(self.cuts)
-        empty = np.zeros(0, dtype=np.int32)
-        self._highs.addRows(
-            num_cuts, np.full(num_cuts, -np.inf), np.ones(num_cuts), 0, np.zeros(num_cuts, dtype=np.int32), empty,
-            np.zeros(0),
-        )  # fmt: skip
-        self._append_columns(self.schedules.all(), is_allowed=self.schedules.allowed(self._limits))
+        add_rows(self._highs, csr_array((len(self.cuts), self._tables.num_jobs)))
+        self._append_columns(self.schedules, is_allowed=self._limits.allows(self._tables, self.schedules))
         self._last_use = last_use
 
     def _restore(self, basis: MasterBasis) -> None:
@@ -231,41 +228,29 @@ class NodeMaster:
 
     def _empty_programme(self) -> Any:
         """Return a programme with the capacity rows, the jobs' rows and the jobs' penalties."""
-        import highspy
-
-        highs = highspy.Highs()
-        for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex"), ("presolve", "off")):
-            highs.setOptionValue(option, value)
-        highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        empty = np.zeros(0, dtype=np.int32)
-        size, num_jobs = self.num_base_rows, self._tables.num_jobs
-        highs.addRows(
-            size, np.full(size, -np.inf), np.ones(size), 0, np.zeros(size, dtype=np.int32), empty, np.zeros(0)
-        )
-        highs.addCols(
-            num_jobs, np.full(num_jobs, -self._penalty), np.zeros(num_jobs), np.zeros(num_jobs), num_jobs,
-            np.arange(num_jobs, dtype=np.int32), len(self._live) + np.arange(num_jobs, dtype=np.int32), np.ones(num_jobs),
-        )  # fmt: skip
+        num_jobs = self._tables.num_jobs
+        highs = empty_programme(self.num_base_rows)
+        penalties = vstack([csr_array((len(self._live), num_jobs)), self._job_rows(np.arange(num_jobs))], format="csc")
+        add_columns(highs, np.full(num_jobs, -self._penalty), penalties, np.zeros(num_jobs))
         return highs
 
     def _append_columns(self, schedules: PricedSchedules, *, is_allowed: NDArray[np.bool_]) -> None:
-        number = len(schedules.jobs)
+        number = len(schedules)
         if not number:
             return
         usage = usage_matrix(self._tables, self._rows, schedules)
         share = csr_array(usage.multiply(self._scale[:, None]))[self._live]
-        job_rows = coo_array(
-            (np.ones(number), (schedules.jobs, np.arange(number))), shape=(self._tables.num_jobs, number)
-        )
-        matrix = csc_array(vstack([share, job_rows, csr_array(self._cut_shares(schedules, 0))]))
+        matrix = csc_array(vstack([share, self._job_rows(schedules.jobs), csr_array(self._cut_shares(schedules, 0))]))
         matrix.sort_indices()
-        self._highs.addCols(
-            number, self._tables.value[schedules.jobs, schedules.completion], np.zeros(number),
-            np.where(is_allowed, np.inf, 0.0), matrix.nnz, matrix.indptr[:-1].astype(np.int32),
-            matrix.indices.astype(np.int32), matrix.data,
-        )  # fmt: skip
+        value = self._tables.value[schedules.jobs, schedules.completion]
+        add_columns(self._highs, value, matrix, np.where(is_allowed, np.inf, 0.0))
         self._is_allowed = np.concatenate([self._is_allowed, is_allowed])
         self._last_use = np.concatenate([self._last_use, np.full(number, self._num_solves)])
+
+    def _job_rows(self, jobs: IntArray) -> csr_array:
+        """Return the jobs' rows of columns that belong to `jobs`."""
+        number = len(jobs)
+        return csr_array((np.ones(number), (jobs, np.arange(number))), shape=(self._tables.num_jobs, number))
 
     def _cut_shares(self, schedules: PricedSchedules, first: int) -> FloatArray:
         """Return the left-hand sides of cuts as shares of their right-hand sides, shape (cuts, schedules)."""

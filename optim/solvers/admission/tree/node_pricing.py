@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
@@ -89,6 +90,22 @@ class NodeLimits(NamedTuple):
             or (self.ps_high[own] < tables.ps_limit[own]).any()
         )
 
+    def allows(self, tables: JobTables, schedules: PricedSchedules) -> NDArray[np.bool_]:
+        """Tell which schedules the node leaves, shape (schedules,)."""
+        job, completion = schedules.jobs, schedules.completion
+        result: NDArray[np.bool_] = (self.is_refused[job] == 0) & (completion >= self.first[job])
+        result &= completion <= self.last[job]
+        sides = (
+            (schedules.workers, self.worker_low, self.worker_high, tables.worker_limit),
+            (schedules.ps, self.ps_low, self.ps_high, tables.ps_limit),
+        )
+        for counts, low, high, most in sides:
+            for i, c, t in np.argwhere(low > 0).tolist():
+                result &= (job != i) | (counts[:, c, t] >= low[i, c, t])
+            for s, c, t in np.argwhere(high < most).tolist():
+                result &= (job != tables.segment_job[s]) | (counts[:, c, t] <= high[s, c, t])
+        return result
+
 
 def _with(array: IntArray, place: int | tuple[int, ...], value: int) -> IntArray:
     changed = array.copy()
@@ -153,14 +170,7 @@ class NodePricer:
         tables = self.tables
         which = np.arange(tables.num_jobs) if jobs is None else jobs
         worker_cost, ps_cost = unit_costs(tables, prices)
-        horizon = tables.value.shape[1]
-        priced = PricedSchedules(
-            jobs=which,
-            payoff=np.zeros(len(which)),
-            completion=np.full(len(which), -1, dtype=np.int64),
-            workers=np.zeros((len(which), worker_cost.shape[1], horizon), dtype=np.int64),
-            ps=np.zeros((len(which), ps_cost.shape[1], horizon), dtype=np.int64),
-        )
+        priced = PricedSchedules.blank(tables, which)
         price_restricted(
             which, self.jobs, limits, worker_cost, ps_cost, self.scratch, priced.payoff, priced.completion,
             priced.workers, priced.ps,

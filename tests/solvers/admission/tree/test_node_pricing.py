@@ -11,7 +11,6 @@ from optim.models.admission.proof import Branch, BranchKind
 from optim.models.admission.schedules import Schedule
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.node_pricing import NodeLimits, NodePricer
-from optim.solvers.admission.tree.schedule_store import ScheduleStore
 from tests.solvers.admission.pricing.test_class_pricing import COST_TOL, cost, counts, random_prices, schedules_by_job
 from tests.support.admission.tiny import BY_HAND, tiny_instances
 
@@ -68,9 +67,8 @@ def check_node(instance: AdmissionInstance, seed: int) -> None:
     tables = JobTables.build(instance)
     pricer, limits = NodePricer.of(tables), limits_of(tables, branches)
     priced = pricer.price(prices, limits)
-    store = ScheduleStore(tables)
-    store.add(priced)
-    assert store.allowed(limits).all(), "a schedule that the node forbids"
+    found = priced.select(np.flatnonzero(priced.completion >= 0))
+    assert limits.allows(tables, found).all(), "a schedule that the node forbids"
     for i, listed in enumerate(schedules_by_job(instance)):
         own = [(branch, is_high) for branch, is_high in branches if branch.job == i]
         left = [s for s in listed if all(meets(s, branch, is_high=is_high) for branch, is_high in own)]
@@ -108,8 +106,8 @@ def test_every_schedule_goes_to_one_child(instance: AdmissionInstance, seed: int
     rng = np.random.default_rng(seed)
     tables = JobTables.build(instance)
     branch, _ = random_branches(instance, rng)[0]
-    store = ScheduleStore(tables)
-    store.add(NodePricer.of(tables).price(random_prices(instance, rng, has_extras=False), NodeLimits.free(tables)))
-    low, high = (store.allowed(limits_of(tables, [(branch, is_high)])) for is_high in (False, True))
-    assert (low != high)[store.job == branch.job].all()
-    assert (low & high)[store.job != branch.job].all()
+    priced = NodePricer.of(tables).price(random_prices(instance, rng, has_extras=False), NodeLimits.free(tables))
+    found = priced.select(np.flatnonzero(priced.completion >= 0))
+    low, high = (limits_of(tables, [(branch, is_high)]).allows(tables, found) for is_high in (False, True))
+    assert (low != high)[found.jobs == branch.job].all()
+    assert (low & high)[found.jobs != branch.job].all()
