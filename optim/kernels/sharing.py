@@ -160,7 +160,7 @@ def _step(market: Market, present: jax.Array, point: Point) -> Point:
     )
 
 
-def solve_from(market: Market, present: jax.Array, start: Point, tol: jax.Array, most_steps: int) -> Solved:
+def solve_from(market: Market, present: jax.Array, start: Point, tol: jax.Array, most_steps: int | jax.Array) -> Solved:
     """Step until value and bound are within `tol`, or `most_steps` are done; both are kept at their best."""
 
     def gap_is_open(state: Solved) -> jax.Array:
@@ -185,14 +185,14 @@ def solve_from(market: Market, present: jax.Array, start: Point, tol: jax.Array,
     return found
 
 
-@partial(jax.jit, static_argnames=("most_steps",))
-def solve_all_present(market: Market, tol: jax.Array, most_steps: int = 100) -> Solved:
+@partial(jax.jit)
+def solve_all_present(market: Market, tol: jax.Array, most_steps: int | jax.Array = 100) -> Solved:
     """Solve with all users."""
     present = jnp.ones(market.speed.shape[0], dtype=bool)
     return solve_from(market, present, cold_start(market, present), tol, most_steps)
 
 
-@partial(jax.jit, static_argnames=("most_steps",))
+@partial(jax.jit)
 def solve_each_absent(
     market: Market, point: Point, absent: jax.Array, complementarity: jax.Array, tol: jax.Array, most_steps: int = 100
 ) -> Solved:

@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from optim.core.ranges import check_in
 from optim.core.registry import register
-from optim.models.auction.market import FractionalMarket
+from optim.models.auction.instance import AuctionInstance
+from optim.models.auction.market import FractionalMarket, market_of
 from optim.solvers.auction.fractional.interior_point import solve_fractional
 from optim.solvers.auction.fractional.rounded_solver import AbstractRoundedSolver, Division
 from optim.solvers.auction.payments.options import PaymentOptions
@@ -37,13 +38,18 @@ class Batched(AbstractRoundedSolver[BatchedOptions]):
     Each of the N problems without an app starts at the main solution; all of them step together, each until its
     own certified gap is closed. Counts hold the fractional shares c (`kept_*`) and the width of the widest
     interval that holds one; the plan's own shares are those of the rounded allocation. A shape of market that a
-    process meets for the first time is compiled first.
+    process meets for the first time is compiled before its clock starts.
     """
 
     summary: ClassVar[str] = (
         "all fractional problems without one app in one jitted batch, gated on certified gaps; rounded"
     )
     options_type: ClassVar[type[BatchedOptions]] = BatchedOptions
+
+    def warm_up(self, instance: AuctionInstance, options: BatchedOptions) -> None:
+        """Compile the loops, and the batch for the shape of this market."""
+        super().warm_up(instance, options)
+        solve_fractional(market_of(instance), tol=options.tol, most_steps=0)
 
     def divide(self, market: FractionalMarket, options: BatchedOptions) -> Division:
         """Solve the market with and without each app."""

@@ -8,7 +8,7 @@ from optim.models.auction.instance import FloatArray
 from optim.models.auction.market import FractionalMarket
 
 MOST_STEPS = 120
-"""Newton steps after which a problem is given up; twenty are usual."""
+"""Twenty are usual."""
 
 WARM_COMPLEMENTARITY = 1e-3
 """Complementarity from which problems without one app start."""
@@ -52,7 +52,9 @@ class FractionalPayments:
         return float((self.kept_high - self.kept_low).max(initial=0.0))
 
 
-def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4) -> FractionalPayments:
+def solve_fractional(
+    market: FractionalMarket, *, tol: float = 1e-4, most_steps: int = MOST_STEPS
+) -> FractionalPayments:
     """Solve a market and all markets without one app, in one batch in JAX, 64 bits.
 
     Parameters
@@ -61,6 +63,8 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4) -> Fraction
         The market.
     tol
         Largest gap between value and bound of each problem, in log units: c is known to about this share of it.
+    most_steps
+        Newton steps after which a problem is given up; without any, a shape of market is compiled and no more.
 
     Notes
     -----
@@ -74,17 +78,7 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4) -> Fraction
 
     n = len(market.cap)
     if n == 0:
-        nothing = np.zeros(0)
-        return FractionalPayments(
-            share=np.zeros((0, len(market.supply))),
-            speed=nothing,
-            price=np.zeros(len(market.supply)),
-            value=0.0,
-            bound=0.0,
-            kept_low=nothing,
-            kept_high=nothing,
-            steps=(0, 0),
-        )
+        return _nobody(market)
     scale = market.speed.max(axis=1)
     # u' = u / scale, W' = 1, E' = E scale / W: the same shares, log values up to constants.
     elapsed = market.elapsed_min * scale / market.work_min
@@ -97,10 +91,10 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4) -> Fraction
             elapsed=jnp.asarray(elapsed),
             work=jnp.ones(n),
         )
-        main = solve_all_present(data, jnp.asarray(tol / 10), MOST_STEPS)
+        main = solve_all_present(data, jnp.asarray(tol / 10), most_steps)
         others = (
             solve_each_absent(
-                data, main.point, jnp.arange(n), jnp.asarray(WARM_COMPLEMENTARITY), jnp.asarray(tol), MOST_STEPS
+                data, main.point, jnp.arange(n), jnp.asarray(WARM_COMPLEMENTARITY), jnp.asarray(tol), most_steps
             )
             if n > 1
             else None
@@ -125,4 +119,19 @@ def solve_fractional(market: FractionalMarket, *, tol: float = 1e-4) -> Fraction
         kept_low=np.asarray(np.exp(np.minimum(0.0, beside - high))),
         kept_high=np.asarray(np.exp(np.minimum(0.0, beside - low))),
         steps=(main_steps, steps),
+    )
+
+
+def _nobody(market: FractionalMarket) -> FractionalPayments:
+    """Return the optimum of a market without apps."""
+    nothing = np.zeros(0)
+    return FractionalPayments(
+        share=np.zeros((0, len(market.supply))),
+        speed=nothing,
+        price=np.zeros(len(market.supply)),
+        value=0.0,
+        bound=0.0,
+        kept_low=nothing,
+        kept_high=nothing,
+        steps=(0, 0),
     )

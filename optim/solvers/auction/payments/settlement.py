@@ -15,6 +15,7 @@ from optim.models.auction.payment import settle
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
 from optim.models.auction.proof import AuctionProof, BoundProof
 from optim.solvers.auction.payments.options import PaymentOptions
+from optim.solvers.auction.warm_up import compile_loops
 
 PaymentOptionsT = TypeVar("PaymentOptionsT", bound=PaymentOptions)
 
@@ -83,6 +84,10 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
     @abstractmethod
     def award(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Award:
         """Find an allocation and what the others can have without each winner."""
+
+    def warm_up(self, instance: AuctionInstance, options: PaymentOptionsT) -> None:
+        """Compile the loops that place, count and exchange."""
+        compile_loops()
 
     def run(self, instance: AuctionInstance, options: PaymentOptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Award, then settle; the outcome is called optimal if bound and objective agree."""
