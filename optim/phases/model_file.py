@@ -1,9 +1,6 @@
 """Models on disk: an .npz archive of plain arrays, one of them a JSON header."""
 
-import io
 import json
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from optim.core.archives import Arrays, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError, OptimError
-from optim.core.files import read_bytes, write_bytes
-from optim.core.limits import check_limit
 from optim.models.containers.series import Resource
 from optim.phases.anomaly import LinearForecast
 from optim.phases.clustering import CountRow
@@ -29,12 +24,9 @@ if TYPE_CHECKING:
     from optim.phases.model import PhaseModel
 
 SCHEMA = "optim/phase-model/1"
-Arrays = dict[str, NDArray[Any]]
-DAMAGES = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError, OSError, OptimError,
-    RecursionError, TypeError, ValueError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-"""What a damaged archive makes its readers raise."""
+REMEDY = "write one with 'optim phases fit --out FILE'"
+DAMAGES = (ArithmeticError, AttributeError, LookupError, MemoryError, OptimError, RecursionError, TypeError, ValueError)
+"""What arrays of other forms make the parts of a model raise."""
 
 PARTS: Mapping[str, tuple[str, type[Any]]] = MappingProxyType(
     {
@@ -67,9 +59,7 @@ def save_model(model: "PhaseModel", path: str | Path) -> None:
     }
     for prefix, (attribute, _) in PARTS.items():
         arrays |= _prefixed(prefix, asdict(getattr(model, attribute)))
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_bytes(path, buffer.getvalue())
+    write_arrays(path, arrays)
 
 
 def load_model(path: str | Path) -> "PhaseModel":
@@ -83,7 +73,7 @@ def load_model(path: str | Path) -> "PhaseModel":
     from optim.phases.model import PhaseModel
 
     try:
-        arrays = _arrays(path)
+        arrays = read_arrays(path, "a phase model", REMEDY)
         header = _header(path, arrays)
         model = PhaseModel(**header["parameters"])
         model.resources_ = tuple(Resource(**resource) for resource in header["resources"])
@@ -101,21 +91,8 @@ def load_model(path: str | Path) -> "PhaseModel":
     except DAMAGES as error:
         said = " ".join(str(error).split()) or type(error).__name__
         cause = f"no {said} in it" if isinstance(error, KeyError) else said
-        raise InvalidProblemError(
-            f"{path}: not a phase model ({cause}); write one with 'optim phases fit --out FILE'"
-        ) from error
+        raise InvalidProblemError(f"{path}: not a phase model ({cause}); {REMEDY}") from error
     return model
-
-
-def _arrays(path: str | Path) -> Arrays:
-    content = read_bytes(path)
-    # Whatever isn't an archive would be taken for a pickle, and refused with the advice to load it unsafely.
-    if not zipfile.is_zipfile(io.BytesIO(content)):
-        raise ValueError("no archive" if content else "the file is empty")
-    with zipfile.ZipFile(io.BytesIO(content)) as packed:
-        check_limit("document_bytes", sum(entry.file_size for entry in packed.infolist()), f"{path}: bytes unpacked")
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}
 
 
 def _header(path: str | Path, arrays: Arrays) -> dict[str, Any]:

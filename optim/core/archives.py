@@ -1,0 +1,63 @@
+"""Archives of plain arrays (.npz): whole or absent, no pickles, within the limits of what is read."""
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes, write_bytes
+from optim.core.limits import check_limit
+
+Arrays = dict[str, NDArray[Any]]
+
+DAMAGES = (
+    ValueError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+    NotImplementedError,
+    OverflowError,
+    SyntaxError,
+)
+"""What NumPy and the archive raise where bytes are damaged."""
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays under their names."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_bytes(path, buffer.getvalue())
+
+
+def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
+    """Read all arrays of an archive.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is no archive of plain arrays, or too large; `what` says what was expected,
+        `remedy` how to get one.
+    """
+    content = read_bytes(path)
+    # Whatever isn't an archive would be taken for a pickle, and refused with the advice to load it unsafely.
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        cause = "no archive" if content else "the file is empty"
+        raise InvalidProblemError(f"{path}: not {what} ({cause}); {remedy}")
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            unpacked = sum(entry.file_size for entry in packed.infolist())
+        check_limit("document_bytes", unpacked, f"{path}: bytes unpacked")
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except DAMAGES as error:
+        if isinstance(error, InvalidProblemError):
+            raise
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise InvalidProblemError(f"{path}: not {what} ({said}); {remedy}") from error
