@@ -203,7 +203,7 @@ class InstanceRequest:
 
     def _trace_source(self, trace: Path, sizes: Mapping[str, Any]) -> TraceSource:
         if self.trace_format is None:
-            raise InvalidOptionError("--trace needs --trace-format: philly, gavel or alibaba")
+            raise InvalidOptionError("--trace needs --trace-format: philly, gavel, alibaba, csv or another format")
         from optim.workloads.admission.traces import TraceOptions
 
         minutes = {} if self.slot_minutes is None else {"slot_minutes": self.slot_minutes}

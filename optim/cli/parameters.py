@@ -97,7 +97,10 @@ class TraceChoice:
     """A public trace and how it is read."""
 
     trace: Annotated[Path | None, option("--trace", "Sample the jobs of a public trace.", "FILE", INSTANCES)] = None
-    trace_format: Annotated[str | None, option("--trace-format", "philly, gavel or alibaba.", "NAME", INSTANCES)] = None
+    trace_format: Annotated[
+        str | None,
+        option("--trace-format", "philly, gavel, alibaba, pollux, tiresias, muri or csv.", "NAME", INSTANCES),
+    ] = None
     slot_minutes: Annotated[
         float | None, option("--slot-minutes", "Length of a slot in minutes (traces).", "M", INSTANCES)
     ] = None

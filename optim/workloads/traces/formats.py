@@ -1,6 +1,7 @@
 """The formats of job traces that can be read, by name."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -9,9 +10,18 @@ from optim.workloads.traces.alibaba import read_alibaba
 from optim.workloads.traces.gavel import read_gavel
 from optim.workloads.traces.job_table import JobTable, ReadOptions
 from optim.workloads.traces.philly import read_philly
+from optim.workloads.traces.plain_tables import MURI, TIRESIAS, read_plain
 
 _READERS: Mapping[str, Callable[[str | Path, ReadOptions], JobTable]] = MappingProxyType(
-    {"philly": read_philly, "gavel": read_gavel, "alibaba": read_alibaba}
+    {
+        "philly": read_philly,
+        "gavel": read_gavel,
+        "alibaba": read_alibaba,
+        "pollux": read_philly,
+        "csv": read_plain,
+        "tiresias": partial(read_plain, form=TIRESIAS),
+        "muri": partial(read_plain, form=MURI),
+    }
 )
 
 TRACE_FORMATS = tuple(_READERS)
