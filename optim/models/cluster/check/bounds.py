@@ -1,0 +1,55 @@
+"""What prices, loads and intervals prove about any schedule of rigid jobs on equal GPUs."""
+
+import math
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster
+
+ROUNDING = 1e-9
+"""Relative to the sum of absolute terms: far above the rounding of any sum here."""
+
+
+def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
+    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1) of docs/mathematics/cluster.md).
+
+    Raises
+    ------
+    InvalidProblemError
+        If prices aren't finite numbers of at least 0, or the slot has no length.
+    """
+    from optim.models.cluster.check.dearest_time import least_bills
+
+    price = np.asarray(proof.price, float)
+    if proof.slot_us < US or price.ndim != 1 or not np.isfinite(price).all() or (price < 0).any():
+        raise InvalidProblemError("prices must be finite and at least 0, in slots of at least a second")
+    slot = proof.slot_us / US
+    bills = least_bills(
+        jobs.submit_us / US, jobs.duration_us / US, jobs.gpus.astype(float), np.append(price, 0.0), slot
+    )
+    income = cluster.num_gpus * slot * math.fsum(price)
+    total = math.fsum(bills.tolist()) - income - ROUNDING * (math.fsum(np.abs(bills).tolist()) + income)
+    return float(total) / len(jobs)
+
+
+def least_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
+    """Return the seconds from the first submission that no schedule of all jobs beats, rounded down ((D.2))."""
+    later = jobs.submit_us >= proof.from_us
+    work = sum(w * d for w, d in zip(jobs.gpus[later].tolist(), jobs.duration_us[later].tolist(), strict=True))
+    by_load = max(proof.from_us, 0) + work // cluster.num_gpus if work else 0
+    last = max(r + d for r, d in zip(jobs.submit_us.tolist(), jobs.duration_us.tolist(), strict=True))
+    makespan_us = int(max(by_load, last))
+    return makespan_us / US * (1 - ROUNDING)
+
+
+def least_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> float:
+    """Return the largest slowdown that every schedule has at least, rounded down: 1 if the interval isn't overloaded ((D.3))."""
+    inside = jobs.submit_us >= proof.from_us
+    ends = jobs.submit_us + proof.slowdown * jobs.duration_us
+    inside &= ends <= proof.to_us * (1 + 1e-15)
+    work = sum(w * d for w, d in zip(jobs.gpus[inside].tolist(), jobs.duration_us[inside].tolist(), strict=True))
+    is_overloaded = proof.slowdown >= 1 and work > cluster.num_gpus * (proof.to_us - proof.from_us)
+    return proof.slowdown * (1 - ROUNDING) if is_overloaded else 1.0

@@ -1,0 +1,73 @@
+"""What a record of runs claims against what its logs and proofs show."""
+
+from dataclasses import fields
+
+import numpy as np
+
+from optim.core.verification import Verification, Violation, violation
+from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check.replay import replay
+from optim.models.cluster.log import Run
+from optim.models.cluster.metrics import Metrics, measure
+from optim.models.cluster.run_file import LoggedRun, RunRecord
+
+AGREEMENT_TOL = 1e-9
+HOUR_S = 3600.0
+
+
+def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
+    """Return what was found for each policy, and under the name `bounds` for what no policy can beat."""
+    bounds, problems = _bounds(record)
+    found = [("bounds", Verification(violations=tuple(problems), proven=_sentences(bounds)))]
+    found.extend((run.policy, _check_run(record, run, bounds)) for run in record.runs)
+    return found
+
+
+def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> Verification:
+    replayed, problems = replay(record.jobs, record.cluster, run.log, record.overhead_us)
+    if replayed is None:
+        return Verification(violations=tuple(problems))
+    ends = np.array(replayed.end_us)
+    if (ends < 0).any():
+        job = int(np.argmax(ends < 0))
+        return Verification(violations=(violation("log", "never ends", where=f"job {job}"),))
+    derived = Run(
+        policy=run.policy,
+        log=run.log,
+        first_start_us=np.array(replayed.first_start_us),
+        end_us=ends,
+        executed_us=np.array(replayed.executed_us),
+        overhead_us=np.array(replayed.overhead_us),
+    )
+    metrics = measure(record.jobs, record.cluster, derived)
+    for name in (each.name for each in fields(Metrics)):
+        stated, true = getattr(run.metrics, name), getattr(metrics, name)
+        if not isinstance(stated, (int, float)) or not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
+            problems.append(violation("metrics", f"{name} is {true!r}, not {stated!r}", where=run.policy))
+    for name, bound in bounds.items():
+        if getattr(metrics, name) < bound * (1 - AGREEMENT_TOL):
+            problems.append(violation("bounds", f"{name} is below its bound {bound!r}", where=run.policy))
+    return Verification(violations=tuple(problems), objective=metrics.jct_mean_h, bound=bounds.get("jct_mean_h"))
+
+
+def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
+    """Return the bounds that the proofs give, and which claims they don't reach."""
+    jobs, cluster, proven = record.jobs, record.cluster, {}
+    if record.prices is not None:
+        proven["jct_mean_h"] = least_mean_completion(jobs, cluster, record.prices) / HOUR_S
+    if record.load is not None:
+        proven["makespan_h"] = least_makespan(jobs, cluster, record.load) / HOUR_S
+    if record.interval is not None:
+        proven["slowdown_max"] = least_slowdown(jobs, cluster, record.interval)
+    problems = []
+    for name, stated in record.bounds.items():
+        true = proven.get(name)
+        if true is None:
+            problems.append(violation("bounds", "has no proof", where=name[:40]))
+        elif not stated <= true * (1 + AGREEMENT_TOL):
+            problems.append(violation("bounds", f"{stated!r} is claimed, {true!r} is proven", where=name))
+    return {name: proven[name] for name in record.bounds if name in proven}, problems
+
+
+def _sentences(bounds: dict[str, float]) -> tuple[str, ...]:
+    return tuple(f"no schedule of rigid jobs has {name} below {value:.6g}" for name, value in bounds.items())

@@ -1,0 +1,141 @@
+"""Runs on disk: jobs, cluster, options, every policy's log, figures and bounds, as one archive that `verify` can replay."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from optim.core.archives import Arrays, read_arrays, write_arrays
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.log import EventLog
+from optim.models.cluster.metrics import Metrics
+from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
+
+SCHEMA = "optim/cluster-run/1"
+WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
+JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
+MACHINE_COLUMNS = ("gpus", "rack", "kind")
+LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoggedRun:
+    """One policy's run as it is claimed."""
+
+    policy: str
+    log: EventLog
+    metrics: Metrics
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RunRecord:
+    """All that a file holds.
+
+    Parameters
+    ----------
+    jobs, cluster, overhead_us
+        What was played under.
+    settings
+        Options, seed and versions: how it came about, for people.
+    runs
+        A run a policy.
+    bounds
+        Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), and what proves them.
+    """
+
+    jobs: Workload
+    cluster: Cluster
+    overhead_us: int
+    settings: dict[str, Any] = field(default_factory=dict)
+    runs: tuple[LoggedRun, ...] = ()
+    bounds: dict[str, float] = field(default_factory=dict)
+    prices: PriceProof | None = None
+    load: LoadProof | None = None
+    interval: IntervalProof | None = None
+
+
+def save_run(record: RunRecord, path: str | Path) -> None:
+    """Write a record."""
+    header = {
+        "schema": SCHEMA,
+        "overhead_us": record.overhead_us,
+        "settings": record.settings,
+        "policies": [run.policy for run in record.runs],
+        "metrics": [asdict(run.metrics) for run in record.runs],
+        "bounds": record.bounds,
+        "slot_us": record.prices.slot_us if record.prices else None,
+        "load": asdict(record.load) if record.load else None,
+        "interval": asdict(record.interval) if record.interval else None,
+    }
+    arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
+    arrays |= {f"jobs.{name}": getattr(record.jobs, name) for name in JOB_COLUMNS}
+    arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in MACHINE_COLUMNS}
+    for number, run in enumerate(record.runs):
+        arrays |= {f"log{number}.{name}": getattr(run.log, name) for name in LOG_COLUMNS}
+    if record.prices:
+        arrays["price"] = record.prices.price
+    write_arrays(path, arrays)
+
+
+def load_run(path: str | Path) -> RunRecord:
+    """Read a record.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file isn't one.
+    """
+    arrays = read_arrays(path, WHAT, REMEDY)
+    try:
+        header = json.loads(bytes(arrays["header"]))
+        _require_schema(header["schema"])
+        return RunRecord(
+            jobs=Workload(**_columns(arrays, "jobs", JOB_COLUMNS)),
+            cluster=Cluster(**_columns(arrays, "cluster", MACHINE_COLUMNS)),
+            overhead_us=int(header["overhead_us"]),
+            settings=header["settings"],
+            runs=tuple(
+                LoggedRun(
+                    policy=str(policy),
+                    log=EventLog(**_columns(arrays, f"log{number}", LOG_COLUMNS)),
+                    metrics=Metrics(**figures),
+                )
+                for number, (policy, figures) in enumerate(zip(header["policies"], header["metrics"], strict=True))
+            ),
+            bounds={str(name): float(value) for name, value in header["bounds"].items()},
+            prices=PriceProof(slot_us=int(header["slot_us"]), price=arrays["price"].astype(float))
+            if header["slot_us"]
+            else None,
+            load=LoadProof(**header["load"]) if header["load"] else None,
+            interval=IntervalProof(**header["interval"]) if header["interval"] else None,
+        )
+    except InvalidProblemError:
+        raise
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        said = " ".join(str(error).split())[:150]
+        cause = f"no {said} in it" if isinstance(error, KeyError) else said
+        raise InvalidProblemError(f"{path}: not {WHAT} ({cause}); {REMEDY}") from error
+
+
+def _require_schema(schema: object) -> None:
+    if schema != SCHEMA:
+        raise ValueError(f"schema {schema!r} instead of {SCHEMA!r}")
+
+
+def _columns(arrays: Arrays, prefix: str, names: Sequence[str]) -> dict[str, Any]:
+    columns = {name: arrays[f"{prefix}.{name}"] for name in names}
+    for name, values in columns.items():
+        if values.dtype.kind not in "iu" or values.ndim != (2 if name == "slowdown_ppm" else 1):
+            raise ValueError(f"{prefix}.{name} must hold whole numbers")
+    if prefix.startswith("log"):
+        first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
+        sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
+        is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
+        if len(sizes) > 1 or len(columns["gpus"]) != places or not is_whole:
+            raise ValueError(f"{prefix} has columns of different lengths")
+    return {name: values.astype(np.int64) for name, values in columns.items()}

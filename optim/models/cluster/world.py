@@ -1,0 +1,118 @@
+"""A cluster: racks of machines that hold GPUs."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+GRID = re.compile(r"(\d+)x(\d+)")
+MOST_MACHINES, MOST_GPUS = 100_000, 1_024
+MACHINES_A_RACK = 16
+"""Machines that share a switch where a cluster is given as machines x GPUs."""
+
+CPUS_A_GPU, MEMORY_GB_A_GPU = 8.0, 64.0
+"""Host room where a cluster is given as machines x GPUs: twice what a job is taken to ask where it doesn't say."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cluster:
+    """Machines, one row a machine.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of each machine, at least 1; shape (machines,).
+    rack
+        Number of each machine's rack; shape (machines,).
+    kind
+        Type of each machine's GPUs, as a number into `kinds`; shape (machines,).
+    kinds
+        Names of the types.
+    cpus, memory_gb
+        Host room of each machine; shape (machines,).
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no machine, an array has another length, or a machine has no GPU.
+    """
+
+    gpus: IntArray
+    rack: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kinds: tuple[str, ...] = ("gpu",)
+    cpus: FloatArray = field(default_factory=lambda: np.zeros(0))
+    memory_gb: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        """Fill what was left out, and check the rest."""
+        gpus = np.ascontiguousarray(self.gpus, np.int64)
+        count = len(gpus)
+        if gpus.ndim != 1 or not count or gpus.min() < 1:
+            raise InvalidProblemError("a cluster has at least one machine, and every machine at least one GPU")
+        filled = {
+            "gpus": gpus,
+            "rack": self.rack if len(self.rack) else np.arange(count) // MACHINES_A_RACK,
+            "kind": self.kind if len(self.kind) else np.zeros(count, np.int64),
+            "cpus": self.cpus if len(self.cpus) else gpus * CPUS_A_GPU,
+            "memory_gb": self.memory_gb if len(self.memory_gb) else gpus * MEMORY_GB_A_GPU,
+        }
+        for name, values in filled.items():
+            if len(values) != count:
+                raise InvalidProblemError(f"{name} has {len(values)} entries for {count} machines; give one a machine")
+            dtype = np.float64 if name in ("cpus", "memory_gb") else np.int64
+            object.__setattr__(self, name, np.ascontiguousarray(values, dtype))
+
+    @property
+    def num_machines(self) -> int:
+        """Number of machines."""
+        return len(self.gpus)
+
+    @property
+    def num_gpus(self) -> int:
+        """Number of GPUs."""
+        return int(self.gpus.sum())
+
+    @classmethod
+    def grid(cls, text: str) -> "Cluster":
+        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the text isn't of that form, or a number is 0 or too large.
+        """
+        match = GRID.fullmatch(text.strip())
+        if match is None:
+            raise InvalidProblemError(f"a cluster is given as machines x GPUs, such as 60x8, got {text[:40]!r}")
+        machines, gpus = int(match[1]), int(match[2])
+        if not (1 <= machines <= MOST_MACHINES and 1 <= gpus <= MOST_GPUS):
+            raise InvalidProblemError(
+                f"a cluster has 1 to {MOST_MACHINES} machines of 1 to {MOST_GPUS} GPUs, got {machines}x{gpus}"
+            )
+        return cls(gpus=np.full(machines, gpus, np.int64))
+
+    def to_networkx(self) -> Any:
+        """Return the tree cluster > rack > machine > GPU as a networkx graph; nodes carry `level`."""
+        import networkx as nx
+
+        tree = nx.DiGraph()
+        tree.add_node("cluster", level="cluster")
+        for machine, (gpus, rack, kind) in enumerate(
+            zip(self.gpus.tolist(), self.rack.tolist(), self.kind.tolist(), strict=True)
+        ):
+            tree.add_node(f"rack {rack}", level="rack")
+            tree.add_edge("cluster", f"rack {rack}")
+            tree.add_node(f"machine {machine}", level="machine")
+            tree.add_edge(f"rack {rack}", f"machine {machine}")
+            for gpu in range(gpus):
+                tree.add_node(f"gpu {machine}.{gpu}", level="gpu", kind=self.kinds[kind])
+                tree.add_edge(f"machine {machine}", f"gpu {machine}.{gpu}")
+        return tree

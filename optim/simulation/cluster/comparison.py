@@ -1,0 +1,112 @@
+"""Policies on the same jobs under the same rules: a row each, beside what no schedule could beat."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from optim.core.errors import InvalidOptionError
+from optim.core.options import build_options
+from optim.core.progress import Progress
+from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.metrics import Metrics, measure
+from optim.models.cluster.run_file import LoggedRun, RunRecord
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.options import EngineOptions
+from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
+from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one policy came to.
+
+    Parameters
+    ----------
+    policy, seed
+        Who, from which seed.
+    sees
+        What of a job it sees that a real scheduler wouldn't; empty if nothing.
+    metrics
+        The figures.
+    ratio_to_bound
+        Mean completion time over what no schedule could beat; None without a bound.
+    """
+
+    policy: str
+    seed: int
+    sees: str
+    metrics: Metrics
+    ratio_to_bound: float | None
+
+    def flat(self) -> dict[str, Any]:
+        """Return all fields at one level, for tables and JSON."""
+        head = {"policy": self.policy, "seed": self.seed, "ratio_to_bound": self.ratio_to_bound, "sees": self.sees}
+        return {**head, **asdict(self.metrics)}
+
+
+def split_settings(
+    settings: Mapping[str, str], names: Sequence[str], jobs: Workload
+) -> tuple[EngineOptions, tuple[IndexPolicy, ...]]:
+    """Build the engine's options and the policies from ``NAME=VALUE`` and ``POLICY.NAME=VALUE``.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a policy or an option is unknown, or an option names a policy that isn't played.
+    """
+    known = {field.name for field in fields(EngineOptions)}
+    own: dict[str, dict[str, str]] = {name: {} for name in names}
+    engine: dict[str, str] = {}
+    for key, value in settings.items():
+        policy, dot, name = key.partition(".")
+        if not dot:
+            if key not in known:
+                raise InvalidOptionError(
+                    f"unknown option {key[:40]!r}; the engine knows {', '.join(sorted(known))}, "
+                    "a policy's own are written POLICY.NAME=VALUE"
+                )
+            engine[key] = value
+        elif policy in own:
+            own[policy][name] = value
+        else:
+            raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
+    return build_options(EngineOptions, engine), tuple(make_policy(name, jobs, own[name]) for name in names)
+
+
+def bound(jobs: Workload, cluster: Cluster, steps: int) -> dict[str, Any]:
+    """Return what no schedule of these jobs beats, as fields of a record: values by name, and their proofs."""
+    _, prices = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps))
+    load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
+    values = {
+        "jct_mean_h": least_mean_completion(jobs, cluster, prices) / HOUR_S,
+        "makespan_h": least_makespan(jobs, cluster, load) / HOUR_S,
+        "slowdown_max": least_slowdown(jobs, cluster, interval),
+    }
+    return {"bounds": values, "prices": prices, "load": load, "interval": interval}
+
+
+def compare(
+    jobs: Workload,
+    cluster: Cluster,
+    policies: Sequence[IndexPolicy],
+    options: EngineOptions,
+    seed: int,
+    record: RunRecord,
+    progress: Progress,
+) -> Iterator[tuple[Row, LoggedRun]]:
+    """Play the policies one after the other, and yield each row with its log as soon as it is there."""
+    least = record.bounds.get("jct_mean_h")
+    for policy in policies:
+        progress.start(policy.name, len(jobs))
+        run = play(jobs, cluster, policy, options, seed, progress.update)
+        progress.finish()
+        metrics = measure(jobs, cluster, run)
+        ratio = metrics.jct_mean_h / least if least else None
+        row = Row(policy=policy.name, seed=seed, sees=policy.needs, metrics=metrics, ratio_to_bound=ratio)
+        yield row, LoggedRun(policy=policy.name, log=run.log, metrics=metrics)

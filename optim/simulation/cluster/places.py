@@ -1,0 +1,139 @@
+"""Compiled placement: which GPUs a gang takes, and giving them back."""
+
+from optim.core.compile_cache import compiled
+from optim.simulation.cluster.state import FREE_GPUS, FREE_PLACES, NOWHERE
+
+BEST_FIT, FIRST_FIT, WORST_FIT = 0, 1, 2
+
+
+@compiled
+def _level_with_room(num_with_free, width):
+    """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
+    for free in range(width, len(num_with_free)):
+        if num_with_free[free] > 0:
+            return free
+    return NOWHERE
+
+
+@compiled
+def has_room(u, s, width):
+    """Tell whether a gang finds a place now."""
+    if width > s.scalar[FREE_GPUS]:
+        return False
+    if u.may_spread:
+        return True
+    largest = len(s.num_with_free) - 1
+    if width <= largest:
+        return _level_with_room(s.num_with_free, width) != NOWHERE
+    whole = 0
+    for machine in range(len(u.size)):
+        if s.free[machine] == u.size[machine]:
+            whole += u.size[machine]
+            if whole >= width:
+                return True
+    return False
+
+
+@compiled
+def _set_free(s, machine, free):
+    s.num_with_free[s.free[machine]] -= 1
+    s.num_with_free[free] += 1
+    s.scalar[FREE_GPUS] += free - s.free[machine]
+    s.free[machine] = free
+
+
+@compiled
+def take(s, job, machine, gpus):
+    """Give a job GPUs of a machine."""
+    s.scalar[FREE_PLACES] -= 1
+    place = s.spare[s.scalar[FREE_PLACES]]
+    s.place_machine[place] = machine
+    s.place_gpus[place] = gpus
+    s.next_place[place] = s.head[job]
+    s.head[job] = place
+    _set_free(s, machine, s.free[machine] - gpus)
+
+
+@compiled
+def give_back(s, job):
+    """Take all GPUs of a job back."""
+    place = s.head[job]
+    while place != NOWHERE:
+        machine = s.place_machine[place]
+        _set_free(s, machine, s.free[machine] + s.place_gpus[place])
+        s.spare[s.scalar[FREE_PLACES]] = place
+        s.scalar[FREE_PLACES] += 1
+        place = s.next_place[place]
+    s.head[job] = NOWHERE
+
+
+@compiled
+def _one_machine(u, s, width):
+    """Return the machine that the rule gives a gang which one machine can hold."""
+    largest = len(s.num_with_free) - 1
+    if u.placement == FIRST_FIT:
+        for machine in range(len(u.size)):
+            if s.free[machine] >= width:
+                return machine
+        return NOWHERE
+    level = NOWHERE
+    if u.placement == BEST_FIT:
+        level = _level_with_room(s.num_with_free, width)
+    else:
+        for free in range(largest, width - 1, -1):
+            if s.num_with_free[free] > 0:
+                level = free
+                break
+    if level == NOWHERE:
+        return NOWHERE
+    for machine in range(len(u.size)):
+        if s.free[machine] == level:
+            return machine
+    return NOWHERE
+
+
+@compiled
+def place(u, s, job):
+    """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
+    left = u.width[job]
+    if left <= len(s.num_with_free) - 1:
+        machine = _one_machine(u, s, left)
+        if machine != NOWHERE:
+            take(s, job, machine, left)
+            return
+    else:
+        whole = 0
+        for machine in range(len(u.size)):
+            if s.free[machine] == u.size[machine]:
+                whole += u.size[machine]
+        if whole >= left:
+            for at in range(len(u.by_size)):
+                machine = u.by_size[at]
+                if s.free[machine] == u.size[machine]:
+                    gpus = min(left, u.size[machine])
+                    take(s, job, machine, gpus)
+                    left -= gpus
+                    if left == 0:
+                        return
+    while left > 0:  # spread: the machine with the most free GPUs next
+        most = 0
+        for machine in range(1, len(u.size)):
+            if s.free[machine] > s.free[most]:
+                most = machine
+        gpus = min(left, s.free[most])
+        take(s, job, most, gpus)
+        left -= gpus
+
+
+@compiled
+def slowdown(u, s, job):
+    """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
+    first = s.head[job]
+    level = 0
+    other = s.next_place[first]
+    while other != NOWHERE:
+        level = max(level, 1)
+        if u.rack[s.place_machine[other]] != u.rack[s.place_machine[first]]:
+            level = 2
+        other = s.next_place[other]
+    return u.slowdown[job, level]

@@ -1,0 +1,211 @@
+"""What the compiled loop of a cluster works on: fixed arrays, one entry a job, machine or place."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.options import EngineOptions
+
+NEVER = 2**62
+NOWHERE = -1
+
+NOT_COME, WAITING, RUNNING, OVER = 0, 1, 2, 3
+"""States of a job."""
+
+NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, EVENTS, PLACES, IS_OVER, VICTIMS, RANKED = range(
+    12
+)
+"""Entries of `State.scalar`."""
+
+NUM_SCALARS = 12
+
+
+class Setup(NamedTuple):
+    """What doesn't change in a run. Times are microseconds; shapes (jobs,), (machines,) or those of the policy."""
+
+    submit: IntArray
+    width: IntArray
+    duration: IntArray
+    slowdown: IntArray
+    size: IntArray
+    rack: IntArray
+    by_size: IntArray
+    width_class: IntArray
+    key: int
+    tie: int
+    preempts: int
+    quantum: int
+    has_backfill: bool
+    placement: int
+    may_spread: bool
+    overhead: int
+    rank: IntArray
+    threshold: IntArray
+    threshold_rank: IntArray
+    crossing: IntArray
+
+
+class State(NamedTuple):
+    """What a run changes.
+
+    Parameters
+    ----------
+    scalar
+        Single numbers by the names above.
+    status, version, first_start, run_since, factor
+        A job's state, how often it was started or stopped, when it first started, since when it makes progress, and its
+        slowdown where it runs.
+    executed, served, overhead
+        Time with GPUs in progress, work done, and time with GPUs lost to restarts, up to the last stop.
+    key_1, key_2
+        Key of a job while it waits, smaller first.
+    heap, heap_first, heap_size
+        A heap of waiting jobs for each width.
+    end_time, end_job, end_version
+        A heap of ends; entries of other versions than their job's are void. `crossing_*` likewise.
+    running, slot
+        Running jobs, and where each stands in that list.
+    head, next_place, place_machine, place_gpus, spare
+        Places of running jobs as linked lists, and places that aren't used.
+    free, num_with_free
+        Free GPUs of each machine, and how many machines have 0, 1, ... of them.
+    victim_1, victim_2, victim, available
+        Scratch of preemption.
+    """
+
+    scalar: IntArray
+    status: IntArray
+    version: IntArray
+    first_start: IntArray
+    run_since: IntArray
+    factor: IntArray
+    executed: IntArray
+    served: IntArray
+    overhead: IntArray
+    key_1: IntArray
+    key_2: IntArray
+    heap: IntArray
+    heap_first: IntArray
+    heap_size: IntArray
+    end_time: IntArray
+    end_job: IntArray
+    end_version: IntArray
+    crossing_time: IntArray
+    crossing_job: IntArray
+    crossing_version: IntArray
+    running: IntArray
+    slot: IntArray
+    head: IntArray
+    next_place: IntArray
+    place_machine: IntArray
+    place_gpus: IntArray
+    spare: IntArray
+    free: IntArray
+    num_with_free: IntArray
+    victim_1: IntArray
+    victim_2: IntArray
+    victim: IntArray
+    available: IntArray
+    marked: IntArray
+
+
+class Buffer(NamedTuple):
+    """Events that wait to be fetched; the log is their concatenation."""
+
+    time: IntArray
+    kind: IntArray
+    job: IntArray
+    first: IntArray
+    machine: IntArray
+    gpus: IntArray
+
+
+def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, seed: int) -> Setup:
+    """Return what the loop reads."""
+    _, width_class = np.unique(jobs.gpus, return_inverse=True)
+    rank = np.random.default_rng(seed).permutation(len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
+    return Setup(
+        submit=jobs.submit_us,
+        width=jobs.gpus,
+        duration=jobs.duration_us,
+        slowdown=jobs.slowdown_ppm,
+        size=cluster.gpus,
+        rack=cluster.rack,
+        by_size=np.lexsort((np.arange(cluster.num_machines), -cluster.gpus)).astype(np.int64),
+        width_class=width_class.astype(np.int64),
+        key=int(policy.key),
+        tie=int(policy.tie),
+        preempts=int(policy.preempts),
+        quantum=policy.quantum_us,
+        has_backfill=policy.backfill,
+        placement=int(options.placement_code),
+        may_spread=options.spread,
+        overhead=options.overhead_us,
+        rank=rank.astype(np.int64),
+        threshold=np.asarray(policy.thresholds, np.int64),
+        threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
+        crossing=np.asarray(policy.crossings, np.int64),
+    )
+
+
+def make_state(setup: Setup, cluster: Cluster) -> State:
+    """Return the state before the first submission."""
+    jobs, machines, gpus = len(setup.submit), cluster.num_machines, cluster.num_gpus
+    sizes = np.bincount(setup.width_class)
+    per_job = {
+        name: np.zeros(jobs, np.int64)
+        for name in (
+            "status",
+            "version",
+            "run_since",
+            "executed",
+            "served",
+            "overhead",
+            "key_1",
+            "key_2",
+            "heap",
+            "slot",
+        )
+    }
+    entries = 2 * gpus + 16
+    heaps = {
+        f"{name}_{part}": np.zeros(entries, np.int64)
+        for name in ("end", "crossing")
+        for part in ("time", "job", "version")
+    }
+    scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
+    places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
+    scalar = np.zeros(NUM_SCALARS, np.int64)
+    scalar[FREE_PLACES] = scalar[FREE_GPUS] = gpus
+    return State(
+        scalar=scalar,
+        first_start=np.full(jobs, NEVER),
+        factor=np.full(jobs, 1_000_000),
+        head=np.full(jobs, NOWHERE),
+        heap_first=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        heap_size=np.zeros(len(sizes), np.int64),
+        spare=np.arange(gpus),
+        free=cluster.gpus.copy(),
+        num_with_free=np.bincount(cluster.gpus, minlength=int(cluster.gpus.max()) + 1).astype(np.int64),
+        available=np.zeros(machines, np.int64),
+        marked=np.zeros(jobs, np.int64),
+        **per_job,
+        **heaps,
+        **scratch,
+        **places,
+    )
+
+
+def make_buffer(events: int, places: int) -> Buffer:
+    """Return an empty buffer."""
+    return Buffer(
+        time=np.zeros(events, np.int64),
+        kind=np.zeros(events, np.int64),
+        job=np.zeros(events, np.int64),
+        first=np.zeros(events + 1, np.int64),
+        machine=np.zeros(places, np.int64),
+        gpus=np.zeros(places, np.int64),
+    )

@@ -1,0 +1,78 @@
+"""Figures of a run against sums second by second."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from optim.models.cluster.metrics import fairness, fragmented_share, measure
+from optim.models.cluster.workload import US
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from tests.support.small_clusters import small_worlds, workload
+
+
+def _play(rows, cluster, name="las", **options):
+    jobs = workload(rows)
+    policy = make_policy(name, jobs, {"quantum_s": 1} if name == "las" else None)
+    return jobs, play(jobs, cluster, policy, EngineOptions(**options))
+
+
+@given(small_worlds(jobs=6))
+def test_fairness_is_what_adding_up_seconds_gives(world):
+    rows, cluster = world
+    jobs, run = _play(rows, cluster, overhead_s=1)
+    ends = run.end_us // US
+    whole, space = fairness(jobs, cluster, run)
+    for job, (submit, gpus, duration) in enumerate(rows):
+        seconds = range(submit, int(ends[job]))
+        active = [sum(rows[other][0] <= at < ends[other] for other in range(len(rows))) for at in seconds]
+        mean = np.mean(active)
+        assert whole[job] == pytest.approx(len(seconds) / (duration * mean))
+        share = min(cluster.num_gpus / mean, gpus)
+        assert space[job] == pytest.approx(len(seconds) * share / (duration * gpus))
+
+
+@given(small_worlds(jobs=6))
+def test_waiting_with_enough_free_gpus_is_what_adding_up_seconds_gives(world):
+    rows, _ = world
+    cluster = Cluster(gpus=np.array([2, 2]))
+    jobs, run = _play(rows, cluster, overhead_s=1)
+    held = np.zeros((len(rows), 200))
+    for time, kind, job, _ in run.log.rows():
+        held[job, time // US :] = kind == 0
+    free = 4 - (held * jobs.gpus[:, None]).sum(axis=0)
+    waited = fragmented = 0
+    for job, (submit, gpus, _) in enumerate(rows):
+        for at in range(submit, int(run.end_us[job] // US)):
+            waited += not held[job, at]
+            fragmented += not held[job, at] and free[at] >= gpus
+    assert fragmented_share(jobs, cluster, run) == pytest.approx(fragmented / waited if waited else 0)
+
+
+def test_figures_of_a_run_worked_by_hand():
+    """One GPU: the second job takes it at 1, the first goes on at 2 after a second of restart, and ends at 6."""
+    jobs, run = _play([(0, 1, 4), (1, 1, 1)], Cluster.grid("1x1"), "srtf", overhead_s=1)
+    metrics = measure(jobs, Cluster.grid("1x1"), run)
+    assert run.end_us.tolist() == [6 * US, 2 * US]
+    assert metrics.jct_mean_h == pytest.approx((6 + 1) / 2 / 3600)
+    assert metrics.queue_mean_h == 0
+    assert metrics.makespan_h == pytest.approx(6 / 3600)
+    assert metrics.slowdown_max == pytest.approx(6 / 4)
+    assert metrics.slowdown_mean == pytest.approx((6 / 4 + 1) / 2)
+    assert metrics.gpu_hours == pytest.approx(6 / 3600)
+    assert metrics.overhead_gpu_hours == pytest.approx(1 / 3600)
+    assert metrics.utilisation == pytest.approx(1)
+    assert metrics.preemptions == 1
+    # Two apps were active for one of the first's six seconds, and all of the second's one.
+    assert metrics.rho_max == pytest.approx(6 / (4 * 7 / 6))
+    assert metrics.jain == pytest.approx((7 / 9 + 2) ** 2 / (2 * ((7 / 9) ** 2 + 4)))
+    assert metrics.rho_share_above_1 == 0.5
+
+
+def test_an_app_is_active_from_its_first_submission_to_its_last_end():
+    jobs = workload([(0, 1, 1), (4, 1, 1)], app=np.array([0, 0]))
+    run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions())
+    whole, _ = fairness(jobs, Cluster.grid("1x1"), run)
+    assert whole.tolist() == [1, 1]

@@ -1,0 +1,72 @@
+"""Runs on disk come back as they were; what is no run is refused in one line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from optim.core.archives import read_arrays, write_arrays
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.check import check_runs
+from optim.models.cluster.metrics import measure
+from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.comparison import bound
+from optim.simulation.cluster.engine import play
+from tests.support.small_clusters import workload
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A file of one run with bounds."""
+    jobs, cluster = workload([(0, 1, 3), (1, 2, 2)]), Cluster.grid("1x2")
+    run = play(jobs, cluster, make_policy("srtf", jobs))
+    logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, cluster, run))
+    save_run(
+        RunRecord(jobs=jobs, cluster=cluster, overhead_us=30_000_000, runs=(logged,), **bound(jobs, cluster, 5)),
+        tmp_path / "run.npz",
+    )
+    return tmp_path / "run.npz"
+
+
+def test_a_run_comes_back_as_it_was_written(path):
+    record = load_run(path)
+    assert all(found.is_ok for _, found in check_runs(record))
+    again = path.with_name("again.npz")
+    save_run(record, again)
+    assert load_run(again).runs[0].log.rows() == record.runs[0].log.rows()
+    assert set(record.bounds) == {"jct_mean_h", "makespan_h", "slowdown_max"}
+
+
+@pytest.mark.parametrize("missing", ["header", "jobs.gpus", "log0.first", "price", "cluster.rack"])
+def test_a_run_without_a_part_is_refused(path, missing):
+    arrays = read_arrays(path, "a run", "")
+    del arrays[missing]
+    write_arrays(path, arrays)
+    with pytest.raises(InvalidProblemError, match="not a run of optim simulate cluster"):
+        load_run(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("log0.first", np.array([0, 5])),
+        ("log0.time_us", np.array([0.5])),
+        ("jobs.gpus", np.array([[1, 2]])),
+        ("header", np.frombuffer(b"{}", np.uint8)),
+        ("header", np.frombuffer(json.dumps({"schema": "other"}).encode(), np.uint8)),
+    ],
+)
+def test_a_run_with_columns_of_another_form_is_refused(path, name, values):
+    write_arrays(path, {**read_arrays(path, "a run", ""), name: values})
+    with pytest.raises(InvalidProblemError, match="run"):
+        load_run(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 but damaged"])
+def test_what_is_no_archive_is_refused(tmp_path, content):
+    file = tmp_path / "bad.npz"
+    file.write_bytes(content)
+    with pytest.raises(InvalidProblemError, match="write one with --log FILE"):
+        load_run(file)

@@ -1,0 +1,61 @@
+"""Clusters and workloads: what they fill in, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.models.cluster.world import Cluster
+from tests.support.small_clusters import workload
+
+
+def test_a_grid_has_equal_machines_in_racks_of_sixteen():
+    cluster = Cluster.grid("20x8")
+    assert (cluster.num_machines, cluster.num_gpus) == (20, 160)
+    assert cluster.rack.tolist() == [0] * 16 + [1] * 4
+
+
+@pytest.mark.parametrize("text", ["60", "0x8", "60x", "x8", "6x0", "-1x8", "1x2x3", "200000x1", "1x2000", "axb"])
+def test_a_grid_of_another_form_is_refused(text):
+    with pytest.raises(InvalidProblemError, match=r"60x8|1 to"):
+        Cluster.grid(text)
+
+
+def test_the_tree_has_a_leaf_for_each_gpu():
+    tree = Cluster(gpus=np.array([2, 3]), rack=np.array([0, 1])).to_networkx()
+    leaves = [node for node in tree if not tree.out_degree(node)]
+    assert len(leaves) == 5
+    assert set(tree.successors("cluster")) == {"rack 0", "rack 1"}
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"submit_us": [5, 3]}, "sorted"),
+        ({"submit_us": [-1, 3]}, "sorted"),
+        ({"gpus": [0, 1]}, "gpus must lie"),
+        ({"duration_us": [0, 1]}, "duration_us must lie"),
+        ({"duration_us": [2**51, 1]}, "duration_us must lie"),
+        ({"duration_us": [2**49, 1], "gpus": [2**14, 1]}, "check the units"),
+        ({"gpus": [1]}, "1 entries for 2 jobs"),
+        ({"slowdown_ppm": [[PPM - 1] * 3, [PPM] * 3]}, "slowdown_ppm must lie"),
+    ],
+)
+def test_a_workload_that_is_none_is_refused(change, cause):
+    columns = {"submit_us": [0, 3], "gpus": [1, 1], "duration_us": [US, US], **change}
+    with pytest.raises(InvalidProblemError, match=cause):
+        Workload(**{name: np.array(values) for name, values in columns.items()})
+
+
+def test_a_selection_counts_time_from_its_own_first_job():
+    jobs = workload([(0, 1, 1), (4, 2, 5), (9, 1, 1)]).select(np.array([2, 1]))
+    assert (jobs.submit_us // US).tolist() == [0, 5]
+    assert jobs.ids == ("j1", "j2")
+    assert jobs.gpu_hours == pytest.approx((2 * 5 + 1) / 3600)
+
+
+def test_a_cluster_without_machines_or_with_uneven_columns_is_refused():
+    with pytest.raises(InvalidProblemError, match="at least one machine"):
+        Cluster(gpus=np.array([], dtype=np.int64))
+    with pytest.raises(InvalidProblemError, match="rack has 1 entries for 2 machines"):
+        Cluster(gpus=np.array([1, 1]), rack=np.array([0]))

@@ -1,0 +1,143 @@
+"""The compiled engine against a second one in plain Python, and against worked examples."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.options import EngineOptions, Placement
+from tests.support.plain_cluster import PlainCluster
+
+S, MS = 1_000_000, 1_000
+ORDERS = dict(
+    zip(
+        Key,
+        ("submission", "drawn", "remaining-time", "remaining-service", "attained-time", "attained-service", "table"),
+        strict=True,
+    )
+)
+
+
+@st.composite
+def worlds(draw):
+    """A small cluster, jobs with ties, wide gangs and slowdowns, a policy and engine options."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    racks = [draw(st.integers(0, 1)) for _ in sizes]
+    count = draw(st.integers(1, 9))
+    submit = sorted(draw(st.lists(st.integers(0, 12), min_size=count, max_size=count)))
+    jobs = [
+        (
+            MS * when,
+            draw(st.integers(1, min(sum(sizes), 6))),
+            MS * draw(st.integers(1, 9)) + draw(st.integers(0, 2)),
+            draw(st.sampled_from([(10**6,) * 3, (10**6, 1_300_000, 2 * 10**6)])),
+        )
+        for when in submit
+    ]
+    key = draw(st.sampled_from(list(Key)))
+    thresholds = (
+        tuple(sorted(draw(st.sets(st.integers(1, 20).map(lambda x: MS * x), max_size=3)))) if key is Key.TABLE else ()
+    )
+    ranks = tuple(draw(st.permutations(range(len(thresholds) + 1)))) if key is Key.TABLE else ()
+    policy = IndexPolicy(
+        name="drawn",
+        source="",
+        key=key,
+        tie=draw(st.sampled_from(list(Tie))),
+        preempts=draw(st.sampled_from(list(Preempts))),
+        backfill=draw(st.booleans()),
+        quantum_us=MS * draw(st.integers(1, 4)),
+        thresholds=thresholds,
+        ranks=ranks,
+        crossings=tuple(sorted(draw(st.sets(st.integers(1, 20).map(lambda x: MS * x), max_size=3)))),
+    )
+    options = EngineOptions(
+        placement=draw(st.sampled_from(list(Placement))),
+        spread=draw(st.booleans()),
+        overhead_s=draw(st.sampled_from([0, 0.001, 0.003])),
+    )
+    return sizes, racks, jobs, policy, options
+
+
+def _both_logs(world, seed=0):
+    sizes, racks, jobs, policy, options = world
+    submit, gpus, duration, slowdown = zip(*jobs, strict=True)
+    first = submit[0]
+    jobs = [(when - first, *rest) for when, *rest in jobs]
+    workload = Workload(
+        submit_us=np.array(submit) - first,
+        gpus=np.array(gpus),
+        duration_us=np.array(duration),
+        slowdown_ppm=np.array(slowdown),
+    )
+    run = play(workload, Cluster(gpus=np.array(sizes), rack=np.array(racks)), policy, options, seed)
+    plain = PlainCluster(
+        jobs,
+        sizes,
+        racks,
+        order=ORDERS[policy.key],
+        preempts=("never", "events", "ticks")[policy.preempts],
+        backfill=policy.backfill,
+        first_start_tie=policy.tie is Tie.FIRST_START,
+        quantum=policy.quantum_us,
+        table=(policy.thresholds, policy.ranks or (0,)),
+        crossings=policy.crossings,
+        placement=options.placement,
+        spread=options.spread,
+        overhead=options.overhead_us,
+        drawn=np.random.default_rng(seed).permutation(len(jobs)).tolist(),
+    )
+    return run, plain.play()
+
+
+@given(worlds())
+def test_logs_what_a_second_engine_logs(world):
+    run, log = _both_logs(world)
+    assert run.log.rows() == log
+
+
+def _workload(rows):
+    submit, gpus, duration = (np.array(column) for column in zip(*rows, strict=True))
+    return Workload(submit_us=submit * S, gpus=gpus, duration_us=duration * S)
+
+
+THREE = [(0, 2, 2), (0, 1, 8), (0, 2, 6)]
+NO_OVERHEAD = EngineOptions(overhead_s=0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "ends"),
+    [
+        (IndexPolicy(name="srsf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS), [2, 10, 16]),
+        (
+            IndexPolicy(name="las", source="", key=Key.ATTAINED_SERVICE, preempts=Preempts.AT_TICKS, quantum_us=S),
+            [5, 14, 16],
+        ),
+    ],
+    ids=["srsf", "las"],
+)
+def test_ends_as_in_the_worked_example_of_tiresias(policy, ends):
+    run = play(_workload(THREE), Cluster.grid("1x2"), policy, NO_OVERHEAD)
+    assert (run.end_us / S).tolist() == ends
+
+
+def test_ends_are_those_of_lindleys_recursion_on_one_gpu():
+    rows = [(0, 1, 4), (1, 1, 3), (1, 1, 2), (12, 1, 5)]
+    fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION, backfill=False)
+    run = play(_workload(rows), Cluster.grid("1x1"), fifo)
+    free = 0
+    for (submit, _, duration), end in zip(rows, (run.end_us / S).tolist(), strict=True):
+        free = max(free, submit) + duration
+        assert end == free
+
+
+def test_a_gang_larger_than_the_cluster_is_named():
+    with pytest.raises(InvalidProblemError, match="j1 asks for 3 GPUs of a cluster of 2"):
+        play(
+            _workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", source="", key=Key.SUBMISSION)
+        )

@@ -1,0 +1,114 @@
+"""Policies by name: worked examples, exact indices, and what they order."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError
+from optim.models.cluster.workload import US
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.comparison import split_settings
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.policies.gittins import gittins_index
+from tests.support.small_clusters import least_total_completion, small_worlds, workload
+
+FREE = EngineOptions(overhead_s=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "ends"),
+    [
+        ("srsf", {}, [2, 10, 16]),
+        ("las", {"quantum_s": 1}, [5, 14, 16]),
+        ("tiresias-gittins", {}, [2, 10, 16]),
+        ("fifo", {}, [2, 10, 16]),
+    ],
+)
+def test_ends_of_the_worked_example(name, options, ends):
+    """Two GPUs; jobs (GPUs, time) (2, 2), (1, 8), (2, 6): Gu et al., Tiresias, NSDI 2019."""
+    jobs = workload([(0, 2, 2), (0, 1, 8), (0, 2, 6)])
+    run = play(jobs, Cluster.grid("1x2"), make_policy(name, jobs, options), FREE)
+    assert (run.end_us / US).tolist() == ends
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 9))
+def test_the_index_is_the_supremum_over_all_times(service, attained):
+    left = [Fraction(total - attained) for total in service if total > attained]
+    best = Fraction(0)
+    for until in (Fraction(step, 4) for step in range(1, 41)):
+        if left:
+            ends = sum(value <= until for value in left)
+            best = max(best, Fraction(ends) / sum(min(value, until) for value in left))
+    assert gittins_index(np.array(service), np.array([attained]))[0] == pytest.approx(float(best))
+
+
+@given(small_worlds())
+def test_shortest_remaining_time_is_optimal_on_one_gpu(world):
+    rows = [(submit, 1, duration) for submit, _, duration in world[0]]
+    jobs = workload(rows)
+    run = play(jobs, Cluster.grid("1x1"), make_policy("srtf", jobs), FREE)
+    assert (run.end_us - jobs.submit_us).sum() / US == least_total_completion(rows, 1)
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=4))
+def test_least_attained_service_tends_to_sharing_the_processor(durations):
+    jobs = workload([(0, 1, duration) for duration in durations])
+    run = play(jobs, Cluster.grid("1x1"), make_policy("las", jobs, {"quantum_s": 0.01}), FREE)
+    for duration, end in zip(durations, (run.end_us / US).tolist(), strict=True):
+        shared = sum(min(duration, other) for other in durations)
+        assert end == pytest.approx(shared, abs=0.01 * len(durations))
+
+
+def test_a_seed_draws_one_order():
+    jobs = workload([(0, 1, 1)] * 6)
+    policy = make_policy("random", jobs)
+    ends = [play(jobs, Cluster.grid("1x1"), policy, FREE, seed).end_us.tolist() for seed in (0, 0, 1)]
+    assert ends[0] == ends[1] != ends[2]
+
+
+def test_tiresias_keeps_who_started_first_within_a_queue():
+    """Both fall into the second queue after a GPU-second; there the first one runs to its end."""
+    jobs = workload([(0, 1, 3), (0, 1, 3)])
+    run = play(jobs, Cluster.grid("1x1"), make_policy("tiresias", jobs, {"limits_gpu_s": "1"}), FREE)
+    assert (run.end_us / US).tolist() == [4, 6]
+
+
+def test_options_go_to_the_engine_or_to_a_policy():
+    jobs = workload([(0, 1, 1)])
+    options, (las, fifo) = split_settings(
+        {"overhead_s": "5", "las.quantum_s": "7", "fifo.backfill": "true"}, ("las", "fifo"), jobs
+    )
+    assert options.overhead_us == 5 * US
+    assert las.quantum_us == 7 * US
+    assert fifo.backfill
+
+
+@pytest.mark.parametrize(
+    ("settings", "cause"),
+    [
+        ({"nonsense": "1"}, "the engine knows overhead_s"),
+        ({"srtf.preempt": "no"}, "isn't played"),
+        ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
+        ({"las.quantum_s": "0"}, "quantum_s must lie"),
+        ({"overhead_s": "-1"}, "overhead_s must lie"),
+    ],
+)
+def test_options_of_nobody_are_refused(settings, cause):
+    with pytest.raises(InvalidOptionError, match=cause):
+        split_settings(settings, ("las",), workload([(0, 1, 1)]))
+
+
+@pytest.mark.parametrize("limits", ["", "5:3", "x", "0:1", "1:1"])
+def test_queues_have_increasing_limits(limits):
+    with pytest.raises(InvalidOptionError, match="increasing numbers"):
+        make_policy("tiresias", workload([(0, 1, 1)]), {"limits_gpu_s": limits})
+
+
+def test_an_unknown_policy_is_named_with_the_known_ones():
+    with pytest.raises(InvalidOptionError, match=", ".join(sorted(POLICIES))):
+        make_policy("nonsense", workload([(0, 1, 1)]))

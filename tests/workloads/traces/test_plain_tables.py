@@ -1,0 +1,71 @@
+"""Tables of jobs: one's own and the simulators' forms."""
+
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.workloads.cluster.jobs import Selection, cluster_jobs
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import ReadOptions
+
+
+def _file(tmp_path, text):
+    path = tmp_path / "jobs.csv"
+    path.write_text(text)
+    return path
+
+
+def test_ones_own_table_needs_three_columns(tmp_path):
+    table = read_jobs(_file(tmp_path, "submit,gpus,duration\n5,2,10\n3,1,4.5\n"), "csv", ReadOptions())
+    jobs = cluster_jobs(table, Selection())
+    assert jobs.submit_us.tolist() == [0, 2_000_000]
+    assert jobs.gpus.tolist() == [1, 2]
+    assert jobs.duration_us.tolist() == [4_500_000, 10_000_000]
+    assert jobs.ids == ("row-1", "row-0")
+
+
+def test_names_and_virtual_clusters_are_kept(tmp_path):
+    path = _file(tmp_path, "submit,gpus,duration,id,vc\n0,1,1,a,x\n1,1,1,b,y\n2,1,0,c,y\n")
+    table = read_jobs(path, "csv", ReadOptions())
+    jobs = cluster_jobs(table, Selection())
+    assert jobs.ids == ("a", "b")
+    assert [jobs.groups[group] for group in jobs.group] == ["x", "y"]
+    assert dict(jobs.dropped) == {"without run time": 1}
+    assert read_jobs(path, "csv", ReadOptions(virtual_cluster="y")).ids == ("b",)
+
+
+def test_muris_times_are_milliseconds_and_tiresias_seconds(tmp_path):
+    path = _file(tmp_path, "job_id,num_gpu,submit_time,duration,model_name\n7,4,2000,5000,vgg19\n")
+    for name, submit, duration in (("muri", 2.0, 5.0), ("tiresias", 2000.0, 5000.0)):
+        table = read_jobs(path, name, ReadOptions())
+        assert (table.submit_s[0], table.duration_s[0], table.ids[0], table.model[0]) == (
+            submit,
+            duration,
+            "7",
+            "vgg19",
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("submit,gpus\n0,1\n", "duration"),
+        ("submit,gpus,duration\n0,one,1\n", "gpus"),
+        ("submit,gpus,duration\n0,1,-1\n", "duration"),
+        ("submit,gpus,duration\n0,0,1\n", "gpus"),
+        ("submit,gpus,duration\n0,1.5,1\n", "gpus"),
+    ],
+)
+def test_bad_columns_are_named(tmp_path, text, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        read_jobs(_file(tmp_path, text), "csv", ReadOptions())
+
+
+def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_path):
+    path = _file(tmp_path, "submit,gpus,duration\n0,9,1\n86400,1,1\n86401,2,1\n172800,1,1\n")
+    table = read_jobs(path, "csv", ReadOptions())
+    jobs = cluster_jobs(table, Selection(first=2, oversized="drop", num_gpus=8))
+    assert jobs.gpus.tolist() == [1, 2]
+    assert dict(jobs.dropped) == {"larger than the cluster": 1}
+    assert len(cluster_jobs(table, Selection(from_day=1.5))) == 1
+    with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
+        cluster_jobs(table, Selection(from_day=9))
