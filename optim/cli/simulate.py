@@ -2,7 +2,7 @@
 
 import typer
 
-from optim.cli import simulate_containers, simulate_packing, simulate_spot, simulate_training
+from optim.cli import simulate_cluster, simulate_containers, simulate_packing, simulate_spot, simulate_training
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 
@@ -12,6 +12,7 @@ def simulate() -> None:
     """Run policies in a simulated world."""
 
 
+app.command("cluster")(simulate_cluster.cluster)
 app.command("spot")(simulate_spot.spot)
 app.command("training")(simulate_training.training)
 app.command("containers")(simulate_containers.containers)

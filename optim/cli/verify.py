@@ -12,10 +12,15 @@ from optim.cli.parameters import FormatOption, check_problem, split_problem
 
 
 def verify(
-    words: Annotated[list[str], typer.Argument(metavar="[PROBLEM] INSTANCE SOLUTION", help="The two files.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="[PROBLEM] INSTANCE SOLUTION | RUN.npz", help="The two files, or a logged run."),
+    ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Recompute every claim of a solution from the instance alone; exit code 3 if one doesn't hold."""
+    """Recompute every claim of a solution from the instance alone, or replay a logged run; exit code 3 if one doesn't hold."""
+    if len(words) == 1 and words[0].endswith(".npz"):
+        return _verify_runs(words[0], output)
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution
@@ -44,4 +49,23 @@ def verify(
             print_table(("row", "amount", "violation"), rows, is_wrapped=True)
     if violations:
         return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
+    return ExitCode.DONE
+
+
+def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
+    """Replay each policy's log, recompute its figures and all bounds."""
+    from optim.models.cluster.check import check_runs
+    from optim.models.cluster.run_file import load_run
+
+    refused: list[object] = []
+    for name, found in check_runs(load_run(path)):
+        fields = {"policy": name, "verified": found.is_ok, "jct_mean_h": found.objective, "proven": list(found.proven)}
+        violations = found.violations
+        refused.extend(violations[:1])
+        if output is OutputFormat.JSON:
+            print_json({**fields, "violations": [asdict(violation) for violation in violations]})
+        else:
+            print_fields(fields)
+    if refused:
+        return fail(f"{path}: {len(refused)} claims don't hold, first: {refused[0]}", ExitCode.REFUSED)
     return ExitCode.DONE
