@@ -20,25 +20,31 @@ def bound_makespan(jobs: Workload, cluster: Cluster) -> LoadProof:
 
 def bound_slowdown(jobs: Workload, cluster: Cluster) -> IntervalProof:
     """Return an interval that is overloaded at the largest slowdown found by bisection ((D.3)); slowdown 1 if none is."""
+    high = 2.0
+    while high < MOST_SLOWDOWN and _overload(jobs, cluster, high) is not None:
+        high *= 2
+    low, proof = 1.0, IntervalProof(slowdown=1.0, from_us=0, to_us=0)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        found = _overload(jobs, cluster, middle)
+        if found is None:
+            high = middle
+        else:
+            low, proof = middle, found
+    return proof
+
+
+def _overload(jobs: Workload, cluster: Cluster, slowdown: float) -> IntervalProof | None:
+    """Return an interval of whole microseconds that is overloaded at a slowdown, None if none is found."""
     from optim.solvers.cluster.earliest_deadline import overloaded_interval
 
     release, duration = jobs.submit_us / US, jobs.duration_us / US
-    work = duration * jobs.gpus
-    low, high, proof = 1.0, 2.0, IntervalProof(slowdown=1.0, from_us=0, to_us=0)
-    for _ in range(BISECTIONS):
-        begin, end = overloaded_interval(release, work, release + high * duration, float(cluster.num_gpus))
-        if end < 0 or high > MOST_SLOWDOWN:
-            break
-        low, high = high, 2 * high
-    for step in range(BISECTIONS):
-        middle = low if step == 0 else (low + high) / 2
-        begin, end = overloaded_interval(release, work, release + middle * duration, float(cluster.num_gpus))
-        if end < 0:
-            if step == 0:
-                break
-            high = middle
-        else:
-            low = middle
-            # Whole microseconds around the interval: the checker counts jobs that lie within it.
-            proof = IntervalProof(slowdown=middle, from_us=round(begin * US), to_us=int(np.floor(end * US)) + 1)
-    return proof
+    deadline = release + slowdown * duration
+    begin, end = overloaded_interval(release, duration * jobs.gpus, deadline, float(cluster.num_gpus))
+    if end < 0:
+        return None
+    from_us, to_us = round(begin * US), int(np.floor(end * US)) + 1
+    inside = (jobs.submit_us >= from_us) & (jobs.submit_us + slowdown * jobs.duration_us <= to_us)
+    work = int((jobs.gpus[inside] * jobs.duration_us[inside]).sum())
+    is_overloaded = work > cluster.num_gpus * (to_us - from_us)
+    return IntervalProof(slowdown=slowdown, from_us=from_us, to_us=to_us) if is_overloaded else None

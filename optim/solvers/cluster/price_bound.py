@@ -9,6 +9,9 @@ from optim.models.cluster.proof import PriceProof
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray
 
+NOTABLE, GROWTH, PATIENCE = 0.1, 1.5, 5
+"""The level above the best value grows after a gain of a tenth of it, and is halved after five steps without one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceBoundOptions:
@@ -42,14 +45,15 @@ def bound_mean_completion(
     """Return a lower bound on the mean job completion time in seconds, and the prices that prove it.
 
     Subgradient ascent on (D.1) of docs/mathematics/cluster.md with Polyak's step towards a level above the best value,
-    which comes closer whenever five steps gained nothing.
+    which grows with success and comes closer without.
     """
     from optim.solvers.cluster.cheapest_time import best_ends, use_of_slots
 
     options = options or PriceBoundOptions()
     release, duration = jobs.submit_us / US, jobs.duration_us / US
     width = jobs.gpus.astype(float)
-    slots = int(max(1, np.ceil((release[-1] + duration.max()) * 1.2 / options.slot_s)))
+    longest = max(float(duration.max()), float(duration @ width) / cluster.num_gpus)
+    slots = int(max(1, np.ceil((release[-1] + longest) * 1.2 / options.slot_s)))
     price = np.zeros(slots)
     supply = cluster.num_gpus * options.slot_s
     value, end = np.empty(len(jobs)), np.empty(len(jobs))
@@ -59,12 +63,11 @@ def bound_mean_completion(
         total = float(value.sum() - supply * price.sum())
         if step == 0:
             level = 0.1 * total
+        is_good = total > best + NOTABLE * level
+        level, fruitless = (GROWTH * level, 0) if is_good else (level, fruitless + 1)
         if total > best:
-            fruitless = 0 if total > best + 1e-4 * abs(best) else fruitless + 1
             best, best_price = total, price
-        else:
-            fruitless += 1
-        if fruitless >= 5:
+        if fruitless >= PATIENCE:
             level, fruitless = level / 2, 0
         gradient: FloatArray = np.full(slots, -supply)
         use_of_slots(release, duration, width, end, price, options.slot_s, gradient)

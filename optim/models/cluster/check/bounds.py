@@ -51,5 +51,6 @@ def least_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> fl
     ends = jobs.submit_us + proof.slowdown * jobs.duration_us
     inside &= ends <= proof.to_us * (1 + 1e-15)
     work = sum(w * d for w, d in zip(jobs.gpus[inside].tolist(), jobs.duration_us[inside].tolist(), strict=True))
-    is_overloaded = proof.slowdown >= 1 and work > cluster.num_gpus * (proof.to_us - proof.from_us)
+    is_interval = proof.to_us > proof.from_us
+    is_overloaded = is_interval and proof.slowdown >= 1 and work > cluster.num_gpus * (proof.to_us - proof.from_us)
     return proof.slowdown * (1 - ROUNDING) if is_overloaded else 1.0

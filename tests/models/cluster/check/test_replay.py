@@ -43,15 +43,18 @@ def test_a_record_as_it_was_written_holds(record):
 
 
 @given(data=st.data())
-def test_a_log_with_one_number_changed_is_refused(record, data):
+def test_a_log_with_one_number_changed_is_refused_or_says_the_same(record, data):
+    """The only change that may pass is another machine that had room: no figure hangs on it."""
     run = data.draw(st.sampled_from(record.runs))
     column = data.draw(st.sampled_from(COLUMNS))
     values = getattr(run.log, column).astype(np.int64)
     at = data.draw(st.integers(0, len(values) - 1))
     values[at] += data.draw(st.sampled_from([-1_000_000, -2, -1, 1, 2, 1_000_000]))
     changed = replace(run, log=EventLog(**{**_columns(run.log), column: values}))
-    broken = replace(record, runs=(changed,))
-    assert not all(found.is_ok for _, found in check_runs(broken))
+    if all(found.is_ok for _, found in check_runs(replace(record, runs=(changed,)))):
+        assert column == "machine"
+        logs = (run.log, changed.log)
+        assert len({replay(record.jobs, record.cluster, log, record.overhead_us)[0] for log in logs}) == 1
 
 
 def _columns(log):

@@ -1,0 +1,42 @@
+"""Archives of arrays: what is written comes back, anything else is refused."""
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from optim.core.archives import read_arrays, write_arrays
+from optim.core.errors import InvalidProblemError
+from optim.core.limits import read_limits
+
+
+def test_arrays_come_back_with_their_types(tmp_path):
+    arrays = {"a": np.array([1, 2]), "b.c": np.array([[0.5]]), "empty": np.zeros(0, np.int8)}
+    write_arrays(tmp_path / "x.npz", arrays)
+    again = read_arrays(tmp_path / "x.npz", "a thing", "make one")
+    assert {name: (values.dtype, values.tolist()) for name, values in again.items()} == {
+        name: (values.dtype, values.tolist()) for name, values in arrays.items()
+    }
+
+
+def test_objects_are_never_unpacked(tmp_path):
+    buffer = io.BytesIO()
+    np.savez(buffer, a=np.array([{}], dtype=object))
+    (tmp_path / "x.npz").write_bytes(buffer.getvalue())
+    with pytest.raises(InvalidProblemError, match=r"not a thing .*make one"):
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
+
+
+@pytest.mark.parametrize(("content", "cause"), [(b"", "the file is empty"), (b"abc", "no archive")])
+def test_what_is_no_archive_is_named(tmp_path, content, cause):
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(InvalidProblemError, match=cause):
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
+
+
+def test_a_small_archive_of_much_is_refused_before_it_is_unpacked(tmp_path):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("a.npy", b"\0" * 10_000)
+    with read_limits(document_bytes=9_999), pytest.raises(InvalidProblemError, match="bytes unpacked"):
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
