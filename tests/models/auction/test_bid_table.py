@@ -91,3 +91,9 @@ def test_the_empty_row_takes_a_lease_longer_than_the_slowest_row_unless_it_is_kn
     waited = shared_minutes(own, 0, 0, horizon=Horizon.LEASE, lease_min=20.0, cluster_gpus=12)
     assert known.empty_rho == pytest.approx(waited / known.ideal_min)
     assert math.isfinite(known.empty_rho)
+
+
+def test_gangs_beyond_the_demand_less_what_is_held_are_not_bid_for():
+    """Of 8 GPUs 3 are held: a third gang of 2 would help, but not with all of its GPUs."""
+    table = rows(held_gpus=3, gang=2)
+    assert {k for k, _, _ in table.rows} == {2, 4}

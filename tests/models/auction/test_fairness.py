@@ -90,6 +90,13 @@ def test_a_lease_horizon_continues_at_the_fair_share():
     assert shared(profile, 8, **facts) == 125.0
 
 
+def test_the_fair_share_after_a_lease_is_that_of_the_apps_active_on_average():
+    profile = app(1000.0, max_gpus=8, active_apps=2.0)
+    assert shared(profile, 0, horizon=Horizon.LEASE) == 20.0 + 1000 / 4
+    assert shared(profile, 8, horizon=Horizon.LEASE) == 20.0 + (1 - 20 / 125) * 1000 / 4
+    assert shared(profile, 0, horizon=Horizon.LEASE, cluster=1) == 20.0 + 1000  # one GPU at least
+
+
 def test_held_gpus_add_to_a_bundle_and_limit_its_locality():
     profile = app(100.0, max_gpus=8, held_gpus=2, held_locality=Locality.RACK, slowdown=Slowdown(rack=2.0, cluster=2.0))
     assert shared(profile, 2, Locality.SLOT) == 50.0

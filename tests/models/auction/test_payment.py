@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.auction.document import MachineDocument
-from optim.models.auction.payment import gpus_kept, keep_best, leftover
+from optim.models.auction.payment import gpus_kept, keep_best, leftover, share_leftover
 from optim.models.auction.plan import PaymentRule
 from optim.models.auction.reading import cluster_from_documents
 from optim.solvers.solve import solve
@@ -69,6 +69,9 @@ def test_floor_nearest_and_ceil_are_in_order(share, bundle):
         ([(0, 3), (1, 2), (2, 4)], 4, [(2, 4)]),  # one slot of another machine holds all
         ([(0, 3), (1, 2), (2, 1)], 5, [(0, 3), (1, 2)]),  # one machine
         ([(0, 2), (2, 2), (4, 4)], 4, [(4, 4)]),  # one rack, one machine, one slot
+        ([(0, 4), (2, 3)], 3, [(2, 3)]),  # of two slots that hold enough the smaller part is broken up
+        ([(0, 2), (1, 2), (2, 3), (3, 3)], 4, [(0, 2), (1, 2)]),  # the smaller of two machines of a rack
+        ([(0, 3), (2, 3), (4, 2), (5, 3)], 6, [(0, 3), (2, 3)]),  # one rack, though the other's machine holds most
         ([(0, 4), (1, 4), (2, 3), (4, 1)], 9, [(0, 4), (1, 4), (2, 1)]),
         ([(0, 1)], 1, [(0, 1)]),
         ([(0, 1)], 0, []),
@@ -76,6 +79,13 @@ def test_floor_nearest_and_ceil_are_in_order(share, bundle):
 )
 def test_the_part_with_the_best_locality_is_kept(entries, number, kept):
     assert keep_best(CLUSTER, entries, number) == kept
+
+
+def test_leftover_never_exceeds_what_an_app_wants_in_whole_gangs():
+    given_away = share_leftover(
+        CLUSTER, CLUSTER.slot_free, [5, 1, 0], [2, 1, 1], [[], [], []], np.random.default_rng(0)
+    )
+    assert np.bincount(given_away[:, 0], given_away[:, 2], 3).tolist() == [4, 1, 0]
 
 
 @given(st.dictionaries(st.integers(0, 5), st.integers(1, 4), min_size=1), st.data())

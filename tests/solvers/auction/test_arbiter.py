@@ -103,6 +103,25 @@ def test_an_app_bids_for_no_more_than_its_demand_less_what_it_holds():
     assert {k for k, _, _ in bid.table.rows} == {1, 2}
 
 
+def test_leftover_goes_by_what_bidders_want_beside_their_wins_and_where_these_lie(monkeypatch):
+    asked = []
+
+    def share(cluster, free, wanted, gang, holds, rng):
+        asked.append((list(wanted), list(holds)))
+        return share_leftover(cluster, free, wanted, gang, holds, rng)
+
+    monkeypatch.setattr("optim.solvers.auction.arbiter.share_leftover", share)
+    where = cluster(machines=2, gpus=4)
+    trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=8)
+    crew = [ProfileAgent(name, AppProfile(elapsed_min=0.0, active_apps=2.0, trials=(trial,))) for name in "ab"]
+    held = Arbiter(ArbiterOptions(fairness=0.0)).hold(where, crew)
+    plan = held.solution.decision
+    machines = [sorted(plan.grants[plan.grants[:, 0] == i, 1].tolist()) for i in (0, 1)]  # one slot each
+    wins = plan.granted_gpus(2)
+    assert (wins > 0).all()
+    assert asked == [([8 - int(won) for won in wins], machines)]
+
+
 def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():
     where = cluster(machines=3, gpus=4)
     given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]], np.random.default_rng(0))

@@ -112,6 +112,13 @@ def test_a_row_that_a_tree_fixes_gains_alone_and_one_that_it_forbids_gains_nothi
     assert bound.evaluate(counted, None, {(-1, 1): (1, 1)})[0] == pytest.approx(np.log(2))
 
 
+def test_the_gpus_of_a_row_that_a_tree_fixes_are_taken_from_the_count_once():
+    halves = auction([4], [(2, "machine", 2.0)], [(2, "machine", 3.0)], [(1, "machine", 1.5)])
+    bound, counted = PriceBound(read_facts(halves)), prices([], [], is_counted=True)
+    assert bound.evaluate(counted, None, {(-1, 0): (1, 1)})[0] == pytest.approx(np.log(2) + np.log(3))
+    assert bound.evaluate(counted, 1, {(-1, 0): (1, 1)})[0] == pytest.approx(np.log(2) + np.log(1.5))
+
+
 @given(auctions())
 def test_counts_alone_are_the_knapsack_over_all_choices(instance):
     facts = read_facts(instance)
