@@ -17,12 +17,12 @@ import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.ranges import check_in
-from optim.core.registry import SUPPORTED, Support, register
+from optim.core.registry import Support, register
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -73,11 +73,7 @@ class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
 
     def supports(self, instance: AdmissionInstance) -> Support:
         """Instances whose workers and PSs live on different servers are supported."""
-        if instance.has_shared_servers:
-            return Support(
-                False, "its pricing needs workers and PSs on different servers; use compact-milp or column-generation"
-            )
-        return SUPPORTED
+        return moves_support(instance)
 
     def warm_up(self, instance: AdmissionInstance, options: BranchAndPriceOptions) -> None:
         """Compile pricing, masters, moves and cuts."""

@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
-from optim.core.registry import SUPPORTED, Support, register
+from optim.core.registry import Support, register
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
 from optim.solvers.admission.packing.highs_programme import add_rows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
@@ -62,11 +62,7 @@ class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
 
     def supports(self, instance: AdmissionInstance) -> Support:
         """Instances whose workers and PSs live on different servers are supported."""
-        if instance.has_shared_servers:
-            return Support(
-                False, "its repair needs workers and PSs on different servers; use online or column-generation"
-            )
-        return SUPPORTED
+        return moves_support(instance)
 
     def warm_up(self, instance: AdmissionInstance, options: PriceAndBranchOptions) -> None:
         """Compile pricing, the master and insertions."""

@@ -22,12 +22,12 @@ import numpy as np
 from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
-from optim.core.registry import SUPPORTED, Support, register
+from optim.core.registry import Support, register
 from optim.core.solution import relative_gap
 from optim.core.status import Sense, Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
 from optim.solvers.admission.neighbourhood.price_dive import dive
 from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
@@ -104,12 +104,7 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
 
     def supports(self, instance: AdmissionInstance) -> Support:
         """Instances whose workers and PSs live on different servers are supported."""
-        if instance.has_shared_servers:
-            return Support(
-                False,
-                "its insertions need workers and PSs on different servers; use online or price-and-branch",
-            )
-        return SUPPORTED
+        return moves_support(instance)
 
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
         """Compile pricing, the master, moves and cuts."""

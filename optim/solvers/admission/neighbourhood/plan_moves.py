@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from optim.core.registry import SUPPORTED, Support
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.solvers.admission.neighbourhood.ground import empty_state, make_ground, make_scratch
@@ -22,6 +23,14 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
 """Jobs with at least this much weight in the LP are tried that many times more often."""
+
+
+def moves_support(instance: AdmissionInstance) -> Support:
+    """Support instances whose workers and PSs live on different servers, as insertions, their moves and cuts need it."""
+    if instance.has_shared_servers:
+        reason = "it needs workers and PSs on different servers; use online, column-generation or compact-milp"
+        return Support(False, reason)
+    return SUPPORTED
 
 
 class Neighbourhood:

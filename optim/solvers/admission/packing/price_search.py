@@ -7,8 +7,7 @@ convex function whose kinks are the columns that matter (in-out separation), and
 References
 ----------
 Ben-Ameur, Neto, "Acceleration of cutting-plane and column generation algorithms: applications to network
-design", 2007, DOI 10.1002/net.20137 (in-out separation). Polyak, "Minimization of unsmooth functionals",
-1969, DOI 10.1016/0041-5553(69)90061-5.
+design", 2007, DOI 10.1002/net.20137 (in-out separation).
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.polyak import PolyakSteps
 
 FIRST_TARGET = 0.96
 """Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
@@ -136,27 +136,21 @@ class PriceSearch:
         return num_new
 
     def walk(self, start: FloatArray, walk: Walk, target: float | None) -> int:
-        """Take Polyak steps towards a target bound; return how many columns were new.
-
-        Steps are measured in prices of whole rows (p times capacity), so that units don't matter.
-        """
-        point, damping, stalled, num_new = start, 1.0, 0, 0
+        """Take Polyak's steps towards a target bound; return how many columns were new."""
+        point, num_new = start, 0
+        steps = PolyakSteps(self.limit, STALL_LIMIT)
         for step in range(walk.num_steps):
             previous = np.inf if self._best is None else self._best.bound
             found = self._evaluate(point, keeps_columns=step % walk.add_every == 0)
             num_new += found.num_new
-            stalled = 0 if found.bound < previous * (1 - 1e-6) else stalled + 1
-            if stalled >= STALL_LIMIT:
-                damping, stalled = damping / 2, 0
+            steps.watch(found.bound, previous)
             if step == walk.num_steps - 1 or self.monitor.is_over():
                 break
             goal = FIRST_TARGET * self.best.bound if target is None else target
-            gradient = (self.limit - found.use) * self.scale
-            free = (point > 0) | (gradient < 0)
-            norm = float(np.sum(gradient[free] ** 2))
-            if norm == 0 or found.bound <= goal:
+            moved = steps.next(point, found.bound, found.use, goal)
+            if moved is None:
                 break
-            point = np.maximum(0.0, point - damping * (found.bound - goal) / norm * gradient * self.scale)
+            point = moved
         return num_new
 
     def _evaluate(self, point: FloatArray, *, keeps_columns: bool = True) -> _Evaluation:

@@ -108,11 +108,12 @@ class ClusterState:
 
 def capacity_ranks(servers: ServerClasses) -> IntArray:
     """Return each class' rank by capacity vector, equal for equal ones, shape (slots, classes)."""
-    num_slots = servers.capacity.shape[1]
-    result = np.zeros((num_slots, servers.num_classes), dtype=np.int64)
-    for t in range(num_slots):
-        if t and (servers.capacity[:, t] == servers.capacity[:, t - 1]).all():
+    result = np.zeros((servers.capacity.shape[1], servers.num_classes), dtype=np.int64)
+    for t, capacity in enumerate(servers.capacity.transpose(1, 0, 2)):
+        if t and (capacity == servers.capacity[:, t - 1]).all():
             result[t] = result[t - 1]
-        elif servers.num_classes:
-            result[t] = np.unique(servers.capacity[:, t], axis=0, return_inverse=True)[1].ravel()
+        else:
+            order = np.lexsort(capacity.T[::-1])
+            rises = (capacity[order[1:]] != capacity[order[:-1]]).any(axis=1)
+            result[t, order[1:]] = np.cumsum(rises)
     return result

@@ -20,13 +20,19 @@ from optim.models.admission.proof import PriceProof, ServerCut
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, total_use
 from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.polyak import PolyakSteps
 
 SCALE_RATIO = 4.0
 """Scales tried first are powers of this ratio; the best is then refined."""
 
+PATIENCE = 5
+"""Subgradient steps without progress after which they are halved."""
+
+LEAST_TARGET = 0.95
+"""The bound aimed at is no lower than this share of the best one."""
+
 STEEPNESS = 5.0
 """How fast the start prices rise with utilisation when a plan comes without prices."""
-
 
 NO_BOUND = "the plan is feasible; no bound is claimed"
 
@@ -82,31 +88,20 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
 
 
 def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
-    """Take Polyak subgradient steps towards a known lower bound `target` and return the best point seen."""
-    best = start
-    point = start.row_prices
-    damping, stalled = 1.0, 0
-    # Rows differ in unit and size: steps are taken in prices of the whole row, p c, so that units don't matter.
-    scale = np.where(rows.capacity > 0, 1.0 / np.maximum(rows.capacity, 1e-300), 0.0)
+    """Take Polyak's steps towards a known lower bound `target` and return the best point seen."""
+    best, point = start, start.row_prices
+    steps = PolyakSteps(rows.capacity, PATIENCE)
     for _ in range(num_steps):
         priced = price(tables, rows.prices(point))
         bound = float(priced.payoff.sum() + point @ rows.capacity)
-        if bound < best.bound * (1 - 1e-6):
-            stalled = 0
-        else:
-            stalled += 1
-            if stalled >= 5:
-                damping, stalled = damping / 2, 0
+        steps.watch(bound, best.bound)
         if bound < best.bound:
             best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
-        slack = rows.capacity - total_use(tables, rows, priced)
-        gradient = slack * scale
-        free = (point > 0) | (gradient < 0)
-        norm = float(np.sum(gradient[free] ** 2))
-        if norm == 0 or bound <= target:
+        goal = max(target, LEAST_TARGET * best.bound)
+        moved = steps.next(point, bound, total_use(tables, rows, priced), goal)
+        if moved is None:
             break
-        length = damping * (bound - max(target, 0.95 * best.bound)) / norm
-        point = np.maximum(0.0, point - length * gradient * scale)
+        point = moved
     return best
 
 
