@@ -5,10 +5,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from optim.core.driver import Monitor, drive
+from optim.core.status import PointStatus, Termination
+from optim.models.bidding.cost_per_work import evaluate
 from optim.models.files import verify
-from optim.solvers.bidding.local_search.steps import GreedySearch
+from optim.models.reference import reference_instance
+from optim.solvers.bidding.local_search.steps import GreedySearch, SteepestAdditions
 from optim.solvers.solve import solve
-from tests.support.bidding.small_markets import best_of_all, drawn, hour_instance, small_instances
+from tests.support.bidding.small_markets import (
+    best_of_all,
+    drawn,
+    hour_instance,
+    small_instances,
+    varied,
+    varied_instances,
+)
 
 REL_TOL = 1e-6
 """What is proven of the optimum, relative."""
@@ -68,6 +79,49 @@ def test_heuristics_lie_between_the_optimum_and_their_own_claims(instance):
             assert solution.bound <= best * (1 + 1e-12)
 
 
+@given(instance=varied_instances)
+def test_greedy_is_as_good_as_either_of_its_rules(instance):
+    greedy = solve(instance, "greedy", options={"bound": False})
+    for rule in (GreedySearch(instance), SteepestAdditions(instance)):
+        drive(rule, Monitor())
+        if rule.lack == 0 and np.isfinite(rule.value):
+            assert greedy.objective <= rule.value * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ["spot-tiny-any", "spot-tiny-windows"])  # the one by drop, the other by ratio
+def test_either_rule_may_be_the_better_one(name):
+    instance = reference_instance(name)
+    rules = GreedySearch(instance), SteepestAdditions(instance)
+    values = [evaluate(instance, drive(rule, Monitor())).ratio for rule in rules]
+    assert values.index(min(values)) == ("windows" not in name)
+    assert solve(instance, "greedy").objective == min(values) < 0.95 * max(values)
+
+
+def test_a_limit_filled_with_what_is_cheap_and_small_does_not_keep_greedy_from_the_least_work():
+    instance = hour_instance([0, 1], [0.005, 0.2], [0.1, 2.0], max_count=3, cap=3, fixed_usd=0.5, min_work=5.0)
+    assert drive(GreedySearch(instance), Monitor()).tolist() == [3, 0]
+    assert solve(instance, "greedy").decision.counts.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("seed", [1623, 3157, 4811])
+def test_bids_are_moved_where_additions_alone_do_not_come_to_the_least_work(seed):
+    instance = varied(seed)
+    for rule in (GreedySearch(instance), SteepestAdditions(instance)):
+        drive(rule, Monitor())
+        assert rule.lack > 0
+    assert verify(instance, solve(instance, "greedy")).is_ok
+
+
+def test_where_no_move_helps_either_greedy_says_that_it_found_nothing():
+    instance = varied(2968)
+    assert np.isfinite(best_of_all(instance))
+    solution = solve(instance, "greedy")
+    assert solution.decision is None
+    assert solution.primal is PointStatus.NONE
+    assert solution.termination is Termination.COMPLETED
+    assert solution.message == "no footprint with enough work was found"
+
+
 def test_greedy_stops_where_only_an_exchange_helps():
-    greedy, exchange = (solve(drawn(26), name) for name in ("greedy", "exchange"))
+    greedy, exchange = (solve(drawn(63), name) for name in ("greedy", "exchange"))
     assert greedy.bound <= exchange.objective < greedy.objective

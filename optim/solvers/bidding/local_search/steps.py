@@ -85,6 +85,16 @@ class LocalSearch(AbstractIteration[IntArray]):
         """The figure of the footprint."""
         return self._value
 
+    @property
+    def lack(self) -> float:
+        """The work that the footprint lacks."""
+        return self._lack
+
+    @property
+    def standard(self) -> tuple[float, float]:
+        """What the footprint is judged by: the work that it lacks, then its figure."""
+        return self._lack, self._value
+
     def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
         _, work = evaluate_many(self.instance, table)
         return np.maximum(0.0, self.instance.min_work - work), self._figure(table)
@@ -94,19 +104,26 @@ class LocalSearch(AbstractIteration[IntArray]):
         return np.asarray(np.divide(cost, work, out=np.full(len(cost), np.inf), where=work > 0))
 
 
-class GreedySearch(LocalSearch):
-    """Add instances of one bid at a time, from nothing, in increasing ratio of what they cost to the work they add.
-
-    Only additions that lower the cost per work count; among equal ratios the one that lowers it most is taken.
-    """
+class SteepestAdditions(LocalSearch):
+    """Add instances of one bid at a time, from nothing, each time those that lower the cost per work most."""
 
     def __init__(self, instance: BiddingInstance) -> None:
         super().__init__(instance, np.zeros(instance.num_bids, dtype=np.int64))
 
     def reachable(self) -> IntArray:
+        """Return additions of any number."""
+        return _additions(self.instance, self.counts, _numbers)
+
+
+class GreedySearch(SteepestAdditions):
+    """Add instances of one bid at a time, from nothing, in increasing ratio of what they cost to the work they add.
+
+    Only additions that lower the cost per work count; among equal ratios the one that lowers it most is taken.
+    """
+
+    def reachable(self) -> IntArray:
         """Return additions of powers of two and of all that a bid may have."""
-        room = self.instance.bids.max_count - self.counts
-        return _applied(self.counts, [(j, n) for j, most in enumerate(room.tolist()) for n in _doubling(most)])
+        return _additions(self.instance, self.counts, _doubling)
 
     def choose(self, table: IntArray, lack: FloatArray, value: FloatArray) -> int:
         """Choose the addition whose own cost per work is least."""
@@ -119,10 +136,8 @@ class GreedySearch(LocalSearch):
 
 def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
     """Return all additions, removals and moves of a footprint, feasible or not, shape (footprints, bids)."""
-    room = instance.bids.max_count - counts
-    added = [(j, n) for j, most in enumerate(room.tolist()) for n in _numbers(most)]
     removed = [(j, -n) for j, held in enumerate(counts.tolist()) for n in _numbers(held)]
-    return np.concatenate([_applied(counts, added), _applied(counts, removed), _moves(instance, counts)])
+    return np.concatenate([_additions(instance, counts, _numbers), _applied(counts, removed), _moves(instance, counts)])
 
 
 def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
@@ -133,6 +148,11 @@ def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
         first = np.flatnonzero(np.diff(bids.market, prepend=-1))
         fits &= (np.add.reduceat((table > 0).astype(np.int64), first, axis=1) <= 1).all(axis=1)
     return np.asarray(fits)
+
+
+def _additions(instance: BiddingInstance, counts: IntArray, numbers: Callable[[int], list[int]]) -> IntArray:
+    room = instance.bids.max_count - counts
+    return _applied(counts, [(j, n) for j, most in enumerate(room.tolist()) for n in numbers(most)])
 
 
 def _doubling(most: int) -> list[int]:
