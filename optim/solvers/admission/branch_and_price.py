@@ -135,9 +135,7 @@ class _Guide:
         first, between = Walk(num_steps=60, add_every=4), Walk(num_steps=10)
         relaxed = PackingLP(tables, rows).run(self._monitor.part(), tol=GUIDE_TOL, first=first, between=between)
         self._search = Neighbourhood(tables, rows, relaxed.point, self._seed, relaxed.weight())
-        order = np.argsort(-relaxed.point.payoff, kind="stable")
-        for scale in FIRST_SCALES:
-            self._search.construct(order, scale)
+        self._search.fill_up(relaxed.point.payoff, FIRST_SCALES)
         return self._search.best_plan()
 
     def improve(self, plan: AdmissionPlan) -> AdmissionPlan:

@@ -129,7 +129,5 @@ def _place(tables: JobTables, rows: CapacityRows, relaxed: PackingResult, chosen
     search = Neighbourhood(tables, rows, relaxed.point, seed)
     for column in sorted(chosen.tolist(), key=lambda k: (-pool.value[k], k)):
         search.try_schedule(pool.schedule(column))
-    order = np.argsort(-relaxed.point.payoff, kind="stable")
-    for scale in (1.0, 0.5, 0.1):
-        search.construct(order, scale)
+    search.fill_up(relaxed.point.payoff, (1.0, 0.5, 0.1))
     return search.best_plan()

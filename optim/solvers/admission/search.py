@@ -185,13 +185,11 @@ def _first_plans(
     tables: JobTables, rows: CapacityRows, relaxed: PackingResult, options: SearchOptions, monitor: Monitor, seed: int
 ) -> list[Neighbourhood]:
     """Return the chains, each with a first plan."""
-    order = np.argsort(-relaxed.point.payoff, kind="stable")
     weight = relaxed.weight()
     chains = []
     for child in np.random.SeedSequence(seed).spawn(options.chains):
         chain = Neighbourhood(tables, rows, relaxed.point, child, weight)
-        for scale in CONSTRUCTION_SCALES:
-            chain.construct(order, scale)
+        chain.fill_up(relaxed.point.payoff, CONSTRUCTION_SCALES)
         chains.append(chain)
     if options.dives:
         plan = dive(tables, rows, relaxed.point, weight, monitor.part())

@@ -1,5 +1,7 @@
 """Neighbourhood search on real servers: a plan that `search` improves move by move."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from optim.core.registry import SUPPORTED, Support
@@ -15,7 +17,7 @@ from optim.solvers.admission.neighbourhood.insertion import (
     take_out,
 )
 from optim.solvers.admission.neighbourhood.move_loop import search_moves
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules, segments_by_slot, segments_of
 from optim.solvers.admission.pricing.class_pricing import unit_costs
 from optim.solvers.admission.pricing.column_pool import Schedule
 from optim.solvers.admission.pricing.dual_points import PricePoint
@@ -57,7 +59,7 @@ class Neighbourhood:
         seed: int | np.random.SeedSequence,
         weight: FloatArray | None = None,
     ) -> None:
-        self.instance = tables.instance
+        self._tables, self.instance = tables, tables.instance
         self.ground = make_ground(tables, rows, point)
         if weight is not None:
             all_jobs = self.ground.candidates
@@ -74,6 +76,12 @@ class Neighbourhood:
         self.value += insert_all(self.ground, self.state, waiting, scale, True, self.scratch)
         self._remember()
 
+    def fill_up(self, payoff: FloatArray, scales: Sequence[float]) -> None:
+        """Insert all jobs by falling payoff, shape (jobs,), at one price scale after the other."""
+        order = np.argsort(-payoff, kind="stable")
+        for scale in scales:
+            self.construct(order, scale)
+
     def price_anew(self, tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> None:
         """Guide insertions by other prices from now on."""
         worker_cost, ps_cost = unit_costs(tables, rows.prices(row_prices))
@@ -84,7 +92,9 @@ class Neighbourhood:
     def try_schedule(self, schedule: Schedule) -> bool:
         """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
         i, ground, state = schedule.job, self.ground, self.state
-        segments = _segments_of_schedule(self.instance, schedule)
+        total = np.zeros(self.instance.horizon, dtype=np.int64)
+        np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
+        segments = segments_by_slot(self.instance, i, total)
         sides = ((schedule.workers, ground.workers, state.workers), (schedule.ps, ground.ps, state.ps))
         for entries, side, held in sides:
             limit = np.zeros(len(side.first) - 1, dtype=np.int64)
@@ -137,11 +147,12 @@ class Neighbourhood:
     def adopt(self, plan: AdmissionPlan) -> None:
         """Make a feasible plan the present one (it must fit the residual arithmetic: counts on single servers)."""
         self.clear()
-        segments = _segments_of(self.instance, plan)
+        schedules = plan_schedules(self._tables, plan)
+        segments = dict(zip(schedules.jobs.tolist(), segments_of(self._tables, schedules), strict=True))
         for side, table in ((self.state.workers, plan.workers), (self.state.ps, plan.ps)):
             side.used[:] = 0
             for i, t, server, count in table[:, [JOB, SLOT, SERVER, COUNT]].tolist():
-                side.rows[self.ground.row_offset[i] + side.used[i]] = (t, server, count, segments[i, t])
+                side.rows[self.ground.row_offset[i] + side.used[i]] = (t, server, count, segments[i][t])
                 side.used[i] += 1
         self.state.completion[plan.admitted] = plan.completion
         for i in plan.admitted:
@@ -164,30 +175,3 @@ class Neighbourhood:
         if self.value > self.record:
             self.record = self.value
             copy_plan(self.state, self.best, self.ground)
-
-
-def _segments_of_schedule(instance: AdmissionInstance, schedule: Schedule) -> IntArray:
-    """Return the demand segment in which each slot of one schedule starts, shape (slots,)."""
-    total = np.zeros(instance.horizon, dtype=np.int64)
-    np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
-    return _segments_by_slot(instance, schedule.job, total)
-
-
-def _segments_by_slot(instance: AdmissionInstance, i: int, total: IntArray) -> IntArray:
-    """Return the demand segment in which each slot starts, given the workers of job i in each slot."""
-    offset = instance.jobs.segment_offset
-    starts = instance.jobs.segment_start[offset[i] : offset[i + 1]]
-    done = np.concatenate([[0], np.cumsum(instance.progress[i][total])[:-1]])
-    segment: IntArray = offset[i] + np.searchsorted(starts, done, side="right") - 1
-    return segment
-
-
-def _segments_of(instance: AdmissionInstance, plan: AdmissionPlan) -> IntArray:
-    """Return the demand segment in which each slot of each job's schedule starts, shape (jobs, slots)."""
-    total = np.zeros((instance.num_jobs, instance.horizon), dtype=np.int64)
-    np.add.at(total, (plan.workers[:, JOB], plan.workers[:, SLOT]), plan.workers[:, COUNT])
-    offset = instance.jobs.segment_offset
-    segment = np.repeat(offset[:-1, None], instance.horizon, axis=1)
-    for i in np.flatnonzero(np.diff(offset) > 1).tolist():
-        segment[i] = _segments_by_slot(instance, i, total[i])
-    return segment

@@ -68,9 +68,7 @@ def dive(
             payoff = np.where(weight > 0, payoff, 0.0)
             continue
         prices, payoff = _price_the_rest(tables, rows, plan, prices, monitor)
-    order = np.argsort(-point.payoff, kind="stable")
-    for scale in LAST_SCALES:
-        plan.construct(order, scale)
+    plan.fill_up(point.payoff, LAST_SCALES)
     return plan.best_plan()
 
 

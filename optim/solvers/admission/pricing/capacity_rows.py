@@ -1,12 +1,13 @@
 """Capacity rows of the packing programme over server classes, and how much of them schedules use."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array
 
-from optim.models.admission.instance import MICRO, FloatArray, IntArray
+from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
 from optim.solvers.admission.pricing.class_tables import add_use
@@ -73,22 +74,13 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
     Schedules without a completion slot use nothing.
     """
     live = np.flatnonzero(schedules.completion >= 0)
-    segment = _segment_by_slot(tables, schedules) if len(tables.segment_start) > tables.num_jobs else None
-    parts = [
-        _side_entries(
-            schedules.workers,
-            schedules.jobs,
-            segment,
-            tables,
-            tables.worker_demand,
-            rows.worker_shape,
-            0,
-            live,
-        )
-    ]
+    segment = segments_of(tables, schedules)
     is_shared = rows.ps_shape[0] == 0
     shape, offset = (rows.worker_shape, 0) if is_shared else (rows.ps_shape, rows.num_worker_rows)
-    parts.append(_side_entries(schedules.ps, schedules.jobs, segment, tables, tables.ps_demand, shape, offset, live))
+    parts = (
+        _side_entries(schedules.workers, segment, tables.worker_demand, rows.worker_shape, 0, live),
+        _side_entries(schedules.ps, segment, tables.ps_demand, shape, offset, live),
+    )
     row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
     matrix = csc_array((amount, (row, column)), shape=(rows.num_rows, len(schedules.jobs)))
     matrix.sum_duplicates()
@@ -97,13 +89,9 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
 
 def total_use(tables: JobTables, rows: CapacityRows, schedules: PricedSchedules) -> FloatArray:
     """Return how much of each row schedules use together, shape (rows,): the sum of `usage_matrix` over them."""
-    if len(tables.segment_start) > tables.num_jobs:
-        segment = _segment_by_slot(tables, schedules)
-    else:
-        segment = np.repeat(tables.segment_offset[schedules.jobs, None], tables.value.shape[1], axis=1)
     use = np.zeros(rows.num_rows)
     add_use(
-        use, schedules.completion, segment, schedules.workers, tables.worker_demand, schedules.ps, tables.ps_demand,
+        use, schedules.completion, segments_of(tables, schedules), schedules.workers, tables.worker_demand, schedules.ps, tables.ps_demand,
         rows.ps_shape[0] == 0,
     )  # fmt: skip
     return use
@@ -138,23 +126,26 @@ def plan_usage(tables: JobTables, rows: CapacityRows, plan: AdmissionPlan) -> Fl
     return total_use(tables, rows, plan_schedules(tables, plan))
 
 
-def _segment_by_slot(tables: JobTables, schedules: PricedSchedules) -> IntArray:
+def segments_of(tables: JobTables, schedules: PricedSchedules) -> IntArray:
     """Return the demand segment in which each slot of each schedule starts, shape (schedules, slots)."""
-    total = schedules.workers.sum(axis=1)
-    segment = np.zeros(total.shape, dtype=np.int64)
-    for k, i in enumerate(schedules.jobs.tolist()):
-        steps = tables.progress[tables.table_offset[i] : tables.table_offset[i + 1]]
-        done = np.concatenate([[0], np.cumsum(steps[total[k]])[:-1]])
-        first, last = tables.segment_offset[i], tables.segment_offset[i + 1]
-        segment[k] = first + np.searchsorted(tables.segment_start[first:last], done, side="right") - 1
+    segment = np.repeat(tables.segment_offset[schedules.jobs, None], tables.value.shape[1], axis=1)
+    if len(tables.segment_start) > tables.num_jobs:
+        for k, i in enumerate(schedules.jobs.tolist()):
+            segment[k] = segments_by_slot(tables.instance, i, schedules.workers[k].sum(axis=0))
+    return segment
+
+
+def segments_by_slot(instance: AdmissionInstance, job: int, total: IntArray) -> IntArray:
+    """Return the demand segment in which each slot starts, given a job's workers in each slot, shape (slots,)."""
+    first, last = instance.jobs.segment_offset[job : job + 2].tolist()
+    done = np.concatenate([[0], np.cumsum(instance.progress[job][total])[:-1]])
+    segment: IntArray = first + np.searchsorted(instance.jobs.segment_start[first:last], done, side="right") - 1
     return segment
 
 
 def _side_entries(
-    counts: NDArray[np.int32],
-    jobs: IntArray,
-    segment: IntArray | None,
-    tables: JobTables,
+    counts: NDArray[np.signedinteger[Any]],
+    segment: IntArray,
     demand: FloatArray,
     shape: tuple[int, int, int],
     offset: int,
@@ -164,8 +155,7 @@ def _side_entries(
     k, c, t = np.nonzero(counts[live])
     k = live[k]
     units = counts[k, c, t]
-    which = tables.segment_offset[jobs[k]] if segment is None else segment[k, t]
-    amounts = units[:, None] * demand[which]
+    amounts = units[:, None] * demand[segment[k, t]]
     entry, r = np.nonzero(amounts)
     row = offset + (c[entry] * shape[1] + t[entry]) * shape[2] + r
     return row, k[entry], amounts[entry, r]

@@ -10,7 +10,7 @@ from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.node_bound import Effort, NodeBounder, NodeResult
 from optim.solvers.admission.tree.node_pricing import NodeLimits
-from optim.solvers.admission.tree.splitting import ClassSchedule, Crowded, split
+from optim.solvers.admission.tree.splitting import Crowded, split
 
 WHOLE_TOL = 1e-6
 """Weights closer to 1 than this are whole."""
@@ -24,12 +24,9 @@ def is_whole(weight: FloatArray) -> bool:
     return bool((np.minimum(weight, np.abs(weight - 1.0)) <= WHOLE_TOL).all())
 
 
-def chosen(schedules: PricedSchedules, weight: FloatArray) -> list[ClassSchedule]:
+def chosen(schedules: PricedSchedules, weight: FloatArray) -> PricedSchedules:
     """Return the schedules that a whole point uses."""
-    return [
-        ClassSchedule(job=int(schedules.jobs[k]), workers=schedules.workers[k], ps=schedules.ps[k])
-        for k in np.flatnonzero(weight > 0.5).tolist()
-    ]
+    return schedules.select(np.flatnonzero(weight > 0.5))
 
 
 def dive(
@@ -49,7 +46,7 @@ def dive(
     while result.master is not None:
         schedules, weight = bounder.master.schedules, result.master.weight
         if is_whole(weight):
-            plan = split(tables.instance, chosen(schedules, weight))
+            plan = split(tables, chosen(schedules, weight))
             return None if isinstance(plan, Crowded) else plan
         if should_stop(result.point.bound):
             return None

@@ -5,23 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Side
+from optim.solvers.admission.pricing.capacity_rows import segments_of
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
+from optim.solvers.admission.pricing.job_tables import JobTables
 
 NODE_LIMIT = 20_000
 """Nodes of one search, after which the counts are taken for impossible to split."""
 
 Row = tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassSchedule:
-    """One job's schedule over server classes; `workers` and `ps` have shape (classes, slots)."""
-
-    job: int
-    workers: IntArray
-    ps: IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +26,8 @@ class Crowded:
     slot: int
 
 
-def split(instance: AdmissionInstance, schedules: Sequence[ClassSchedule]) -> AdmissionPlan | Crowded:
-    """Place schedules of different jobs on single servers, exactly.
+def split(tables: JobTables, schedules: PricedSchedules) -> AdmissionPlan | Crowded:
+    """Place schedules of different jobs over server classes on single servers, exactly.
 
     Returns
     -------
@@ -42,21 +35,26 @@ def split(instance: AdmissionInstance, schedules: Sequence[ClassSchedule]) -> Ad
         The plan; or the first class and slot where no way was found to split the counts, which proves that
         there is none unless `NODE_LIMIT` was reached.
     """
-    segments = [_segments(instance, schedule) for schedule in schedules]
+    instance, segments = tables.instance, segments_of(tables, schedules)
     rows: dict[Side, list[Row]] = {Side.WORKER: [], Side.PS: []}
     sides = (
-        (Side.WORKER, instance.worker_servers, instance.jobs.worker_demand, instance.workers_per_server),
-        (Side.PS, instance.ps_servers, instance.jobs.ps_demand, instance.ps_per_server),
+        (
+            Side.WORKER,
+            schedules.workers,
+            instance.worker_servers,
+            instance.jobs.worker_demand,
+            instance.workers_per_server,
+        ),
+        (Side.PS, schedules.ps, instance.ps_servers, instance.jobs.ps_demand, instance.ps_per_server),
     )
-    for side, servers, demand, most in sides:
-        counts = [schedule.workers if side is Side.WORKER else schedule.ps for schedule in schedules]
+    for side, counts, servers, demand, most in sides:
         first = 0
         for c, number in enumerate(servers.count.tolist()):
             for t in range(instance.horizon):
-                on = [k for k, units in enumerate(counts) if units[c, t] > 0]
-                own = [int(segments[k][t]) for k in on]
+                on = np.flatnonzero(counts[:, c, t])
+                own = segments[on, t].tolist()
                 placed = spread(
-                    [int(counts[k][c, t]) for k in on],
+                    counts[on, c, t].tolist(),
                     [tuple(demand[s].tolist()) for s in own],
                     [int(most[s, c, t]) for s in own],
                     tuple(servers.capacity[c, t].tolist()),
@@ -65,23 +63,13 @@ def split(instance: AdmissionInstance, schedules: Sequence[ClassSchedule]) -> Ad
                 if placed is None:
                     return Crowded(side=side, server_class=c, slot=t)
                 rows[side] += [
-                    (schedules[k].job, t, first + h, units)
-                    for k, by_server in zip(on, placed, strict=True)
+                    (job, t, first + h, units)
+                    for job, by_server in zip(schedules.jobs[on].tolist(), placed, strict=True)
                     for h, units in enumerate(by_server)
                     if units
                 ]
             first += number
     return AdmissionPlan.from_rows(rows[Side.WORKER], rows[Side.PS])
-
-
-def _segments(instance: AdmissionInstance, schedule: ClassSchedule) -> IntArray:
-    """Return the demand segment in which each slot starts, shape (slots,)."""
-    i = schedule.job
-    made = instance.progress[i][schedule.workers.sum(axis=0)]
-    done = np.concatenate([[0], np.cumsum(made)[:-1]])
-    first, last = int(instance.jobs.segment_offset[i]), int(instance.jobs.segment_offset[i + 1])
-    result: IntArray = first + np.searchsorted(instance.jobs.segment_start[first:last], done, side="right") - 1
-    return result
 
 
 Vector = tuple[int, ...]

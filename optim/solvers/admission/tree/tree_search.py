@@ -8,6 +8,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Branch, BranchKind, Side
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.branching import (
     Candidate,
@@ -21,7 +22,7 @@ from optim.solvers.admission.tree.diving import chosen, dive, is_whole
 from optim.solvers.admission.tree.node_bound import Effort, NodeBounder, NodePoint, NodeResult
 from optim.solvers.admission.tree.node_master import MasterBasis
 from optim.solvers.admission.tree.node_pricing import NodeLimits
-from optim.solvers.admission.tree.splitting import ClassSchedule, Crowded, split
+from optim.solvers.admission.tree.splitting import Crowded, split
 
 ROOT_EFFORT = Effort(most_rounds=2_000, most_cut_rounds=100, least_gain=1e-3)
 NODE_EFFORT = Effort(most_rounds=400, most_cut_rounds=6, least_gain=0.02)
@@ -165,9 +166,9 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             limits, start, cutoff=self.cutoff, effort=effort, should_stop=self._is_over, basis=basis
         )
 
-    def _settle(self, node: OpenNode, result: NodeResult, schedules: list[ClassSchedule]) -> None:
+    def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
         """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
-        placed = split(self._instance, schedules)
+        placed = split(self._tables, schedules)
         if isinstance(placed, AdmissionPlan):
             # Where the bound lags behind the master, by rounding or for want of rounds, it has to stand: nothing is
             # left to split.
@@ -256,19 +257,17 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
                 self.tree.put_back(opened, opened.point)
 
 
-def _relieving(
-    limits: NodeLimits, tables: JobTables, schedules: list[ClassSchedule], crowded: Crowded
-) -> Branch | None:
+def _relieving(limits: NodeLimits, tables: JobTables, schedules: PricedSchedules, crowded: Crowded) -> Branch | None:
     """Return a split of the counts in a crowded place that the node hasn't fixed yet, the largest count first."""
     is_worker = crowded.side is Side.WORKER
     place = (crowded.server_class, crowded.slot)
     low, high = (limits.worker_low, limits.worker_high) if is_worker else (limits.ps_low, limits.ps_high)
     open_counts = []
-    for schedule in schedules:
-        units = int((schedule.workers if is_worker else schedule.ps)[place])
-        own = slice(int(tables.segment_offset[schedule.job]), int(tables.segment_offset[schedule.job + 1]))
-        if units > 0 and (low[schedule.job, *place] < units or int(high[own, *place].max()) > units):
-            open_counts.append((units, -schedule.job))
+    counts = (schedules.workers if is_worker else schedules.ps)[:, *place]
+    for i, units in zip(schedules.jobs.tolist(), counts.tolist(), strict=True):
+        own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
+        if units > 0 and (low[i, *place] < units or int(high[own, *place].max()) > units):
+            open_counts.append((units, -i))
     if not open_counts:
         return None
     units, minus_job = max(open_counts)

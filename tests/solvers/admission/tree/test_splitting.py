@@ -12,8 +12,9 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Side
 from optim.solvers.admission.pricing.capacity_rows import plan_schedules
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.splitting import ClassSchedule, Crowded, split, spread
+from optim.solvers.admission.tree.splitting import Crowded, split, spread
 from tests.support.admission.strategies import tiny_instances
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -54,17 +55,12 @@ def test_spreads_units_exactly_where_some_way_exists(kinds: list[Kind], room: tu
 @given(tiny_instances(is_shared=False))
 def test_splits_what_came_from_single_servers(instance: AdmissionInstance) -> None:
     plan = optim.solve(instance, "online").decision
-    schedules = plan_schedules(JobTables.build(instance), plan)
-    placed = split(
-        instance,
-        [
-            ClassSchedule(job=int(schedules.jobs[k]), workers=schedules.workers[k], ps=schedules.ps[k])
-            for k in range(len(schedules.jobs))
-        ],
-    )
+    tables = JobTables.build(instance)
+    schedules = plan_schedules(tables, plan)
+    placed = split(tables, schedules)
     assert isinstance(placed, AdmissionPlan)
     assert placed.objective(instance) == pytest.approx(plan.objective(instance))
-    again = plan_schedules(JobTables.build(instance), placed)
+    again = plan_schedules(tables, placed)
     assert np.array_equal(again.workers, schedules.workers)
     assert np.array_equal(again.ps, schedules.ps)
 
@@ -77,8 +73,8 @@ def test_names_the_place_that_is_crowded() -> None:
         "ps_servers": [{"type": "cpus", "capacity": [0, 9], "count": 1}],
     }
     instance = tiny_instance(*jobs, **servers)
-    one = np.zeros((1, instance.horizon), dtype=np.int64)
-    one[0, 1] = 1
-    schedules = [ClassSchedule(job=i, workers=one, ps=one) for i in range(3)]
-    assert split(instance, schedules) == Crowded(side=Side.WORKER, server_class=0, slot=1)
-    assert isinstance(split(instance, schedules[:2]), AdmissionPlan)
+    tables = JobTables.build(instance)
+    schedules = PricedSchedules.blank(tables, np.arange(3))
+    schedules.workers[:, 0, 1] = schedules.ps[:, 0, 1] = 1
+    assert split(tables, schedules) == Crowded(side=Side.WORKER, server_class=0, slot=1)
+    assert isinstance(split(tables, schedules.select(np.arange(2))), AdmissionPlan)
