@@ -184,7 +184,7 @@ def _trace_back(i, completion, last_slot, jobs, limits, worker_cost, ps_cost, sc
 
 @compiled
 def price_restricted(which, jobs, limits, worker_cost, ps_cost, scratch, payoff, completion, out_workers, out_ps):
-    """Price every job of `which`; see `optim.solvers.admission.tree.node_pricing.price_node`."""
+    """Price every job of `which`; see `optim.solvers.admission.tree.node_pricing.NodePricer.price`."""
     for position in range(len(which)):
         payoff[position], completion[position] = _price_one(
             which[position], jobs, limits, worker_cost, ps_cost, scratch, out_workers[position], out_ps[position]
