@@ -19,9 +19,6 @@ MINUTES = HOUR_S // MINUTE_S
 DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 """Bid deltas in micro-dollars: 0 and the geometric grid from $0.0001 to $0.4."""
 
-TAIL_EDGES_MIN = tuple(int(60 * 1.25**k) for k in range(40))
-"""Edges beyond the first hour for the mean time to eviction, minutes: from 1 hour to 250 days."""
-
 NORMAL_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
@@ -73,8 +70,8 @@ class EvictionTable:
     survival
         Shape (markets, deltas + 1, 61): probability that a bid has not been outbid after 0..60 minutes.
     mean_h
-        Shape (markets, deltas + 1): mean hours to the eviction, up to the longest time observed; NaN where no such bid
-        was ever granted. Its survival is taken to be 0.
+        Shape (markets, deltas + 1): mean hours to the eviction, the area under the survival up to the longest time
+        observed; NaN where no such bid was ever granted. Its survival is taken to be 0.
     low, high
         Shape (markets, deltas + 1): 95 % interval of the probability of eviction within the hour.
     hours
@@ -222,8 +219,6 @@ class _Replay:
         self.hours = len(start) * options.step_s / HOUR_S
         half_life = options.half_life_days
         self.weight = None if half_life is None else 0.5 ** ((history.end_s - start) / (86_400 * half_life))
-        self.edges = np.array([*range(MINUTES + 1), *TAIL_EDGES_MIN[1:]], dtype=np.int64)
-        self.bin_of = np.searchsorted(self.edges, np.arange(self.edges[-1] + 1), side="right") - 1
 
     def estimate(self, crossing_s: IntArray, is_granted: BoolArray | None = None) -> tuple[FloatArray, float]:
         """Return survival after 0..60 minutes and the mean hours to eviction, given each step's crossing time."""
@@ -236,15 +231,17 @@ class _Replay:
         if not len(lag):
             return np.concatenate([[1.0], np.zeros(MINUTES)]), float("nan")
         is_seen = lag <= known
-        minute = np.minimum(np.where(is_seen, lag, known) // MINUTE_S, self.edges[-1])
-        place, size = self.bin_of[minute], len(self.edges)
-        left = np.bincount(place, weight, size)
-        evicted = np.bincount(place[is_seen], None if weight is None else weight[is_seen], size)
+        observed = np.where(is_seen, lag, known)
+        minute, longest = observed // MINUTE_S, int(observed.max())
+        left = np.bincount(minute, weight, MINUTES + 1)
+        size = len(left)
+        evicted = np.bincount(minute[is_seen], None if weight is None else weight[is_seen], size)
         at_risk = np.cumsum(left[::-1])[::-1]
         hazard = np.divide(evicted, at_risk, out=np.zeros(size), where=at_risk > 0)
         survival = np.concatenate([[1.0], np.cumprod(1.0 - hazard)])
-        widths = np.diff(self.edges) / MINUTES
-        mean_h = float(((survival[:-2] + survival[1:-1]) / 2 * widths).sum())
+        # Nobody knows what comes after the longest time observed, so that the area ends there.
+        edge_s = np.minimum(MINUTE_S * np.arange(size + 1), longest)
+        mean_h = float(np.trapezoid(survival, edge_s)) / HOUR_S if longest else float("nan")
         return survival[: MINUTES + 1], mean_h
 
 

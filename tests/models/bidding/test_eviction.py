@@ -107,6 +107,40 @@ def test_a_gap_censors_and_is_no_eviction():
     assert table.beta[0, 0] == 0
 
 
+def test_the_mean_time_of_a_bid_that_is_never_passed_ends_with_the_longest_time_observed():
+    path = PricePath(time_s=np.array([0, 3600]), price_micro=np.array([1000, 1000]))
+    long = fit_evictions(history(path, end_s=36_030), EvictionOptions(deltas_micro=(0,)))
+    assert long.mean_h[0] == pytest.approx([36_030 / 3600] * 2)
+    short = fit_evictions(history(path, end_s=3630), EvictionOptions(deltas_micro=(0,)))
+    assert short.mean_h[0] == pytest.approx([3630 / 3600] * 2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_mean_time_is_the_area_under_kaplan_and_meiers_survival(seed):
+    rng = np.random.default_rng(seed)
+    time_s = np.cumsum(rng.choice([600, 1800, 5 * 3600], 200, p=[0.5, 0.45, 0.05]))
+    path = PricePath(time_s=time_s, price_micro=1000 * rng.choice([1, 2, 3, 9], 200, p=[0.6, 0.2, 0.15, 0.05]))
+    prices = history(path, end_s=int(time_s[-1]) + 3600)
+    table = fit_evictions(prices, EvictionOptions(deltas_micro=(1000,), step_s=300))
+    spans = []  # (seconds watched, whether an eviction ended them) of every start outside the gaps
+    for start in range(-(-int(time_s[0]) // 300) * 300, prices.end_s, 300):
+        if any(begin < start < end for begin, end in prices.gaps):
+            continue
+        bid = path.price_micro[np.searchsorted(time_s, start, side="right") - 1] + 1000
+        later = time_s[(time_s > start) & (path.price_micro > bid)]
+        until = min([int(begin) for begin, _ in prices.gaps if begin >= start], default=prices.end_s)
+        is_seen = len(later) > 0 and later[0] <= until
+        spans.append((int(later[0] if is_seen else until) - start, is_seen))
+    assert len(prices.gaps) > 0
+    survival, area, before = 1.0, 0.0, 0
+    for span in sorted({span for span, _ in spans}):
+        area += survival * (span - before)
+        before = span
+        survival *= 1 - spans.count((span, True)) / sum(other >= span for other, _ in spans)
+    # Minutes are counted as one, so that either may differ by that much.
+    assert table.mean_h[0, 0] == pytest.approx(area / 3600, abs=1 / 60)
+
+
 def test_recent_history_weighs_more_with_a_half_life():
     time_s = np.arange(0, 40 * 86_400, 900)
     price = np.where((time_s > 20 * 86_400) & (np.arange(len(time_s)) % 2 == 1), 2000, 1000)
