@@ -10,6 +10,9 @@ from optim.models.admission.instance import IntArray
 from optim.solvers.admission.slots.placement_loop import add_in_turn, keep_units, take_in_turn
 from optim.solvers.admission.slots.view import Allocation, JobView, SlotServers
 
+WORKERS, PS = 0, 1
+"""The sides, in the order of all pairs."""
+
 
 class Board:
     """Jobs' units on one slot's servers, placed round-robin: each unit goes to the next server with room.
@@ -18,23 +21,22 @@ class Board:
     ----------
     servers
         The empty servers.
-    worker_cursor, ps_cursor
-        Servers at which the next turns begin; a cluster carries them from slot to slot.
+    cursors
+        Servers at which the next turns of workers and of PSs begin; a cluster carries them from slot to slot.
     """
 
-    def __init__(self, servers: SlotServers, worker_cursor: int = 0, ps_cursor: int = 0) -> None:
+    def __init__(self, servers: SlotServers, cursors: tuple[int, int] = (0, 0)) -> None:
         self.servers = servers
-        self.worker_cursor = worker_cursor
-        self.ps_cursor = ps_cursor
-        self._worker_free = servers.worker_capacity.copy()
-        self._ps_free = self._worker_free if servers.is_shared else servers.ps_capacity.copy()
+        self.cursors = cursors
+        free = servers.worker_capacity.copy()
+        self._free = free, free if servers.is_shared else servers.ps_capacity.copy()
         self._units: dict[int, Allocation] = {}
         self._count: dict[int, int] = {}
         self._ps_count: dict[int, int] = {}
 
     def empty(self) -> "Board":
         """Return a board of the same slot with nothing on it."""
-        return Board(self.servers, self.worker_cursor, self.ps_cursor)
+        return Board(self.servers, self.cursors)
 
     def count(self, view: JobView) -> int:
         """Return how many workers a job has."""
@@ -52,14 +54,11 @@ class Board:
         """Give a job more workers, and the PSs that it then lacks: all of them, or none and return False."""
         self._open(view)
         total = self._count[view.job] + workers
-        units = self._units[view.job]
-        fits, self.worker_cursor, self.ps_cursor = add_in_turn(
-            workers, int(view.ps_needed[total]) - self._ps_count[view.job],
-            self.worker_cursor, self.ps_cursor, self._worker_free, self._ps_free,
-            view.worker_demand, view.ps_demand,
-            self.servers.worker_limit(view), self.servers.ps_limit(view), units.workers, units.ps,
-            self.servers.share_capacity,
+        fits, worker_cursor, ps_cursor = add_in_turn(
+            workers, int(view.ps_needed[total]) - self._ps_count[view.job], *self.cursors, *self._free, *view.demands,
+            *self.servers.limits(view), *self._units[view.job].sides, self.servers.share_capacity,
         )  # fmt: skip
+        self.cursors = worker_cursor, ps_cursor
         if fits:
             self._count[view.job] = total
             self._ps_count[view.job] = int(view.ps_needed[total])
@@ -80,8 +79,8 @@ class Board:
         its last units go; then PSs are balanced as in `settle`. A job left without workers pauses.
         """
         self._open(view)
-        kept = self._keep(view, previous.workers, workers, is_worker=True)
-        self._keep(view, previous.ps, int(view.ps_needed[kept]), is_worker=False)
+        kept = self._keep(view, WORKERS, previous.workers, workers)
+        self._keep(view, PS, previous.ps, int(view.ps_needed[kept]))
         return self.settle(view)
 
     def place_by_class(self, view: JobView, previous: Allocation | None, workers: IntArray, ps: IntArray) -> int:
@@ -91,19 +90,17 @@ class Board:
         server with room, or nowhere.
         """
         self._open(view)
-        for is_worker, wanted in ((True, workers), (False, ps)):
-            of_class = self.servers.worker_class if is_worker else self.servers.ps_class
-            limit = self.servers.worker_limit(view) if is_worker else self.servers.ps_limit(view)
-            take = self._take_workers if is_worker else self._take_ps
-            old = None if previous is None else previous.workers if is_worker else previous.ps
+        classes, limits = (self.servers.worker_class, self.servers.ps_class), self.servers.limits(view)
+        for side, wanted in ((WORKERS, workers), (PS, ps)):
+            of_class, limit = classes[side], limits[side]
             left = 0
             for c in np.flatnonzero(wanted).tolist():
                 inside = of_class == c
                 due = int(wanted[c])
-                if old is not None:
-                    due -= self._keep(view, np.where(inside, old, 0), due, is_worker=is_worker)
-                left += due - take(view, due, np.where(inside, limit, 0))
-            take(view, left, limit)
+                if previous is not None:
+                    due -= self._keep(view, side, np.where(inside, previous.sides[side], 0), due)
+                left += due - self._take(view, side, due, np.where(inside, limit, 0))
+            self._take(view, side, left, limit)
         return self.settle(view)
 
     def settle(self, view: JobView) -> int:
@@ -111,21 +108,20 @@ class Board:
         self._open(view)
         units = self._units[view.job]
         workers = int(units.workers.sum())
-        self._take_ps(view, int(view.ps_needed[workers]) - int(units.ps.sum()), self.servers.ps_limit(view))
+        self._take(view, PS, int(view.ps_needed[workers]) - int(units.ps.sum()), self.servers.limits(view)[PS])
         ps = int(units.ps.sum())
         served = min(workers, int(np.searchsorted(view.ps_needed, ps, side="right")) - 1)
         needed = int(view.ps_needed[served])
-        self._give_back_workers(view, _last_units(units.workers, workers - served))
-        self._give_back_ps(view, _last_units(units.ps, ps - needed))
+        self._give_back(view, WORKERS, _last_units(units.workers, workers - served))
+        self._give_back(view, PS, _last_units(units.ps, ps - needed))
         self._count[view.job], self._ps_count[view.job] = served, needed
         return served
 
     def clear(self, view: JobView) -> None:
         """Take a job off the board."""
         if view.job in self._units:
-            units = self._units[view.job]
-            self._give_back_workers(view, units.workers.copy())
-            self._give_back_ps(view, units.ps.copy())
+            for side in (WORKERS, PS):
+                self._give_back(view, side, self._units[view.job].sides[side].copy())
             self._count[view.job] = self._ps_count[view.job] = 0
 
     def most_alone(self, view: JobView, workers: int) -> int:
@@ -140,46 +136,29 @@ class Board:
             )
             self._count[view.job] = self._ps_count[view.job] = 0
 
-    def _take_workers(self, view: JobView, count: int, limit: IntArray) -> int:
-        """Place up to `count` more workers in turn; return how many found room."""
-        units = self._units[view.job]
-        placed, self.worker_cursor = take_in_turn(
-            count, self.worker_cursor, np.zeros_like(limit), self._worker_free, view.worker_demand, limit,
-            units.workers, units.ps, view.ps_demand, self.servers.share_capacity,
+    def _take(self, view: JobView, side: int, count: int, limit: IntArray) -> int:
+        """Place up to `count` more units of a side in turn; return how many found room."""
+        units, demands, cursors = self._units[view.job].sides, view.demands, list(self.cursors)
+        placed, cursors[side] = take_in_turn(
+            count, cursors[side], np.zeros_like(limit), self._free[side], demands[side], limit,
+            units[side], units[1 - side], demands[1 - side], self.servers.share_capacity,
         )  # fmt: skip
+        self.cursors = cursors[WORKERS], cursors[PS]
         return int(placed)
 
-    def _take_ps(self, view: JobView, count: int, limit: IntArray) -> int:
-        """Place up to `count` more PSs in turn; return how many found room."""
-        units = self._units[view.job]
-        placed, self.ps_cursor = take_in_turn(
-            count, self.ps_cursor, np.zeros_like(limit), self._ps_free, view.ps_demand, limit,
-            units.ps, units.workers, view.worker_demand, self.servers.share_capacity,
+    def _keep(self, view: JobView, side: int, previous: IntArray, count: int) -> int:
+        """Place up to `count` units of a side on the servers where they were; return how many found room."""
+        units, demands = self._units[view.job].sides, view.demands
+        kept = keep_units(
+            count, previous, self._free[side], demands[side], self.servers.limits(view)[side],
+            units[side], units[1 - side], demands[1 - side], self.servers.share_capacity,
         )  # fmt: skip
-        return int(placed)
-
-    def _keep(self, view: JobView, previous: IntArray, count: int, *, is_worker: bool) -> int:
-        """Place up to `count` units on the servers where they were; return how many found room."""
-        units, share = self._units[view.job], self.servers.share_capacity
-        if is_worker:
-            kept = keep_units(
-                count, previous, self._worker_free, view.worker_demand, self.servers.worker_limit(view),
-                units.workers, units.ps, view.ps_demand, share,
-            )  # fmt: skip
-        else:
-            kept = keep_units(
-                count, previous, self._ps_free, view.ps_demand, self.servers.ps_limit(view),
-                units.ps, units.workers, view.worker_demand, share,
-            )  # fmt: skip
         return int(kept)
 
-    def _give_back_workers(self, view: JobView, units: IntArray) -> None:
-        self._units[view.job].workers[:] -= units
-        self._worker_free += units[:, None] * view.worker_demand
-
-    def _give_back_ps(self, view: JobView, units: IntArray) -> None:
-        self._units[view.job].ps[:] -= units
-        self._ps_free += units[:, None] * view.ps_demand
+    def _give_back(self, view: JobView, side: int, units: IntArray) -> None:
+        held, free = self._units[view.job].sides[side], self._free[side]
+        held -= units
+        free += units[:, None] * view.demands[side]
 
 
 def _last_units(held: IntArray, count: int) -> IntArray:

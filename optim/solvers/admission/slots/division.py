@@ -85,17 +85,18 @@ class DivisionProblem:
 
     def dominant_share(self) -> FloatArray:
         """Return d: the largest share of a resource that one worker takes, shape (jobs,)."""
-        total = self.worker_capacity.sum(axis=0)
-        share = np.divide(self.worker_demand, total, out=np.zeros_like(self.worker_demand), where=total > 0)
-        result: FloatArray = share.max(axis=1, initial=0.0)
+        result: FloatArray = _shares(self.worker_demand, self.worker_capacity).max(axis=1, initial=0.0)
         return result
 
     def utilisation(self) -> FloatArray:
         """Return u: what one worker, with its part of a PS, adds to the utilisation summed over resources."""
         per_ps = self.ps_per_worker[:, None] * self.ps_demand
         if self.is_shared:
-            return _use(self.worker_demand + per_ps, self.worker_capacity)
-        return _use(self.worker_demand, self.worker_capacity) + _use(per_ps, self.ps_capacity)
+            shared: FloatArray = _shares(self.worker_demand + per_ps, self.worker_capacity).sum(axis=1)
+            return shared
+        worker, ps = _shares(self.worker_demand, self.worker_capacity), _shares(per_ps, self.ps_capacity)
+        result: FloatArray = worker.sum(axis=1) + ps.sum(axis=1)
+        return result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,23 +130,17 @@ class DivisionOutcome:
 def divide(problem: DivisionProblem, limits: DivisionLimits) -> DivisionOutcome:
     """Solve the programme by HiGHS on one thread; in full where a confined one has no solution."""
     columns, rows = _columns(problem), _rows(problem)
-    is_out_of_time = False
+    values, is_confined, is_out_of_time = None, False, False
     if columns.num_integers > limits.columns:
         relaxed, is_out_of_time = _solve(columns, rows, limits, is_integer=False)
         if relaxed is not None:
             confined = columns.confined(relaxed, problem)
             values, is_out_of_time = _solve(confined, rows, limits, is_integer=True)
-            if values is not None:
-                return DivisionOutcome(
-                    division=_division(problem, values), is_confined=True, is_out_of_time=is_out_of_time
-                )
-    if not is_out_of_time:
+            is_confined = values is not None
+    if values is None and not is_out_of_time:
         values, is_out_of_time = _solve(columns, rows, limits, is_integer=True)
-        if values is not None:
-            return DivisionOutcome(
-                division=_division(problem, values), is_confined=False, is_out_of_time=is_out_of_time
-            )
-    return DivisionOutcome(division=None, is_confined=False, is_out_of_time=is_out_of_time)
+    division = None if values is None else _division(problem, values)
+    return DivisionOutcome(division=division, is_confined=is_confined, is_out_of_time=is_out_of_time)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -243,11 +238,11 @@ def _division(problem: DivisionProblem, values: FloatArray) -> Division:
     )
 
 
-def _use(demand: FloatArray, capacity: FloatArray) -> FloatArray:
+def _shares(demand: FloatArray, capacity: FloatArray) -> FloatArray:
+    """Return what a unit takes of each resource's whole capacity, shape (jobs, resources)."""
     total = capacity.sum(axis=0)
-    share = np.divide(demand, total, out=np.zeros_like(demand), where=total > 0)
-    result: FloatArray = share.sum(axis=1)
-    return result
+    share: FloatArray = np.divide(demand, total, out=np.zeros_like(demand), where=total > 0)
+    return share
 
 
 def _columns(problem: DivisionProblem) -> _Columns:

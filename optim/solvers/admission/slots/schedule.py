@@ -147,7 +147,7 @@ class _Cluster(AbstractIteration[SlotRun]):
         arrived = np.flatnonzero(self.instance.jobs.arrival == slot).tolist()
         self.jobs.update({job: _view_on_arrival(self.instance, job) for job in arrived})
         servers = SlotServers(self.instance, slot)
-        board = Board(servers, *self.cursors)
+        board = Board(servers, self.cursors)
         state = SlotState(
             slot=slot,
             jobs=tuple(self.jobs.values()),
@@ -159,7 +159,7 @@ class _Cluster(AbstractIteration[SlotRun]):
         answer = self.policy.allocate(state)
         decision = {job: answer[job] for job in sorted(answer)}
         check_allocations(self.jobs, servers, decision)
-        self.cursors = board.worker_cursor, board.ps_cursor
+        self.cursors = board.cursors
         self.previous, self.has_changed = {}, False
         for job, allocation in decision.items():
             if allocation.workers.any():
@@ -225,7 +225,7 @@ def check_allocations(jobs: Mapping[int, JobView], servers: SlotServers, decisio
             fault = f"{total} workers where at most {len(view.progress) - 1} are of use (row (3))"
         elif not view.ps_needed[total] <= num_ps <= total:
             fault = f"{num_ps} PSs for {total} workers, which need {view.ps_needed[total]} (rows (6), (7))"
-        elif (workers > servers.worker_limit(view)).any() or (ps > servers.ps_limit(view)).any():
+        elif any((own > limit).any() for own, limit in zip(allocation.sides, servers.limits(view), strict=True)):
             fault = "more units on a server than it may hold of one job"
         elif _exceeds_share(view, servers, workers, ps):
             fault = "more than its share of a server"

@@ -46,6 +46,11 @@ class JobView:
     ps_demand: IntArray
 
     @property
+    def demands(self) -> tuple[IntArray, IntArray]:
+        """Demands of a worker and of a PS."""
+        return self.worker_demand, self.ps_demand
+
+    @property
     def remaining(self) -> int:
         """Units of progress still due."""
         return self.target - self.done
@@ -83,14 +88,18 @@ class Allocation:
     workers: IntArray
     ps: IntArray
 
+    @property
+    def sides(self) -> tuple[IntArray, IntArray]:
+        """Workers, then PSs."""
+        return self.workers, self.ps
+
 
 class SlotServers:
     """The empty servers of one slot; where servers are shared, workers and PSs have the same."""
 
     def __init__(self, instance: AdmissionInstance, slot: int) -> None:
         self._instance = instance
-        self._worker_limits: dict[int, IntArray] = {}
-        self._ps_limits: dict[int, IntArray] = {}
+        self._limits: dict[int, tuple[IntArray, IntArray]] = {}
         self.slot = slot
         self.is_shared = instance.has_shared_servers
         self.worker_class = instance.worker_servers.class_of_server
@@ -117,18 +126,15 @@ class SlotServers:
         """Capacity of all hosts of PSs together, by resource."""
         return _column_sums(self.ps_capacity)
 
-    def worker_limit(self, view: JobView) -> IntArray:
-        """Return the most workers of a job on each server."""
-        if view.segment not in self._worker_limits:
-            by_class = self._instance.workers_per_server[view.segment, :, self.slot]
-            self._worker_limits[view.segment] = by_class[self.worker_class]
-        return self._worker_limits[view.segment]
-
-    def ps_limit(self, view: JobView) -> IntArray:
-        """Return the most PSs of a job on each server."""
-        if view.segment not in self._ps_limits:
-            self._ps_limits[view.segment] = self._instance.ps_per_server[view.segment, :, self.slot][self.ps_class]
-        return self._ps_limits[view.segment]
+    def limits(self, view: JobView) -> tuple[IntArray, IntArray]:
+        """Return the most workers and the most PSs of a job on each server."""
+        if view.segment not in self._limits:
+            by_class, ps_by_class = self._instance.workers_per_server, self._instance.ps_per_server
+            self._limits[view.segment] = (
+                by_class[view.segment, :, self.slot][self.worker_class],
+                ps_by_class[view.segment, :, self.slot][self.ps_class],
+            )
+        return self._limits[view.segment]
 
     def class_capacity(self) -> tuple[FloatArray, FloatArray]:
         """Return the capacity of workers' and PSs' whole classes, (classes, resources), 1e-6 units."""
