@@ -19,8 +19,8 @@ class GreedySolver(AbstractHeuristic[HeuristicOptions]):
     most. The first is exact where costs and work add up and bids have bounds of their own only: then the best
     footprint holds every bid whose own cost per work is below the optimum's. Where a limit binds it may fill that with
     what is cheap and small; the second takes what is large. Where neither comes to the least work, bids are moved as by
-    `exchange`. With a concave curve, joint limits, or losses that everybody
-    bears, it may stop at a footprint that only an exchange improves. The bound is the relaxation's.
+    `exchange`. With a concave curve, joint limits, or losses that everybody bears, it may stop at a footprint that only
+    an exchange improves. The additive case is proved in docs/mathematics/bidding.md. The bound is the relaxation's.
 
     References
     ----------
