@@ -9,9 +9,12 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 if TYPE_CHECKING:
     from optim.models.bidding.price_history import PriceHistory
+    from optim.workloads.bidding.availability_files import OnDemand
     from optim.workloads.bidding.price_generator import PriceOptions
 
 PRICES = "Prices"
+LARGEST_USD = 1e6
+"""Dollars an hour that no machine costs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +22,10 @@ class PriceChoice:
     """Files of prices, and when the policies' knowledge of them ends."""
 
     prices: Annotated[Path | None, option("--prices", "CSV, or Amazon's JSON; else generated.", "FILE", PRICES)] = None
-    on_demand: Annotated[Path | None, option("--on-demand", "On-demand prices by type.", "FILE", PRICES)] = None
+    on_demand: Annotated[
+        str | None,
+        option("--on-demand", "On-demand prices by type; dollars an hour with --availability.", "FILE|USD", PRICES),
+    ] = None
     train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
         None
     )
@@ -38,11 +44,33 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
 
     if choice.prices is None:
         if choice.on_demand is not None:
-            raise InvalidOptionError("--on-demand goes with --prices FILE")
+            raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
         return generate_prices(options, seed)
     if choice.on_demand is None:
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
     return read_prices(choice.prices, read_on_demand(choice.on_demand))
+
+
+def on_demand_of(text: str | None) -> "OnDemand":
+    """Return the micro-dollars of ``--on-demand`` beside a trace of availability: a number's, or a file's by type.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a number isn't a positive price.
+    """
+    from optim.models.bidding.price_history import MICRO
+    from optim.workloads.bidding.price_files import read_on_demand
+
+    if text is None:
+        return None
+    try:
+        usd = float(text)
+    except ValueError:
+        return read_on_demand(text)
+    if not 1 / MICRO <= usd <= LARGEST_USD:
+        raise InvalidOptionError(f"--on-demand must be a file, or dollars an hour above 0, got {text}")
+    return round(usd * MICRO)
 
 
 def split_time(train_until: str | None) -> int | None:

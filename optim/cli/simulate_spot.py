@@ -10,7 +10,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
-from optim.cli.price_source import PriceChoice, read_or_draw, split_time
+from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
@@ -58,9 +58,10 @@ def spot(
     with terminal_progress() as progress, listening(hint) as interruption:
         running = {"starts": starts, "seed": seed, "stop": interruption, "progress": progress}
         if trace.availability is not None:
-            if prices != PriceChoice():
-                raise InvalidOptionError("--availability goes with neither --prices, --on-demand nor --train-until")
-            entries = _deadlines(trace.availability, trace, names or DEADLINE_DEFAULT, job_hours, running)
+            if prices != PriceChoice(on_demand=prices.on_demand):
+                raise InvalidOptionError("--availability goes with neither --prices nor --train-until")
+            asked = names or DEADLINE_DEFAULT
+            entries = _deadlines(trace.availability, trace, prices.on_demand, asked, job_hours, running)
         else:
             if trace.zone is not None or trace.deadline_hours is not None:
                 raise InvalidOptionError("--zone and --deadline-hours go with --availability FILE")
@@ -105,7 +106,12 @@ def _backtest(
 
 
 def _deadlines(
-    path: Path, choice: AvailabilityChoice, names: tuple[str, ...], job_hours: float, running: dict[str, Any]
+    path: Path,
+    choice: AvailabilityChoice,
+    on_demand: str | None,
+    names: tuple[str, ...],
+    job_hours: float,
+    running: dict[str, Any],
 ) -> "Iterator[StartRows]":
     """Read a trace, and run under a deadline."""
     from optim.simulation.spot.backtest import run_deadlines
@@ -116,7 +122,7 @@ def _deadlines(
     if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
     job = DeadlineJob(work_h=job_hours, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
-    traces = read_availability(path)
+    traces = read_availability(path, on_demand_micro=on_demand_of(on_demand))
     if choice.zone is None:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
     return run_deadlines(zone_named(traces, choice.zone), job, names, **running)

@@ -55,14 +55,23 @@ def test_generated_prices_are_the_default():
     assert "on-demand" in result.stdout
 
 
-def test_a_deadline_is_told_for_every_start(tmp_path):
+@pytest.fixture
+def availability(tmp_path):
+    """A zone's trace of availability in the form with prices: a dollar an hour, whatever the machine."""
     path = tmp_path / "availability.csv"
     rows = [
         f"{k},2023-02-{15 + k // 400} {k % 400 // 20:02d}:{k % 20 * 3:02d}:00,a,{int(k % 7 > 1)},1.0"
         for k in range(2000)
     ]
     path.write_text("tick,timestamp_local,zone,available,price_usd_per_hour\n" + "\n".join(rows) + "\n")
-    words = ("--availability", path, "--job-hours", 4, "--deadline-hours", 12, "--starts", 3, "--format", "json")
+    return path
+
+
+JOB = ("--job-hours", 4, "--deadline-hours", 12, "--starts", 3, "--format", "json")
+
+
+def test_a_deadline_is_told_for_every_start(availability):
+    words = ("--availability", availability, "--on-demand", "3.06", *JOB)
     result = run(*words, "--zone", "a")
     assert result.exit_code == 0, result.output
     rows = lines(result)
@@ -71,6 +80,26 @@ def test_a_deadline_is_told_for_every_start(tmp_path):
     unknown = run(*words, "--zone", "nowhere")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "unknown zone 'nowhere'; the file has: a" in unknown.stderr
+
+
+def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availability, tmp_path):
+    words = ("--availability", availability, "--zone", "a", "--policy", "on-demand", *JOB)
+    dollars = [row["cost_usd"] for row in lines(run(*words, "--on-demand", "98.32"))[:3]]
+    assert dollars == pytest.approx([98.32 * 4.1] * 3, abs=0.5)
+    refused = run(*words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "no price on demand; give --on-demand" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    for wrong in ("0", "-3", "nan", "inf"):
+        result = run(*words, f"--on-demand={wrong}")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "--on-demand must be a file, or dollars an hour above 0" in result.stderr
+    types = tmp_path / "types.csv"
+    types.write_text("instance_type,on_demand_usd_per_hour\np5.48xlarge,98.32\n")
+    assert run(*words, "--on-demand", types).exit_code == 2  # the trace names no type
+    text = availability.read_text().replace("\n", ",p5.48xlarge\n").replace("hour,p5.48xlarge", "hour,instance_type", 1)
+    availability.write_text(text)
+    assert [row["cost_usd"] for row in lines(run(*words, "--on-demand", types))[:3]] == dollars
 
 
 @pytest.mark.parametrize(

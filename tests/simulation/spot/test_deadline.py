@@ -110,7 +110,7 @@ def test_refuses_an_unknown_policy_and_a_trace_that_is_too_short():
 )
 def recorded(request) -> list[AvailabilityTrace]:
     """All traces of a file that last two days or more."""
-    traces = read_availability(spot_file(request.param)).values()
+    traces = read_availability(spot_file(request.param), on_demand_micro=3_060_000).values()
     return [trace for trace in traces if trace.end_s - int(trace.time_s[0]) > 2 * 86_400]
 
 
@@ -135,7 +135,7 @@ def test_the_deadline_is_met_on_every_recorded_trace(recorded, place, share, wor
 
 @pytest.mark.prove
 def test_the_deadline_is_met_in_every_zone_of_2023():
-    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
+    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"), on_demand_micro=3_060_000)
     job = DeadlineJob(work_h=48.0, deadline_h=52.0, changeover_h=0.1)
     for zone in traces.values():
         for entry in run_deadlines(zone, job, list(DEADLINE_POLICIES), starts=10, seed=1):

@@ -92,13 +92,59 @@ TICKS = "tick,timestamp_local,zone,available,price_usd_per_hour\n"
 
 def test_availability_counts_1_as_there_to_be_had(tmp_path):
     rows = ["0,2023-02-15 22:08:16,a,0,1.5", "1,2023-02-15 22:11:31,a,1,1.6", "0,2023-02-15 22:08:16,b,1,1.7"]
-    traces = read_availability(csv(tmp_path, *rows, header=TICKS))
+    traces = read_availability(csv(tmp_path, *rows, header=TICKS), on_demand_micro=3_060_000)
     assert list(traces) == ["a", "b"]
     assert traces["a"].is_available.tolist() == [False, True]
     assert traces["a"].price_micro.tolist() == [1_500_000, 1_600_000]
     assert traces["a"].end_s - traces["a"].time_s[-1] == 195
     with pytest.raises(InvalidOptionError, match="unknown zone 'c'; the file has: a, b"):
         zone_named(traces, "c")
+
+
+TYPED = "tick,timestamp_local,zone,available,price_usd_per_hour,instance_type,on_demand_usd_per_hour\n"
+
+
+def test_the_price_on_demand_is_what_was_given_or_the_files_or_that_of_the_type(tmp_path):
+    rows = ["0,2023-02-15 22:08:16,a,0,1.5,p5.48xlarge,98.32", "0,2023-02-15 22:08:16,b,1,1.7,p3.2xlarge,3.5"]
+    path = csv(tmp_path, *rows, header=TYPED)
+    assert [trace.on_demand_micro for trace in read_availability(path).values()] == [98_320_000, 3_500_000]
+    by_type = read_availability(path, on_demand_micro={"p5.48xlarge": 90_000_000})
+    assert [trace.on_demand_micro for trace in by_type.values()] == [90_000_000, 3_500_000]
+    assert {trace.on_demand_micro for trace in read_availability(path, on_demand_micro=7).values()} == {7}
+    types_only = csv(tmp_path, *(row.rpartition(",")[0] for row in rows), header=TYPED.rpartition(",")[0] + "\n")
+    traces = read_availability(types_only)
+    assert (traces["b"].resource, traces["b"].on_demand_micro) == ("p3.2xlarge", 3_060_000)
+    with pytest.raises(InvalidProblemError, match=r"a: machines of type 'p5.48xlarge' have no price on demand; give"):
+        zone_named(traces, "a")
+    neither = csv(tmp_path, "0,2023-02-15 22:08:16,a,0,1.5", header=TICKS)
+    with pytest.raises(InvalidProblemError, match="names no type, and has no price on demand; give --on-demand"):
+        zone_named(read_availability(neither), "a")
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        ("p3.2xlarge,3.06", r"zone a has more than one instance_type \(p5.48xlarge and p3.2xlarge\)"),
+        ("p5.48xlarge,3.06", r"zone a has more than one on_demand_usd_per_hour \(98.32 and 3.06\)"),
+        ("p5.48xlarge,0", "row 3, column 'on_demand_usd_per_hour': must be at least"),
+    ],
+)
+def test_a_zone_has_one_type_and_one_price_on_demand(tmp_path, end, message):
+    rows = ["0,2023-02-15 22:08:16,a,0,1.5,p5.48xlarge,98.32", f"1,2023-02-15 22:11:31,a,0,1.5,{end}"]
+    with pytest.raises(InvalidProblemError, match=message):
+        read_availability(csv(tmp_path, *rows, header=TYPED))
+
+
+def test_machines_without_a_list_price_are_charged_as_no_other(tmp_path):
+    header = "kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n"
+    rows = [f"availability,4,c,z,{resource},300,0,4" for resource in ("k80_8", "v100_8")]
+    path = csv(tmp_path, *rows, header=header)
+    listed = read_availability(path)["c/z/v100_8/availability"]
+    assert (listed.on_demand_micro, listed.price_micro.tolist()) == (4 * 24_480_000, [4 * 7_344_000])
+    with pytest.raises(InvalidProblemError, match="'k80_8' have no price on demand"):
+        read_availability(path)["c/z/k80_8/availability"]
+    given = read_availability(path, on_demand_micro={"k80_8": 7_200_000})["c/z/k80_8/availability"]
+    assert (given.on_demand_micro, given.price_micro.tolist()) == (28_800_000, [8_640_000])
 
 
 def test_availability_without_prices_needs_all_nodes(tmp_path):
@@ -135,6 +181,6 @@ def test_the_2015_file_has_15_markets_and_two_long_gaps():
 
 
 def test_the_2023_file_has_9_zones():
-    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"))
+    traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"), on_demand_micro=3_060_000)
     assert len(traces) == 9
     assert all(len(trace) == 20_158 for trace in traces.values())
