@@ -26,6 +26,7 @@ class PriceChoice:
         str | None,
         option("--on-demand", "On-demand prices by type; dollars an hour with --availability.", "FILE|USD", PRICES),
     ] = None
+    product: Annotated[str | None, option("--product", "Of Amazon's JSON; default: Linux/UNIX.", "NAME", PRICES)] = None
     train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
         None
     )
@@ -39,16 +40,19 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
     InvalidOptionError
         If only one of the two is given.
     """
-    from optim.workloads.bidding.price_files import read_on_demand, read_prices
+    from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
     from optim.workloads.bidding.price_generator import generate_prices
 
     if choice.prices is None:
         if choice.on_demand is not None:
             raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
+        if choice.product is not None:
+            raise InvalidOptionError("--product goes with --prices FILE")
         return generate_prices(options, seed)
     if choice.on_demand is None:
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
-    return read_prices(choice.prices, read_on_demand(choice.on_demand))
+    prices, rates = read_on_demand(choice.on_demand), read_rates(choice.on_demand)
+    return read_prices(choice.prices, prices, rates=rates, product=choice.product)
 
 
 def on_demand_of(text: str | None) -> "OnDemand":

@@ -59,7 +59,7 @@ def spot(
         running = {"starts": starts, "seed": seed, "stop": interruption, "progress": progress}
         if trace.availability is not None:
             if prices != PriceChoice(on_demand=prices.on_demand):
-                raise InvalidOptionError("--availability goes with neither --prices nor --train-until")
+                raise InvalidOptionError("--availability goes with neither --prices, --product nor --train-until")
             asked = names or DEADLINE_DEFAULT
             entries = _deadlines(trace.availability, trace, prices.on_demand, asked, job_hours, running)
         else:

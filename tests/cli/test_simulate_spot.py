@@ -55,6 +55,22 @@ def test_generated_prices_are_the_default():
     assert "on-demand" in result.stdout
 
 
+def test_a_product_and_a_rate_of_ones_own_reach_the_prices(files):
+    prices, on_demand = files
+    words = ("--prices", prices, "--on-demand", on_demand, "--policy", "on-demand", "--format", "json", *SMALL)
+    refused = run(*words, "--product", "Windows")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "names no products" in refused.stderr
+    prices.write_text(prices.read_text().replace("c3.xlarge", "q9.huge"))
+    on_demand.write_text("instance_type,on_demand_usd_per_hour\nq9.huge,0.21\n")
+    words = (*words, "--option", "baseline_type=q9.huge")
+    assert "has no known rate of work" in run(*words).stderr
+    on_demand.write_text("instance_type,on_demand_usd_per_hour,rate\nq9.huge,0.21,3\n")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert lines(result)[0]["work_done"] > 0
+
+
 @pytest.fixture
 def availability(tmp_path):
     """A zone's trace of availability in the form with prices: a dollar an hour, whatever the machine."""
@@ -113,6 +129,8 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--zone", "a"), "go with --availability"),
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
+        (("--product", "Windows"), "goes with --prices"),
+        (("--availability", "x.csv", "--product", "Windows"), "goes with neither"),
         (("--availability", "x.csv"), "needs --deadline-hours"),
         (("--availability", "x.csv", "--prices", "y.csv"), "goes with neither"),
         (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),

@@ -10,7 +10,7 @@ from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.price_history import PriceHistory
 from optim.workloads.bidding.instances import BiddingOptions, draw_instance
-from optim.workloads.bidding.price_files import read_on_demand, read_prices
+from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
 __all__ = ["GeneratorOptions", "generate", "history_for"]
@@ -90,5 +90,5 @@ def _changed(options: GeneratorOptions) -> tuple[int, ...]:
 def _read(prices: str, on_demand: str, changed: tuple[int, ...]) -> tuple[PriceHistory, EvictionTable]:
     """Read a history once for all seeds; `changed` tells one state of the files from another."""
     del changed
-    history = read_prices(Path(prices), read_on_demand(Path(on_demand)))
+    history = read_prices(Path(prices), read_on_demand(Path(on_demand)), rates=read_rates(Path(on_demand)))
     return history, fit_evictions(history)

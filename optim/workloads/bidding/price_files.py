@@ -13,7 +13,13 @@ from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.models.bidding.price_history import GAP_S, MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import work_rate
-from optim.workloads.csv_columns import groups, joined, read_columns, refuse, require, require_order
+from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
+
+PRODUCT = "Linux/UNIX"
+"""Of Amazon's products the one that is read by default."""
+
+LEAST_RATE = 1e-6
+"""Slower machines than a millionth of a c3.xlarge there are none."""
 
 
 class _AwsPrice(msgspec.Struct):
@@ -23,6 +29,7 @@ class _AwsPrice(msgspec.Struct):
     InstanceType: str
     SpotPrice: str
     Timestamp: str
+    ProductDescription: str = ""
 
 
 class _AwsHistory(msgspec.Struct):
@@ -31,12 +38,19 @@ class _AwsHistory(msgspec.Struct):
     SpotPriceHistory: list[_AwsPrice]
 
 
-def read_prices(path: str | Path, on_demand: Mapping[str, int], *, gap_s: int = GAP_S) -> PriceHistory:
+def read_prices(
+    path: str | Path,
+    on_demand: Mapping[str, int],
+    *,
+    rates: Mapping[str, float] | None = None,
+    product: str | None = None,
+    gap_s: int = GAP_S,
+) -> PriceHistory:
     """Read a price history.
 
     A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, the rows
     of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order: it
-    lists the latest first.
+    lists the latest first, and the prices of all products (operating systems), of which one is read.
 
     Parameters
     ----------
@@ -44,16 +58,24 @@ def read_prices(path: str | Path, on_demand: Mapping[str, int], *, gap_s: int = 
         The file, plain or gzip.
     on_demand
         Micro-dollars an hour on demand by instance type.
+    rates
+        Work of an instance in an hour by type, before the table of `work_rate`.
+    product
+        Amazon's `ProductDescription`; by default ``Linux/UNIX`` where the entries name products. The same with
+        ``(Amazon VPC)`` behind it stands in for one that isn't there.
     gap_s
         Shortest time without any change that counts as a gap of the collection.
 
     Raises
     ------
     InvalidProblemError
-        If the file is bad, out of order, or has a type without an on-demand price; the text names row and remedy.
+        If the file is bad, out of order, lacks the product, names products for some entries only, or has a type without
+        an on-demand price or a rate; the text names row and remedy.
     """
     if read_bytes(path).lstrip()[:1] == b"{":
-        types, zones, times, prices = _from_json(path)
+        types, zones, times, prices = _from_json(path, product)
+    elif product is not None:
+        raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
     else:
         types, zones, times, prices = _from_csv(path)
     markets, paths = [], []
@@ -66,7 +88,8 @@ def read_prices(path: str | Path, on_demand: Mapping[str, int], *, gap_s: int = 
                 f"{path}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
                 "add it to the on-demand file"
             )
-        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=work_rate(kind)))
+        rate = work_rate(kind, rates)
+        markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=rate))
         paths.append(PricePath(time_s=times[rows][last], price_micro=prices[rows][last]))
     return history_of(markets, paths, gap_s=gap_s)
 
@@ -82,6 +105,22 @@ def read_on_demand(path: str | Path) -> dict[str, int]:
     columns = read_columns(path, ("on_demand_usd_per_hour",), ("instance_type",))
     micro = _micro(path, "on_demand_usd_per_hour", columns["on_demand_usd_per_hour"])
     return dict(zip(map(str, columns["instance_type"]), micro.tolist(), strict=True))
+
+
+def read_rates(path: str | Path) -> dict[str, float]:
+    """Read the work of an instance in an hour by type, of a c3.xlarge 1: the on-demand file's column `rate`, if any.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file is bad, or a rate isn't positive; an empty field says nothing.
+    """
+    if "rate" not in header_of(path):
+        return {}
+    columns = read_columns(path, ("rate",), ("instance_type",))
+    require(path, columns, "rate", least=LEAST_RATE, may_lack=True)
+    known = ~np.isnan(columns["rate"])
+    return dict(zip(map(str, columns["instance_type"][known]), columns["rate"][known].tolist(), strict=True))
 
 
 def parse_times(path: str | Path, column: str, texts: Sequence[str] | NDArray[Any]) -> IntArray:
@@ -106,7 +145,7 @@ def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, I
     return columns["instance_type"], columns["zone"], parse_times(path, "timestamp", columns["timestamp"]), micro
 
 
-def _from_json(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
+def _from_json(path: str | Path, product: str | None) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
     """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
     try:
         entries = decode(read_bytes(path), _AwsHistory).SpotPriceHistory
@@ -114,6 +153,7 @@ def _from_json(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, 
         raise InvalidProblemError(f"{path}: {error}") from error
     if not entries:
         raise InvalidProblemError(f"{path}: SpotPriceHistory is empty; ask for a longer time or other types")
+    entries = _of_product(path, entries, product)
     times = parse_times(path, "Timestamp", [entry.Timestamp for entry in entries])
     try:
         usd = np.array([float(entry.SpotPrice) for entry in entries])
@@ -124,6 +164,25 @@ def _from_json(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, 
     types = np.array([entry.InstanceType for entry in entries], dtype=object)
     zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
     return types[order], zones[order], times[order], micro[order]
+
+
+def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None) -> list[_AwsPrice]:
+    """Keep one product's prices: those of several in one path would be changes that no machine ever saw."""
+    products = sorted({entry.ProductDescription for entry in entries})
+    if products == [""] and product is None:
+        return entries
+    if "" in products:
+        which = "no" if products == [""] else "some"
+        raise InvalidProblemError(
+            f"{path}: {which} entries have a ProductDescription; give all the same form, and leave --product out without it"
+        )
+    wanted = product or PRODUCT
+    for name in (wanted, f"{wanted} (Amazon VPC)"):
+        if name in products:
+            return [entry for entry in entries if entry.ProductDescription == name]
+    raise InvalidProblemError(
+        f"{path}: no entry is of product {wanted!r} (there are: {', '.join(products)}); choose one with --product"
+    )
 
 
 def _micro(path: str | Path, column: str, usd: NDArray[np.float64]) -> IntArray:

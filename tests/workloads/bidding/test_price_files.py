@@ -8,7 +8,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.bidding.availability_files import read_availability, zone_named
-from optim.workloads.bidding.price_files import read_on_demand, read_prices
+from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
 from tests.support.public_traces import spot_file
 
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -85,6 +85,71 @@ def test_bad_json_gives_one_clear_line(tmp_path):
     path.write_text('{"Else": []}')
     with pytest.raises(InvalidProblemError, match="SpotPriceHistory"):
         read_prices(path, OD)
+
+
+def amazon(tmp_path, *entries):
+    """Write Amazon's JSON of (product or None, price) entries, hour by hour in one market."""
+    listed = [
+        {
+            "AvailabilityZone": "z",
+            "InstanceType": "c3.xlarge",
+            "SpotPrice": price,
+            "Timestamp": f"2015-03-11T0{k}:00:00Z",
+        }
+        | ({} if product is None else {"ProductDescription": product})
+        for k, (product, price) in enumerate(entries)
+    ]
+    path = tmp_path / "amazon.json"
+    path.write_text(json.dumps({"SpotPriceHistory": listed}))
+    return path
+
+
+def test_prices_of_one_product_are_read_linux_by_default(tmp_path):
+    path = amazon(
+        tmp_path,
+        *(("Linux/UNIX", "0.04"), ("Windows", "0.4"), ("Linux/UNIX (Amazon VPC)", "0.06"), ("Linux/UNIX", "0.05")),
+    )
+    assert read_prices(path, OD).paths[0].price_micro.tolist() == [40_000, 50_000]
+    assert read_prices(path, OD, product="Windows").paths[0].price_micro.tolist() == [400_000]
+    only_vpc = amazon(tmp_path, ("Linux/UNIX (Amazon VPC)", "0.06"), ("SUSE Linux", "0.1"))
+    assert read_prices(only_vpc, OD).paths[0].price_micro.tolist() == [60_000]
+
+
+@pytest.mark.parametrize(
+    ("entries", "product", "message"),
+    [
+        ((("Windows", "0.4"), ("SUSE Linux", "0.1")), None, r"'Linux/UNIX' \(there are: SUSE Linux, Windows\); choose"),
+        ((("Linux/UNIX", "0.4"),), "Windows", r"'Windows' \(there are: Linux/UNIX\)"),
+        ((("Linux/UNIX", "0.4"), (None, "0.1")), None, "some entries have a ProductDescription"),
+        (((None, "0.4"),), "Windows", "no entries have a ProductDescription"),
+    ],
+)
+def test_products_that_are_not_there_or_not_told_are_refused(tmp_path, entries, product, message):
+    with pytest.raises(InvalidProblemError, match=message) as raised:
+        read_prices(amazon(tmp_path, *entries), OD, product=product)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_csv_file_has_no_products_to_choose_from(tmp_path):
+    with pytest.raises(InvalidProblemError, match="names no products"):
+        read_prices(csv(tmp_path, "2015-03-11T00:00:00Z,z1,c3.xlarge,0.0324"), OD, product="Windows")
+
+
+def test_the_work_of_a_machine_is_what_the_file_says_else_the_tables(tmp_path):
+    rows = ["p5.48xlarge,98.32,400", "c3.xlarge,0.21,", "r3.large,0.175,0.4"]
+    on_demand = csv(tmp_path, *rows, header="instance_type,on_demand_usd_per_hour,rate\n", name="od.csv")
+    kinds = ("c3.xlarge", "p5.48xlarge", "r3.large")
+    prices = csv(tmp_path, *(f"2015-03-11T00:00:00Z,z1,{kind},0.03" for kind in kinds))
+    prices.write_text(prices.read_text() + "2015-03-11T01:00:00Z,z1,c3.xlarge,0.04\n")
+    known = read_on_demand(on_demand)
+    assert [m.rate for m in read_prices(prices, known, rates=read_rates(on_demand)).markets] == [1.0, 400.0, 0.4]
+    with pytest.raises(
+        InvalidProblemError, match=r"'p5.48xlarge' has no known rate of work; give one in .* column rate"
+    ):
+        read_prices(prices, known)
+    bad = csv(tmp_path, "c3.xlarge,0.21,0", header="instance_type,on_demand_usd_per_hour,rate\n", name="bad.csv")
+    with pytest.raises(InvalidProblemError, match="row 2, column 'rate': must be at least"):
+        read_rates(bad)
 
 
 TICKS = "tick,timestamp_local,zone,available,price_usd_per_hour\n"
