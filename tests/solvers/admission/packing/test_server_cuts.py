@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -149,6 +149,8 @@ def test_gives_a_cut_up_when_its_search_takes_too_long() -> None:
     assert CutSeparator(instance, options).separate(np.full((3, 1, 1), 1.5), np.zeros((3, 1, 1))) == []
 
 
+# One load in four violates a cut: fewer than one in six among sixty, by chance, are no reason to fail.
+@settings(suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(INSTANCES, SEEDS)
 def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInstance, seed: int) -> None:
     rng = np.random.default_rng(seed)
