@@ -141,3 +141,19 @@ def test_a_gang_larger_than_the_cluster_is_named():
         play(
             _workload([(0, 1, 1), (0, 3, 1)]), Cluster.grid("1x2"), IndexPolicy(name="f", source="", key=Key.SUBMISSION)
         )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed):
+    """Whole machines are given, taken back and shared by preemption: rare among the worlds drawn above."""
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        sizes = rng.integers(1, 4, 4).tolist()
+        submit = np.sort(rng.integers(0, 8, 9)) * MS
+        jobs = [
+            (int(when), int(rng.integers(1, sum(sizes) + 1)), MS * int(rng.integers(1, 9)), (10**6,) * 3)
+            for when in submit
+        ]
+        policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS)
+        run, log = _both_logs((sizes, [0, 0, 1, 1], jobs, policy, EngineOptions(overhead_s=0.001)))
+        assert run.log.rows() == log
