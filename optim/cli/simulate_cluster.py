@@ -55,17 +55,17 @@ def cluster(
     left_out = "".join(f"; {count} left out: {reason}" for reason, count in played.dropped.items())
     note(f"{len(played)} jobs, {played.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
     rows = []
-    with terminal_progress() as progress, listening("the rows so far are printed"):
+    with terminal_progress() as progress, listening("the rows so far are kept") as interruption:
         record = RunRecord(
             jobs=played,
             cluster=world,
             overhead_us=options.overhead_us,
             settings={"seed": seed, **given},
-            **bound(played, world, bound_steps),
+            **bound(played, world, bound_steps, interruption),
         )
         if output is OutputFormat.JSON:
             print_json({"bounds": record.bounds})
-        for row, logged in compare(played, world, policies, options, seed, record, progress):
+        for row, logged in compare(played, world, policies, options, seed, record, progress, interruption):
             rows.append(row.flat())
             record = replace(record, runs=(*record.runs, logged))
             if output is OutputFormat.JSON:
@@ -76,4 +76,4 @@ def cluster(
         print_table(("policy", *SHOWN), body, title=f"{len(played)} jobs on {gpus} GPUs", least_wanted=SHOWN[:4:-1])
     if log is not None:
         save_run(record, log)
-    return ExitCode.DONE
+    return ExitCode.INTERRUPTED if len(rows) < len(policies) else ExitCode.DONE

@@ -1,7 +1,7 @@
 """Jobs that a cluster runs, as arrays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,16 +102,6 @@ class Workload:
     def gpu_hours(self) -> float:
         """Work of all jobs."""
         return float(self.gpus.astype(float) @ self.duration_us) / US / 3600
-
-    def select(self, rows: IntArray) -> "Workload":
-        """Return the jobs of these rows, in order, with times counted from the first of them."""
-        rows = np.sort(np.asarray(rows, np.int64))
-        return replace(
-            self,
-            **{name: getattr(self, name)[rows] for name in ("gpus", "duration_us", "slowdown_ppm", "app", "group")},
-            submit_us=self.submit_us[rows] - (self.submit_us[rows[0]] if len(rows) else 0),
-            ids=tuple(self.ids[row] for row in rows.tolist()),
-        )
 
     def check_fits(self, cluster: Cluster) -> None:
         """Check that every gang fits into the cluster.

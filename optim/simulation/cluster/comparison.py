@@ -7,6 +7,7 @@ from typing import Any
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
 from optim.core.progress import Progress
+from optim.core.stopping import Interruption
 from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
@@ -79,9 +80,9 @@ def split_settings(
     return build_options(EngineOptions, engine), tuple(make_policy(name, jobs, own[name]) for name in names)
 
 
-def bound(jobs: Workload, cluster: Cluster, steps: int) -> dict[str, Any]:
+def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
     """Return what no schedule of these jobs beats, as fields of a record: values by name, and their proofs."""
-    _, prices = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps))
+    _, prices = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
         "jct_mean_h": least_mean_completion(jobs, cluster, prices) / HOUR_S,
@@ -99,13 +100,21 @@ def compare(
     seed: int,
     record: RunRecord,
     progress: Progress,
+    stop: Interruption,
 ) -> Iterator[tuple[Row, LoggedRun]]:
-    """Play the policies one after the other, and yield each row with its log as soon as it is there."""
+    """Play the policies one after the other until `stop` is requested; yield each row with its log as soon as it is there."""
     least = record.bounds.get("jct_mean_h")
+
+    def watch(submitted: int) -> bool:
+        progress.update(submitted)
+        return stop.is_requested
+
     for policy in policies:
         progress.start(policy.name, len(jobs))
-        run = play(jobs, cluster, policy, options, seed, progress.update)
+        run = None if stop.is_requested else play(jobs, cluster, policy, options, seed, watch)
         progress.finish()
+        if run is None:
+            return
         metrics = measure(jobs, cluster, run)
         ratio = metrics.jct_mean_h / least if least else None
         row = Row(policy=policy.name, seed=seed, sees=policy.needs, metrics=metrics, ratio_to_bound=ratio)

@@ -23,14 +23,14 @@ def play(
     policy: IndexPolicy,
     options: EngineOptions | None = None,
     seed: int = 0,
-    watch: Callable[[int], None] | None = None,
-) -> Run:
-    """Play all jobs to their end.
+    watch: Callable[[int], bool] | None = None,
+) -> Run | None:
+    """Play all jobs to their end; None if `watch` wanted to stop before.
 
     Parameters
     ----------
     watch
-        Called now and then with the number of jobs submitted so far.
+        Called now and then with the number of jobs submitted so far; tells whether to stop.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def play(
         events, places = int(state.scalar[WRITTEN]), int(state.scalar[PLACES])
         taken = (*(part[:events].copy() for part in buffer[:3]), np.diff(buffer.first[: events + 1]))
         parts.append((*taken, *(part[:places].copy() for part in buffer[4:])))
-        if watch is not None:
-            watch(int(state.scalar[ARRIVED]))
+        if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
+            return None
     time, kind, job, counts, machine, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
     log = EventLog(
         time_us=time,

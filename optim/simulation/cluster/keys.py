@@ -1,11 +1,12 @@
 """Compiled keys: the numbers by which jobs are ordered, waiting or running."""
 
 from optim.core.compile_cache import compiled
+from optim.models.cluster.workload import PPM
+from optim.simulation.cluster.index_policy import Key, Tie
 from optim.simulation.cluster.state import NEVER
 
-PPM = 1_000_000
-SUBMISSION, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TABLE = range(7)
-BY_FIRST_START = 1
+_, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TABLE = map(int, Key)
+BY_FIRST_START = int(Tie.FIRST_START)
 
 
 @compiled

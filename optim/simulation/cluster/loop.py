@@ -4,6 +4,8 @@ The rules are told at `optim.simulation.cluster.index_policy.IndexPolicy` and in
 """
 
 from optim.core.compile_cache import compiled
+from optim.models.cluster.log import Event
+from optim.simulation.cluster.index_policy import Preempts
 from optim.simulation.cluster.keys import key_of_waiting, next_crossing, time_for, work_in
 from optim.simulation.cluster.places import give_back, has_room, place, slowdown
 from optim.simulation.cluster.preemption import choose_victims, list_victims
@@ -26,8 +28,8 @@ from optim.simulation.cluster.state import (
     WAITING,
 )
 
-START, PREEMPT, END = 0, 1, 2
-AT_EVENTS, AT_TICKS = 1, 2
+START, PREEMPT, END = map(int, Event)
+_, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
 @compiled

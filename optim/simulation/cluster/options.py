@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from optim.core.errors import InvalidOptionError
-
-US = 1_000_000
+from optim.core.ranges import check_in
+from optim.models.cluster.workload import US
 
 
 class Placement(StrEnum):
@@ -42,8 +41,7 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not 0 <= self.overhead_s <= 86_400:
-            raise InvalidOptionError(f"overhead_s must lie in 0..86400, got {self.overhead_s}")
+        check_in("[0, 86400]", self, "overhead_s")
 
     @property
     def overhead_us(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.stopping import Interruption
 from optim.models.cluster.proof import PriceProof
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray
@@ -40,12 +41,15 @@ class PriceBoundOptions:
 
 
 def bound_mean_completion(
-    jobs: Workload, cluster: Cluster, options: PriceBoundOptions | None = None
+    jobs: Workload,
+    cluster: Cluster,
+    options: PriceBoundOptions | None = None,
+    stop: Interruption | None = None,
 ) -> tuple[float, PriceProof]:
     """Return a lower bound on the mean job completion time in seconds, and the prices that prove it.
 
     Subgradient ascent on (D.1) of docs/mathematics/cluster.md with Polyak's step towards a level above the best value,
-    which grows with success and comes closer without.
+    which grows with success and comes closer without. A stop that is requested ends it with the best prices so far.
     """
     from optim.solvers.cluster.cheapest_time import best_ends, use_of_slots
 
@@ -73,7 +77,7 @@ def bound_mean_completion(
         use_of_slots(release, duration, width, end, price, options.slot_s, gradient)
         gradient[(price <= 0) & (gradient < 0)] = 0.0
         norm = float(gradient @ gradient)
-        if norm == 0:
+        if norm == 0 or (stop is not None and stop.is_requested):
             break
         price = np.maximum(0.0, price + (best + level - total) / norm * gradient)
     proof = PriceProof(slot_us=round(options.slot_s * US), price=best_price)

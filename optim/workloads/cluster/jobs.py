@@ -10,7 +10,6 @@ from optim.models.cluster.workload import US, Workload
 from optim.workloads.traces.job_table import JobTable
 
 LOGGER = logging.getLogger(__name__)
-DAY_S = 86_400.0
 OVERSIZED = "larger than the cluster"
 
 
@@ -22,8 +21,6 @@ class Selection:
     ----------
     first
         The first so many in time; None for all.
-    from_day
-        Only jobs submitted so many days after the trace's first; None for all.
     oversized
         What to do with gangs larger than `num_gpus`: refuse or drop.
     num_gpus
@@ -36,7 +33,6 @@ class Selection:
     """
 
     first: int | None = None
-    from_day: float | None = None
     oversized: str = "refuse"
     num_gpus: int | None = None
 
@@ -60,8 +56,6 @@ def cluster_jobs(table: JobTable, selection: Selection) -> Workload:
     dropped = dict(table.dropped)
     if len(order) and (np.diff(table.submit_s) < 0).any():
         LOGGER.info("the trace isn't in the order of time; its rows were sorted")
-    if len(order) and selection.from_day is not None:
-        order = order[table.submit_s[order] - table.submit_s.min() >= selection.from_day * DAY_S]
     if selection.oversized == "drop" and selection.num_gpus is not None:
         fits = table.workers[order] <= selection.num_gpus
         dropped[OVERSIZED] = int((~fits).sum())

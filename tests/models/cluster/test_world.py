@@ -6,7 +6,6 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster
-from tests.support.small_clusters import workload
 
 
 def test_a_grid_has_equal_machines_in_racks_of_sixteen():
@@ -45,13 +44,6 @@ def test_a_workload_that_is_none_is_refused(change, cause):
     columns = {"submit_us": [0, 3], "gpus": [1, 1], "duration_us": [US, US], **change}
     with pytest.raises(InvalidProblemError, match=cause):
         Workload(**{name: np.array(values) for name, values in columns.items()})
-
-
-def test_a_selection_counts_time_from_its_own_first_job():
-    jobs = workload([(0, 1, 1), (4, 2, 5), (9, 1, 1)]).select(np.array([2, 1]))
-    assert (jobs.submit_us // US).tolist() == [0, 5]
-    assert jobs.ids == ("j1", "j2")
-    assert jobs.gpu_hours == pytest.approx((2 * 5 + 1) / 3600)
 
 
 def test_a_cluster_without_machines_or_with_uneven_columns_is_refused():

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Interruption
+from optim.models.cluster.run_file import RunRecord
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
-from optim.simulation.cluster.comparison import split_settings
+from optim.simulation.cluster.comparison import compare, split_settings
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.gittins import gittins_index
@@ -95,7 +98,7 @@ def test_options_go_to_the_engine_or_to_a_policy():
         ({"srtf.preempt": "no"}, "isn't played"),
         ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
         ({"las.quantum_s": "0"}, "quantum_s must lie"),
-        ({"overhead_s": "-1"}, "overhead_s must lie"),
+        ({"overhead_s": "-1"}, "overhead_s must be in"),
     ],
 )
 def test_options_of_nobody_are_refused(settings, cause):
@@ -112,3 +115,13 @@ def test_queues_have_increasing_limits(limits):
 def test_an_unknown_policy_is_named_with_the_known_ones():
     with pytest.raises(InvalidOptionError, match=", ".join(sorted(POLICIES))):
         make_policy("nonsense", workload([(0, 1, 1)]))
+
+
+def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
+    jobs, cluster = workload([(0, 1, 1)] * 3), Cluster.grid("1x1")
+    stop, policies = Interruption(), [make_policy(name, jobs) for name in ("fifo", "srtf")]
+    record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0)
+    rows = compare(jobs, cluster, policies, FREE, 0, record, SilentProgress(), stop)
+    assert next(rows)[0].policy == "fifo"
+    stop.request()
+    assert list(rows) == []

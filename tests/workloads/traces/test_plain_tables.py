@@ -66,6 +66,6 @@ def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_p
     jobs = cluster_jobs(table, Selection(first=2, oversized="drop", num_gpus=8))
     assert jobs.gpus.tolist() == [1, 2]
     assert dict(jobs.dropped) == {"larger than the cluster": 1}
-    assert len(cluster_jobs(table, Selection(from_day=1.5))) == 1
+    wide = read_jobs(_file(tmp_path, "submit,gpus,duration\n0,9,1\n"), "csv", ReadOptions())
     with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
-        cluster_jobs(table, Selection(from_day=9))
+        cluster_jobs(wide, Selection(oversized="drop", num_gpus=8))

@@ -19,7 +19,6 @@ class Replayed:
     end_us: tuple[int, ...]
     executed_us: tuple[int, ...]
     overhead_us: tuple[int, ...]
-    held_gpu_us: int
 
 
 class _Broken(Exception):  # noqa: N818 - it ends the replay, and is turned into a violation
@@ -87,11 +86,11 @@ def replay(
     free, rack = cluster.gpus.tolist(), cluster.rack.tolist()
     columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), jobs.slowdown_ppm.tolist())
     state = [_Job(*row) for row in zip(*columns, strict=True)]
-    now = held = 0
+    now = 0
     for number, (time, kind, name, places) in enumerate(log.rows()):
         job = state[name] if 0 <= name < len(state) else None
         try:
-            held += _play(job, (time, kind, places), now, free, rack, overhead_us)
+            _play(job, (time, kind, places), now, free, rack, overhead_us)
         except _Broken as broken:
             return None, [violation("log", str(broken), where=f"event {number}, job {name}, {time} us")]
         now = time
@@ -101,7 +100,6 @@ def replay(
             end_us=tuple(job.ended for job in state),
             executed_us=tuple(job.executed for job in state),
             overhead_us=tuple(job.overhead for job in state),
-            held_gpu_us=held,
         ),
         [],
     )
@@ -114,8 +112,8 @@ def _play(
     free: list[int],
     rack: list[int],
     overhead_us: int,
-) -> int:
-    """Apply an event; return the GPU-time that it ends."""
+) -> None:
+    """Apply an event."""
     time, kind, places = event
     if job is None:
         raise _Broken("names a job that isn't there")
@@ -123,11 +121,9 @@ def _play(
         raise _Broken("comes before the event ahead of it")
     if kind == START:
         job.start(time, places, free)
-        return 0
+        return
     if kind not in (PREEMPT, END) or places:
         raise _Broken(f"is no event: kind {kind}, {len(places)} places")
-    held = job.gpus * (time - job.started)
     job.stop(time, rack, overhead_us, kind == END)
     for machine, count in job.places:
         free[machine] += count
-    return held
