@@ -1,0 +1,141 @@
+"""Draw the workload of a Themis cluster: apps of tuning trials that arrive one after the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
+from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.models.cluster.world import FloatArray, IntArray
+
+MINUTE_US, HOUR_MIN = 60 * US, 60.0
+
+TRIALS_SHARE, TRIALS_LEAST = (0.0, 0.2, 0.35, 0.5, 1.0), (1.0, 6.0, 21.0, 81.0, 101.0)
+"""Trials an app: a fifth of the apps has at most 5, 35 % at most 20, half at most 80, none more than 100."""
+
+TASK_SHARE, TASK_MIN = (0.0, 0.1, 0.5, 0.8, 0.95, 1.0), (20.0, 80.0, 240.0, 380.0, 600.0, 1600.0)
+"""Quantiles of a trial's run time in minutes; the least is assumed."""
+
+TYPICAL_MIN, TYPICAL_SPREAD = 240.0, 0.35
+"""An app takes the gang that brings its trials near this median: how near, as a deviation of logarithms."""
+
+MEDIAN_WORK_H, WORK_SIGMA, MOST_WORK_H = 250.0, 0.7, 730.0
+"""An app's GPU-hours, log-normal: median and largest are the paper's."""
+
+GANGS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThemisOptions:
+    """Size and shape of the workload.
+
+    Parameters
+    ----------
+    apps
+        How many.
+    gap_min
+        Mean minutes between two arrivals, exponential.
+    network_share
+        Share of the apps whose training is bound by the network; the rest by computing.
+    alignment
+        Correlation between an app's number of trials and its GPU-hours.
+    gang
+        GPUs of every trial; 0 to draw each app's from 1, 2, 4 and 8.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an option is out of its range.
+    """
+
+    apps: int = 100
+    gap_min: float = 20.0
+    network_share: float = 0.4
+    alignment: float = 0.8
+    gang: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 100000]", self, "apps")
+        check_in("[0, 1e6]", self, "gap_min")
+        check_in("[0, 1]", self, "network_share", "alignment")
+        check_in("[0, 1024]", self, "gang")
+        if not isinstance(self.gang, int):
+            raise InvalidOptionError(f"gang must be a whole number, got {self.gang}")
+
+
+def draw_apps(options: ThemisOptions, seed: int) -> Workload:
+    """Draw apps and their trials; all of an app's trials are submitted at its arrival.
+
+    A trial's work is its app's share of the GPU-hours by a draw from the quantiles of run times.
+
+    Parameters
+    ----------
+    options
+        Size and shape.
+    seed
+        Same options and seed, same workload.
+
+    Notes
+    -----
+    The paper's three distributions can't hold together with independent draws: half of the apps have more than 80 trials
+    of 280 minutes on average, 373 GPU-hours on one GPU each, where the median app has 250. Apps with more trials are
+    therefore larger (`alignment`); trials still come out shorter than published (10, 50, 80, 95 %: about 50, 165, 310
+    and 570 minutes instead of 80, 240, 380 and 600), while trials an app and GPU-hours an app are as published.
+
+    References
+    ----------
+    Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling", NSDI 2020, figures 2-4.
+
+    Examples
+    --------
+    >>> draw_apps(ThemisOptions(apps=3), seed=0).app.max()
+    np.int64(2)
+    """
+    arrival_rng, size_rng, trial_rng, kind_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
+    gaps = arrival_rng.exponential(options.gap_min, options.apps)
+    arrival_min = np.cumsum(gaps) - gaps[0]
+    trials, work_h = _sizes(options, size_rng)
+    gang = _gangs(options, trials, work_h, size_rng)
+    app = np.repeat(np.arange(options.apps), trials)
+    drawn = np.exp(np.interp(trial_rng.random(len(app)), TASK_SHARE, np.log(TASK_MIN)))
+    of_app = np.bincount(app, weights=drawn)
+    duration_min = np.minimum(drawn * (work_h * HOUR_MIN / gang / of_app)[app], TASK_MIN[-1])
+    is_network = kind_rng.random(options.apps) < options.network_share
+    slowdowns = np.array([levels_ppm(COMPUTE_BOUND), levels_ppm(NETWORK_BOUND)])
+    number = np.arange(len(app)) - np.repeat(np.cumsum(trials) - trials, trials)
+    return Workload(
+        submit_us=np.rint(arrival_min * MINUTE_US).astype(np.int64)[app],
+        gpus=gang[app],
+        duration_us=np.maximum(1, np.rint(duration_min * MINUTE_US)).astype(np.int64),
+        slowdown_ppm=slowdowns[is_network.astype(np.int64)][app],
+        app=app,
+        ids=tuple(f"a{a}.{n}" for a, n in zip(app.tolist(), number.tolist(), strict=True)),
+    )
+
+
+def levels_ppm(slowdown: Slowdown) -> list[int]:
+    """Return a slowdown by the smallest of machine, rack and cluster that holds a gang, in parts per million."""
+    return [round(PPM * value / slowdown.slot) for value in (slowdown.slot, slowdown.rack, slowdown.cluster)]
+
+
+def _sizes(options: ThemisOptions, rng: np.random.Generator) -> tuple[IntArray, FloatArray]:
+    """Return trials and GPU-hours of each app."""
+    common, own = rng.standard_normal((2, options.apps))
+    rank = (np.argsort(np.argsort(common)) + rng.random(options.apps)) / options.apps
+    trials = np.interp(rank, TRIALS_SHARE, TRIALS_LEAST).astype(np.int64)
+    score = options.alignment * common + np.sqrt(1 - options.alignment**2) * own
+    return trials, np.minimum(MEDIAN_WORK_H * np.exp(WORK_SIGMA * score), MOST_WORK_H)
+
+
+def _gangs(options: ThemisOptions, trials: IntArray, work_h: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Draw each app's gang: the nearer its trials come to the typical run time, the likelier."""
+    if options.gang:
+        return np.full(options.apps, options.gang, np.int64)
+    minutes = work_h[:, None] * HOUR_MIN / trials[:, None] / np.array(GANGS)
+    weight = np.exp(-(np.log(minutes / TYPICAL_MIN) ** 2) / (2 * TYPICAL_SPREAD**2)) + 1e-12
+    chance = np.cumsum(weight, axis=1) / weight.sum(axis=1, keepdims=True)
+    chosen: IntArray = (rng.random(options.apps)[:, None] > chance[:, :-1]).sum(axis=1)
+    return np.asarray(np.array(GANGS, np.int64)[chosen])
