@@ -48,10 +48,12 @@ class SpeedFunction(Struct, forbid_unknown_fields=True, omit_defaults=True):
     largest_workers: Annotated[int, Meta(ge=1, description="most workers measured")]
     error: NonNegative | UnsetType = UNSET
     """Median relative error of a point predicted from all others."""
+    untold: list[str] = []
+    """What the measurements can't tell apart: such terms have coefficient 0, their share is in the others'."""
     global_batch: Positive | UnsetType = UNSET
 
 
-class UpdateCost(Struct, forbid_unknown_fields=True):
+class UpdateCost(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Seconds in which a server adds W pushes of so many bytes and applies them: ``a0 + a1 W + a2 bytes + a3 W bytes``.
 
     One set of coefficients while pushes and parameters fit in the cache, one beyond.
@@ -61,6 +63,8 @@ class UpdateCost(Struct, forbid_unknown_fields=True):
     beyond: list[Interval]
     cache_bytes: Positive
     error: NonNegative
+    untold: list[str] = []
+    """What the measurements can't tell apart."""
 
 
 class ScalingPoint(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -31,4 +31,12 @@ def doubts(profiles: ProfileDocument) -> list[str]:
                     f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
                     f"{MOST_ERROR:.0%}; measure on a quieter machine, or with a larger --scale or --option repeats=N"
                 )
+        for name, told in _untold(job).items():
+            found.append(f"{job.name}: measurements of the {name} can't tell {told}; it is counted there")
     return found
+
+
+def _untold(job: JobProfile) -> dict[str, str]:
+    """Return what each fit of a profile can't tell apart."""
+    fits = {"synchronous speed": job.speed, "asynchronous speed": job.asynchronous, "update cost": job.update}
+    return {name: ", ".join(fit.untold) for name, fit in fits.items() if fit is not UNSET and fit.untold}

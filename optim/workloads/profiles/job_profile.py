@@ -20,7 +20,7 @@ from optim.workloads.profiles.document import (
 )
 from optim.workloads.profiles.fitting import FloatArray, fit_times
 from optim.workloads.profiles.server_figures import FLOAT_BYTES, LinkFigures
-from optim.workloads.profiles.speed import asynchronous_terms, intervals, synchronous_terms
+from optim.workloads.profiles.speed import TERMS, asynchronous_terms, intervals, synchronous_terms
 from optim.workloads.profiles.timing import Timing
 
 MEGABITS_THERE_AND_BACK = 16.0
@@ -51,6 +51,8 @@ class ProfileOptions:
         Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
     repeats
         Steps timed at each point of the grid.
+    cache_mib, allowed_gb
+        Last-level cache, and memory that may be filled, where the system tells those of a host that is shared.
     """
 
     workers_a_server: int = 4
@@ -63,10 +65,12 @@ class ProfileOptions:
     most_servers: int = 4
     most_points: int = 12
     repeats: int = 40
+    cache_mib: float | None = None
+    allowed_gb: float | None = None
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats")
-        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps")
+        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps", "cache_mib", "allowed_gb")
         check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
         if self.most_points < LEAST_POINTS:
             raise InvalidOptionError(
@@ -212,6 +216,7 @@ def _speed(
         coefficients=intervals(fit),
         largest_workers=int(workers.max()),
         error=fit.error if np.isfinite(fit.error) else 1.0,
+        untold=[f"the term {TERMS[kind][term]} from those before it" for term in fit.untold],
         global_batch=global_batch,
     )
 

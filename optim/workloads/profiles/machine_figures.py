@@ -2,21 +2,23 @@
 
 import os
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from optim.core.memory import last_level_cache, memory_allowed, working_set
 from optim.workloads.profiles.document import Machine
 from optim.workloads.profiles.timing import Clock, present_load, time_interleaved
 
-USUAL_CACHE = 32 * 2**20
-"""Bytes of last-level cache where the system doesn't tell."""
-
-ROOF_CACHES, CACHE_SHARE = 8, 0.25
-"""A copy of so many caches runs in memory, one of such a share of a cache in the cache."""
+CACHE_SHARE = 0.25
+"""A copy of such a share of a cache runs in it."""
 
 MOST_BYTES = 2**31
 """No buffer is larger."""
+
+ROOF_S = 6.0
+"""Seconds that the roofs may take, all repeats together."""
 
 FLOAT_BYTES = 4
 GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
@@ -24,15 +26,12 @@ DISPATCHES = 1_000
 """Calls behind one timing of a call."""
 
 
-def last_level_cache() -> int:
-    """Return the bytes of the largest cache."""
-    largest = 0
-    for size in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = size.read_text().strip()
-        factor = {"K": 2**10, "M": 2**20}.get(text[-1:], 1)
-        digits = text.rstrip("KM")
-        largest = max(largest, int(digits) * factor if digits.isdecimal() else 0)
-    return largest or USUAL_CACHE
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Bytes of the last-level cache, and bytes that the measurement may fill."""
+
+    cache: int
+    allowed: int
 
 
 def usable_cores() -> int:
@@ -40,19 +39,30 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def measure_machine(clock: Clock, *, repeats: int = 30) -> tuple[Machine, int]:
-    """Measure the copy roof in memory and in the cache, and the seconds of a call; return the last-level cache too.
+def measure_machine(
+    clock: Clock, *, repeats: int = 30, cache: int | None = None, allowed: int | None = None
+) -> tuple[Machine, Room]:
+    """Measure the copy roof in memory and in the cache, and the seconds of a call; return cache and memory too.
 
     A donated ``x + 1`` reads and writes every byte once: the floor of every update.
+
+    Parameters
+    ----------
+    clock
+        Seconds.
+    repeats
+        At most; fewer where memory is slow.
+    cache, allowed
+        Bytes of the last-level cache, and bytes that may be filled; what the system tells if not given.
     """
     import jax
     import jax.numpy as jnp
 
     load = present_load()
-    cache = last_level_cache()
+    room = Room(cache=cache or last_level_cache(), allowed=allowed or memory_allowed())
     add = jax.jit(lambda x: x + 1, donate_argnums=0)
-    large = jnp.zeros(min(ROOF_CACHES * cache, MOST_BYTES) // FLOAT_BYTES, jnp.float32)
-    small = jnp.zeros(int(CACHE_SHARE * cache) // FLOAT_BYTES, jnp.float32)
+    large = jnp.zeros(min(working_set(room.cache, room.allowed), MOST_BYTES) // FLOAT_BYTES, jnp.float32)
+    small = jnp.zeros(int(min(CACHE_SHARE * room.cache, large.nbytes)) // FLOAT_BYTES, jnp.float32)
     scalar = jnp.zeros((), jnp.float32)
     held = {"large": large, "small": small, "scalar": scalar}
     sizes = {name: 2 * array.nbytes for name, array in held.items()}
@@ -68,7 +78,10 @@ def measure_machine(clock: Clock, *, repeats: int = 30) -> tuple[Machine, int]:
         held["scalar"].block_until_ready()
 
     in_memory, in_cache, dispatch = time_interleaved(
-        [lambda: copy("large"), lambda: copy("small"), call], repeats=repeats, clock=clock
+        [lambda: copy("large"), lambda: copy("small"), call],
+        repeats=repeats,
+        clock=clock,
+        budget_s=ROOF_S,
     )
     machine = Machine(
         cpu=_cpu_name(),
@@ -83,7 +96,7 @@ def measure_machine(clock: Clock, *, repeats: int = 30) -> tuple[Machine, int]:
         dispatch_us=dispatch.interval(1e6 / DISPATCHES),
         governor=_governor(),
     )
-    return machine, cache
+    return machine, room
 
 
 def _governor() -> str:

@@ -58,11 +58,14 @@ def measure_profiles(
     progress = progress if progress is not None else SilentProgress()
     stop = stop if stop is not None else Interruption()
     progress.start("profile", 4 + len(jobs))
-    machine, cache_bytes = measure_machine(clock)
+    machine, room = measure_machine(
+        clock, cache=_bytes(options.cache_mib, 2**20), allowed=_bytes(options.allowed_gb, 10**9)
+    )
     if not accept_noise:
         check_quiet(machine.noise, machine.load, machine.cores)
     progress.update(1)
-    server = ServerFigures(link=measure_link(clock), update=measure_update(cache_bytes, clock), options=options)
+    update = measure_update(room.cache, clock, allowed_bytes=room.allowed)
+    server = ServerFigures(link=measure_link(clock), update=update, options=options)
     progress.update(2)
     startup_s = _startup_s(clock)
     progress.update(3)
@@ -75,6 +78,10 @@ def measure_profiles(
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
     return ProfileDocument(schema=SCHEMA, jobs=profiles, machine=machine, crbm=crbm)
+
+
+def _bytes(amount: float | None, unit: int) -> int | None:
+    return None if amount is None else round(amount * unit)
 
 
 def _measure_job(

@@ -11,6 +11,9 @@ import numpy as np
 from optim.workloads.profiles.document import Interval, SpeedFunction
 from optim.workloads.profiles.fitting import FloatArray, LinearFit
 
+TERMS = {"synchronous": ("M/w", "1", "w/p", "w", "p"), "asynchronous": ("1", "w/p", "w", "p")}
+"""How the terms are written, by the kind of function."""
+
 
 def synchronous_terms(workers: FloatArray, servers: FloatArray, global_batch: float) -> FloatArray:
     """Return the terms of a synchronous step's seconds, shape (points, 5): ``M/w, 1, w/p, w, p``."""

@@ -17,6 +17,12 @@ Work = Callable[[], object]
 DROPPED = 3
 """First repeats, which warm caches and page tables up."""
 
+LEAST_REPEATS = 3
+"""How often even the longest work is timed."""
+
+BUDGET_FOR_FIRST = 0.1
+"""Share of a budget that may go into repeats that only warm up."""
+
 MOST_NOISE = 0.10
 """Median deviation over median beyond which times say little."""
 
@@ -64,7 +70,12 @@ class Timing:
 
 
 def time_interleaved(
-    works: Sequence[Work], *, repeats: int, dropped: int = DROPPED, clock: Clock = time.perf_counter
+    works: Sequence[Work],
+    *,
+    repeats: int,
+    dropped: int = DROPPED,
+    clock: Clock = time.perf_counter,
+    budget_s: float = np.inf,
 ) -> list[Timing]:
     """Time several pieces of work in turn, so that what disturbs the machine disturbs all of them.
 
@@ -78,15 +89,27 @@ def time_interleaved(
         How often each runs before.
     clock
         Seconds.
+    budget_s
+        Seconds of all repeats, after which none of them begins once each work has been timed `LEAST_REPEATS` times; long
+        work runs once before instead of `dropped` times.
     """
-    seconds = np.zeros((len(works), repeats))
+    seconds: list[list[float]] = [[] for _ in works]
+    spent = 0.0
     for repeat in range(-dropped, repeats):
+        if repeat < 0 and repeat > -dropped and spent > BUDGET_FOR_FIRST * budget_s:
+            continue
+        if repeat >= LEAST_REPEATS and spent > budget_s:
+            break
         for which, work in enumerate(works):
             begun = clock()
             work()
+            if repeat < 0 and budget_s == np.inf:
+                continue
+            took = clock() - begun
+            spent += took
             if repeat >= 0:
-                seconds[which, repeat] = clock() - begun
-    return [Timing(seconds=row) for row in seconds]
+                seconds[which].append(took)
+    return [Timing(seconds=np.array(taken)) for taken in seconds]
 
 
 def present_load() -> float:

@@ -34,7 +34,7 @@ from optim.workloads.profiles.job_profile import (
 )
 from optim.workloads.profiles.measuring import measure_profiles
 from optim.workloads.profiles.published import published_profiles
-from optim.workloads.profiles.server_figures import LinkFigures, fit_link, measure_link, measure_update
+from optim.workloads.profiles.server_figures import LinkFigures, fit_link, measure_link
 from optim.workloads.profiles.speed import asynchronous_terms, steps_per_second, synchronous_terms
 from optim.workloads.profiles.steps import LEARNING_RATE, UPDATES, StepWorld, time_minibatch, time_steps, time_updates
 from optim.workloads.profiles.timing import Timing, check_quiet, time_interleaved
@@ -265,6 +265,22 @@ def test_a_profile_is_doubted_where_its_fits_miss_what_they_were_not_fitted_to()
     assert doubts(published_profiles()) == []
 
 
+def test_a_profile_says_what_its_measurements_cannot_tell_apart():
+    job_measured, server = measured(0, noise=0.0)
+    alone = [point for point, (_, servers) in enumerate(job_measured.grid) if servers == 1]
+    one_server = replace(
+        job_measured,
+        grid=tuple(job_measured.grid[point] for point in alone),
+        steps=tuple(job_measured.steps[point] for point in alone),
+    )
+    job = job_profile(one_server, server)
+    assert [each.value for each in job.speed.coefficients[3:]] == [0.0, 0.0]
+    assert doubts(ProfileDocument(schema=SCHEMA, jobs=[job])) == [
+        "simulated: measurements of the synchronous speed can't tell the term w from those before it, the term p from "
+        "those before it; it is counted there"
+    ]
+
+
 def test_beyond_the_machine_steps_take_as_much_longer_as_the_bandwidth_says():
     job = job_profile(*measured(0, noise=0.0))
     own = job.worker_mbps.value
@@ -344,27 +360,6 @@ def test_a_change_loses_the_carrying_and_an_eviction_the_applying_too():
     assert (
         job_profile(replace(measured, num_parameters=500_000_000), server).ps.memory_gb == 6.0
     )  # with slots and a push
-
-
-def test_updates_are_timed_on_both_sides_of_the_cache_and_nowhere_without_room(monkeypatch):
-    timed = {}
-
-    def time_update(pushes, size, clock, repeats):
-        del clock
-        timed[pushes, size] = repeats
-        seconds = 1e-6 * (1 + pushes) + 1e-9 * 4 * size * (1 + pushes) * (
-            1 if (pushes + 2) * 4 * size <= 0.7 * 2**25 else 3
-        )
-        return Timing(seconds=np.full(5, seconds))
-
-    monkeypatch.setattr(server_figures, "_time_update", time_update)
-    cost = measure_update(2**25, None, repeats=2)
-    assert timed[1, 2**18] == 20
-    assert timed[1, 2**21] == 2
-    assert (8, 2**23) in timed
-    assert (16, 2**23) not in timed  # with parameters and sum more than half a gigabyte
-    assert [c.value for c in cost.in_cache] == pytest.approx([1e-6, 1e-6, 1e-9, 1e-9], rel=1e-3)
-    assert [c.value for c in cost.beyond[2:]] == pytest.approx([3e-9, 3e-9], rel=1e-3)
 
 
 def test_a_link_is_measured_over_all_its_sizes(monkeypatch):

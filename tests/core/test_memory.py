@@ -1,0 +1,53 @@
+"""What memory and which caches a process is told of."""
+
+import pytest
+
+from optim.core import memory
+
+MIB = 2**20
+
+
+@pytest.fixture
+def system(tmp_path, monkeypatch):
+    """A system of the test's own: folders and files that say nothing until they are written."""
+    monkeypatch.setattr(memory, "CACHES", tmp_path / "cache")
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "groups")
+    monkeypatch.setattr(memory, "OWN_GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(memory, "FREE_MEMORY", tmp_path / "meminfo")
+
+    def write(path, text):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+
+    return write
+
+
+def test_the_largest_cache_of_the_first_core_counts(system):
+    assert memory.last_level_cache() == 32 * MIB, "a usual size where the system doesn't tell"
+    for name, size in (("index0", "48K"), ("index2", "2M"), ("index3", "33M\n")):
+        system(f"cache/{name}/size", size)
+    assert memory.last_level_cache() == 33 * MIB
+
+
+def test_the_least_limit_of_all_groups_above_the_process_holds(system):
+    system("meminfo", "MemTotal: 24000000 kB\nMemAvailable: 23000000 kB\n")
+    assert memory.memory_allowed() == 23_000_000 * 1024
+    system("cgroup", "0::/pod/job\n")
+    system("groups/memory.max", "max\n")
+    system("groups/pod/job/memory.max", "max\n")
+    assert memory.memory_allowed() == 23_000_000 * 1024, "no limit is none"
+    system("groups/pod/memory.max", "4294967296\n")
+    assert memory.memory_allowed() == 2**32
+    system("groups/memory/pod/job/memory.limit_in_bytes", "1073741824\n")
+    assert memory.memory_allowed() == 2**30, "the older version's files"
+
+
+def test_the_machines_memory_counts_where_nothing_else_is_told(system):
+    assert memory.memory_allowed() > 0
+
+
+@pytest.mark.parametrize(("cache", "allowed", "size"), [(32, 24_000, 128), (480, 24_000, 1920), (480, 4_000, 1000)])
+def test_a_working_set_is_four_caches_or_a_quarter_of_the_memory(cache, allowed, size):
+    assert memory.working_set(cache * MIB, allowed * MIB) == size * MIB
+    assert memory.is_beyond(cache * MIB, allowed * MIB)
+    assert not memory.is_beyond(480 * MIB, 1_000 * MIB)
