@@ -38,11 +38,6 @@ def working_set(cache_bytes: int, allowed_bytes: int) -> int:
     return int(min(MEASURED_CACHES * cache_bytes, MEASURED_SHARE * allowed_bytes))
 
 
-def is_beyond(cache_bytes: int, allowed_bytes: int) -> bool:
-    """Tell whether that set is larger than the cache, so that it shows the memory."""
-    return working_set(cache_bytes, allowed_bytes) > cache_bytes
-
-
 def _group_limits() -> Iterator[int]:
     """Yield the limits of the process' control group and of all above it, of either version."""
     try:

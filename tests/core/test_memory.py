@@ -49,5 +49,3 @@ def test_the_machines_memory_counts_where_nothing_else_is_told(system):
 @pytest.mark.parametrize(("cache", "allowed", "size"), [(32, 24_000, 128), (480, 24_000, 1920), (480, 4_000, 1000)])
 def test_a_working_set_is_four_caches_or_a_quarter_of_the_memory(cache, allowed, size):
     assert memory.working_set(cache * MIB, allowed * MIB) == size * MIB
-    assert memory.is_beyond(cache * MIB, allowed * MIB)
-    assert not memory.is_beyond(480 * MIB, 1_000 * MIB)

@@ -103,6 +103,13 @@ def pull(table, rows, out):
 
 
 @compiled
+def in_place(x, start, stop):
+    """Add one to every element from `start` to `stop`."""
+    for i in range(start, stop):
+        x[i] += np.float32(1)
+
+
+@compiled
 def push(total, gradient, weight):
     """Add a weighted push."""
     share = np.float32(weight)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from optim.benchmarks.kernels import loop, peers
+from optim.benchmarks.kernels.c_loops import c_loops
 from optim.benchmarks.kernels.contest import RATE, FloatArray, RowArray
 from optim.kernels.parameter_server import AbstractOptimiser, Adagrad, Adam, Momentum, Sgd, shard_ranges
 
@@ -69,8 +70,10 @@ class PlainDense:
         """Return the other sides that there are."""
         pushes, own = tuple(self.pushes), self._own
         if isinstance(self.rule, Sgd):
+            in_c, target = c_loops(self._pool, len(self._ranges)), self.w.copy()
             return {
                 "numba": lambda: self._spread(loop.dense_sgd, own[0], pushes, RATE),
+                **({} if in_c is None else {"c": lambda: in_c.dense_sgd(target, self.pushes, RATE)}),
                 **peers.dense_sgd(self.w, self.pushes, RATE),
             }
         if isinstance(self.rule, Momentum):
@@ -121,6 +124,20 @@ class PlainSparse:
                 rate = np.float32(RATE / (1 - self.rule.first_decay**self._step))
                 root = np.sqrt(slots[1][pushed] * scale) + np.float32(self.rule.epsilon)
                 self.w[pushed] -= rate * slots[0][pushed] / root
+
+    def by_c(self, pool: ThreadPoolExecutor, cores: int) -> dict[str, Callable[[], Any]]:
+        """Return the loop in C, on as many threads as there are cores, where there is one and a compiler."""
+        in_c, own = c_loops(pool, cores), self.w.copy()
+        if in_c is None:
+            return {}
+        if isinstance(self.rule, Sgd):
+            return {"c": lambda: in_c.sparse_sgd(own, self.rows, self.values, RATE)}
+        if isinstance(self.rule, Adagrad):
+            squares, first = np.zeros_like(own), np.zeros(len(own), np.int32)
+            sums, epsilon = np.zeros_like(self.values), self.rule.epsilon
+            message = (self.rows, self.values, RATE, epsilon, first, sums)
+            return {"c": lambda: in_c.sparse_adagrad(own, squares, *message)}
+        return {}
 
     def by_numba(self) -> dict[str, Callable[[], Any]]:
         """Return a serial loop where there is one."""

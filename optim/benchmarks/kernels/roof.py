@@ -1,53 +1,94 @@
-"""The memory's speed: passes over buffers that no cache holds, in the same run as what is measured against them."""
+"""The memory's speed: passes over buffers that no cache holds, in the same run as what is measured against them.
 
-from collections.abc import Callable
-from pathlib import Path
+A roof is what memory can do at most, and all that can be measured of it is what something did. So it is the fastest of a
+pass in place (a line is read and written back) and of a copy past the cache (a line is read, another written without being
+fetched), each by the best loop that there is, and of the kernel itself where that was faster still. No share is above 1.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-TIMES_THE_CACHE = 8
-"""A buffer of so many third-level caches is read from memory and not from the cache."""
+from optim.benchmarks.kernels import loop
+from optim.benchmarks.kernels.c_loops import c_loops
+from optim.benchmarks.kernels.contest import FloatArray, Held
+from optim.benchmarks.machine import machine_facts
+from optim.core.memory import last_level_cache, memory_allowed, working_set
+from optim.kernels.parameter_server import shard_ranges
 
-ASSUMED_CACHE = 32 << 20
-CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
+MOST_BYTES = 2**30
+"""No roof's working set is larger, so that a row stays below 2 GB whatever the system tells of its cache."""
+
+FLOAT_BYTES = 4
+IN_PLACE, COPY = "roof_in_place", "roof_copy"
 
 
-def third_level_cache() -> int:
-    """Return bytes of the largest cache of the first core, a usual size where the system doesn't tell."""
-    sizes = []
-    for path in CACHE_FOLDER.glob("index*/size"):
-        text = path.read_text().strip()
-        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
-        sizes.append(int(text.rstrip("KM")) * unit)
-    return max(sizes, default=ASSUMED_CACHE)
+def roof_bytes() -> int:
+    """Return the roofs' working set: four caches, a quarter of the memory allowed, or `MOST_BYTES`, whichever is least."""
+    return min(working_set(last_level_cache(), memory_allowed()), MOST_BYTES)
 
 
 class Roof:
-    """Two passes over donated buffers: one array in place, and a copy of one into another.
+    """Passes over a working set, by name: in place by XLA and by the best plain loop, and copies of one half to the other.
 
-    Both count a read and a write of each element. A pass in place writes lines that it has just read; a copy fetches
-    the lines of its target before it overwrites them, so it shows less on most processors.
+    Both count a read and a write of each element.
+
+    Attributes
+    ----------
+    set_bytes
+        Bytes of the working set.
+    moved
+        Bytes that each pass moves.
+    by
+        Language of the plain loops.
     """
 
     def __init__(self) -> None:
-        elements = TIMES_THE_CACHE * third_level_cache() // 4
-        self.moved = 8 * elements
-        self._source, self._target = jnp.ones(elements), jnp.zeros(elements)
-        self._in_place = jax.jit(lambda array: array + 1.0, donate_argnums=0)
-        self._copy = jax.jit(lambda target, source: source * 1.5, donate_argnums=0, keep_unused=True)
+        self.set_bytes = roof_bytes()
+        elements = max(2, self.set_bytes // FLOAT_BYTES // 2)
+        halves: FloatArray = np.ones(2 * elements, np.float32)
+        first, second = halves[:elements], halves[elements:]
+        cores = int(machine_facts()["cpus_usable"])
+        self._pool = ThreadPoolExecutor(cores)
+        loops = c_loops(self._pool, cores)
+        parts = shard_ranges(2 * elements, cores), shard_ranges(elements, cores)
 
-    def in_place(self) -> None:
-        """Add to every element of an array."""
-        self._target = self._in_place(self._target)
-        self._target.block_until_ready()
+        def spread(work: Callable[[int, int], Any], which: int) -> None:
+            list(self._pool.map(lambda part: work(part.start, part.stop), parts[which]))
 
-    def copy(self) -> None:
-        """Write one array, scaled, into another."""
-        self._target = self._copy(self._target, self._source)
-        self._target.block_until_ready()
+        self.by = "numba" if loops is None else "c"
+        self.moved = {f"{IN_PLACE}_{self.by}": 16 * elements, COPY: 8 * elements, f"{IN_PLACE}_xla": 8 * elements}
+        self._calls: dict[str, Callable[[], Any]] = {
+            f"{IN_PLACE}_{self.by}": (lambda: loops.in_place(halves))
+            if loops is not None
+            else (lambda: spread(lambda a, b: loop.in_place(halves, a, b), 0)),
+            COPY: (lambda: loops.stream_copy(first, second))
+            if loops is not None
+            else (lambda: spread(lambda a, b: np.copyto(second[a:b], first[a:b]), 1)),
+        }
+        if jax.default_backend() == "cpu":  # half of the set, so that the row holds no third buffer of that size
+            self._calls[f"{IN_PLACE}_xla"] = Held(
+                jax.jit(lambda array: array + 1.0, donate_argnums=0), jnp.zeros(elements)
+            )
+        else:  # an accelerator's memory is another one: only its own pass is a roof there
+            self._calls = {f"{IN_PLACE}_xla": Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.zeros(elements))}
 
     def calls(self) -> dict[str, Callable[[], Any]]:
         """Return the passes by name."""
-        return {"roof_in_place": self.in_place, "roof_copy": self.copy}
+        return dict(self._calls)
+
+    def speeds(self, best_s: Mapping[str, float]) -> dict[str, float]:
+        """Return bytes a second of the best pass in place and of the best copy, from the least seconds of each call."""
+        found: dict[str, float] = {}
+        for name in self._calls:
+            kind = IN_PLACE if name.startswith(IN_PLACE) else COPY
+            found[kind] = max(found.get(kind, 0.0), self.moved[name] / best_s[name])
+        return found
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()

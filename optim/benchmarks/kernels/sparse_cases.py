@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from optim.benchmarks.kernels import loop, peers
+from optim.benchmarks.kernels.c_loops import c_loops
 from optim.benchmarks.kernels.contest import JAX, RATE, RULES, Calls, Contest, FloatArray, Held, RowArray
 from optim.benchmarks.kernels.plain import PlainSparse
 from optim.benchmarks.machine import machine_facts
@@ -81,16 +82,17 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     rows = rng.integers(0, case.rows, case.pushed).astype(np.int32)
     values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
     start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
+    cores = int(machine_facts()["cpus_usable"])
     if case.rule == "pull":
-        return _pull_contest(start, rows)
+        return _pull_contest(start, rows, cores)
     rule = RULES[case.rule]
     is_on_cpu = jax.default_backend() == "cpu"
     layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
-    cores = int(machine_facts()["cpus_usable"])
     is_split = rule.num_slots > 0 and is_on_cpu and cores > 1
     server = _RowServer(layout, start, rows, values, cores if is_split else 1)
     plain = PlainSparse(rule, start, rows, values)
-    calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba()}
+    pool = ThreadPoolExecutor(cores)
+    calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba(), **plain.by_c(pool, cores)}
     if is_split:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
@@ -98,11 +100,17 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
         calls |= {"xla": _scattered(start, *message), **peers.sparse_sgd(start, rows, values, RATE)}
     elif isinstance(rule, Adagrad):
         calls["xla"] = _sorted(start, *message, rule)
+
+    def close() -> None:
+        server.close()
+        pool.shutdown()
+
     return Contest(
         calls=calls,
         found=server.parameters,
         others=(lambda: plain.w,),
         shards=server.num_shards,
+        close=close,
     )
 
 
@@ -130,6 +138,10 @@ class _RowServer:
         list(self._pool.map(self._push, range(self.num_shards)))
         self._step += 1
 
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
+
     def _push(self, shard: int) -> None:
         done = push_sparse(self._tables[shard], *self._messages[shard], jnp.int32(self._step), layout=self._layout)
         self._tables[shard] = jax.block_until_ready(done)
@@ -139,20 +151,24 @@ class _RowServer:
         return np.concatenate([np.asarray(row_parameters(table, self._layout)) for table in self._tables])
 
 
-def _pull_contest(start: FloatArray, rows: RowArray) -> Contest:
+def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
     """Make the sides of a pull."""
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
     kernel = Held(lambda _: pull_rows(table, asked, layout=layout), None)
+    pool = ThreadPoolExecutor(cores)
+    in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
     return Contest(
         calls={
             JAX: kernel,
             "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
             "numba": lambda: loop.pull(start, rows, looped),
+            **({} if in_c is None else {"c": lambda: in_c.pull(start, rows, copied)}),
         },
         found=lambda: kernel.held,
         others=(lambda: taken,),
+        close=pool.shutdown,
     )
 
 

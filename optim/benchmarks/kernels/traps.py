@@ -16,7 +16,7 @@ from jax import lax
 
 from optim.benchmarks.kernels.contest import RATE, Held, furthest
 from optim.benchmarks.kernels.options import TrapOptions
-from optim.benchmarks.kernels.roof import third_level_cache
+from optim.benchmarks.kernels.roof import roof_bytes
 from optim.benchmarks.racing import Call
 from optim.kernels.parameter_server import (
     Adagrad,
@@ -86,7 +86,7 @@ def stacked_sum(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 def donation(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
     """Return one pass over a buffer beyond the cache, into its own memory and into fresh memory."""
-    size = max(sizes.parameters, 2 * third_level_cache() // 4)
+    size = max(sizes.parameters, roof_bytes() // 8)
     start = jnp.array(rng.random(size, dtype=np.float32))
     sides = {
         OURS: Held(jax.jit(lambda x: x + 1.0, donate_argnums=0), jnp.copy(start)),
@@ -217,11 +217,11 @@ def many_leaves(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
 
 
 def roof_in_cache(sizes: TrapOptions, rng: np.random.Generator) -> Trap:
-    """Return a pass over eight caches, which is the memory's speed, and over a quarter of one, which isn't."""
+    """Return a pass over four caches, which is the memory's speed, and over a sixteenth of that, which isn't."""
     del sizes
     first = float(rng.random())
-    add, cache = jax.jit(lambda x: x + 1.0, donate_argnums=0), third_level_cache()
-    lengths = {OURS: 8 * cache // 4, NAIVE: cache // 16}
+    add, size = jax.jit(lambda x: x + 1.0, donate_argnums=0), roof_bytes() // 4
+    lengths = {OURS: size, NAIVE: size // 16}
     sides = {name: Held(add, jnp.full(length, first)) for name, length in lengths.items()}
     return Trap(
         calls=dict(sides),

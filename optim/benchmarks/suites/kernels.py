@@ -1,9 +1,11 @@
 """The parameter-server kernels beside NumPy, Numba and what else is installed, as a share of the memory's speed.
 
-A row is one kernel on one size. Every round runs two passes over buffers that no cache holds, then the kernel, then the
-others; times are medians over the rounds, compile time apart. The roof is a copy into a donated buffer. A processor
-fetches the lines that a copy overwrites, which nobody counts, so a pass over one array in place is faster; the share of
-that is given beside. `process` is the same kernel in a process of its own, to which pushes go through shared memory: a
+A row is one kernel on one size. Every round runs passes over a working set of `roof_set_mb` MB, then the kernel, then the
+others; times are medians over the rounds, compile time apart, and roofs the best of them. There are two roofs: the best
+pass in place, and a copy past the cache, which fetches no line that it overwrites. A kernel faster than a pass is itself
+what memory can do, so no share is above 1; a kernel whose `working_set_mb` fit the cache has none. `share_of_loop` is the
+least time of any plain loop in place (`best_loop`: C where a compiler is, else Numba), or of the kernel where that is
+less, over the kernel's. `process` is the same kernel in a process of its own, to which pushes go through shared memory: a
 server by this package's kind of transport, as `ray` is by Ray's. After the first round the kernel's parameters are compared with NumPy's.
 """
 
@@ -18,7 +20,7 @@ from optim.benchmarks.kernels.options import KernelOptions
 from optim.benchmarks.racing import Times, medians, race, timed
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
-from optim.core.clock import PhaseClock
+from optim.core.clock import PhaseClock, peak_memory_mb
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
@@ -33,10 +35,11 @@ if TYPE_CHECKING:
 
 DENSE, SPARSE, STREAM = "dense", "sparse", "stream"
 STREAMS = ("push", "async-sgd", "push-top-k", "push-int8", "pull-dense", "snapshot")
+LOOPS = ("c", "numba")
 AGREEMENT = 1e-4
 """Largest difference from NumPy's parameters after one update of rate 0.01."""
 
-OTHERS = ("numpy", "numba", "xla", "one_shard", "torch", "process", "ray")
+OTHERS = ("numpy", "numba", "c", "xla", "one_shard", "torch", "process", "ray")
 
 
 SIZES: Mapping[str, KernelOptions] = MappingProxyType(
@@ -110,6 +113,7 @@ class KernelWork(AbstractStudy):
             return self._compare(case, contest, roof, clock, stop, progress)
         finally:
             contest.close()
+            roof.close()
 
     def _compare(
         self,
@@ -128,7 +132,7 @@ class KernelWork(AbstractStudy):
         compile_s = {name: timed(call)[0] for name, call in calls.items()}
         error, checksum = contest.error(), contest.checksum()
         rounds = race(calls, self.chosen.rounds, stop, progress, always=(JAX, *roof.calls()))
-        figures = _figures(case.moved, roof.moved, rounds)
+        figures = _figures(case.moved, roof, rounds)
         return Finding(
             parameters={
                 "kernel": case.kernel,
@@ -142,6 +146,7 @@ class KernelWork(AbstractStudy):
                 **figures,
                 "error": error,
                 "shards": contest.shards,
+                "peak_memory_mb": peak_memory_mb(),
                 "compile_ms": max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"]),
             },
             seconds=clock.seconds | {"compile": compile_s[JAX], "solve": float(np.sum(rounds[JAX], axis=0)[0])},
@@ -151,26 +156,40 @@ class KernelWork(AbstractStudy):
         )
 
 
-def _figures(moved: int, roof_moved: int, times: Times) -> dict[str, Any]:
+def _figures(moved: int, roof: "Roof", times: Times) -> dict[str, Any]:
     """Return medians, speeds and shares."""
     from optim.benchmarks.kernels.contest import JAX
+    from optim.benchmarks.kernels.roof import COPY, IN_PLACE
+    from optim.core.memory import last_level_cache
 
     wall, spent = medians(times), medians(times, 1)
     speed = moved / wall[JAX] / 1e9
-    in_place, copy = (roof_moved / wall[name] / 1e9 for name in ("roof_in_place", "roof_copy"))
+    roofs = roof.speeds({name: min(each[0] for each in taken) for name, taken in times.items()})
+    in_place, copy = (roofs[name] / 1e9 if name in roofs else None for name in (IN_PLACE, COPY))
+    is_beyond = moved > last_level_cache()
+    best_loop = min((name for name in LOOPS if name in wall), key=lambda name: wall[name], default=None)
     return {
         "milliseconds": 1e3 * wall[JAX],
         "processor_ms": 1e3 * spent[JAX],
         "gigabytes_per_s": speed,
-        "share_of_roof": speed / copy,
-        "share_of_in_place": speed / in_place,
+        "share_of_roof": _share(speed, copy, is_beyond),
+        "share_of_in_place": _share(speed, in_place, is_beyond),
+        "share_of_loop": min(1.0, wall[best_loop] / wall[JAX]) if best_loop else None,
+        "best_loop": best_loop,
         "roof_gigabytes_per_s": copy,
         "in_place_gigabytes_per_s": in_place,
+        "working_set_mb": moved / 1e6,
+        "roof_set_mb": roof.set_bytes / 1e6,
         **{f"{name}_ms": 1e3 * wall[name] if name in wall else None for name in OTHERS},
         **{f"{name}_processor_ms": 1e3 * spent[name] if name in spent else None for name in OTHERS},
         **{f"speedup_over_{name}": wall[name] / wall[JAX] if name in wall else None for name in OTHERS},
         "rounds": len(times[JAX]),
     }
+
+
+def _share(speed: float, roof: float | None, is_beyond: bool) -> float | None:
+    """Return the kernel's speed over the memory's, which is at least the kernel's; None in the cache."""
+    return speed / max(roof, speed) if is_beyond and roof is not None else None
 
 
 def _subjects(options: KernelOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
@@ -193,8 +212,9 @@ SPEC = register_study(
         "gigabytes_per_s",
         "share_of_roof",
         "share_of_in_place",
-        "numpy_ms",
-        "numba_ms",
-        "xla_ms",
+        "share_of_loop",
+        "best_loop",
+        "roof_set_mb",
+        "peak_memory_mb",
     ),
 )

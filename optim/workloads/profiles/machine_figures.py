@@ -17,7 +17,7 @@ CACHE_SHARE = 0.25
 MOST_BYTES = 2**31
 """No buffer is larger."""
 
-ROOF_S = 6.0
+ROOF_S = 4.0
 """Seconds that the roofs may take, all repeats together."""
 
 FLOAT_BYTES = 4

@@ -27,7 +27,7 @@ BEYOND_SETS, BEYOND_STEP = 3, 1.2
 SHORT_REPEATS = 10
 """How many times as often the short updates are timed."""
 
-POINT_S = 1.0
+POINT_S = 0.4
 """Seconds that the repeats of one update may take."""
 
 MOST_SET_BYTES, EDGES = 2**29, 4

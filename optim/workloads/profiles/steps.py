@@ -22,7 +22,7 @@ LEARNING_RATE = 1e-3
 UPDATES = 3
 """Asynchronous updates a worker makes in one timing, so that the wait at its end weighs little."""
 
-BUDGET_S, LEAST_REPEATS = 1.0, 3
+BUDGET_S, LEAST_REPEATS = 0.6, 3
 """Seconds of repeats at one point of the grid, and how many there are at least."""
 
 

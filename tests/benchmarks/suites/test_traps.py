@@ -25,7 +25,7 @@ SIZES = {
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch):
     """Let buffers be small: nothing is judged by them here."""
-    monkeypatch.setattr("optim.benchmarks.kernels.traps.third_level_cache", lambda: 1 << 14)
+    monkeypatch.setattr("optim.benchmarks.kernels.traps.roof_bytes", lambda: 1 << 16)
 
 
 def works(**request):
