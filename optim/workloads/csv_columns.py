@@ -20,7 +20,9 @@ HEADER_ROWS = 1
 """Rows before the first row of data, for messages that number rows as an editor does."""
 
 
-def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+def read_columns(
+    path: str | Path, numbers: Sequence[str], texts: Sequence[str] = (), separator: str = ","
+) -> dict[str, NDArray[Any]]:
     """Read columns of a CSV file, plain or gzip.
 
     Parameters
@@ -31,6 +33,8 @@ def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] 
         Columns of finite numbers; an empty field becomes NaN.
     texts
         Columns of text; an empty field becomes "".
+    separator
+        What stands between fields.
 
     Returns
     -------
@@ -49,9 +53,10 @@ def read_columns(path: str | Path, numbers: Sequence[str], texts: Sequence[str] 
     num_rows = 0
     try:
         with _open(path) as source:
-            check_limit("columns", len(_names(source)), f"{path}: columns")
-            rows = max(1, BLOCK_CELLS // len(_names(source)))
-            options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows}
+            columns = len(_names(source, separator))
+            check_limit("columns", columns, f"{path}: columns")
+            rows = max(1, BLOCK_CELLS // columns)
+            options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
             for block in pd.read_csv(io.BufferedReader(source), **options):
                 _require_columns(path, tuple(read), block.columns)
                 for name in texts:
@@ -93,10 +98,10 @@ def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.floa
     return values
 
 
-def header_of(path: str | Path) -> tuple[str, ...]:
+def header_of(path: str | Path, separator: str = ",") -> tuple[str, ...]:
     """Return the names of a CSV file's columns; () if there is no first line."""
     with _open(path) as source:
-        return tuple(name.strip().strip('"') for name in _names(source) if name.strip())
+        return tuple(name.strip().strip('"') for name in _names(source, separator) if name.strip())
 
 
 def _open(path: str | Path) -> Source:
@@ -107,9 +112,9 @@ def _open(path: str | Path) -> Source:
         raise cant_be_read(path, error) from error
 
 
-def _names(source: Source) -> list[str]:
+def _names(source: Source, separator: str) -> list[str]:
     """Return the fields of the first line, which is read again afterwards."""
-    return source.peek_line().decode("utf-8", errors="replace").split(",")
+    return source.peek_line().decode("utf-8", errors="replace").split(separator)
 
 
 def refuse(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.workloads.csv_columns import read_columns, require, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.job_table import NO_WORK, JobTable, NodeTable, ReadOptions, file_beside, leave_out
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
@@ -14,6 +14,9 @@ NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 MILLI = 1000.0
 MIB_PER_GB = 1024.0
 """Memory is in MiB; a GB of the instance is 1024 of them, as in the other traces' server sizes."""
+
+DEMANDS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+TIMES, PHASE = ("creation_time", "deletion_time", "scheduled_time"), ("pod_phase",)
 
 NEVER_RAN = "never scheduled"
 NO_GPU = "without a GPU"
@@ -35,7 +38,7 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     InvalidOptionError
         If a virtual cluster is asked for: the trace has none.
     InvalidProblemError
-        If a column is missing (some of the published lists have no times), a field is no number or negative,
+        If a column is missing (some of the published lists have no times: `ReadOptions.run_s`), a field is no number or negative,
         or a file can't be read.
 
     References
@@ -45,20 +48,18 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     """
     if options.virtual_cluster is not None:
         raise InvalidOptionError("virtual_cluster must be None for alibaba, whose trace has none; leave it out")
-    numbers = (
-        "cpu_milli",
-        "memory_mib",
-        "num_gpu",
-        "gpu_milli",
-        "creation_time",
-        "deletion_time",
-        "scheduled_time",
-    )
-    columns = read_columns(path, numbers, ("name", "pod_phase"))
-    require(path, columns, *numbers[:-1], least=0.0)
-    require(path, columns, "scheduled_time", least=0.0, may_lack=True)
+    has_times = options.run_s is None or TIMES[0] in header_of(path)
+    columns = read_columns(path, (*DEMANDS, *(TIMES if has_times else ())), ("name", *(PHASE if has_times else ())))
+    require(path, columns, *DEMANDS, least=0.0)
     gpus = require_whole(path, "num_gpu", columns["num_gpu"])
-    duration = columns["deletion_time"] - columns["scheduled_time"]
+    if has_times:
+        require(path, columns, *TIMES[:-1], least=0.0)
+        require(path, columns, TIMES[-1], least=0.0, may_lack=True)
+        submit, duration = columns["creation_time"], columns["deletion_time"] - columns["scheduled_time"]
+        status = columns["pod_phase"]
+    else:
+        submit, duration = np.arange(float(len(gpus))), np.full(len(gpus), options.run_s, dtype=np.float64)
+        status = np.full(len(gpus), "", dtype=object)
     kept, dropped = leave_out(
         {
             NEVER_RAN: np.isnan(duration),
@@ -75,23 +76,33 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         ],
         axis=1,
     )
-    censored = int((columns["pod_phase"][kept] == RUNNING).sum())
+    censored = int((status[kept] == RUNNING).sum())
+    notes = [f"{censored} of {len(kept)} pods were still running: their run times are lower bounds"]
+    if not has_times:
+        notes = [f"the list tells no times: pods come a second apart and run {options.run_s:g} s"]
     return JobTable(
         ids=tuple(str(columns["name"][row]) for row in kept.tolist()),
-        submit_s=columns["creation_time"][kept],
+        submit_s=submit[kept],
         workers=number,
         duration_s=duration[kept],
         demand=demand,
         clock=np.zeros(len(kept), dtype=np.int64),
-        status=columns["pod_phase"][kept],
+        status=status[kept],
         rows_read=len(gpus),
         dropped=dropped,
-        notes=(f"{censored} of {len(kept)} pods were still running: their run times are lower bounds",),
-        nodes=_read_nodes(options.nodes or file_beside(path, NODE_NAMES, what="node list", option="nodes")),
+        notes=tuple(notes),
+        nodes=read_nodes(options.nodes or file_beside(path, NODE_NAMES, what="node list", option="nodes")),
     )
 
 
-def _read_nodes(path: Path) -> NodeTable:
+def read_nodes(path: str | Path) -> NodeTable:
+    """Read the list of nodes.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, or a field is no number or negative.
+    """
     columns = read_columns(path, ("cpu_milli", "memory_mib", "gpu"), ("model",))
     require(path, columns, "cpu_milli", "memory_mib", "gpu", least=0.0)
     kinds = zip(columns["model"].tolist(), columns["gpu"].tolist(), strict=True)

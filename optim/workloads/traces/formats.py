@@ -6,21 +6,31 @@ from pathlib import Path
 from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError
+from optim.workloads.csv_columns import header_of
 from optim.workloads.traces.alibaba import read_alibaba
 from optim.workloads.traces.gavel import read_gavel
 from optim.workloads.traces.job_table import JobTable, ReadOptions
 from optim.workloads.traces.philly import read_philly
 from optim.workloads.traces.plain_tables import MURI, TIRESIAS, read_plain
+from optim.workloads.traces.pollux_workload import read_workload
+from optim.workloads.traces.slurm import read_sacct
+
+
+def _read_pollux(path: str | Path, options: ReadOptions) -> JobTable:
+    """Read what Pollux' authors published: the list that they sample from, or a workload sampled from it."""
+    return read_workload(path, options) if "application" in header_of(path) else read_philly(path, options)
+
 
 _READERS: Mapping[str, Callable[[str | Path, ReadOptions], JobTable]] = MappingProxyType(
     {
         "philly": read_philly,
         "gavel": read_gavel,
         "alibaba": read_alibaba,
-        "pollux": read_philly,
+        "pollux": _read_pollux,
         "csv": read_plain,
         "tiresias": partial(read_plain, form=TIRESIAS),
         "muri": partial(read_plain, form=MURI),
+        "sacct": read_sacct,
     }
 )
 
@@ -29,7 +39,7 @@ TRACE_FORMATS = tuple(_READERS)
 
 
 def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:
-    """Read the jobs of a trace, CSV, plain or gzip.
+    """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON.
 
     Raises
     ------

@@ -1,14 +1,9 @@
 """Gavel's jobs, drawn over Philly's submissions: work in steps, and the table of steps a second."""
 
-import json
-import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
-from optim.core.files import read_bytes
 from optim.workloads.csv_columns import read_columns, require, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
@@ -21,16 +16,12 @@ from optim.workloads.traces.job_table import (
     is_elsewhere,
     leave_out,
 )
+from optim.workloads.traces.throughputs import Rates, Throughputs, read_throughputs
 
 TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
 """Where the throughput table is looked for, beside the jobs."""
 
-ALONE = "null"
-"""Key of a job type's rate when it has its GPUs for itself."""
-
 UNKNOWN_TYPE = "of a type without throughput"
-
-_KEY = re.compile(r"^\('(?P<type>.*)', (?P<gpus>\d+)\)$")
 
 
 def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
@@ -38,7 +29,8 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
 
     Columns: `vc` (virtual cluster, each with a clock of its own), `idx`, `job_type`, `total_steps`,
     `arrival_s`, `scale_factor` (GPUs). The table holds rates for few numbers of GPUs; others are extrapolated
-    in proportion to the GPUs from the largest number below that was measured, and counted in the notes.
+    in proportion to the GPUs from the largest number below that was measured, and counted in the notes. Rates of GPUs on
+    one machine and of scattered ones tell the slowdown of gangs that machines don't hold.
     Virtual clusters are not laid over each other: the window is sought in each of them.
 
     Raises
@@ -55,7 +47,10 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     require(path, columns, "total_steps", "arrival_s", least=0.0)
     require(path, columns, "scale_factor", least=1.0)
     gpus = require_whole(path, "scale_factor", columns["scale_factor"])
-    rate, is_measured = _rates(columns["job_type"].tolist(), gpus, _read_table(path, options))
+    place = options.throughputs or file_beside(path, TABLE_NAMES, what="throughput table", option="throughputs")
+    table = read_throughputs(place)
+    kinds = columns["job_type"].tolist()
+    rate, is_measured = table.rates(options.gpu_type, kinds, gpus)
     kept, dropped = leave_out(
         {
             ELSEWHERE: is_elsewhere(columns["vc"], options),
@@ -73,47 +68,25 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
         clock=clock[kept].astype(np.int64),
         virtual_cluster=columns["vc"][kept],
         model=columns["job_type"][kept],
+        slowdown=_slowdown(table, options.gpu_type, kinds, gpus, rate)[kept],
+        types=table.types,
+        type_ratio=_ratios(table, kinds, gpus, rate)[kept],
         rows_read=len(gpus),
         dropped=dropped,
         notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated over GPUs",),
     )
 
 
-def _rates(types: list[str], gpus: IntArray, table: dict[str, dict[int, float]]) -> tuple[FloatArray, Any]:
-    """Return steps a second of each job (0 where its type is unknown), and whether they were measured."""
-    rate = np.zeros(len(gpus))
-    is_measured = np.zeros(len(gpus), dtype=bool)
-    for row, (kind, number) in enumerate(zip(types, gpus.tolist(), strict=True)):
-        known = table.get(kind)
-        if not known:
-            continue
-        base = max((size for size in known if size <= number), default=min(known))
-        rate[row] = known[base] * number / base
-        is_measured[row] = base == number
-    return rate, is_measured
+def _slowdown(table: Throughputs, gpu_type: str, kinds: list[str], gpus: IntArray, rate: FloatArray) -> FloatArray:
+    """Return the slowdown on one machine (1), and on several, of a rack or not: the table doesn't tell them apart."""
+    scattered, is_measured = table.rates(gpu_type, kinds, gpus, is_scattered=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slower = np.where(is_measured & (rate > 0) & (scattered > 0), np.maximum(1.0, rate / scattered), 1.0)
+    return np.stack([np.ones(len(rate)), slower, slower], axis=1)
 
 
-def _read_table(path: str | Path, options: ReadOptions) -> dict[str, dict[int, float]]:
-    """Return steps a second by job type and number of GPUs."""
-    place = options.throughputs or file_beside(path, TABLE_NAMES, what="throughput table", option="throughputs")
-    try:
-        content = json.loads(read_bytes(place))
-    except (ValueError, RecursionError) as error:
-        raise InvalidProblemError(f"{place}: not JSON ({error}); give Gavel's throughput table") from error
-    kinds = content.get(options.gpu_type) if isinstance(content, dict) else None
-    if not isinstance(kinds, dict):
-        known = ", ".join(content) if isinstance(content, dict) else "nothing"
-        raise InvalidProblemError(
-            f"{place}: GPU type {options.gpu_type!r} is missing (there are: {known}); choose another gpu_type"
-        )
-    table: dict[str, dict[int, float]] = {}
-    for key, rates in kinds.items():
-        match = _KEY.match(key)
-        alone = rates.get(ALONE) if isinstance(rates, dict) else None
-        if match is None or not isinstance(alone, int | float):
-            raise InvalidProblemError(
-                f"{place}: entry {key!r} must be ('type', GPUs) with a rate {ALONE!r}; give Gavel's throughput table"
-            )
-        if alone > 0:
-            table.setdefault(match["type"], {})[int(match["gpus"])] = float(alone)
-    return table
+def _ratios(table: Throughputs, kinds: list[str], gpus: IntArray, rate: FloatArray) -> FloatArray:
+    """Return each job's run time on every GPU type over that on the one chosen."""
+    columns: Rates = [table.rates(name, kinds, gpus)[0] for name in table.types]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.stack([np.where(other > 0, rate / other, np.nan) for other in columns], axis=1)

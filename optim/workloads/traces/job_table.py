@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
+from optim.core.ranges import check_in
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -28,14 +30,23 @@ class ReadOptions:
         Take only this virtual cluster's jobs; None for all.
     gpu_type
         Column of Gavel's throughput table.
-    throughputs, nodes
-        Gavel's throughput table, Alibaba's node list; None to look for the published name in the trace's folder.
+    throughputs, nodes, steps
+        Gavel's throughput table, Alibaba's node list, Pollux' folder of step times; None to look for the published name beside
+        the trace.
+    run_s
+        Run time of jobs in lists that tell no times, which are submitted a second apart; None to refuse such lists.
     """
 
     virtual_cluster: str | None = None
     gpu_type: str = "v100"
     throughputs: Path | None = None
     nodes: Path | None = None
+    steps: Path | None = None
+    run_s: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("(0, 1e9]", self, "run_s")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -72,8 +83,25 @@ class JobTable:
         Jobs with different numbers have different origins of time; shape (jobs,).
     demand
         What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
-    virtual_cluster, user, model, status
+    virtual_cluster, user, model, status, app
         Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
+    priority
+        Larger ones first, shape (jobs,); None where the trace has none.
+    least_gpus, most_gpus
+        What the job could also run on, shape (jobs,); None where the trace doesn't say.
+    failed_s
+        Of the run time, what attempts took that failed; shape (jobs,); None where the trace doesn't say.
+    busy
+        Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
+    slowdown
+        Run time over `duration_s` where the workers share a machine, a rack, or only the cluster; at least 1, shape (jobs, 3);
+        None where the trace doesn't say.
+    types, type_ratio
+        Names of GPU types, and the run time on each over `duration_s`, NaN where the job can't run; shape (jobs, types).
+    loss
+        Loss after equal parts of the work, from 1 at its beginning, NaN for jobs of which it isn't known; shape (jobs, points).
+    begin
+        Date and time of second 0 of all clocks; None where the trace tells no dates.
     rows_read
         Rows of the file.
     dropped
@@ -94,6 +122,17 @@ class JobTable:
     user: TextArray | None = None
     model: TextArray | None = None
     status: TextArray | None = None
+    app: TextArray | None = None
+    priority: IntArray | None = None
+    least_gpus: IntArray | None = None
+    most_gpus: IntArray | None = None
+    failed_s: FloatArray | None = None
+    busy: FloatArray | None = None
+    slowdown: FloatArray | None = None
+    types: tuple[str, ...] = ()
+    type_ratio: FloatArray | None = None
+    loss: FloatArray | None = None
+    begin: datetime | None = None
     rows_read: int
     dropped: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

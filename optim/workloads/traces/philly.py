@@ -4,44 +4,49 @@ Both carry the attribution: Jeon et al., "Analysis of Large-Scale Multi-Tenant G
 Workloads", USENIX ATC 2019 (trace: CC BY 4.0).
 """
 
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
-from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
     NO_WORK,
-    FloatArray,
     JobTable,
     ReadOptions,
-    TextArray,
     is_elsewhere,
     leave_out,
 )
+from optim.workloads.traces.philly_log import is_log, read_log
+from optim.workloads.traces.time_stamps import PHILLY_STAMP, since_first
+
+MERGED_BEGIN = datetime(2017, 8, 14, 23, 27)
+"""Second 0 of the merged list."""
 
 
 def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
-    """Read a list of Philly's jobs; its header tells which of the two forms it has.
+    """Read a list of Philly's jobs; its beginning tells which of three forms it has.
 
     The merged list has columns `job_id`, `submit_s` (seconds since the first job), `num_gpus`, `duration_s`
     and `vc`; its run times add up all attempts, so that GPU-hours are upper bounds, and the virtual cluster is empty
     for the long and wide jobs.
     Pollux' list has `timestamp` (date and time, not in order), `duration` (s), `num_gpus` and `cluster`.
+    The trace's own job log is JSON (`read_log`).
 
     Raises
     ------
     InvalidProblemError
         If a column is missing, a field is no number or negative, or the file can't be read.
     """
+    if is_log(path):
+        return read_log(path, options)
+    begin = MERGED_BEGIN
     is_pollux = "timestamp" in header_of(path) and "submit_s" not in header_of(path)
     if is_pollux:
         columns = read_columns(path, ("duration", "num_gpus"), ("timestamp", "cluster"))
-        submit, duration, cluster = (
-            _seconds(path, columns["timestamp"]),
-            columns["duration"],
-            columns["cluster"],
-        )
+        submit, begin = since_first(path, "timestamp", columns["timestamp"], PHILLY_STAMP)
+        duration, cluster = columns["duration"], columns["cluster"]
         duration_name = "duration"
         ids = [f"row-{row}" for row in range(len(submit))]
     else:
@@ -61,17 +66,8 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
         duration_s=duration[kept],
         clock=np.zeros(len(kept), dtype=np.int64),
         virtual_cluster=cluster[kept],
+        begin=begin,
         rows_read=len(submit),
         dropped=dropped,
         notes=() if is_pollux else ("run times add up all attempts: GPU-hours are upper bounds",),
     )
-
-
-def _seconds(path: str | Path, timestamps: TextArray) -> FloatArray:
-    """Return seconds since the first of all time stamps."""
-    import pandas as pd
-
-    times = pd.to_datetime(pd.Series(timestamps), format="%Y-%m-%d %H:%M:%S", errors="coerce")
-    refuse(path, "timestamp", times.isna().to_numpy(), "YYYY-MM-DD hh:mm:ss is due", timestamps)
-    seconds: FloatArray = (times - times.min()).dt.total_seconds().to_numpy(dtype=np.float64)
-    return seconds

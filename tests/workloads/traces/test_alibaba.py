@@ -8,7 +8,8 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.admission.instance import MICRO
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from optim.workloads.traces.alibaba import NEVER_RAN, NO_GPU
-from optim.workloads.traces.job_table import NO_WORK
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import NO_WORK, ReadOptions
 from tests.support.trace_files import alibaba_file, pod
 
 
@@ -72,3 +73,18 @@ def test_alibaba_has_no_virtual_clusters(tmp_path: Path) -> None:
     path = alibaba_file(tmp_path, [pod("one", 1, 1000, (0, 900, 0))])
     with pytest.raises(InvalidOptionError, match="virtual_cluster must be None"):
         read_trace(path, "alibaba", TraceOptions(virtual_cluster="a"), 0)
+
+
+def test_lists_without_times_are_read_if_a_run_time_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,2000,1024,1,460\nq,2000,1024,0,0\nr,4000,2048,2,1000\n"
+    )
+    (tmp_path / "openb_node_list_all_node.csv").write_text("model,cpu_milli,memory_mib,gpu\nT4,8000,2048,2\n")
+    table = read_jobs(path, "alibaba", ReadOptions(run_s=60.0))
+    assert (table.submit_s.tolist(), table.duration_s.tolist(), table.workers.tolist()) == ([0, 2], [60, 60], [1, 2])
+    assert table.demand is not None
+    assert table.demand[:, 0].tolist() == [0.46, 1.0]
+    assert "no times" in table.notes[0]
+    with pytest.raises(InvalidProblemError, match="'creation_time' is missing"):
+        read_jobs(path, "alibaba", ReadOptions())

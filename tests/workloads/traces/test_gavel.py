@@ -1,12 +1,17 @@
 """Gavel's jobs: steps become seconds by the table of throughputs."""
 
+import gzip
+import json
 from pathlib import Path
 
 import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.workloads.admission.traces import TraceOptions, read_trace
+from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.gavel import UNKNOWN_TYPE
+from optim.workloads.traces.job_table import ReadOptions
+from optim.workloads.traces.throughputs import read_throughputs
 from tests.support.trace_files import ROOMY, gavel_file
 
 
@@ -45,7 +50,9 @@ def test_job_types_without_a_throughput_are_left_out_and_counted(tmp_path: Path)
 
 def test_refuses_gavels_jobs_without_a_usable_table(tmp_path: Path) -> None:
     path = gavel_file(tmp_path, [("x", 0, "A", 10, 0.0, 1)])
-    with pytest.raises(InvalidProblemError, match=r"GPU type 'h100' is missing \(there are: v100, k80"):
+    with pytest.raises(
+        InvalidProblemError, match=r"GPU type 'h100' is missing from the throughput table \(there are: v100, k80"
+    ):
         read_trace(path, "gavel", TraceOptions(**ROOMY, gpu_type="h100"), 0)
     table = tmp_path / "simulation_throughputs.json.gz"
     table.write_text("{", encoding="utf-8")
@@ -60,3 +67,26 @@ def test_refuses_gavels_jobs_without_a_usable_table(tmp_path: Path) -> None:
     table.unlink()
     with pytest.raises(InvalidProblemError, match="no throughput table"):
         read_trace(path, "gavel", TraceOptions(**ROOMY), 0)
+
+
+def test_rates_tell_run_times_on_every_gpu_type_and_the_slowdown_of_scattered_gangs(tmp_path: Path) -> None:
+    path = gavel_file(tmp_path, [("x", 0, "A", 10, 0.0, 1), ("x", 1, "A", 10, 1.0, 4)])
+    content = json.loads(gzip.decompress((tmp_path / "simulation_throughputs.json.gz").read_bytes()))
+    content["v100_unconsolidated"] = {"('A', 4)": {"null": 4.0}}
+    (tmp_path / "table.json").write_text(json.dumps(content), encoding="utf-8")
+    table = read_jobs(path, "gavel", ReadOptions(throughputs=tmp_path / "table.json"))
+    assert table.types == ("v100", "k80")
+    assert table.type_ratio is not None
+    assert table.type_ratio.tolist() == [[1, 4], [1, 3]]
+    assert table.slowdown is not None
+    assert table.slowdown.tolist() == [[1, 1, 1], [1, 1.5, 1.5]]
+
+
+def test_rates_of_two_jobs_on_the_same_gpus_are_kept(tmp_path: Path) -> None:
+    gavel_file(tmp_path, [("x", 0, "A", 10, 0.0, 1)])
+    table = read_throughputs(tmp_path / "simulation_throughputs.json.gz")
+    assert table.beside["v100"] == {(("A", 1), ("A", 1)): (1.0, 1.0)}
+    bad = tmp_path / "bad.json"
+    bad.write_text("""{"v100": {"('A', 1)": {"null": 2, "('A', 1)": [1]}}}""", encoding="utf-8")
+    with pytest.raises(InvalidProblemError, match="must have two rates"):
+        read_throughputs(bad)

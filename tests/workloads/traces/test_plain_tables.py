@@ -45,9 +45,27 @@ def test_muris_times_are_milliseconds_and_tiresias_seconds(tmp_path):
         )
 
 
+def test_apps_priorities_host_room_and_other_gangs_are_kept(tmp_path):
+    header = "submit,gpus,duration,app,priority,min_gpus,max_gpus,cpus,memory_gb,user,model,status"
+    table = read_jobs(_file(tmp_path, f"{header}\n0,2,5,x,-3,1,4,6,8,u,m,Pass\n"), "csv", ReadOptions())
+    assert (table.app.tolist(), table.priority.tolist()) == (["x"], [-3])
+    assert (table.least_gpus.tolist(), table.most_gpus.tolist(), table.demand.tolist()) == ([1], [4], [[1, 3, 4]])
+    assert (table.user.tolist(), table.model.tolist(), table.status.tolist()) == (["u"], ["m"], ["Pass"])
+    some = read_jobs(_file(tmp_path, "submit,gpus,duration,cpus\n0,2,5,6\n"), "csv", ReadOptions())
+    assert some.demand.tolist() == [[1, 3, 16]]
+
+
+def test_muri_tells_how_busy_a_job_keeps_its_gpus(tmp_path):
+    text = "job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_1\n7,4,0,5,dqn,500,10\n"
+    assert read_jobs(_file(tmp_path, text), "muri", ReadOptions()).busy.tolist() == [0.02]
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
+        ("submit,gpus,duration,min_gpus\n0,1,1,0\n", "min_gpus"),
+        ("submit,gpus,duration,cpus\n0,1,1,-1\n", "cpus"),
+        ("submit,gpus,duration,priority\n0,1,1,high\n", "priority"),
         ("submit,gpus\n0,1\n", "duration"),
         ("submit,gpus,duration\n0,one,1\n", "gpus"),
         ("submit,gpus,duration\n0,1,-1\n", "duration"),

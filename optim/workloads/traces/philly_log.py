@@ -1,0 +1,125 @@
+"""The job log of Microsoft's Philly trace as it was published: one JSON list with every attempt of every job."""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from optim.core.documents import decode
+from optim.core.errors import InvalidProblemError
+from optim.core.files import Source, cant_be_read, read_bytes
+from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK, JobTable, ReadOptions, is_elsewhere, leave_out
+from optim.workloads.traces.time_stamps import PHILLY_STAMP, parse_stamps, seconds_from
+
+NEVER_RAN = "without an attempt"
+STILL_RUNNING = "whose last attempt has no end"
+PASSED = "Pass"
+PEEKED = 64
+"""Bytes at the beginning of a file that tell a list from a table."""
+
+
+class _Machine(msgspec.Struct):
+    """GPUs that an attempt held on one machine."""
+
+    gpus: list[str]
+    ip: str = ""
+
+
+class _Attempt(msgspec.Struct):
+    """One try of a job."""
+
+    start_time: str | None = None
+    end_time: str | None = None
+    detail: list[_Machine] = []
+
+
+class _Job(msgspec.Struct):
+    """One job of the log."""
+
+    jobid: str
+    submitted_time: str
+    status: str
+    vc: str = ""
+    user: str = ""
+    attempts: list[_Attempt] = []
+
+
+def is_log(path: str | Path) -> bool:
+    """Tell whether a file is such a log: a JSON list, not a table."""
+    try:
+        with Source(path, "document_bytes") as source:
+            return source.read(PEEKED).lstrip().startswith(b"[")
+    except OSError as error:
+        raise cant_be_read(path, error) from error
+
+
+def read_log(path: str | Path, options: ReadOptions) -> JobTable:
+    """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
+
+    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. A job's
+    run time is the sum over its attempts, its gang that of the last; what attempts before the last took, and the last of a
+    job that did not pass, counts as failed.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it isn't such a log.
+
+    References
+    ----------
+    Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019.
+    """
+    try:
+        jobs = decode(read_bytes(path), list[_Job])
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: not Philly's job log: {error}") from error
+    if not jobs:
+        raise InvalidProblemError(f"{path}: there is no job in it; give a log with jobs")
+    submitted = parse_stamps(path, "submitted_time", _texts([job.submitted_time for job in jobs]), PHILLY_STAMP)
+    begin = submitted.min().to_pydatetime()
+    owner = np.repeat(np.arange(len(jobs)), [len(job.attempts) for job in jobs])
+    attempts = [attempt for job in jobs for attempt in job.attempts]
+    start, end = (
+        seconds_from(begin, parse_stamps(path, name, _texts(texts), PHILLY_STAMP, may_lack=True))
+        for name, texts in (
+            ("start_time", [attempt.start_time for attempt in attempts]),
+            ("end_time", [attempt.end_time for attempt in attempts]),
+        )
+    )
+    ran = np.maximum(end - start, 0.0)
+    duration = np.bincount(owner, weights=np.nan_to_num(ran), minlength=len(jobs)).astype(np.float64)
+    last = np.full(len(jobs), -1)
+    last[owner] = np.arange(len(owner))  # the last of equal indices stays
+    last_run = np.where(last >= 0, ran[last], np.nan) if attempts else np.full(len(jobs), np.nan)
+    gpus = np.array([sum(len(m.gpus) for m in job.attempts[-1].detail) if job.attempts else 0 for job in jobs])
+    status = _texts([job.status for job in jobs])
+    cluster = _texts([job.vc for job in jobs])
+    kept, dropped = leave_out(
+        {
+            ELSEWHERE: is_elsewhere(cluster, options),
+            NEVER_RAN: (last < 0) | (gpus < 1),
+            STILL_RUNNING: np.isnan(last_run),
+            NO_WORK: duration <= 0,
+        }
+    )
+    failed = np.where(status == PASSED, duration - np.nan_to_num(last_run), duration)
+    return JobTable(
+        ids=tuple(jobs[row].jobid for row in kept.tolist()),
+        submit_s=seconds_from(begin, submitted)[kept],
+        workers=gpus[kept].astype(np.int64),
+        duration_s=duration[kept],
+        clock=np.zeros(len(kept), dtype=np.int64),
+        virtual_cluster=cluster[kept],
+        user=_texts([job.user for job in jobs])[kept],
+        status=status[kept],
+        failed_s=failed[kept],
+        begin=begin,
+        rows_read=len(jobs),
+        dropped=dropped,
+        notes=("run times add up all attempts, the gang is that of the last",),
+    )
+
+
+def _texts(values: list[str | None] | list[str]) -> np.ndarray:
+    """Return texts as an array; what is missing, or says None, is empty."""
+    return np.array(["" if value in (None, "None") else value for value in values], dtype=object)

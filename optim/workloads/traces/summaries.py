@@ -1,0 +1,160 @@
+"""What published clusters were like in sum: figures to hold a trace, a generator or a cluster's size against."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.workloads.traces.job_table import FloatArray, IntArray
+from optim.workloads.traces.time_stamps import PHILLY_STAMP, since_first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSummary:
+    """One cluster's GPU jobs; None where its summary doesn't say.
+
+    Parameters
+    ----------
+    id
+        Its name.
+    gpu_job_num
+        Number of jobs with GPUs.
+    avg_run_time_gpu, med_run_time_gpu, avg_que_time_gpu, med_que_time_gpu
+        Run and waiting times in seconds.
+    avg_gpu_num, med_gpu_num
+        GPUs a job.
+    complete_rate_gpu, cancel_rate_gpu, fail_rate_gpu
+        Shares of the jobs.
+    complete_gpu_time, cancel_gpu_time, fail_gpu_time
+        GPU-seconds.
+    """
+
+    id: str
+    gpu_job_num: float | None
+    avg_run_time_gpu: float | None
+    med_run_time_gpu: float | None
+    avg_que_time_gpu: float | None
+    med_que_time_gpu: float | None
+    avg_gpu_num: float | None
+    med_gpu_num: float | None
+    complete_rate_gpu: float | None
+    cancel_rate_gpu: float | None
+    fail_rate_gpu: float | None
+    complete_gpu_time: float | None
+    cancel_gpu_time: float | None
+    fail_gpu_time: float | None
+
+    @property
+    def gpu_time_shares(self) -> tuple[float, float, float] | None:
+        """Shares of the GPU-time of jobs that were completed, cancelled, and that failed."""
+        parts = (self.complete_gpu_time, self.cancel_gpu_time, self.fail_gpu_time)
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts) or sum(known) <= 0:
+            return None
+        done, cancelled, failed = (part / sum(known) for part in known)
+        return done, cancelled, failed
+
+
+def read_summaries(path: str | Path) -> tuple[ClusterSummary, ...]:
+    """Read the summary tables that come with the traces of Helios and of Acme, one row a cluster.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, or a field is no number or negative.
+
+    References
+    ----------
+    Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU Datacenters", SC 2021; Hu et
+    al., "Characterization of Large Language Model Development in the Datacenter", NSDI 2024.
+    """
+    names = [field.name for field in fields(ClusterSummary) if field.name != "id"]
+    columns = read_columns(path, names, ("id",))
+    require(path, columns, *names, least=0.0, may_lack=True)
+    return tuple(
+        ClusterSummary(
+            id=str(columns["id"][row]),
+            **{name: None if np.isnan(columns[name][row]) else float(columns[name][row]) for name in names},
+        )
+        for row in range(len(columns["id"]))
+    )
+
+
+def read_quotas(path: str | Path) -> dict[str, int]:
+    """Read how many machines each virtual cluster of Philly was given by Helios' authors: ``vc, node num``.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, or a field is no whole number of at least 0.
+    """
+    columns = read_columns(path, ("node num",), ("vc",))
+    require(path, columns, "node num", least=0.0)
+    nodes = require_whole(path, "node num", columns["node num"])
+    return {str(name): int(number) for name, number in zip(columns["vc"], nodes.tolist(), strict=True)}
+
+
+def read_daily_gpus(path: str | Path) -> tuple[tuple[str, ...], IntArray]:
+    """Read GPUs of each virtual cluster day by day: ``date``, then a column each, then ``total``.
+
+    Returns
+    -------
+    tuple
+        Names, and GPUs of shape (days, virtual clusters).
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field is no whole number of at least 0.
+    """
+    names = tuple(name for name in header_of(path) if name not in ("date", "total"))
+    columns = read_columns(path, names, ("date",))
+    require(path, columns, *names, least=0.0)
+    return names, np.stack([require_whole(path, name, columns[name]) for name in names], axis=1)
+
+
+def read_nodes_in_use(path: str | Path) -> tuple[datetime, FloatArray, IntArray, IntArray]:
+    """Read how many nodes of Philly were in use, minute by minute: ``time, active, total``.
+
+    Returns
+    -------
+    tuple
+        The first time, seconds since then, nodes in use, and nodes.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a field is no date, or no whole number of at least 0.
+    """
+    columns = read_columns(path, ("active", "total"), ("time",))
+    require(path, columns, "active", "total", least=0.0)
+    seconds, begin = since_first(path, "time", columns["time"], PHILLY_STAMP)
+    active, total = (require_whole(path, name, columns[name]) for name in ("active", "total"))
+    return begin, seconds, active, total
+
+
+def read_samples(path: str | Path) -> tuple[FloatArray, IntArray]:
+    """Read a sample of jobs: Gavel's run times with GPUs (``duration_s, num_gpus``), or Tiresias' service (``duration``).
+
+    Tiresias' are GPU-seconds: run times on one GPU.
+
+    Returns
+    -------
+    tuple
+        Run times in seconds, and GPUs.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a column is missing, or a field isn't a number of the least allowed.
+    """
+    is_service = "duration_s" not in header_of(path)
+    duration = "duration" if is_service else "duration_s"
+    columns = read_columns(path, (duration,) if is_service else (duration, "num_gpus"))
+    require(path, columns, duration, least=0.0)
+    if is_service:
+        return columns[duration], np.ones(len(columns[duration]), np.int64)
+    require(path, columns, "num_gpus", least=1.0)
+    return columns[duration], require_whole(path, "num_gpus", columns["num_gpus"])

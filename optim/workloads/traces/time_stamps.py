@@ -1,0 +1,102 @@
+"""Times of traces: dates, or seconds of a clock of their own."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidOptionError
+from optim.workloads.csv_columns import read_columns, refuse, require
+from optim.workloads.traces.job_table import FloatArray, TextArray
+
+PHILLY_STAMP, SLURM_STAMP = "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S"
+IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:ss"}
+
+
+def parse_stamps(path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False) -> Any:
+    """Return time stamps as a pandas series; an empty one is refused unless `may_lack`.
+
+    Raises
+    ------
+    InvalidProblemError
+        Naming the first row whose text isn't of the form.
+    """
+    import pandas as pd
+
+    series = pd.Series(texts)
+    times = pd.to_datetime(series, format=form, errors="coerce")
+    is_wrong = (times.isna() & ~(may_lack & (series == ""))).to_numpy()
+    refuse(path, column, is_wrong, f"{IN_WORDS[form]} is due", texts)
+    return times
+
+
+def seconds_from(begin: datetime, times: Any) -> FloatArray:
+    """Return seconds after a date, NaN for what is missing."""
+    seconds: FloatArray = (times - begin).dt.total_seconds().to_numpy(dtype=np.float64)
+    return seconds
+
+
+def since_first(path: str | Path, column: str, texts: TextArray, form: str) -> tuple[FloatArray, datetime]:
+    """Return seconds since the first of all time stamps, and that one."""
+    times = parse_stamps(path, column, texts, form)
+    begin: datetime = times.min().to_pydatetime()
+    return seconds_from(begin, times), begin
+
+
+def read_times(path: str | Path, column: str, second: float = 1.0) -> tuple[FloatArray, datetime | None]:
+    """Read a column of times, either numbers or dates, as seconds; and the date of second 0, if they are dates.
+
+    Parameters
+    ----------
+    second
+        How many of the file's units a second has, where they are numbers.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a time is neither, or below 0.
+    """
+    texts = read_columns(path, (), (column,))[column]
+    for form in IN_WORDS:
+        if _is_stamp(texts[0], form):
+            return since_first(path, column, texts, form)
+    numbers = read_columns(path, (column,))
+    require(path, numbers, column, least=0.0)
+    times: NDArray[np.float64] = numbers[column] / second
+    return times, None
+
+
+def seconds_of(begin: datetime | None, text: str) -> float:
+    """Return where a date lies on a trace's clock; a number is taken as seconds of that clock.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the text is neither, or a date and the trace tells none.
+    """
+    try:
+        seconds = float(text)
+    except ValueError:
+        pass
+    else:
+        if np.isfinite(seconds):
+            return seconds
+    try:
+        date = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidOptionError(
+            f"--from must be a date such as 2017-10-03 or 2017-10-03T12:00, or seconds, got {text[:40]!r}"
+        ) from error
+    if begin is None:
+        raise InvalidOptionError("--from: the trace tells no dates; give seconds on its own clock")
+    return (date.replace(tzinfo=None) - begin).total_seconds()
+
+
+def _is_stamp(text: str, form: str) -> bool:
+    try:
+        datetime.strptime(text, form)
+    except ValueError:
+        return False
+    return True

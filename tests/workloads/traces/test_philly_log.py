@@ -1,0 +1,87 @@
+"""Philly's job log in JSON: attempts add up, failed ones are told apart."""
+
+import gzip
+import json
+from datetime import datetime
+
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import ReadOptions
+
+
+def _attempt(start, end, *gpus):
+    machines = [{"ip": f"m{n}", "gpus": [f"gpu{g}" for g in range(count)]} for n, count in enumerate(gpus)]
+    return {"start_time": start, "end_time": end, "detail": machines}
+
+
+def _job(name, minute, status, *attempts, vc="a"):
+    time = f"2017-10-03 00:{minute:02}:00"
+    return {"jobid": name, "submitted_time": time, "status": status, "vc": vc, "user": "u", "attempts": list(attempts)}
+
+
+LOG = [
+    _job("late", 9, "Pass", _attempt("2017-10-03 00:10:00", "2017-10-03 00:10:30", 8, 8)),
+    _job(
+        "retried",
+        0,
+        "Pass",
+        _attempt("2017-10-03 00:01:00", "2017-10-03 00:01:20", 1),
+        _attempt("2017-10-03 00:05:00", "2017-10-03 00:06:00", 4),
+        vc="b",
+    ),
+    _job("dead", 2, "Failed", _attempt("2017-10-03 00:02:00", "2017-10-03 00:02:05", 1)),
+    _job("open", 3, "Killed", _attempt("2017-10-03 00:03:00", None, 1)),
+    _job("never", 4, "Killed"),
+    _job("instant", 5, "Failed", _attempt("2017-10-03 00:05:00", "2017-10-03 00:05:00", 1)),
+]
+
+
+def _table(tmp_path, content=LOG, **options):
+    path = tmp_path / "cluster_job_log"
+    path.write_bytes(gzip.compress(json.dumps(content, indent=1).encode()))
+    return read_jobs(path, "philly", ReadOptions(**options))
+
+
+def test_attempts_add_up_and_failed_ones_are_told_apart(tmp_path):
+    table = _table(tmp_path)
+    assert table.ids == ("late", "retried", "dead")
+    assert table.submit_s.tolist() == [540, 0, 120]
+    assert table.workers.tolist() == [16, 4, 1]
+    assert table.duration_s.tolist() == [30, 80, 5]
+    assert table.failed_s.tolist() == [0, 20, 5]
+    assert table.status.tolist() == ["Pass", "Pass", "Failed"]
+    assert (table.user.tolist(), table.virtual_cluster.tolist()) == (["u"] * 3, ["a", "b", "a"])
+    assert table.begin == datetime(2017, 10, 3)
+    assert {reason: count for reason, count in table.dropped.items() if count} == {
+        "without an attempt": 1,
+        "whose last attempt has no end": 1,
+        "without run time": 1,
+    }
+
+
+def test_one_virtual_cluster_can_be_asked_for(tmp_path):
+    assert _table(tmp_path, virtual_cluster="b").ids == ("retried",)
+
+
+def test_a_log_of_jobs_that_never_ran_has_no_job(tmp_path):
+    assert len(_table(tmp_path, [_job("never", 4, "Killed")])) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        ([], "there is no job"),
+        ([{"jobid": "x"}], "submitted_time"),
+        (
+            [_job("x", 1, "Pass") | {"submitted_time": "soon"}],
+            "'submitted_time': YYYY-MM-DD hh:mm:ss is due, got 'soon'",
+        ),
+        ([_job("x", 1, "Pass", _attempt("then", None, 1))], "'start_time': YYYY-MM-DD"),
+    ],
+)
+def test_a_bad_log_gives_one_clear_line(tmp_path, content, cause):
+    with pytest.raises(InvalidProblemError, match=cause) as caught:
+        _table(tmp_path, content)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,39 @@
+"""Dates on a trace's clock."""
+
+from datetime import datetime
+
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.workloads.traces.time_stamps import read_times, seconds_of
+
+BEGIN = datetime(2017, 10, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2017-10-03T02:00", 3600), ("2017-10-03", -3600), ("90.5", 90.5), ("2017-10-04 01:00:01", 86401)],
+)
+def test_dates_and_seconds_lie_on_the_clock(text, seconds):
+    assert seconds_of(BEGIN, text) == seconds
+
+
+@pytest.mark.parametrize(("begin", "text"), [(BEGIN, "yesterday"), (None, "2017-10-03"), (BEGIN, "inf")])
+def test_what_is_no_date_or_needs_one_is_refused(begin, text):
+    with pytest.raises(InvalidOptionError, match="--from"):
+        seconds_of(begin, text)
+
+
+def test_a_column_of_times_holds_numbers_or_dates(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("t\n2000\n500\n")
+    assert read_times(path, "t", 1000.0)[0].tolist() == [2.0, 0.5]
+    path.write_text("t\n2017-10-03T01:00:05\n2017-10-03T01:00:00\n")
+    seconds, begin = read_times(path, "t")
+    assert (seconds.tolist(), begin) == ([5, 0], BEGIN)
+    path.write_text("t\n2017-10-03 01:00:05\n17\n")
+    with pytest.raises(InvalidProblemError, match="row 3, column 't': YYYY-MM-DD hh:mm:ss is due, got '17'"):
+        read_times(path, "t")
+    path.write_text("t\nnow\n")
+    with pytest.raises(InvalidProblemError, match="a finite number is due, got 'now'"):
+        read_times(path, "t")
