@@ -30,6 +30,9 @@ class PriceChoice:
     train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
         None
     )
+    volatile: Annotated[
+        int | None, option("--volatile", "Only the N markets whose price varied most before it.", "N", PRICES)
+    ] = None
 
 
 def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":

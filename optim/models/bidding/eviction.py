@@ -93,8 +93,7 @@ class EvictionTable:
     @cached_property
     def omega(self) -> FloatArray:
         """Expected usable hours within the first 0..60 minutes; the integral of `survival`, same shape."""
-        steps = (self.survival[..., 1:] + self.survival[..., :-1]) / (2 * MINUTES)
-        return np.concatenate([np.zeros((*steps.shape[:2], 1)), np.cumsum(steps, axis=-1)], axis=-1)
+        return usable_hours(self.survival)
 
     @property
     def beta(self) -> FloatArray:
@@ -112,6 +111,12 @@ class EvictionTable:
     def usable_h(self, market: int, row: int, time_s: int) -> float:
         """Return the expected usable hours within `time_s`, at most an hour."""
         return _between(self.omega[market, row], time_s)
+
+
+def usable_hours(survival: FloatArray) -> FloatArray:
+    """Return the expected usable hours within the first 0..60 minutes: the integral of a survival over its last axis."""
+    steps = (survival[..., 1:] + survival[..., :-1]) / (2 * MINUTES)
+    return np.concatenate([np.zeros((*steps.shape[:-1], 1)), np.cumsum(steps, axis=-1)], axis=-1)
 
 
 def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None) -> EvictionTable:

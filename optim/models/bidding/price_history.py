@@ -149,6 +149,23 @@ class PriceHistory:
         """Tell whether an interval overlaps a time in which nothing was recorded, or the end of the history."""
         return end_s > self.end_s or bool(((self.gaps[:, 0] < end_s) & (self.gaps[:, 1] > begin_s)).any())
 
+    def volatility(self) -> FloatArray:
+        """Return the variance over time of each market's price over that on demand, gaps left out; shape (markets,)."""
+        result = []
+        for market, path in zip(self.markets, self.paths, strict=True):
+            edges = np.unique(np.concatenate([path.time_s, self.gaps.ravel(), [self.end_s]]))
+            begin, weight = edges[:-1], np.diff(edges) * (1.0 - np.isin(edges[:-1], self.gaps[:, 0]))
+            weight = np.where(begin >= path.time_s[0], weight, 0.0)
+            step = np.maximum(np.searchsorted(path.time_s, begin, side="right") - 1, 0)
+            share = path.price_micro[step] / market.on_demand_micro
+            total = max(float(weight.sum()), 1.0)
+            result.append(float(weight @ share**2) / total - (float(weight @ share) / total) ** 2)
+        return np.array(result)
+
+    def with_markets(self, kept: Sequence[int]) -> "PriceHistory":
+        """Return the history of some of its markets."""
+        return replace(self, markets=tuple(self.markets[m] for m in kept), paths=tuple(self.paths[m] for m in kept))
+
     def between(self, begin_s: int, end_s: int) -> "PriceHistory":
         """Return the part of a span; the price at its begin is kept as a first change, and markets without any fall out.
 

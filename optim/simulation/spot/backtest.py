@@ -35,7 +35,9 @@ class StartRows:
     error: str | None = None
 
 
-def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOptions) -> World:
+def make_world(
+    history: PriceHistory, train_until_s: int | None, options: SpotOptions, *, volatile: int | None = None
+) -> World:
     """Split a history in time: policies know the first part, and run on the second.
 
     Parameters
@@ -46,11 +48,13 @@ def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOp
         Where it is split; in the middle by default.
     options
         The job.
+    volatile
+        Keep only so many markets, those of the largest variance of price over on-demand in the first part.
 
     Raises
     ------
     InvalidOptionError
-        If either part is shorter than a day.
+        If either part is shorter than a day, or there aren't so many markets.
     """
     cut = (history.begin_s + history.end_s) // 2 if train_until_s is None else train_until_s
     day = 24 * HOUR_S
@@ -60,9 +64,15 @@ def make_world(history: PriceHistory, train_until_s: int | None, options: SpotOp
             f"seconds since 1970), got {cut}; choose another --train-until"
         )
     known, later = history.between(history.begin_s, cut), history.between(cut, history.end_s)
+    if volatile is not None:
+        if not 0 < volatile <= known.num_markets:
+            raise InvalidOptionError(
+                f"--volatile must be from 1 to the {known.num_markets} markets with prices before the split, got {volatile}"
+            )
+        order = np.argsort(-known.volatility(), kind="stable")
+        known = known.with_markets(sorted(order[:volatile].tolist()))
     names = {market.name for market in known.markets}
-    kept = [m for m, market in enumerate(later.markets) if market.name in names]
-    test = replace(later, markets=tuple(later.markets[m] for m in kept), paths=tuple(later.paths[m] for m in kept))
+    test = later.with_markets([m for m, market in enumerate(later.markets) if market.name in names])
     table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
     world = World(history=test, table=table, options=options)
     _ = world.baseline  # wrong types are refused before any work

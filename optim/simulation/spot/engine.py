@@ -33,7 +33,7 @@ WORK_TOL = 1e-9
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Held:
-    """A lease with what the policy doesn't see: when it will be evicted; one on demand never is, nor asked for renewal."""
+    """A lease with what the policy doesn't see: when it will be evicted; one on demand never is."""
 
     lease: LiveLease
     crossing_s: int = NEVER
@@ -82,7 +82,7 @@ class SpotRun:
         """Run until the job is done, or the horizon is reached."""
         options, last = self._options, self._start + self._options.horizon_s
         if self._policy.has_reliable and options.reliable:
-            self._take_on_demand(options.reliable, works=False)
+            self._take_on_demand(self._world.history.index[self._world.baseline.name], options.reliable, works=False)
         tick = self._start
         self._decide()
         self._happen()
@@ -118,10 +118,16 @@ class SpotRun:
         )
 
     def _leases(self) -> tuple[LiveLease, ...]:
-        return tuple(held.lease for held in self._held if held.is_spot and not held.is_leaving)
+        """Return what works or will: neither what only holds the state, nor what is being evicted."""
+        return tuple(held.lease for held in self._held if held.lease.ready_s < NEVER and not held.is_leaving)
 
     def _room(self) -> int:
-        return self._options.max_spot - sum(lease.count for lease in self._leases())
+        """Return how many spot instances may be taken."""
+        return self._options.max_spot - sum(lease.count for lease in self._leases() if lease.bid_micro is not None)
+
+    def _on_demand_room(self) -> int:
+        """Return how many instances on demand may be taken."""
+        return self._options.baseline - sum(lease.count for lease in self._leases() if lease.bid_micro is None)
 
     def _view(self) -> View:
         return View(
@@ -129,6 +135,7 @@ class SpotRun:
             price_micro=tuple(path.price_at(self._now) for path in self._world.history.paths),
             leases=self._leases(),
             room=self._room(),
+            on_demand_room=self._on_demand_room(),
             work_left=self._world.job_work - self._progress,
         )
 
@@ -136,14 +143,15 @@ class SpotRun:
         request = self._policy.decide(self._view())
         if request is None:
             return
-        if request.bid_micro is None:
-            self._take_on_demand(request.count, works=True)
-            return
-        if not 0 < request.count <= self._room():
+        room = self._on_demand_room() if request.bid_micro is None else self._room()
+        if not 0 < request.count <= room:
             raise NotAllowedError(
-                f"policy {self._policy.name!r} asks for {request.count} instances, {self._room()} may be taken"
+                f"policy {self._policy.name!r} asks for {request.count} instances, {room} may be taken"
             )
-        self._take_spot(request, request.bid_micro)
+        if request.bid_micro is None:
+            self._take_on_demand(request.market, request.count)
+        else:
+            self._take_spot(request, request.bid_micro)
 
     def _take_spot(self, request: Request, bid_micro: int) -> None:
         path = self._world.history.paths[request.market]
@@ -153,12 +161,10 @@ class SpotRun:
         held = self._grant(request, price)
         crossing = path.first_above(self._now, bid_micro, at_equal=self._options.at_equal)
         held.crossing_s = NEVER if crossing is None else crossing
-        held.renewal_s = self._now + RENEWAL_S
 
-    def _take_on_demand(self, count: int, *, works: bool) -> None:
-        market = self._world.baseline
-        request = Request(market=self._world.history.index[market.name], count=count, bid_micro=None)
-        self._grant(request, market.on_demand_micro, works=works)
+    def _take_on_demand(self, market: int, count: int, *, works: bool = True) -> None:
+        price = self._world.history.markets[market].on_demand_micro
+        self._grant(Request(market=market, count=count, bid_micro=None), price, works=works)
 
     def _grant(self, request: Request, price_micro: int, *, works: bool = True) -> _Held:
         """Hold what was asked for from now on, at the price of the first hour."""
@@ -172,7 +178,7 @@ class SpotRun:
             price_micro=price_micro,
         )
         self._granted += 1
-        self._held.append(_Held(lease=lease))
+        self._held.append(_Held(lease=lease, renewal_s=self._now + RENEWAL_S if works else NEVER))
         return self._held[-1]
 
     def _next_event(self) -> int:
@@ -249,7 +255,7 @@ class SpotRun:
         if self._policy.keeps(self._view(), held.lease):
             held.renewal_s = hour_end + RENEWAL_S
             price = self._world.history.paths[held.lease.market].price_at(self._now)
-            held.lease = replace(held.lease, price_micro=price or 0)
+            held.lease = replace(held.lease, price_micro=price or 0) if held.is_spot else held.lease
         else:
             held.renewal_s, held.drop_s = NEVER, hour_end
 

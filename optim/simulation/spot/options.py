@@ -15,7 +15,7 @@ class SpotOptions:
     job_hours
         The job is what `baseline` instances of `baseline_type` do on demand in so many hours.
     baseline, baseline_type
-        The cluster that the job is measured by.
+        The cluster that the job is measured by; no policy has more instances on demand at work.
     max_spot, reliable
         Most spot instances; instances on demand that hold the state of an elastic trainer, and do no work.
     serial

@@ -66,9 +66,9 @@ class View:
     price_micro
         Present price of each market, None where there is none yet.
     leases
-        Spot instances that are held and not being evicted.
-    room
-        Spot instances that may still be taken.
+        Instances at work or about to be: on demand, and spot instances that aren't being evicted.
+    room, on_demand_room
+        Spot instances that may still be taken, and such on demand.
     work_left
         Of the job.
     """
@@ -77,6 +77,7 @@ class View:
     price_micro: Sequence[int | None]
     leases: Sequence[LiveLease]
     room: int
+    on_demand_room: int
     work_left: float
 
 

@@ -83,3 +83,14 @@ def test_a_part_of_a_span_keeps_the_price_at_its_begin():
 def test_refuses_paths_that_are_none(paths, says):
     with pytest.raises(InvalidProblemError, match=says):
         history_of([A], paths)
+
+
+def test_volatility_is_the_variance_of_the_price_over_on_demand_in_time_gaps_left_out():
+    markets = [Market(instance_type="t", zone=zone, on_demand_micro=100, rate=1.0) for zone in ("a", "b")]
+    steps = ([0, 3600, 7200, 100_000], [50, 150, 100, 100]), ([3600, 100_000], [70, 70])
+    paths = [PricePath(time_s=np.array(t), price_micro=np.array(p)) for t, p in steps]
+    history = history_of(markets, paths, end_s=103_600)
+    assert history.gaps.tolist() == [[7200, 100_000]]
+    # An hour each at a half, one and a half, and one; nobody knows what the long gap cost.
+    assert history.volatility() == pytest.approx([1 / 6, 0.0])
+    assert [market.zone for market in history.with_markets([1]).markets] == ["b"]

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import EvictionTerm
 from optim.simulation.spot.bidbrain import BidBrainPolicy, _Footprint
+from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
 from tests.support.spot.worlds import drawn_world, world
@@ -15,9 +17,11 @@ from tests.support.spot.worlds import drawn_world, world
 DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 
 
-def view(job, now, leases=(), room=192):
+def view(job, now, leases=(), room=192, on_demand_room=64):
     prices = tuple(path.price_at(now) for path in job.history.paths)
-    return View(now_s=now, price_micro=prices, leases=leases, room=room, work_left=job.job_work)
+    return View(
+        now_s=now, price_micro=prices, leases=leases, room=room, on_demand_room=on_demand_room, work_left=job.job_work
+    )
 
 
 @given(seed=st.integers(0, 20), market=st.integers(0, 2), delta=st.integers(0, 12), count=st.sampled_from([1, 8, 64]))
@@ -25,14 +29,15 @@ def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta,
     job = drawn_world(seed)
     now = int(job.history.begin_s) + 86_400
     brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
-    ratios = _Footprint(brain, view(job, now)).with_each(
-        np.array([float(p) for p in view(job, now).price_micro]), np.array([count])
-    )
+    ratios = _Footprint(brain, view(job, now)).with_each(np.array([count]))
     options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.MARKET.value)
     instance = instance_at(job.history, job.table, now, options, "now")
     counts = np.zeros(instance.num_bids, dtype=np.int64)
     counts[market * len(DELTAS) + delta] = count
-    assert ratios[market, delta, 0] == pytest.approx(evaluate(instance, counts).ratio, rel=1e-9)
+    if job.history.paths[market].price_at(now) + DELTAS[delta] > 210_000:
+        assert np.isnan(ratios[market, delta, 0])  # no bid is above the price on demand
+    else:
+        assert ratios[market, delta, 0] == pytest.approx(evaluate(instance, counts).ratio, rel=1e-9)
 
 
 def test_asks_for_the_cheaper_of_two_calm_markets():
@@ -120,9 +125,12 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
     seen = view(job, now, leases)
     footprint = _Footprint(brain, seen)
     assert footprint.ratio(0.0) == pytest.approx(expected_ratio(job, brain, now, leases))
-    ratios = footprint.with_each(np.array(prices, dtype=float), np.array([3]))
+    ratios = footprint.with_each(np.array([3]))
+    assert ratios.shape == (4, 14, 1)
     for market in range(3):
-        for row in (0, 5, 11):
+        for row in (0, 5, 9):
+            if prices[market] + DELTAS[row] > 210_000:
+                continue
             added = expected_ratio(job, brain, now, leases, added=(market, row, 3))
             assert ratios[market, row, 0] == pytest.approx(added)
     first, *others = leases
@@ -159,3 +167,55 @@ def test_an_eviction_costs_a_checkpointing_job_a_restart_and_half_an_interval_of
     interval = min(np.sqrt(2 * 60 * checkpoint_min * usual_s), 4 * 3600)
     expected = expected_ratio(job, brain, now, held, lost_h=(720 + interval / 2) / 3600)
     assert _Footprint(brain, view(job, now, held)).ratio(0.0) == pytest.approx(expected)
+
+
+def test_takes_machines_on_demand_where_no_spot_price_is_below_and_gives_them_back_for_spot():
+    dear = ((0, 300_000), (36_000, 40_000))
+    job = world(dear, baseline=8, max_spot=8)
+    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    request = brain.decide(view(job, 3600, room=8, on_demand_room=8))
+    assert (request.market, request.count, request.bid_micro) == (0, 8, None)
+    held = LiveLease(number=0, market=0, count=8, bid_micro=None, granted_s=0, ready_s=180, price_micro=210_000)
+    assert brain.keeps(view(job, 58 * 60, [held], room=8, on_demand_room=0), held)
+    # Eight more machines for a fifth of the price are there by then.
+    spot = LiveLease(
+        number=1, market=0, count=8, bid_micro=50_000, granted_s=36_000, ready_s=36_180, price_micro=40_000
+    )
+    assert not brain.keeps(view(job, 36_000 + 58 * 60, [held, spot], room=0, on_demand_room=0), held)
+
+
+def test_asks_for_no_more_on_demand_than_may_be_taken():
+    job = world(((0, 300_000),))
+    brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
+    assert brain.decide(view(job, 3600, on_demand_room=5)).count == 4
+    assert brain.decide(view(job, 3600, on_demand_room=0)) is None
+
+
+def test_a_machine_on_demand_is_valued_as_one_that_nobody_takes_away():
+    job = drawn_world(3, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
+    now = int(job.history.begin_s) + 2 * 86_400
+    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(np.array([6]))[3]
+    rate = 6 * (1 - 4 / 60 - 7 / 60)
+    work = rate / (1 - 0.002 + 0.002 * rate)
+    assert ratio[-1, 0] == pytest.approx((3 + 6) * 0.21 / work)
+    assert ratio[0, 0] == ratio[-1, 0]
+    assert np.isnan(ratio[1:-1]).all()
+
+
+def test_never_an_hour_is_bought_above_the_price_on_demand():
+    # A spike every ten hours: bids of half a dollar rode it through at ten times the price on demand.
+    path = [step for k in range(40) for step in ((36_000 * k, 40_000), (36_000 * k + 34_000, 390_000))]
+    job = world(path, job_hours=8, baseline=16, max_spot=48)
+    for name in ("proteus", "bidbrain-checkpoint"):
+        for start in (0, 33_000, 34_500):
+            result = run_policy(job, make_policy(name, job), start)
+            assert result.is_done
+            assert max(line.price_micro for line in result.ledger if line.amount_micro) <= 210_000
+            assert {line.market for line in result.ledger} >= {"c3.xlarge@z0"}
+
+
+@given(seed=st.integers(0, 30), name=st.sampled_from(["proteus", "bidbrain-checkpoint"]))
+def test_no_bid_is_above_the_price_on_demand_whatever_prices_do(seed, name):
+    job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48)
+    result = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
+    assert all(line.price_micro <= 210_000 for line in result.ledger)

@@ -1,5 +1,7 @@
 """The engine on worlds small enough to follow by hand, and its promises on drawn ones."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,12 +9,14 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.models.bidding.billing import Reason
+from optim.models.bidding.eviction import fit_evictions
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, Request
 from optim.simulation.spot.simple_policies import checkpoint_interval
-from tests.support.spot.worlds import drawn_world, world
+from optim.simulation.spot.world import World
+from tests.support.spot.worlds import drawn_world, history, world
 
 HOUR = 3600
 CALM = ((0, 50_000),)
@@ -373,3 +377,25 @@ def test_the_job_is_what_the_baseline_does_after_its_start_up():
     assert job.useful_rate(0.0) == 0.0
     assert job.baseline_price(-1) is None
     assert job.baseline_price(0) == 50_000
+
+
+def test_machines_on_demand_are_of_the_type_that_was_asked_for_and_may_be_given_back():
+    known = history(CALM, ((0, 60_000),))
+    other = replace(known.markets[1], instance_type="c3.2xlarge", on_demand_micro=420_000, rate=2.0)
+    known = replace(known, markets=(known.markets[0], other))
+    job = World(history=known, table=fit_evictions(known), options=SpotOptions(job_hours=1.5, **PLAIN))
+    policy = Noting({0: ask(2, None, market=1)})
+    result = run_policy(job, policy, 0)
+    assert result.hours == 1.5
+    assert {line.market for line in result.ledger} == {"c3.2xlarge on demand"}
+    assert result.cost_micro == 2 * 2 * 420_000
+    assert [(time, lease.price_micro) for time, lease in policy.asked] == [(58 * 60, 420_000)]
+    assert {view.on_demand_room for view in policy.views} == {4, 2}
+    assert {view.room for view in policy.views} == {192}
+    given_back = run_policy(job, Scripted({0: ask(2, None, market=1), HOUR: ask(4, 100_000)}, keep=False), 0)
+    assert given_back.cost_micro == 2 * 420_000 + 4 * 50_000
+
+
+def test_more_machines_on_demand_than_the_baseline_are_refused():
+    with pytest.raises(NotAllowedError, match="asks for 5 instances, 4 may be taken"):
+        run_policy(world(CALM, job_hours=1, **PLAIN), Scripted({0: ask(5, None)}), 0)

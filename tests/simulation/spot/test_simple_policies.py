@@ -30,7 +30,7 @@ def world_of(rates, prices, **options):
 
 
 def view(prices, leases=(), room=192):
-    return View(now_s=0, price_micro=tuple(prices), leases=tuple(leases), room=room, work_left=1.0)
+    return View(now_s=0, price_micro=tuple(prices), leases=tuple(leases), room=room, on_demand_room=64, work_left=1.0)
 
 
 def lease(market, number=0):
