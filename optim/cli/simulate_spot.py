@@ -59,7 +59,9 @@ def spot(
         running = {"starts": starts, "seed": seed, "stop": interruption, "progress": progress}
         if trace.availability is not None:
             if prices != PriceChoice(on_demand=prices.on_demand):
-                raise InvalidOptionError("--availability goes with neither --prices, --product nor --train-until")
+                raise InvalidOptionError(
+                    "--availability goes with none of --prices, --product, --train-until and --volatile"
+                )
             asked = names or DEADLINE_DEFAULT
             entries = _deadlines(trace.availability, trace, prices.on_demand, asked, job_hours, running)
         else:
@@ -97,9 +99,9 @@ def _backtest(
     check_policies(names)
     options = build_options(SpotOptions, given)
     history = read_or_draw(prices, PriceOptions(), running["seed"])
-    world = make_world(history, split_time(prices.train_until), options)
+    world = make_world(history, split_time(prices.train_until), options, volatile=prices.volatile)
     note(
-        f"{history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
+        f"{world.history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"
     )
     return run_backtest(world, names, **running)
@@ -129,25 +131,39 @@ def _deadlines(
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
-    """Print a summary a policy."""
-    from optim.simulation.spot.rows import summarise
+    """Print a summary a policy, and how each compares with the cheapest."""
+    from optim.simulation.spot.policies import ORACLES
+    from optim.simulation.spot.rows import summarise_all
 
-    names = dict.fromkeys(row.policy for row in rows)
-    summaries = [summarise(name, [row for row in rows if row.policy == name]) for name in names]
+    summaries = summarise_all(rows)
     if output is OutputFormat.JSON:
-        for summary in summaries:
+        for summary in summaries.values():
             print_json(summary)
         return
     header = ("policy", "starts", "done", *SHOWN)
-    print_table(header, [_shown(summary) for summary in summaries], title="mean and 95 % interval")
-    redrawn = max((summary.redrawn for summary in summaries), default=0)
+    print_table(header, [_shown(summary) for summary in summaries.values()], title="mean and 95 % interval")
+    costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in ORACLES}
+    cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
+    paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
+    if paired:
+        print_table(
+            ("policy", "starts", "dollars more", "cheaper in"),
+            [[name, pair.starts, _spread(pair.mean, pair.high), _share(pair.won)] for name, pair in paired],
+            title=f"beside {cheapest}, start by start: mean and 95 % interval, and share of the starts",
+        )
+    redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
         note(f"{redrawn} starts touched a gap of the prices and were drawn again")
 
 
 def _shown(summary: "Summary") -> list[object]:
     cells: list[object] = [summary.policy, summary.starts, summary.done]
-    for name in SHOWN:
-        mean, high = summary.mean[name], summary.high[name]
-        cells.append("" if mean is None or high is None else f"{mean:.4g} ± {high - mean:.2g}")
-    return cells
+    return cells + [_spread(summary.mean[name], summary.high[name]) for name in SHOWN]
+
+
+def _spread(mean: float | None, high: float | None) -> str:
+    return "" if mean is None or high is None else f"{mean:.4g} ± {high - mean:.2g}"
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"

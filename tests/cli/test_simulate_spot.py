@@ -47,12 +47,50 @@ def test_rows_and_a_summary_a_policy_as_json(files):
     for summary in rows[4:]:
         assert summary["summary"] is True
         assert summary["low"]["cost_usd"] <= summary["mean"]["cost_usd"] <= summary["high"]["cost_usd"]
+    more = [rows[k]["cost_usd"] - rows[k + 1]["cost_usd"] for k in (0, 2)]
+    paired = rows[4]["paired"]["oracle-paid"]
+    assert paired["mean"] == pytest.approx(sum(more) / 2)
+    assert (paired["starts"], paired["won"]) == (2, 0.0)
 
 
 def test_generated_prices_are_the_default():
     result = run("--policy", "on-demand", *SMALL)
     assert result.exit_code == 0, result.output
     assert "on-demand" in result.stdout
+
+
+def test_a_table_sets_every_policy_beside_the_cheapest():
+    result = run("--policy", "on-demand,standard-checkpoint,oracle-paid", *SMALL)
+    assert "beside standard-checkpoint, start by start" in result.stdout
+    *_, on_demand, reference, _ = result.stdout.splitlines()
+    assert on_demand.split()[:2] == ["on-demand", "2"]
+    assert " 0% " in on_demand
+    assert " 100% " in reference
+
+
+def test_only_the_markets_that_varied_most_are_kept(files):
+    prices, on_demand = files
+    text = prices.read_text()
+    calm = "".join(line.replace(",z,", ",y,")[: line.rindex(",") + 1] + "0.05\n" for line in text.splitlines()[1:])
+    prices.write_text(text + calm)
+    words = (
+        "--prices",
+        prices,
+        "--on-demand",
+        on_demand,
+        "--policy",
+        "standard",
+        "--train-until",
+        "2015-03-06",
+        *SMALL,
+    )
+    result = run(*words, "--volatile", 1, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert "1 markets" in result.stderr
+    assert lines(result)[0]["cost_usd"] < 0.05 * 8 * 3
+    refused = run(*words, "--volatile", 3)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "--volatile must be from 1 to the 2 markets" in refused.stderr
 
 
 def test_a_product_and_a_rate_of_ones_own_reach_the_prices(files):
@@ -130,9 +168,9 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--product", "Windows"), "goes with --prices"),
-        (("--availability", "x.csv", "--product", "Windows"), "goes with neither"),
+        (("--availability", "x.csv", "--product", "Windows"), "goes with none of"),
         (("--availability", "x.csv"), "needs --deadline-hours"),
-        (("--availability", "x.csv", "--prices", "y.csv"), "goes with neither"),
+        (("--availability", "x.csv", "--prices", "y.csv"), "goes with none of"),
         (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),
         (("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"), "unknown policy 'proteus' under"),
     ],

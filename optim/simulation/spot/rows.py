@@ -1,7 +1,7 @@
 """Rows of a back-test: one a policy and start, and a summary a policy with confidence intervals."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -76,8 +76,32 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """A policy against another over the starts from which both have done the job.
+
+    Parameters
+    ----------
+    starts
+        How many these are.
+    mean, low, high
+        Dollars that the policy costs more than the other, start by start: mean and 95 % interval; None without any.
+    won
+        Share of these starts in which it is strictly cheaper.
+    """
+
+    starts: int
+    mean: float | None
+    low: float | None
+    high: float | None
+    won: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure."""
+    """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure.
+
+    `paired` compares it with every other policy, start by start.
+    """
 
     policy: str
     summary: bool = True
@@ -87,6 +111,7 @@ class Summary:
     mean: dict[str, float | None]
     low: dict[str, float | None]
     high: dict[str, float | None]
+    paired: dict[str, Paired]
 
 
 def time_text(time_s: int) -> str:
@@ -131,8 +156,16 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
     )
 
 
-def summarise(policy: str, rows: Sequence[Row]) -> Summary:
-    """Return means and intervals of a policy's rows; runs that weren't done count in `done`, not in the means."""
+def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Row]] | None = None) -> Summary:
+    """Return means and intervals of a policy's rows; runs that weren't done count in `done`, not in the means.
+
+    Parameters
+    ----------
+    policy, rows
+        Who, and its rows.
+    others
+        Rows of other policies from the same starts in the same order, to be compared with.
+    """
     done = [row for row in rows if row.is_done or row.deadline_met is not None]
     spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
     return Summary(
@@ -143,7 +176,27 @@ def summarise(policy: str, rows: Sequence[Row]) -> Summary:
         mean={name: mean for name, (mean, _, _) in spans.items()},
         low={name: low for name, (_, low, _) in spans.items()},
         high={name: high for name, (_, _, high) in spans.items()},
+        paired={name: compare(rows, other) for name, other in (others or {}).items() if name != policy},
     )
+
+
+def summarise_all(rows: Sequence[Row]) -> dict[str, Summary]:
+    """Return each policy's summary, compared with all others; the rows of all have the same starts in the same order."""
+    of: dict[str, list[Row]] = {}
+    for row in rows:
+        of.setdefault(row.policy, []).append(row)
+    return {name: summarise(name, own, of) for name, own in of.items()}
+
+
+def compare(rows: Sequence[Row], others: Sequence[Row]) -> Paired:
+    """Compare two policies' costs from the same starts, given in the same order."""
+    pairs = [
+        (own.cost_usd, other.cost_usd) for own, other in zip(rows, others, strict=True) if own.is_done and other.is_done
+    ]
+    more = [own - other for own, other in pairs if own is not None and other is not None]
+    mean, low, high = _interval(more)
+    won = sum(one < 0 for one in more) / len(more) if more else None
+    return Paired(starts=len(more), mean=mean, low=low, high=high, won=won)
 
 
 def _interval(figures: Sequence[float | None]) -> tuple[float, float, float] | tuple[None, None, None]:

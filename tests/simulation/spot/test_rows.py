@@ -7,7 +7,7 @@ import pytest
 
 from optim.simulation.spot.oracle import OracleResult, PlanPiece
 from optim.simulation.spot.result import RunResult
-from optim.simulation.spot.rows import over, row_of_oracle, row_of_run, summarise, time_text
+from optim.simulation.spot.rows import compare, over, row_of_oracle, row_of_run, summarise, summarise_all, time_text
 
 RUN = RunResult(
     policy="p",
@@ -77,3 +77,19 @@ def test_the_interval_is_195_standard_errors_and_unfinished_runs_count_in_done_o
 
 def test_times_are_written_in_universal_time():
     assert time_text(86_399) == "1970-01-01T23:59:59Z"
+
+
+def test_policies_are_compared_start_by_start_where_both_are_done():
+    mine = [row_of_run(replace(RUN, policy="mine", cost_micro=cost)) for cost in (1_000_000, 5_000_000, 3_000_000)]
+    yours = [row_of_run(replace(RUN, policy="yours", cost_micro=cost)) for cost in (2_000_000, 7_000_000, 3_000_000)]
+    mine.append(row_of_run(replace(RUN, policy="mine", cost_micro=90_000_000, is_done=False)))
+    yours.append(row_of_run(replace(RUN, policy="yours", cost_micro=1_000_000)))
+    found = compare(mine, yours)
+    assert (found.starts, found.won) == (3, pytest.approx(2 / 3))  # an equal bill is no win
+    half = 1.959963984540054 * 1.0 / math.sqrt(3)
+    assert (found.mean, found.low, found.high) == pytest.approx((-1.0, -1.0 - half, -1.0 + half))
+    assert compare(yours, mine).won == 0.0
+    assert compare(mine[3:], yours[3:]).mean is None
+    summaries = summarise_all([row for pair in zip(mine, yours, strict=True) for row in pair])
+    assert summaries["mine"].paired == {"yours": found}
+    assert summaries["yours"].paired["mine"].mean == pytest.approx(1.0)
