@@ -1,5 +1,6 @@
 """Price history of spot markets: step functions of time in whole micro-dollars, and where nobody recorded them."""
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -64,14 +65,20 @@ class PricePath:
     def __len__(self) -> int:
         return len(self.time_s)
 
+    @cached_property
+    def _steps(self) -> tuple[list[int], list[int]]:
+        """Times and prices as plain numbers: a single one is found ten times as fast in them."""
+        return self.time_s.tolist(), self.price_micro.tolist()
+
     def index_at(self, time_s: int) -> int:
         """Return the step that holds at a time, -1 before the first."""
-        return int(np.searchsorted(self.time_s, time_s, side="right")) - 1
+        return bisect_right(self._steps[0], time_s) - 1
 
     def price_at(self, time_s: int) -> int | None:
         """Return the price at a time, None before the first."""
-        step = self.index_at(time_s)
-        return int(self.price_micro[step]) if step >= 0 else None
+        times, prices = self._steps
+        step = bisect_right(times, time_s)
+        return prices[step - 1] if step else None
 
     def first_above(self, time_s: int, bid_micro: int, *, at_equal: bool = False) -> int | None:
         """Return when the price first exceeds a bid after a time, None if it never does.

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optim.models.bidding.eviction import MINUTES, usable_hours
+from optim.models.bidding.eviction import usable_hours
 from optim.models.bidding.instance import FloatArray, IntArray
 from optim.models.bidding.price_history import HOUR_S, MICRO
+from optim.simulation.spot.footprint_value import value_each, value_held, value_leases
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.simple_policies import checkpoint_interval
@@ -54,6 +55,7 @@ class BidBrainPolicy(Policy):
         self._deltas = world.table.deltas_micro
         self._rate = np.array([markets[m].rate for m in self._seller])
         self._on_demand = np.array([markets[m].on_demand_micro for m in self._seller])
+        self._list_prices = self._on_demand[~self._is_spot].astype(np.float64).tolist()
         startup = minutes(options.startup_min) // 60
         self._new_risk = 1.0 - self._survival[:, :, -1]
         self._new_usable = np.maximum(0.0, self._usable[:, :, -1] - self._usable[:, :, startup])
@@ -76,8 +78,7 @@ class BidBrainPolicy(Policy):
             return None
         held = _Footprint(self, view)
         counts = np.minimum(self._counts, view.room)
-        ratio = held.with_each(counts)
-        ratio[np.isnan(ratio) | (~self._is_spot[:, None, None] & (counts > view.on_demand_room))] = np.inf
+        ratio = held.with_each(counts, np.where(self._is_spot, view.room, view.on_demand_room))
         place = int(ratio.argmin())
         if not ratio.flat[place] < held.ratio(0.0):
             return None
@@ -112,15 +113,15 @@ class BidBrainPolicy(Policy):
 
     def prices(self, view: View) -> FloatArray:
         """Return the present price of every good, NaN where there is none yet."""
-        spot = [np.nan if price is None else float(price) for price in view.price_micro]
-        return np.concatenate([spot, self._on_demand[~self._is_spot]])
+        spot = [math.nan if price is None else float(price) for price in view.price_micro]
+        return np.array(spot + self._list_prices)
 
     def _row(self, delta: int) -> int:
         return max(0, int(np.searchsorted(self._deltas, delta, side="right")) - 1)
 
 
 class _Footprint:
-    """The leases of a view as arrays: price, count, work rate, risk and usable time in the coming hour."""
+    """The leases of a view, valued over the coming hour: dollars, and by lease the work rate and usable time."""
 
     def __init__(
         self,
@@ -131,60 +132,56 @@ class _Footprint:
         without: LiveLease | None = None,
     ) -> None:
         self.brain = brain
-        leases = [lease for lease in view.leases if lease is not without]
-        size = len(leases)
         self.prices = brain.prices(view)
-        self.good: IntArray = np.array([brain.good(lease) for lease in leases], dtype=np.int64)
-        self.work = np.array([lease.count for lease in leases], dtype=np.float64)
-        self.risk, self.usable, cost = np.zeros(size), np.zeros(size), np.zeros(size)
-        for i, (good, lease) in enumerate(zip(self.good.tolist(), leases, strict=True)):
-            price = float(np.nan_to_num(self.prices[good]))
-            row = brain._row(int((lease.bid_micro or price) - price))
-            survival, usable = brain._survival[good, row], brain._usable[good, row]
-            left_s = 0 if lease is renewed else lease.hour_end_s(view.now_s) - view.now_s
-            wait_s = max(0, lease.ready_s - view.now_s)
-            self.risk[i] = 1.0 - survival[-1]
-            self.usable[i] = max(0.0, float(usable[-1]) - _at(usable, wait_s))
-            rest = _at(survival, left_s) * lease.price_micro * left_s
-            following = survival[-1] * price * (HOUR_S - left_s)
-            cost[i] = (rest + following) / MICRO * lease.count / HOUR_S
-        self.cost = brain._fixed_usd + float(cost.sum())
-        self.work *= brain._rate[self.good]
-        self.market_risk = np.zeros(len(brain._rate))
-        np.maximum.at(self.market_risk, self.good, self.risk)
+        now = view.now_s
+        rows = [
+            (
+                brain.good(lease),
+                lease.count,
+                lease.price_micro if lease.bid_micro is None else lease.bid_micro,
+                lease.price_micro,
+                0 if lease is renewed else lease.hour_end_s(now) - now,
+                max(0, lease.ready_s - now),
+            )
+            for lease in view.leases
+            if lease is not without
+        ]
+        leases = np.array(rows, dtype=np.int64).reshape(-1, 6)
+        cost, self.work, self.usable, self.risk = value_leases(
+            leases, self.prices, brain._survival, brain._usable, brain._deltas, brain._rate
+        )
+        self.cost = brain._fixed_usd + cost
 
     def ratio(self, change_h: float) -> float:
         """Return expected cost over expected work, infinity without work."""
         brain = self.brain
-        lost = brain._lost_h * (1.0 - float(np.prod(1.0 - self.market_risk))) + change_h
-        work = brain._world.useful_rate(float((self.work * np.maximum(0.0, self.usable - lost)).sum()))
-        return self.cost / work if work > 0 else math.inf
+        result: float = value_held(
+            self.cost, self.work, self.usable, self.risk, brain._lost_h, change_h, brain._world.options.serial
+        )
+        return result
 
-    def with_each(self, counts: IntArray) -> FloatArray:
-        """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); NaN where there is none.
+    def with_each(self, counts: IntArray, most: IntArray) -> FloatArray:
+        """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); infinity where there is none.
 
-        No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour
-        is bought for more.
+        Of each good at most `most` may be taken. No bid is above the price on demand, nor does one last longer than a
+        price that is at most that: not an hour is bought for more.
         """
         brain = self.brain
-        stays = 1.0 - self.market_risk
-        others = np.array([float(np.prod(np.delete(stays, m))) for m in range(len(stays))])
-        risk = np.maximum(brain._new_risk, self.market_risk[:, None])
-        lost = brain._lost_h * (1.0 - others[:, None] * (1.0 - risk)) + brain._change_h
-        usable = np.maximum(0.0, self.usable - lost[:, :, None])
-        held = usable @ self.work
-        own = np.maximum(0.0, brain._new_usable - lost) * brain._rate[:, None]
-        rate = held[:, :, None] + own[:, :, None] * counts
-        work = brain._world.useful_rate(rate)
-        prices = self.prices[:, None]
-        bids = np.concatenate([prices + brain._deltas, np.maximum(prices, brain._on_demand[:, None])], axis=1)
-        unit = np.where(bids <= brain._on_demand[:, None], (1.0 - brain._new_risk) * prices / MICRO, np.nan)
-        cost = self.cost + unit[:, :, None] * counts
-        return np.asarray(np.divide(cost, work, out=np.full_like(work, np.inf), where=work > 0))
-
-
-def _at(by_minute: FloatArray, time_s: int) -> float:
-    """Return a figure given for every minute of an hour at any second of it."""
-    minute, rest = divmod(min(max(time_s, 0), HOUR_S), 60)
-    value = float(by_minute[minute])
-    return value if rest == 0 or minute == MINUTES else value + rest / 60 * float(by_minute[minute + 1] - value)
+        result: FloatArray = value_each(
+            counts,
+            most,
+            self.cost,
+            self.work,
+            self.usable,
+            self.risk,
+            self.prices,
+            brain._on_demand,
+            brain._rate,
+            brain._new_risk,
+            brain._new_usable,
+            brain._deltas,
+            brain._lost_h,
+            brain._change_h,
+            brain._world.options.serial,
+        )
+        return result

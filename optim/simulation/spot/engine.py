@@ -1,6 +1,7 @@
 """The engine of a back-test: events in order of time, exact progress between them, and the bill."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim.core.errors import NotAllowedError
@@ -88,7 +89,8 @@ class SpotRun:
         self._happen()
         self._tell()
         while True:
-            interested = self._policy.is_interested(self._leases(), self._room())
+            leases = self._leases()
+            interested = self._policy.is_interested(leases, self._rooms(leases)[0])
             if interested:
                 tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
             until = min(self._next_event(), tick if interested else NEVER, last)
@@ -119,31 +121,32 @@ class SpotRun:
 
     def _leases(self) -> tuple[LiveLease, ...]:
         """Return what works or will: neither what only holds the state, nor what is being evicted."""
-        return tuple(held.lease for held in self._held if held.lease.ready_s < NEVER and not held.is_leaving)
+        return tuple([held.lease for held in self._held if held.lease.ready_s < NEVER and not held.is_leaving])
 
-    def _room(self) -> int:
-        """Return how many spot instances may be taken."""
-        return self._options.max_spot - sum(lease.count for lease in self._leases() if lease.bid_micro is not None)
-
-    def _on_demand_room(self) -> int:
-        """Return how many instances on demand may be taken."""
-        return self._options.baseline - sum(lease.count for lease in self._leases() if lease.bid_micro is None)
+    def _rooms(self, leases: Sequence[LiveLease]) -> tuple[int, int]:
+        """Return how many spot instances may be taken beside some leases, and how many on demand."""
+        spot = sum([lease.count for lease in leases if lease.bid_micro is not None])
+        rest = sum([lease.count for lease in leases if lease.bid_micro is None])
+        return self._options.max_spot - spot, self._options.baseline - rest
 
     def _view(self) -> View:
+        leases = self._leases()
+        room, on_demand_room = self._rooms(leases)
         return View(
             now_s=self._now,
-            price_micro=tuple(path.price_at(self._now) for path in self._world.history.paths),
-            leases=self._leases(),
-            room=self._room(),
-            on_demand_room=self._on_demand_room(),
+            price_micro=tuple([path.price_at(self._now) for path in self._world.history.paths]),
+            leases=leases,
+            room=room,
+            on_demand_room=on_demand_room,
             work_left=self._world.job_work - self._progress,
         )
 
     def _decide(self) -> None:
-        request = self._policy.decide(self._view())
+        view = self._view()
+        request = self._policy.decide(view)
         if request is None:
             return
-        room = self._on_demand_room() if request.bid_micro is None else self._room()
+        room = view.on_demand_room if request.bid_micro is None else view.room
         if not 0 < request.count <= room:
             raise NotAllowedError(
                 f"policy {self._policy.name!r} asks for {request.count} instances, {room} may be taken"

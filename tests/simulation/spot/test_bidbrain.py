@@ -16,6 +16,8 @@ from tests.support.spot.worlds import drawn_world, world
 
 DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 
+ALL = np.full(4, 192)
+
 
 def view(job, now, leases=(), room=192, on_demand_room=64):
     prices = tuple(path.price_at(now) for path in job.history.paths)
@@ -29,13 +31,13 @@ def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta,
     job = drawn_world(seed)
     now = int(job.history.begin_s) + 86_400
     brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
-    ratios = _Footprint(brain, view(job, now)).with_each(np.array([count]))
+    ratios = _Footprint(brain, view(job, now)).with_each(np.array([count]), ALL)
     options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.MARKET.value)
     instance = instance_at(job.history, job.table, now, options, "now")
     counts = np.zeros(instance.num_bids, dtype=np.int64)
     counts[market * len(DELTAS) + delta] = count
     if job.history.paths[market].price_at(now) + DELTAS[delta] > 210_000:
-        assert np.isnan(ratios[market, delta, 0])  # no bid is above the price on demand
+        assert np.isinf(ratios[market, delta, 0])  # no bid is above the price on demand
     else:
         assert ratios[market, delta, 0] == pytest.approx(evaluate(instance, counts).ratio, rel=1e-9)
 
@@ -125,7 +127,7 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
     seen = view(job, now, leases)
     footprint = _Footprint(brain, seen)
     assert footprint.ratio(0.0) == pytest.approx(expected_ratio(job, brain, now, leases))
-    ratios = footprint.with_each(np.array([3]))
+    ratios = footprint.with_each(np.array([3]), ALL)
     assert ratios.shape == (4, 14, 1)
     for market in range(3):
         for row in (0, 5, 9):
@@ -194,12 +196,14 @@ def test_asks_for_no_more_on_demand_than_may_be_taken():
 def test_a_machine_on_demand_is_valued_as_one_that_nobody_takes_away():
     job = drawn_world(3, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
     now = int(job.history.begin_s) + 2 * 86_400
-    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(np.array([6]))[3]
+    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(np.array([6]), ALL)[
+        3
+    ]
     rate = 6 * (1 - 4 / 60 - 7 / 60)
     work = rate / (1 - 0.002 + 0.002 * rate)
     assert ratio[-1, 0] == pytest.approx((3 + 6) * 0.21 / work)
     assert ratio[0, 0] == ratio[-1, 0]
-    assert np.isnan(ratio[1:-1]).all()
+    assert np.isinf(ratio[1:-1]).all()
 
 
 def test_never_an_hour_is_bought_above_the_price_on_demand():
