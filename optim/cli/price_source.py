@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.ranges import check_choices, check_in
 
 if TYPE_CHECKING:
     from optim.models.bidding.price_history import PriceHistory
@@ -33,6 +34,12 @@ class PriceChoice:
     volatile: Annotated[
         int | None, option("--volatile", "Only the N markets whose price varied most before it.", "N", PRICES)
     ] = None
+    gap_hours: Annotated[
+        float | None, option("--gap-hours", "Quiet times this long weren't recorded; default: by rule.", "H", PRICES)
+    ] = None
+    work: Annotated[
+        str | None, option("--work", "Machines work by: gpus, vcpus; default: what all have.", "NAME", PRICES)
+    ] = None
 
 
 def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "PriceHistory":
@@ -43,19 +50,26 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
     InvalidOptionError
         If only one of the two is given.
     """
+    from optim.workloads.bidding.instance_types import Work
     from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
     from optim.workloads.bidding.price_generator import generate_prices
 
     if choice.prices is None:
         if choice.on_demand is not None:
             raise InvalidOptionError("--on-demand goes with --prices FILE or --availability FILE")
-        if choice.product is not None:
-            raise InvalidOptionError("--product goes with --prices FILE")
+        for name in ("product", "gap_hours", "work"):
+            if getattr(choice, name) is not None:
+                raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
         return generate_prices(options, seed)
     if choice.on_demand is None:
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
     prices, rates = read_on_demand(choice.on_demand), read_rates(choice.on_demand)
-    return read_prices(choice.prices, prices, rates=rates, product=choice.product)
+    check_in("(0, 1e6]", {"--gap-hours": choice.gap_hours})
+    if choice.work is not None:
+        check_choices({"--work": choice.work}, {"--work": [work.value for work in Work]})
+    gap_s = None if choice.gap_hours is None else round(3600 * choice.gap_hours)
+    work = None if choice.work is None else Work(choice.work)
+    return read_prices(choice.prices, prices, rates=rates, product=choice.product, gap_s=gap_s, work=work)
 
 
 def on_demand_of(text: str | None) -> "OnDemand":

@@ -168,6 +168,13 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--product", "Windows"), "goes with --prices"),
+        (("--gap-hours", "5"), "--gap-hours goes with --prices"),
+        (("--work", "gpus"), "--work goes with --prices"),
+        (
+            ("--prices", "x.csv", "--on-demand", "{od}", "--work", "love"),
+            "--work must be one of gpus, vcpus, got 'love'",
+        ),
+        (("--prices", "x.csv", "--on-demand", "{od}", "--gap-hours", "0"), "--gap-hours must be"),
         (("--availability", "x.csv", "--product", "Windows"), "goes with none of"),
         (("--availability", "x.csv"), "needs --deadline-hours"),
         (("--availability", "x.csv", "--prices", "y.csv"), "goes with none of"),
@@ -175,8 +182,8 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"), "unknown policy 'proteus' under"),
     ],
 )
-def test_wrong_use_is_one_line(words, message):
-    result = run(*words)
+def test_wrong_use_is_one_line(words, message, files):
+    result = run(*(word.format(od=files[1]) for word in words))
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

@@ -19,7 +19,13 @@ MICRO = 1_000_000
 HOUR_S = 3600
 
 GAP_S = 3 * HOUR_S
-"""Time without any change in any market from which nobody can have been recording."""
+"""Time without any change in any market from which nobody can have been recording, where markets are restless."""
+
+CALM_GAP_S = 25 * HOUR_S
+"""The same where quiet times of `GAP_S` are usual: such a history lists changes alone, and each price once a day at least."""
+
+CALM_EVERY_DAYS = 10
+"""Quiet times are usual if there are more than two, and more than one in so many days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +208,7 @@ class PriceHistory:
 
 
 def history_of(
-    markets: Sequence[Market], paths: Sequence[PricePath], *, end_s: int | None = None, gap_s: int = GAP_S
+    markets: Sequence[Market], paths: Sequence[PricePath], *, end_s: int | None = None, gap_s: int | None = None
 ) -> PriceHistory:
     """Build a history; its gaps are the times of `gap_s` seconds or more without a change in any market.
 
@@ -213,10 +219,14 @@ def history_of(
     end_s
         End of the span; the last change by default.
     gap_s
-        Shortest gap.
+        Shortest gap; by default `GAP_S`, or `CALM_GAP_S` where quiet times of `GAP_S` are usual.
     """
     times = np.unique(np.concatenate([path.time_s for path in paths])) if paths else np.zeros(0, dtype=np.int64)
-    long = np.flatnonzero(np.diff(times) >= gap_s)
+    quiet_s = np.diff(times)
+    if gap_s is None:
+        often = max(2.0, (times[-1] - times[0]) / (24 * HOUR_S * CALM_EVERY_DAYS)) if len(times) else 0.0
+        gap_s = CALM_GAP_S if (quiet_s >= GAP_S).sum() > often else GAP_S
+    long = np.flatnonzero(quiet_s >= gap_s)
     return PriceHistory(
         markets=tuple(markets),
         paths=tuple(paths),

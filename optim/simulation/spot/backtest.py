@@ -75,7 +75,7 @@ def make_world(
     test = later.with_markets([m for m, market in enumerate(later.markets) if market.name in names])
     table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
     world = World(history=test, table=table, options=options)
-    _ = world.baseline  # wrong types are refused before any work
+    _ = world.baseline, world.reliable  # wrong types are refused before any work
     return world
 
 

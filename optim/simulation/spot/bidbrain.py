@@ -59,7 +59,7 @@ class BidBrainPolicy(Policy):
         startup = minutes(options.startup_min) // 60
         self._new_risk = 1.0 - self._survival[:, :, -1]
         self._new_usable = np.maximum(0.0, self._usable[:, :, -1] - self._usable[:, :, startup])
-        self._fixed_usd = options.reliable * world.baseline.on_demand_micro / MICRO
+        self._fixed_usd = options.reliable * world.reliable.on_demand_micro / MICRO
         self._change_h = minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0
         self._lost_h = minutes(options.eviction_min) / HOUR_S
         if recovery is Recovery.CHECKPOINT:

@@ -83,7 +83,7 @@ class SpotRun:
         """Run until the job is done, or the horizon is reached."""
         options, last = self._options, self._start + self._options.horizon_s
         if self._policy.has_reliable and options.reliable:
-            self._take_on_demand(self._world.history.index[self._world.baseline.name], options.reliable, works=False)
+            self._take_on_demand(self._world.history.index[self._world.reliable.name], options.reliable, works=False)
         tick = self._start
         self._decide()
         self._happen()

@@ -143,5 +143,5 @@ def at_second(by_minute: FloatArray, time_s: int) -> float:
     """Return a figure given for every minute of an hour at any second of it, linear in between."""
     time_s = min(max(time_s, 0), HOUR_S)
     minute, rest = time_s // MINUTE_S, time_s % MINUTE_S
-    value = by_minute[minute]
-    return value if rest == 0 else value + rest / MINUTE_S * (by_minute[minute + 1] - value)
+    value = float(by_minute[minute])
+    return value if rest == 0 else value + rest / MINUTE_S * float(by_minute[minute + 1] - value)

@@ -16,8 +16,11 @@ class SpotOptions:
         The job is what `baseline` instances of `baseline_type` do on demand in so many hours.
     baseline, baseline_type
         The cluster that the job is measured by; no policy has more instances on demand at work.
-    max_spot, reliable
-        Most spot instances; instances on demand that hold the state of an elastic trainer, and do no work.
+    max_spot
+        Most spot instances.
+    reliable, reliable_type
+        Instances on demand that hold the state of an elastic trainer, and do no work; of which type, by default the
+        baseline's.
     serial
         Serial share of Amdahl's law.
     tick_s
@@ -43,6 +46,7 @@ class SpotOptions:
     baseline_type: str = "c3.xlarge"
     max_spot: int = 192
     reliable: int = 3
+    reliable_type: str = ""
     serial: float = 0.002
     tick_s: int = 120
     startup_min: float = 3.0

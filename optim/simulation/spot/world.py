@@ -40,13 +40,25 @@ class World:
         InvalidOptionError
             If no market has that type.
         """
+        return self._market_of("baseline_type", self.options.baseline_type)
+
+    @cached_property
+    def reliable(self) -> Market:
+        """A market of the type of the reliable machines.
+
+        Raises
+        ------
+        InvalidOptionError
+            If no market has that type.
+        """
+        return self._market_of("reliable_type", self.options.reliable_type or self.options.baseline_type)
+
+    def _market_of(self, option: str, instance_type: str) -> Market:
         for market in self.history.markets:
-            if market.instance_type == self.options.baseline_type:
+            if market.instance_type == instance_type:
                 return market
         types = sorted({market.instance_type for market in self.history.markets})
-        raise InvalidOptionError(
-            f"baseline_type {self.options.baseline_type!r} has no market; the prices have: {', '.join(types)}"
-        )
+        raise InvalidOptionError(f"{option} {instance_type!r} has no market; the prices have: {', '.join(types)}")
 
     def baseline_price(self, time_s: int) -> int | None:
         """Return the spot price of the baseline's type at a time, None before there is one."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.bidding.price_history import GAP_S, MICRO, IntArray, Market, PriceHistory, PricePath, history_of
-from optim.workloads.bidding.instance_types import work_rate
+from optim.models.bidding.price_history import MICRO, IntArray, Market, PriceHistory, PricePath, history_of
+from optim.workloads.bidding.instance_types import Work, kind_of_work, work_rate
 from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
 
 PRODUCT = "Linux/UNIX"
@@ -44,7 +44,8 @@ def read_prices(
     *,
     rates: Mapping[str, float] | None = None,
     product: str | None = None,
-    gap_s: int = GAP_S,
+    gap_s: int | None = None,
+    work: Work | None = None,
 ) -> PriceHistory:
     """Read a price history.
 
@@ -64,7 +65,9 @@ def read_prices(
         Amazon's `ProductDescription`; by default ``Linux/UNIX`` where the entries name products. The same with
         ``(Amazon VPC)`` behind it stands in for one that isn't there.
     gap_s
-        Shortest time without any change that counts as a gap of the collection.
+        Shortest time without any change that counts as a gap of the collection; by default `history_of` judges.
+    work
+        What the work of a machine is counted by; by default GPUs if every type in the file has any, else processors.
 
     Raises
     ------
@@ -79,6 +82,7 @@ def read_prices(
     else:
         types, zones, times, prices = _from_csv(path)
     markets, paths = [], []
+    work = work or kind_of_work(set(types.tolist()) - set(rates or {}))
     for name, rows in sorted(groups(joined(types, zones, by="@")).items()):
         require_order(path, name, rows, times[rows], by="timestamp")
         last = np.append(np.diff(times[rows]) > 0, True)
@@ -88,7 +92,7 @@ def read_prices(
                 f"{path}: instance type {kind!r} has no on-demand price (there are: {', '.join(on_demand) or 'none'}); "
                 "add it to the on-demand file"
             )
-        rate = work_rate(kind, rates)
+        rate = work_rate(kind, rates, work)
         markets.append(Market(instance_type=kind, zone=zone, on_demand_micro=on_demand[kind], rate=rate))
         paths.append(PricePath(time_s=times[rows][last], price_micro=prices[rows][last]))
     return history_of(markets, paths, gap_s=gap_s)
@@ -108,7 +112,7 @@ def read_on_demand(path: str | Path) -> dict[str, int]:
 
 
 def read_rates(path: str | Path) -> dict[str, float]:
-    """Read the work of an instance in an hour by type, of a c3.xlarge 1: the on-demand file's column `rate`, if any.
+    """Read the work of an instance in an hour by type, of a c3.xlarge or a V100 1: the on-demand file's column `rate`, if any.
 
     Raises
     ------

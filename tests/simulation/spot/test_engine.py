@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.models.bidding.billing import Reason
 from optim.models.bidding.eviction import fit_evictions
+from optim.simulation.spot.bidbrain import BidBrainPolicy
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
@@ -399,3 +400,19 @@ def test_machines_on_demand_are_of_the_type_that_was_asked_for_and_may_be_given_
 def test_more_machines_on_demand_than_the_baseline_are_refused():
     with pytest.raises(NotAllowedError, match="asks for 5 instances, 4 may be taken"):
         run_policy(world(CALM, job_hours=1, **PLAIN), Scripted({0: ask(5, None)}), 0)
+
+
+def test_reliable_machines_may_be_of_a_type_of_their_own():
+    known = history(CALM, ((0, 60_000),))
+    other = replace(known.markets[1], instance_type="m3.medium", on_demand_micro=67_000, rate=0.25)
+    known = replace(known, markets=(known.markets[0], other))
+    options = SpotOptions(job_hours=1.5, **{**PLAIN, "reliable": 3, "reliable_type": "m3.medium"})
+    job = World(history=known, table=fit_evictions(known), options=options)
+    policy = Scripted({0: ask(4, 100_000)})
+    policy.has_reliable = True
+    result = run_policy(job, policy, 0)
+    assert result.cost_micro == 2 * (4 * 50_000 + 3 * 67_000)
+    assert {line.market for line in result.ledger} == {"c3.xlarge@z0", "m3.medium on demand"}
+    assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus")._fixed_usd == pytest.approx(3 * 0.067)
+    with pytest.raises(InvalidOptionError, match="reliable_type 'x' has no market"):
+        _ = world(CALM, reliable_type="x").reliable

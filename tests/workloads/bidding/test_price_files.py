@@ -8,6 +8,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.bidding.availability_files import read_availability, zone_named
+from optim.workloads.bidding.instance_types import Work
 from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
 from tests.support.public_traces import spot_file
 
@@ -144,7 +145,7 @@ def test_the_work_of_a_machine_is_what_the_file_says_else_the_tables(tmp_path):
     known = read_on_demand(on_demand)
     assert [m.rate for m in read_prices(prices, known, rates=read_rates(on_demand)).markets] == [1.0, 400.0, 0.4]
     with pytest.raises(
-        InvalidProblemError, match=r"'p5.48xlarge' has no known rate of work; give one in .* column rate"
+        InvalidProblemError, match=r"'p5.48xlarge' has no known rate of work by vcpus; give one in .* column rate"
     ):
         read_prices(prices, known)
     bad = csv(tmp_path, "c3.xlarge,0.21,0", header="instance_type,on_demand_usd_per_hour,rate\n", name="bad.csv")
@@ -249,3 +250,37 @@ def test_the_2023_file_has_9_zones():
     traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"), on_demand_micro=3_060_000)
     assert len(traces) == 9
     assert all(len(trace) == 20_158 for trace in traces.values())
+
+
+GPU_OD = {"p2.xlarge": 900_000, "p3.2xlarge": 3_060_000, "p3.8xlarge": 12_240_000, **OD}
+
+
+def rates_of(tmp_path, *types, **options):
+    """Return the rates that a file of such types is read with."""
+    rows = [f"2020-01-0{1 + k}T00:00:00Z,z,{name},0.5" for k, name in enumerate(types)]
+    return {
+        market.instance_type: market.rate for market in read_prices(csv(tmp_path, *rows), GPU_OD, **options).markets
+    }
+
+
+def test_gpus_count_as_gpus_where_every_machine_has_some_and_processors_do_elsewhere(tmp_path):
+    gpus = rates_of(tmp_path, "p2.xlarge", "p3.2xlarge", "p3.8xlarge")
+    assert gpus == {"p2.xlarge": pytest.approx(240 / 900), "p3.2xlarge": 1.0, "p3.8xlarge": 4.0}
+    assert rates_of(tmp_path, "p3.2xlarge", "c3.xlarge") == {"p3.2xlarge": 2.0, "c3.xlarge": 1.0}
+    assert rates_of(tmp_path, "p3.2xlarge", "p3.8xlarge", work=Work.VCPUS) == {"p3.2xlarge": 2.0, "p3.8xlarge": 8.0}
+    rated = rates_of(tmp_path, "p3.2xlarge", "c3.xlarge", rates={"c3.xlarge": 0.01})
+    assert rated == {"p3.2xlarge": 1.0, "c3.xlarge": 0.01}
+    with pytest.raises(InvalidProblemError, match=r"'c3.xlarge' has no known rate of work by gpus; .*\(1 for a V100\)"):
+        rates_of(tmp_path, "p3.2xlarge", "c3.xlarge", work=Work.GPUS)
+
+
+def test_a_history_of_changes_alone_has_gaps_only_where_a_whole_day_is_missing(tmp_path):
+    hours = [0, 5, 11, 30, 54, 81, 90]
+    rows = [f"2020-01-0{1 + h // 24}T{h % 24:02d}:00:00Z,z,c3.xlarge,0.{1 + h % 3}" for h in hours]
+    calm = read_prices(csv(tmp_path, *rows), OD)
+    assert ((calm.gaps - calm.begin_s) // 3600).tolist() == [[54, 81]]
+    stated = read_prices(csv(tmp_path, *rows), OD, gap_s=20 * 3600)
+    assert ((stated.gaps - stated.begin_s) // 3600).tolist() == [[30, 54], [54, 81]]
+    # Two quiet times are no habit.
+    few = read_prices(csv(tmp_path, *rows[:3]), OD)
+    assert ((few.gaps - few.begin_s) // 3600).tolist() == [[0, 5], [5, 11]]
