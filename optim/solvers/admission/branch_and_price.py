@@ -17,12 +17,12 @@ import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.ranges import check_in
-from optim.core.registry import Support, register
+from optim.core.registry import register
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -71,15 +71,11 @@ class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
     summary = "proven optimal plans on real servers, by a tree of packing LPs with server cuts"
     options_type = BranchAndPriceOptions
 
-    def supports(self, instance: AdmissionInstance) -> Support:
-        """Instances whose workers and PSs live on different servers are supported."""
-        return moves_support(instance)
-
     def warm_up(self, instance: AdmissionInstance, options: BranchAndPriceOptions) -> None:
         """Compile pricing, masters, moves and cuts."""
-        compile_columns(is_shared=False)
-        compile_moves()
-        compile_nodes()
+        compile_columns(is_shared=instance.has_shared_servers)
+        compile_moves(is_shared=instance.has_shared_servers)
+        compile_nodes(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: BranchAndPriceOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan and the bound of the tree's leaves; any stop leaves both."""

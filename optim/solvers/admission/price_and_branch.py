@@ -13,10 +13,10 @@ from scipy.sparse import csr_array
 from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
-from optim.core.registry import Support, register
+from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.highs_programme import add_rows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
@@ -60,14 +60,10 @@ class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
     summary = "a MILP over the packing LP's columns, placed on real servers, with the LP's bound"
     options_type = PriceAndBranchOptions
 
-    def supports(self, instance: AdmissionInstance) -> Support:
-        """Instances whose workers and PSs live on different servers are supported."""
-        return moves_support(instance)
-
     def warm_up(self, instance: AdmissionInstance, options: PriceAndBranchOptions) -> None:
         """Compile pricing, the master and insertions."""
-        compile_columns(is_shared=False)
-        compile_moves()
+        compile_columns(is_shared=instance.has_shared_servers)
+        compile_moves(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: PriceAndBranchOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the repaired plan and the LP's bound."""

@@ -22,12 +22,12 @@ import numpy as np
 from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
-from optim.core.registry import Support, register
+from optim.core.registry import register
 from optim.core.solution import relative_gap
 from optim.core.status import Sense, Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood, moves_support
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.neighbourhood.price_dive import dive
 from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
@@ -102,14 +102,10 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
     summary = "plans on real servers by LP prices and neighbourhood search, with a certified gap"
     options_type = SearchOptions
 
-    def supports(self, instance: AdmissionInstance) -> Support:
-        """Instances whose workers and PSs live on different servers are supported."""
-        return moves_support(instance)
-
     def warm_up(self, instance: AdmissionInstance, options: SearchOptions) -> None:
         """Compile pricing, the master, moves and cuts."""
-        compile_columns(is_shared=False)
-        compile_moves()
+        compile_columns(is_shared=instance.has_shared_servers)
+        compile_moves(is_shared=instance.has_shared_servers)
         if options.cut_rounds:
             compile_cuts()
 

@@ -28,8 +28,9 @@ from optim.solvers.admission.tree.node_bound import NodeBounder
 
 def smallest_instance(*, is_shared: bool = False) -> AdmissionInstance:
     """Return an instance with one job, one slot and one server a side, or one that both sides share."""
+    room = 2 * MICRO if is_shared else MICRO
     servers = ServerClasses(
-        types=("smallest",), capacity=np.full((1, 1, 1), MICRO, dtype=np.int64), count=as_int_array([1])
+        types=("smallest",), capacity=np.full((1, 1, 1), room, dtype=np.int64), count=as_int_array([1])
     )
     hosts = servers if is_shared else replace(servers)
     one, demand = as_int_array([1]), np.full((1, 1), MICRO, dtype=np.int64)
@@ -94,9 +95,9 @@ def compile_columns(*, is_shared: bool) -> None:
 
 
 @cache
-def compile_moves() -> None:
+def compile_moves(*, is_shared: bool) -> None:
     """Run insertions and one move of the neighbourhood search."""
-    tables = JobTables.build(smallest_instance())
+    tables = JobTables.build(smallest_instance(is_shared=is_shared))
     rows = CapacityRows.of(tables)
     point = PricePoint(row_prices=np.zeros(rows.num_rows), payoff=np.zeros(1), bound=1.0)
     search = Neighbourhood(tables, rows, point, 0)
@@ -110,10 +111,10 @@ def compile_moves() -> None:
 
 
 @cache
-def compile_nodes() -> None:
+def compile_nodes(*, is_shared: bool) -> None:
     """Run the restricted pricing of branch and price."""
     compile_cuts()
-    tables = JobTables.build(smallest_instance())
+    tables = JobTables.build(smallest_instance(is_shared=is_shared))
     NodeBounder(tables, CapacityRows.of(tables)).free_point()
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import optim
 from optim.core.errors import InvalidOptionError
@@ -9,9 +11,36 @@ from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.plans import violated_rows
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
 BEST_KNOWN = {"tiny-0": 63.885, "tiny-1": 168.34535773057462, "tiny-2": 307.838127568622}
 """Optima on real servers, by the compact MILP."""
+
+
+def crowded(seed):
+    """A neighbourhood over two classes of shared servers with random jobs, at prices from a line search."""
+    rng = np.random.default_rng(seed)
+    jobs = [
+        job_document(
+            f"j{i}",
+            arrival=int(rng.integers(3)),
+            chunks=int(rng.integers(1, 5)),
+            worker=rng.integers(0, 4, 2).tolist(),
+            ps=rng.integers(0, 4, 2).tolist(),
+            utility={"kind": "constant", "value": float(rng.integers(1, 9))},
+        )
+        for i in range(12)
+    ]
+    boxes = [
+        {"type": f"box{c}", "capacity": rng.integers(3, 8, 2).tolist(), "count": int(rng.integers(1, 4))}
+        for c in range(2)
+    ]
+    share = {} if rng.random() < 0.5 else {"max_share_per_server": "0.5"}
+    tables = JobTables.build(tiny_instance(*jobs, shared_servers=boxes, **share))
+    rows = CapacityRows.of(tables)
+    start = np.divide(1.0, rows.capacity, out=np.zeros(rows.num_rows), where=rows.capacity > 0)
+    return Neighbourhood(tables, rows, search_scale(tables, rows, start), seed=seed % 2**32)
 
 
 @pytest.fixture(name="search")
@@ -32,6 +61,29 @@ def test_search_finds_the_optimum_of_tiny_instances(name):
     solution = optim.solve(instance, "search", options={"num_moves": 20_000})
     assert solution.objective == pytest.approx(BEST_KNOWN[name], rel=1e-9)
     assert optim.verify(instance, solution).is_ok
+
+
+@pytest.mark.parametrize("solver", ["search", "price-and-branch"])
+@pytest.mark.parametrize("name", ["shared", "shared-capped"])
+def test_finds_the_optimum_where_workers_and_pss_share_servers(solver, name):
+    instance = BY_HAND[name]
+    solution = optim.solve(instance, solver, options={"num_moves": 400} if solver == "search" else {})
+    assert solution.objective == pytest.approx(optim.solve(instance, "compact-milp").objective)
+    assert optim.verify(instance, solution).is_ok
+
+
+@given(st.builds(crowded, st.integers(0, 2**32 - 1)))
+def test_moves_on_shared_servers_keep_plans_feasible_and_residuals_exact(search):
+    search.construct(np.arange(search.instance.num_jobs), 0.1)
+    search.run(100, 1.0, 4)
+    plan = search.best_plan()
+    assert violated_rows(search.instance, plan.workers, plan.ps) == set()
+    assert search.record == pytest.approx(plan.objective(search.instance))
+    search.clear()
+    servers = search.instance.worker_servers
+    full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
+    np.testing.assert_array_equal(search.state.workers.left, full)
+    assert search.state.ps.left is search.state.workers.left
 
 
 @pytest.mark.parametrize("solver", ["search", "price-and-branch"])

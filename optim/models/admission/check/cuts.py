@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
-from optim.models.admission.check.facts import Demand, Facts
+from optim.models.admission.check.facts import Demand, Facts, smallest_demand
 from optim.models.admission.check.room import ps_beside_on_one, units_on_server
 from optim.models.admission.check.rows import in_class
 from optim.models.admission.instance import FloatArray, IntArray
@@ -100,7 +100,7 @@ class CutCheck:
             job = self._facts.jobs[index]
             if not job.arrival <= cut.slot <= job.deadline or worker_gain + ps_gain == 0:
                 continue
-            demand = job.smallest_demand
+            demand = smallest_demand(job.demands)
             most = (job.most_workers, job.ps_needed(job.most_workers))
             if self._facts.is_shared:
                 most_ps = _pairs(demand, room, self._facts.share, most)

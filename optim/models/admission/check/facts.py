@@ -96,14 +96,14 @@ class JobFacts:
         """Return the demand segment of a slot that starts when `progress` units are done."""
         return bisect_right([demand.start for demand in self.demands], progress) - 1
 
-    @property
-    def smallest_demand(self) -> Demand:
-        """Elementwise smallest demand over the segments."""
-        return Demand(
-            start=0,
-            worker=tuple(min(column) for column in zip(*(demand.worker for demand in self.demands), strict=True)),
-            ps=tuple(min(column) for column in zip(*(demand.ps for demand in self.demands), strict=True)),
-        )
+
+def smallest_demand(demands: Sequence[Demand]) -> Demand:
+    """Return the elementwise smallest demand over some segments."""
+    return Demand(
+        start=0,
+        worker=tuple(min(column) for column in zip(*(demand.worker for demand in demands), strict=True)),
+        ps=tuple(min(column) for column in zip(*(demand.ps for demand in demands), strict=True)),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from optim.models.admission.check.facts import Facts, JobFacts
 from optim.models.admission.check.restrictions import Restriction
 from optim.models.admission.check.rounding import UNIT_ROUNDOFF, shrink_factor
-from optim.models.admission.check.slots import Prices, Pricing, slot_costs
+from optim.models.admission.check.slots import Prices, Pricing, no_prices, slot_costs
 from optim.models.admission.instance import FloatArray, IntArray
 
 BLOCK = 2**17
@@ -64,13 +64,7 @@ def least_payoff(
 
 def has_schedule(facts: Facts, job: JobFacts, restriction: Restriction) -> bool:
     """Tell whether any schedule of the job meets the restriction."""
-    size = (facts.horizon, len(facts.resources))
-    nothing = Prices(
-        worker=np.zeros((len(facts.worker_servers.count), *size)),
-        ps=np.zeros((len(facts.ps_servers.count), *size)),
-        charges={},
-    )
-    return least_payoff(facts, job, nothing, restriction) > -math.inf
+    return least_payoff(facts, job, no_prices(facts), restriction) > -math.inf
 
 
 def completion_costs(pricing: Pricing) -> FloatArray:

@@ -47,6 +47,16 @@ class Prices:
     charges: dict[int, tuple[CutCharge, ...]]
 
 
+def no_prices(facts: Facts) -> Prices:
+    """Return the prices at which everything is free."""
+    size = (facts.horizon, len(facts.resources))
+    return Prices(
+        worker=np.zeros((len(facts.worker_servers.count), *size)),
+        ps=np.zeros((len(facts.ps_servers.count), *size)),
+        charges={},
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pricing:
     """The question what one job's schedules within a range of slots cost.

@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
+from optim.models.admission.check.crowding import is_crowded
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts
 from optim.models.admission.check.prices import BoundFindings, check_prices
@@ -104,7 +105,12 @@ def _check_leaf(facts: Facts, node: TreeNode, number: int, restrictions: Restric
         return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
     if any(_is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
         return BoundFindings(violations=())
-    text = f"leaf {number} has no proof, but no job's restrictions contradict each other"
+    if is_crowded(facts, restrictions):
+        return BoundFindings(violations=())
+    text = (
+        f"leaf {number} has no proof, but neither do a job's restrictions contradict each other "
+        "nor do they crowd any servers as far as could be shown"
+    )
     return BoundFindings(violations=(violation(rows.TREE, text, where=f"leaf {number}"),))
 
 

@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, ServerClasses
+from optim.solvers.admission.neighbourhood.shared_insertion import SharedServers
 from optim.solvers.admission.pricing.best_schedule import JobArrays, Space, make_space
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import unit_costs
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.shared_room import share_limit
 
 
 class Side(NamedTuple):
@@ -49,6 +51,8 @@ class Ground(NamedTuple):
         Shape (jobs,): of the LP.
     candidates
         Jobs that may be inserted, likely ones several times.
+    is_shared
+        Whether workers and PSs are on the same servers.
     """
 
     jobs: JobArrays
@@ -57,10 +61,14 @@ class Ground(NamedTuple):
     row_offset: IntArray
     payoff: FloatArray
     candidates: IntArray
+    is_shared: bool
 
 
 class SideState(NamedTuple):
-    """What is left, shape (slots, servers, resources); each job's rows (slot, server, count, segment), and how many."""
+    """What is left, shape (slots, servers, resources); each job's rows (slot, server, count, segment), and how many.
+
+    Both sides of shared servers have one and the same array of what is left.
+    """
 
     left: FloatArray
     rows: IntArray
@@ -85,13 +93,15 @@ class SideScratch(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Work space of one insertion, and the random state."""
+    """Work space of one insertion (`costs` by number of workers), and the random state."""
 
     space: Space
     workers: SideScratch
     ps: SideScratch
     room: IntArray
     server_order: IntArray
+    shared: SharedServers
+    costs: FloatArray
     noise: FloatArray
     random: NDArray[np.uint64]
 
@@ -117,6 +127,7 @@ def make_ground(tables: JobTables, rows: CapacityRows, point: PricePoint) -> Gro
         row_offset=np.concatenate([[0], np.cumsum(np.where(is_reachable, most_rows, 0))]).astype(np.int64),
         payoff=point.payoff.copy(),
         candidates=np.flatnonzero(is_reachable & (tables.deadline >= 0)),
+        is_shared=instance.has_shared_servers,
     )
 
 
@@ -124,19 +135,24 @@ def empty_state(instance: AdmissionInstance, ground: Ground) -> State:
     """Return the plan that refuses everybody."""
     num_rows = int(ground.row_offset[-1])
 
-    def side(servers: ServerClasses) -> SideState:
+    def room(servers: ServerClasses) -> FloatArray:
         full = servers.capacity[servers.class_of_server].transpose(1, 0, 2)
+        return np.ascontiguousarray(full, dtype=np.float64)
+
+    def side(left: FloatArray) -> SideState:
         return SideState(
-            left=np.ascontiguousarray(full, dtype=np.float64),
+            left=left,
             rows=np.zeros((num_rows, 4), dtype=np.int64),
             used=np.zeros(instance.num_jobs, dtype=np.int64),
         )
 
     none = np.full(instance.num_jobs, -1, dtype=np.int64)
-    return State(workers=side(instance.worker_servers), ps=side(instance.ps_servers), completion=none)
+    left = room(instance.worker_servers)
+    ps_left = left if ground.is_shared else room(instance.ps_servers)
+    return State(workers=side(left), ps=side(ps_left), completion=none)
 
 
-def make_scratch(ground: Ground, seed: int | np.random.SeedSequence) -> Scratch:
+def make_scratch(instance: AdmissionInstance, ground: Ground, seed: int | np.random.SeedSequence) -> Scratch:
     """Return work space, the random state from a seed."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     space = make_space(np.arange(len(ground.payoff)), ground.jobs)
@@ -155,6 +171,19 @@ def make_scratch(ground: Ground, seed: int | np.random.SeedSequence) -> Scratch:
         ps=side(noise[:, classes[0] :]),
         room=np.zeros(most_servers, dtype=np.int64),
         server_order=np.zeros(most_servers, dtype=np.int64),
+        shared=_shared_servers(instance.worker_servers if ground.is_shared else None, instance),
+        costs=np.empty(space.tables.shape[2]),
         noise=noise,
         random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
     )
+
+
+def _shared_servers(servers: ServerClasses | None, instance: AdmissionInstance) -> SharedServers:
+    """Return work space for shared servers, or of no size."""
+    if servers is None:
+        none = np.zeros(0, dtype=np.int64)
+        return SharedServers(np.zeros((0, 0, 0)), none, none, none, none, none, none)
+    number = len(servers.class_of_server)
+    share = share_limit(instance, servers.capacity).astype(np.float64)
+    room, order, ps_order, workers, ps = (np.zeros(number, dtype=np.int64) for _ in range(5))
+    return SharedServers(share, servers.class_of_server.astype(np.int64), room, order, ps_order, workers, ps)

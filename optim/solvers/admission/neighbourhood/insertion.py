@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from optim.core.compile_cache import compiled
-from optim.models.admission.instance import IntArray
+from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.neighbourhood.ground import Side, SideScratch, SideState
+from optim.solvers.admission.neighbourhood.shared_insertion import SharedServers, fill_shared, write_shared
 from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, ZERO, min_plus_step, sort_by_key, trace_by
 from optim.solvers.admission.pricing.class_tables import slot_table
 
@@ -25,6 +26,9 @@ class Placement(NamedTuple):
     row_offset: IntArray
     room: IntArray
     server_order: IntArray
+    shared: SharedServers
+    costs: FloatArray
+    is_shared: bool
     is_tight: bool
 
 
@@ -45,10 +49,18 @@ def class_limits(left, demand, room, s, t, first, limit):
 
 
 @compiled
-def best_fit(i, scale, ground, state, scratch):
+def _order_classes(s, t, side, scratch):
+    """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
+    for c in range(len(scratch.cost)):
+        scratch.cost[c] = side.cost[s, c, t] * scratch.noise[t, c]
+    sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
+
+
+@compiled
+def best_fit(i, scale, is_tight, ground, state, scratch):
     """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
 
-    A completion slot of -1 says that no payoff is positive. The recursion of `best_by`, with the slot's table made in
+    On shared servers the best that `fill_shared` finds. A completion slot of -1 says that no payoff is positive. The recursion of `best_by`, with the slot's table made in
     place: handed to it as a function, the table costs 2 of 9 microseconds a search (medium-0), since every array that
     crosses a call is counted.
     """
@@ -76,6 +88,16 @@ def best_fit(i, scale, ground, state, scratch):
             high = min(reached + 1, jobs.segment_start[s + 1] if s + 1 < segment_end else due)
             largest[k, row] = NONE
             if low >= high:
+                continue
+            if ground.is_shared:
+                _order_classes(s, t, workers, scratch.workers)
+                _order_classes(s, t, ps, scratch.ps)
+                largest[k, row] = fill_shared(
+                    s, t, jobs.most[i], needed, scale, state.workers.left[t], workers, ps, scratch.shared,
+                    scratch.workers.order, scratch.ps.order, is_tight, unit, ps_unit, tables[k, row],
+                )  # fmt: skip
+                min_plus_step(before, after, tables[k, row], largest[k, row], steps, low, high, due)
+                furthest = max(furthest, high - 1 + steps[largest[k, row]])
                 continue
             for c in range(len(unit)):
                 unit[c] = scale * workers.cost[s, c, t] * noise[t, c]
@@ -132,10 +154,8 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, o
 def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
     """Divide a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
-    limit, unit, order = scratch.limit[k, row], scratch.cost, scratch.order
-    for c in range(len(limit)):
-        unit[c] = side.cost[s, c, t] * scratch.noise[t, c]
-    sort_by_key(unit, len(limit), order)
+    limit, order = scratch.limit[k, row], scratch.order
+    _order_classes(s, t, side, scratch)
     for turn in range(len(limit)):
         c = order[turn]
         put = min(units, limit[c])
@@ -148,8 +168,26 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
 
 
 @compiled
+def _write_pairs(i, s, t, units, needed, out):
+    """Put a slot's workers and PSs on shared servers, as the table's maker did."""
+    workers, ps, shared = out.workers, out.ps, out.shared
+    _order_classes(s, t, workers.side, workers.scratch)
+    _order_classes(s, t, ps.side, ps.scratch)
+    fill_shared(
+        s, t, units, needed, 1.0, workers.state.left[t], workers.side, ps.side, shared, workers.scratch.order,
+        ps.scratch.order, out.is_tight, workers.scratch.cost, ps.scratch.cost, out.costs,
+    )  # fmt: skip
+    write_shared(i, s, t, shared.workers, out.row_offset, workers.side, workers.state)
+    write_shared(i, s, t, shared.ps, out.row_offset, ps.side, ps.state)
+
+
+@compiled
 def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
     row, own = s - jobs.segment_offset[i], out.row_offset[i]
+    if out.is_shared:
+        begin = jobs.table_offset[i]
+        _write_pairs(i, s, t, workers, jobs.ps_needed[begin : begin + workers + 1], out)
+        return
     _write_side(i, s, t, row, k, workers, out.workers, own, out.is_tight, out.room, out.server_order)
     _write_side(i, s, t, row, k, ps, out.ps, own, out.is_tight, out.room, out.server_order)
 
@@ -167,10 +205,13 @@ def insert_all(ground, state, waiting, scale, is_tight, scratch):
         ground.row_offset,
         scratch.room,
         scratch.server_order,
+        scratch.shared,
+        scratch.costs,
+        ground.is_shared,
         is_tight,
     )
     for i in waiting:
-        _, completion = best_fit(i, scale, ground, state, scratch)
+        _, completion = best_fit(i, scale, is_tight, ground, state, scratch)
         if completion >= 0:
             state.workers.used[i] = state.ps.used[i] = ZERO
             _trace(i, completion, ground.jobs, scratch.space, None, out)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from optim.core.registry import SUPPORTED, Support
-from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
+from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.plan import COUNT, JOB, SERVER, SLOT, AdmissionPlan
 from optim.solvers.admission.neighbourhood.ground import empty_state, make_ground, make_scratch
 from optim.solvers.admission.neighbourhood.insertion import (
@@ -17,6 +16,7 @@ from optim.solvers.admission.neighbourhood.insertion import (
     take_out,
 )
 from optim.solvers.admission.neighbourhood.move_loop import search_moves
+from optim.solvers.admission.neighbourhood.shared_insertion import fill_shared, write_shared
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules, segments_by_slot, segments_of
 from optim.solvers.admission.pricing.class_pricing import unit_costs
 from optim.solvers.admission.pricing.column_pool import Schedule
@@ -27,21 +27,13 @@ LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
 """Jobs with at least this much weight in the LP are tried that many times more often."""
 
 
-def moves_support(instance: AdmissionInstance) -> Support:
-    """Support instances whose workers and PSs live on different servers, as insertions, their moves and cuts need it."""
-    if instance.has_shared_servers:
-        reason = "it needs workers and PSs on different servers; use online, column-generation or compact-milp"
-        return Support(False, reason)
-    return SUPPORTED
-
-
 class Neighbourhood:
     """A present plan and the best one found, over arrays that compiled moves change in place.
 
     Parameters
     ----------
     tables, rows
-        The instance as laid out for pricing. Workers and PSs must live on different servers.
+        The instance as laid out for pricing.
     point
         Prices that guide insertions, usually the packing LP's.
     seed
@@ -66,7 +58,7 @@ class Neighbourhood:
             likely = all_jobs[weight[all_jobs] > LIKELY_WEIGHT]
             self.ground = self.ground._replace(candidates=np.concatenate([all_jobs, np.tile(likely, LIKELY_FACTOR)]))
         self.state, self.best, self._kept = (empty_state(self.instance, self.ground) for _ in range(3))
-        self.scratch = make_scratch(self.ground, seed)
+        self.scratch = make_scratch(self.instance, self.ground, seed)
         self.value = 0.0
         self.record = 0.0
 
@@ -92,6 +84,8 @@ class Neighbourhood:
     def try_schedule(self, schedule: Schedule) -> bool:
         """Put a schedule over server classes on single servers if they hold it; tell whether they do."""
         i, ground, state = schedule.job, self.ground, self.state
+        if ground.is_shared:
+            return self._try_shared(schedule)
         total = np.zeros(self.instance.horizon, dtype=np.int64)
         np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
         segments = segments_by_slot(self.instance, i, total)
@@ -113,10 +107,44 @@ class Neighbourhood:
                     self.scratch.room, self.scratch.server_order,
                 )  # fmt: skip
             held.used[i] = used
-        state.completion[i] = schedule.completion
-        self.value += float(ground.jobs.value[i, schedule.completion])
-        self._remember()
+        self._admit(i, schedule.completion)
         return True
+
+    def _try_shared(self, schedule: Schedule) -> bool:
+        """As `try_schedule`, where workers and PSs share servers; a way to put them there may be missed."""
+        i, ground, state, shared = schedule.job, self.ground, self.state, self.scratch.shared
+        counts: dict[tuple[int, int], list[int]] = {}
+        for side, entries in enumerate((schedule.workers, schedule.ps)):
+            for c, t, units in entries.tolist():
+                counts.setdefault((t, c), [0, 0])[side] = units
+        total = np.zeros(self.instance.horizon, dtype=np.int64)
+        np.add.at(total, schedule.workers[:, 1], schedule.workers[:, 2])
+        segments = segments_by_slot(self.instance, i, total)
+        free = np.zeros(len(ground.workers.first) - 1)
+        state.workers.used[i] = state.ps.used[i] = 0
+        for (t, c), (workers, ps) in sorted(counts.items()):
+            needed = np.zeros(workers + 1, dtype=np.int64)
+            needed[-1] = ps
+            only, s = np.array([c]), int(segments[t])
+            held = fill_shared(
+                s, t, workers, needed, 1.0, state.workers.left[t], ground.workers, ground.ps, shared, only, only, True,
+                free, free, np.empty(workers + 1),
+            )  # fmt: skip
+            if held < workers:
+                shift(i, 1.0, ground, state)
+                return False
+            own = slice(int(ground.workers.first[c]), int(ground.workers.first[c + 1]))
+            for units in (shared.workers, shared.ps):
+                units[: own.start] = units[own.stop :] = 0
+            write_shared(i, s, t, shared.workers, ground.row_offset, ground.workers, state.workers)
+            write_shared(i, s, t, shared.ps, ground.row_offset, ground.ps, state.ps)
+        self._admit(i, schedule.completion)
+        return True
+
+    def _admit(self, i: int, completion: int) -> None:
+        self.state.completion[i] = completion
+        self.value += float(self.ground.jobs.value[i, completion])
+        self._remember()
 
     def run(self, num_moves: int, heat: float, largest_ruin: int) -> None:
         """Run moves at an acceptance temperature, in utils."""

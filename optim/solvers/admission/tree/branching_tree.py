@@ -83,6 +83,10 @@ class SearchTree:
         self._nodes[node.number].point = point
         self._closed_bound = max(self._closed_bound, point.bound)
 
+    def close_as_empty(self, node: OpenNode) -> None:
+        """Leave a node as a leaf whose restrictions leave no plan."""
+        self._nodes[node.number].point = None
+
     def split(self, node: OpenNode, branch: Branch, low: Child, high: Child) -> tuple[OpenNode | None, ...]:
         """Split a node that was taken; return its children, None for one that leaves no plan.
 

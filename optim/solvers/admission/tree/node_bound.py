@@ -107,7 +107,7 @@ class NodeBounder:
     Parameters
     ----------
     tables, rows
-        The instance, its servers not shared.
+        The instance.
     """
 
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:

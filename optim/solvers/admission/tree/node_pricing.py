@@ -9,9 +9,15 @@ from numpy.typing import NDArray
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
 from optim.solvers.admission.pricing.best_schedule import JobArrays
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices, unit_costs
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.node_pricing_loop import price_restricted
+from optim.solvers.admission.tree.node_pricing_loop import (
+    SeparateSource,
+    SharedSource,
+    price_restricted,
+    price_restricted_shared,
+)
 
 
 class NodeLimits(NamedTuple):
@@ -118,20 +124,17 @@ class PricingScratch(NamedTuple):
 
     states: FloatArray
     tables: FloatArray
-    workers: FloatArray
-    ps: FloatArray
-    order: IntArray
-    ps_order: IntArray
     finish_cost: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class NodePricer:
-    """Prices jobs under restrictions, over server classes with full capacity; servers must not be shared."""
+    """Prices jobs under restrictions, over server classes with full capacity."""
 
     tables: JobTables
     jobs: JobArrays
     scratch: PricingScratch
+    most: tuple[int, int]
 
     @classmethod
     def of(cls, tables: JobTables) -> "NodePricer":
@@ -150,12 +153,9 @@ class NodePricer:
             scratch=PricingScratch(
                 states=np.empty((longest + 1, widest + 1)),
                 tables=np.empty((longest, segments, most + 1)),
-                workers=np.empty(most + 1),
-                ps=np.empty(int(tables.ps_needed.max(initial=0)) + 1),
-                order=np.empty(tables.worker_limit.shape[1], dtype=np.int64),
-                ps_order=np.empty(tables.ps_limit.shape[1], dtype=np.int64),
                 finish_cost=np.empty(1),
             ),
+            most=(most, int(tables.ps_needed.max(initial=0))),
         )
 
     def price(self, prices: Prices, limits: NodeLimits, *, jobs: IntArray | None = None) -> PricedSchedules:
@@ -169,19 +169,21 @@ class NodePricer:
         """
         tables = self.tables
         which = np.arange(tables.num_jobs) if jobs is None else jobs
-        worker_cost, ps_cost = unit_costs(tables, prices)
+        costs = unit_costs(tables, prices)
         priced = PricedSchedules.blank(tables, which)
-        price_restricted(
-            which, self.jobs, limits, worker_cost, ps_cost, self.scratch, priced.payoff, priced.completion,
-            priced.workers, priced.ps,
-        )  # fmt: skip
+        out = (self.scratch, priced.payoff, priced.completion, priced.workers, priced.ps)
+        sizes, (classes, ps_classes) = [most + 1 for most in self.most], (cost.shape[1] for cost in costs)
+        if tables.instance.has_shared_servers:
+            shared = SharedSource(*costs, tables.class_room, np.empty((classes + 1, sizes[1], sizes[0])))
+            price_restricted_shared(which, self.jobs, limits, shared, *out)
+        else:
+            orders = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
+            separate = SeparateSource(*costs, np.empty(sizes[0]), np.empty(sizes[1]), *orders)
+            price_restricted(which, self.jobs, limits, separate, *out)
         return priced
 
     def has_schedule(self, job: int, limits: NodeLimits) -> bool:
         """Tell whether a node leaves any schedule of a job."""
-        horizon, num_resources = self.tables.value.shape[1], self.tables.worker_demand.shape[1]
-        nothing = Prices(
-            worker=np.zeros((self.tables.worker_limit.shape[1], horizon, num_resources)),
-            ps=np.zeros((self.tables.ps_limit.shape[1], horizon, num_resources)),
-        )
-        return bool(self.price(nothing, limits, jobs=np.array([job])).completion[0] >= 0)
+        rows = CapacityRows.of(self.tables)
+        free = rows.prices(np.zeros(rows.num_rows))
+        return bool(self.price(free, limits, jobs=np.array([job])).completion[0] >= 0)

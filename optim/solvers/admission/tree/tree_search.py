@@ -6,7 +6,7 @@ from optim.core.driver import AbstractIteration, Monitor, Standing
 from optim.core.status import Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import Branch, BranchKind, Side
+from optim.models.admission.proof import Branch
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -22,7 +22,8 @@ from optim.solvers.admission.tree.diving import chosen, dive, is_whole
 from optim.solvers.admission.tree.node_bound import Effort, NodeBounder, NodePoint, NodeResult
 from optim.solvers.admission.tree.node_master import MasterBasis
 from optim.solvers.admission.tree.node_pricing import NodeLimits
-from optim.solvers.admission.tree.splitting import Crowded, split
+from optim.solvers.admission.tree.relieving import relieving
+from optim.solvers.admission.tree.splitting import split
 
 ROOT_EFFORT = Effort(most_rounds=2_000, most_cut_rounds=100, least_gain=1e-3)
 NODE_EFFORT = Effort(most_rounds=400, most_cut_rounds=6, least_gain=0.02)
@@ -45,7 +46,7 @@ MOST_SCHEDULES, MOST_CUTS = 6_000, 3_000
 
 
 class TreeSearch(AbstractIteration[AdmissionPlan]):
-    """One search of a tree; servers must not be shared.
+    """One search of a tree.
 
     Parameters
     ----------
@@ -175,13 +176,15 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
             self._adopt(placed)
             self.tree.close(node, result.point)
             return
-        branch = _relieving(node.limits, self._tables, schedules, placed)
-        if branch is None:
-            # Integer counts that no server holds although all their averages do: their bound has to stand.
+        branch = relieving(node.limits, self._tables, schedules, placed)
+        if branch is not None:
+            self._make_children(node, result, branch, None)
+        elif placed.is_proven:
+            # Whatever the node leaves puts at least as many units there.
+            self.tree.close_as_empty(node)
+        else:
             self.num_unsplittable += 1
             self.tree.close(node, result.point)
-        else:
-            self._make_children(node, result, branch, None)
 
     def _adopt(self, plan: AdmissionPlan | None) -> None:
         if plan is not None and plan.objective(self._instance) > self.record:
@@ -255,31 +258,6 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         for opened in self.tree.split(node, branch, *children):
             if opened is not None:
                 self.tree.put_back(opened, opened.point)
-
-
-def _relieving(limits: NodeLimits, tables: JobTables, schedules: PricedSchedules, crowded: Crowded) -> Branch | None:
-    """Return a split of the counts in a crowded place that the node hasn't fixed yet, the largest count first."""
-    is_worker = crowded.side is Side.WORKER
-    place = (crowded.server_class, crowded.slot)
-    low, high = (limits.worker_low, limits.worker_high) if is_worker else (limits.ps_low, limits.ps_high)
-    open_counts = []
-    counts = (schedules.workers if is_worker else schedules.ps)[:, *place]
-    for i, units in zip(schedules.jobs.tolist(), counts.tolist(), strict=True):
-        own = slice(int(tables.segment_offset[i]), int(tables.segment_offset[i + 1]))
-        if units > 0 and (low[i, *place] < units or int(high[own, *place].max()) > units):
-            open_counts.append((units, -i))
-    if not open_counts:
-        return None
-    units, minus_job = max(open_counts)
-    # Below the count first; once it is the least, above it.
-    value = units - 1 if low[-minus_job, *place] < units else units
-    return Branch(
-        kind=BranchKind.WORKERS if is_worker else BranchKind.PS,
-        job=-minus_job,
-        value=value,
-        server_class=crowded.server_class,
-        slot=crowded.slot,
-    )
 
 
 def _key(branch: Branch) -> tuple[str, int, int, int, int]:

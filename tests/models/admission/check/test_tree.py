@@ -97,7 +97,7 @@ def test_proves_a_bound_that_no_plan_exceeds(instance: AdmissionInstance, seed: 
     assert found.bound >= best_total(instance, lambda job: [s for s in left[job] if s is not None]) - 1e-9
 
 
-@given(tiny_instances(), SEEDS)
+@given(tiny_instances(max_jobs=1), SEEDS)
 def test_refuses_a_leaf_without_proof_that_is_not_empty(instance: AdmissionInstance, seed: int) -> None:
     builder = TreeBuilder(instance, np.random.default_rng(seed))
     builder.grow(all_schedules(instance), 3)

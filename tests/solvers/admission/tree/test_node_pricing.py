@@ -3,7 +3,7 @@
 import math
 
 import numpy as np
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.admission.instance import AdmissionInstance
@@ -89,20 +89,17 @@ def check_node(instance: AdmissionInstance, seed: int) -> None:
 
 @given(tiny_instances(), st.integers(0, 2**32 - 1))
 def test_finds_the_best_schedule_that_the_branches_leave(instance: AdmissionInstance, seed: int) -> None:
-    assume(not instance.has_shared_servers)
     check_node(instance, seed)
 
 
 def test_prices_every_trait_under_branches() -> None:
     for name in sorted(BY_HAND):
-        if not BY_HAND[name].has_shared_servers:
-            for seed in range(20):
-                check_node(BY_HAND[name], seed)
+        for seed in range(20):
+            check_node(BY_HAND[name], seed)
 
 
 @given(tiny_instances(), st.integers(0, 2**32 - 1))
 def test_every_schedule_goes_to_one_child(instance: AdmissionInstance, seed: int) -> None:
-    assume(not instance.has_shared_servers)
     rng = np.random.default_rng(seed)
     tables = JobTables.build(instance)
     branch, _ = random_branches(instance, rng)[0]

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, ServerClasses
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Side
 from optim.solvers.admission.pricing.capacity_rows import plan_schedules
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.splitting import Crowded, split, spread
+from optim.solvers.admission.tree.splitting import Crowded, Kind, Room, split, spread
 from tests.support.admission.strategies import tiny_instances
 from tests.support.admission.tiny import job_document, tiny_instance
 
-Kind = tuple[int, tuple[int, int], int]
+Sketch = tuple[int, tuple[int, int], int]
 """Units, demand of one, and the most on one server."""
 
 KINDS = st.lists(
@@ -26,12 +26,22 @@ KINDS = st.lists(
 )
 
 
+def as_kind(owner: int, units: int, demand: tuple[int, int], most: int) -> Kind:
+    """Return workers of one schedule."""
+    return Kind(owner=owner, side=Side.WORKER, units=units, demand=demand, most=most)
+
+
+def equal_servers(room: tuple[int, int], number: int) -> Room:
+    """Return so many servers of one capacity."""
+    return Room(ServerClasses(types=("w",), capacity=np.array([[room]]), count=np.array([number])), 0, 0, None)
+
+
 def ways(units: int, number: int) -> list[tuple[int, ...]]:
     """List the ways to spread units over servers."""
     return [way for way in product(range(units + 1), repeat=number) if sum(way) == units]
 
 
-def is_held(kinds: list[Kind], way: tuple[tuple[int, ...], ...], room: tuple[int, int], number: int) -> bool:
+def is_held(kinds: list[Sketch], way: tuple[tuple[int, ...], ...], room: tuple[int, int], number: int) -> bool:
     """Tell whether every server holds what it is given."""
     return all(
         all(way[k][h] <= most for k, (_, _, most) in enumerate(kinds))
@@ -41,9 +51,9 @@ def is_held(kinds: list[Kind], way: tuple[tuple[int, ...], ...], room: tuple[int
 
 
 @given(KINDS, st.tuples(st.integers(0, 6), st.integers(0, 6)), st.integers(1, 3))
-def test_spreads_units_exactly_where_some_way_exists(kinds: list[Kind], room: tuple[int, int], number: int) -> None:
-    columns = list(zip(*kinds, strict=True)) or [(), (), ()]
-    found = spread(columns[0], columns[1], columns[2], room, number)
+def test_spreads_units_exactly_where_some_way_exists(kinds: list[Sketch], room: tuple[int, int], number: int) -> None:
+    found, is_proven = spread([as_kind(k, *kind) for k, kind in enumerate(kinds)], equal_servers(room, number))
+    assert is_proven
     if found is None:
         every = product(*(ways(units, number) for units, _, _ in kinds))
         assert not any(is_held(kinds, way, room, number) for way in every)
@@ -52,7 +62,7 @@ def test_spreads_units_exactly_where_some_way_exists(kinds: list[Kind], room: tu
         assert is_held(kinds, tuple(tuple(row) for row in found), room, number)
 
 
-@given(tiny_instances(is_shared=False))
+@given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)))
 def test_splits_what_came_from_single_servers(instance: AdmissionInstance) -> None:
     plan = optim.solve(instance, "online").decision
     tables = JobTables.build(instance)
@@ -76,5 +86,35 @@ def test_names_the_place_that_is_crowded() -> None:
     tables = JobTables.build(instance)
     schedules = PricedSchedules.blank(tables, np.arange(3))
     schedules.workers[:, 0, 1] = schedules.ps[:, 0, 1] = 1
-    assert split(tables, schedules) == Crowded(side=Side.WORKER, server_class=0, slot=1)
+    found = split(tables, schedules)
+    assert isinstance(found, Crowded)
+    assert (found.hosts, found.server_class, found.slot, found.is_proven) == (Side.WORKER, 0, 1, True)
+    assert {kind.owner for kind in found.kinds} == {0, 1, 2}
     assert isinstance(split(tables, schedules.select(np.arange(2))), AdmissionPlan)
+
+
+def test_leaves_out_of_what_crowds_servers_all_that_does_not_matter() -> None:
+    # Three workers of two GPUs don't fit two servers of three; the small fourth one has nothing to do with it.
+    jobs = [job_document(f"j{i}", chunks=1, epochs=1, worker=[2 if i else 0, 1], ps=[0, 1]) for i in range(4)]
+    servers = {
+        "worker_servers": [{"type": "gpus", "capacity": [3, 9], "count": 2}],
+        "ps_servers": [{"type": "cpus", "capacity": [0, 9], "count": 1}],
+    }
+    tables = JobTables.build(tiny_instance(*jobs, **servers))
+    schedules = PricedSchedules.blank(tables, np.arange(4))
+    schedules.workers[:, 0, 1] = schedules.ps[:, 0, 1] = 1
+    found = split(tables, schedules)
+    assert isinstance(found, Crowded)
+    assert {kind.owner for kind in found.kinds} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(("share", "is_held"), [(None, True), ("0.5", False)])
+def test_a_jobs_workers_and_pss_share_its_part_of_a_shared_server(share: str | None, is_held: bool) -> None:
+    # Two workers and two PSs of a whole unit each, on one server of four: half a server holds two of them.
+    fields = {} if share is None else {"max_share_per_server": share}
+    job = job_document("a", chunks=2, epochs=1, ps_mbps=1, worker=[1, 0], ps=[1, 0])
+    instance = tiny_instance(job, shared_servers=[{"type": "box", "capacity": [4, 0], "count": 1}], **fields)
+    tables = JobTables.build(instance)
+    schedules = PricedSchedules.blank(tables, np.arange(1))
+    schedules.workers[:, 0, 0] = schedules.ps[:, 0, 0] = 2
+    assert isinstance(split(tables, schedules), AdmissionPlan) == is_held
