@@ -1,5 +1,6 @@
 """The best solutions known that ship: each verifies, and small ones are optimal."""
 
+import numpy as np
 import pytest
 
 import optim
@@ -30,3 +31,13 @@ def test_is_proven_optimal_where_instances_are_small(name):
 def test_says_which_there_are_when_there_is_none():
     with pytest.raises(InvalidProblemError, match=r"no solution ships for 'large-0'; there are: .*tiny-0"):
         optim.reference_solution("large-0")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_shared_instances_are_the_medium_ones_whose_worker_servers_host_all(number):
+    shared, medium = (optim.reference_instance(f"{name}-{number}") for name in ("shared", "medium"))
+    assert shared.has_shared_servers
+    np.testing.assert_array_equal(shared.worker_servers.capacity, medium.worker_servers.capacity)
+    np.testing.assert_array_equal(shared.worker_servers.count, medium.worker_servers.count)
+    np.testing.assert_array_equal(shared.value, medium.value)
+    np.testing.assert_array_equal(shared.jobs.ps_demand, medium.jobs.ps_demand)
