@@ -19,7 +19,7 @@ TESTED_ELSEWHERE = Path(__file__).with_name("tested_elsewhere.txt")
 
 PARAMETERS = "options of the command, one a line with its help: the body is short"
 LONG_FUNCTIONS = {
-    "optim/solvers/admission/tree/node_pricing_loop.py::_price_one": "one compiled pass over a job's slots",
+    "optim/solvers/admission/tree/node_pricing_loop.py::_best_by": "one compiled pass over a job's slots",
 }
 """Functions that are longer, each with the reason."""
 

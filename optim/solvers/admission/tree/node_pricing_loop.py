@@ -162,8 +162,8 @@ def _forced_slots(i, worker_low, ps_low):
     return first, last
 
 
-def _pricing_by(fill_slot, write_slot):
-    """Return the pricing of many jobs over one kind of classes."""
+def _trace_by(write_slot):
+    """Return the way back to the best cost, which hands each slot's units to `write_slot`."""
 
     @compiled
     def trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps):
@@ -202,6 +202,12 @@ def _pricing_by(fill_slot, write_slot):
                         break
                 if found:
                     break
+
+    return trace_back
+
+
+def _best_by(fill_slot, trace_back):
+    """Return the recursion over the slots' tables that `fill_slot` makes."""
 
     @compiled
     def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
@@ -265,6 +271,13 @@ def _pricing_by(fill_slot, write_slot):
         if completion >= 0:
             trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps)
         return best, completion
+
+    return price_one
+
+
+def _pricing_by(fill_slot, write_slot):
+    """Return the pricing of many jobs over one kind of classes."""
+    price_one = _best_by(fill_slot, _trace_by(write_slot))
 
     @compiled
     def price_restricted(which, jobs, limits, source, scratch, payoff, completion, out_workers, out_ps):
