@@ -62,13 +62,18 @@ class PlainCluster:
         }[self.order]
         return first, self.first_start.get(job, NEVER) if self.by_first_start else 0, job
 
+    def lost(self, free):
+        """Return the free GPUs of a machine times the jobs whose gang they can't hold."""
+        return free * sum(min(gpus, max(self.sizes)) > free for _, gpus, _, _ in self.jobs)
+
     def find(self, gpus, free):
         """Return places for a gang in the room given, None if there are none."""
         machines = range(len(free))
         if gpus <= max(self.sizes):
             fitting = [machine for machine in machines if free[machine] >= gpus]
             if fitting:
-                rule = {"best-fit": lambda m: free[m], "first-fit": lambda m: 0, "worst-fit": lambda m: -free[m]}
+                rule = {"best-fit": lambda m: free[m], "first-fit": lambda m: 0, "worst-fit": lambda m: -free[m],
+                        "fgd": lambda m: (self.lost(free[m] - gpus) - self.lost(free[m]), free[m])}  # fmt: skip
                 return [(min(fitting, key=lambda m: (rule[self.placement](m), m)), gpus)]
             pool = []
         else:

@@ -1,11 +1,13 @@
 """What happened in a run: starts, preemptions and ends, with the GPUs that each start took."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.world import IntArray
 
 
@@ -15,6 +17,8 @@ class Event(IntEnum):
     START = 0
     PREEMPT = 1
     END = 2
+    LEAVE = 3
+    """Sent away for good before its work is done: refused, or given up."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,6 +37,8 @@ class EventLog:
         Where each event's places begin; shape (events + 1,). Only starts have places.
     machine, gpus
         Machines that a start took GPUs of, and how many; shape (places,).
+    slot
+        Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
     """
 
     time_us: IntArray
@@ -41,6 +47,23 @@ class EventLog:
     first: IntArray
     machine: IntArray
     gpus: IntArray
+    slot: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        """Fill what was left out."""
+        if len(self.slot) != len(self.machine):
+            object.__setattr__(self, "slot", np.full(len(self.machine), -1))
+
+    @property
+    def names_gpus(self) -> bool:
+        """Whether starts name single GPUs, as those of planning policies do."""
+        return len(self.slot) > 0 and bool(self.slot.min() >= 0)
+
+    @property
+    def width(self) -> IntArray:
+        """GPUs that each start takes, 0 for other events; shape (events,)."""
+        taken = np.concatenate([[0], np.cumsum(self.gpus)])
+        return np.asarray(taken[self.first[1:]] - taken[self.first[:-1]], np.int64)
 
     def __len__(self) -> int:
         """Return the number of events."""
@@ -69,9 +92,17 @@ class Run:
     log
         All events.
     first_start_us, end_us
-        When each job first had its GPUs, and when it was done; shape (jobs,).
+        When each job first had its GPUs, and when it was done, was sent away, or the run ended; shape (jobs,).
     executed_us, overhead_us
         Time with GPUs in progress, and lost to restarts; shape (jobs,).
+    is_done
+        Whether each job did all of its work; shape (jobs,).
+    rules
+        What the policy was allowed to, and what starts cost.
+    held_gpu_us, overhead_gpu_us
+        GPU-time held by somebody, and lost to restarts.
+    figures
+        What the policy says of itself by name: conflicts, refusals, rounds.
     """
 
     policy: str
@@ -80,3 +111,8 @@ class Run:
     end_us: IntArray
     executed_us: IntArray
     overhead_us: IntArray
+    is_done: NDArray[np.bool_]
+    rules: Rules
+    held_gpu_us: float
+    overhead_gpu_us: float
+    figures: Mapping[str, float] = field(default_factory=dict)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.cluster.log import Event, Run
+from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.workload import US, Workload
-from optim.models.cluster.world import Cluster, FloatArray
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
 HOUR_US = 3600 * US
 
@@ -36,7 +37,10 @@ class Metrics:
     wait_fragmented_share
         Share of waiting time in which as many GPUs were free as the gang needs, though not where or for whom.
     preemptions
-        How often a job lost its GPUs.
+        How often a job lost its GPUs, those that moved or changed their width included.
+    left, unfinished
+        Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
+        out, those of GPU-time count them.
     """
 
     jct_mean_h: float
@@ -57,36 +61,49 @@ class Metrics:
     utilisation: float
     wait_fragmented_share: float
     preemptions: int
+    left: int = 0
+    unfinished: int = 0
 
 
 def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
-    """Return the figures of a run."""
-    completion = (run.end_us - jobs.submit_us).astype(float)
-    slowdown = completion / jobs.duration_us
-    whole, space = fairness(jobs, cluster, run)
-    held = jobs.gpus * (run.executed_us + run.overhead_us).astype(float)
-    makespan = float(run.end_us.max())
+    """Return the figures of a run.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If no job was done.
+    """
+    done = run.is_done
+    if not done.any():
+        raise UnsupportedProblemError(f"{run.policy} finished no job; there is nothing to measure")
+    completion = (run.end_us - jobs.submit_us)[done].astype(float)
+    slowdown = completion / jobs.duration_us[done]
+    whole, space = (values[done] for values in fairness(jobs, cluster, run))
+    makespan = float(run.log.time_us[-1])
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
+    left = int((run.log.kind == Event.LEAVE).sum())
     return Metrics(
         jct_mean_h=float(completion.mean()) / HOUR_US,
         jct_p50_h=float(p50),
         jct_p95_h=float(p95),
         jct_p99_h=float(p99),
         makespan_h=makespan / HOUR_US,
-        queue_mean_h=float((run.first_start_us - jobs.submit_us).mean()) / HOUR_US,
+        queue_mean_h=float((run.first_start_us - jobs.submit_us)[done].mean()) / HOUR_US,
         slowdown_mean=float(slowdown.mean()),
         slowdown_max=float(slowdown.max()),
         rho_max=float(whole.max()),
         rho_share_above_1=float((whole > 1).mean()),
         rho_space_max=float(space.max()),
         rho_space_share_above_1=float((space > 1).mean()),
-        jain=float(inverse.sum() ** 2 / (len(jobs) * (inverse @ inverse))),
-        gpu_hours=float(held.sum()) / HOUR_US,
-        overhead_gpu_hours=float(jobs.gpus @ run.overhead_us.astype(float)) / HOUR_US,
-        utilisation=float(held.sum()) / (makespan * cluster.num_gpus),
+        jain=float(inverse.sum() ** 2 / (len(completion) * (inverse @ inverse))),
+        gpu_hours=run.held_gpu_us / HOUR_US,
+        overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
+        utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
         wait_fragmented_share=fragmented_share(jobs, cluster, run),
         preemptions=int((run.log.kind == Event.PREEMPT).sum()),
+        left=left,
+        unfinished=len(jobs) - len(completion) - left,
     )
 
 
@@ -111,7 +128,8 @@ def fairness(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, Fl
         return np.asarray(area[at] + active[at] * (when - times[at]), float)
 
     submit, done = jobs.submit_us.astype(float), run.end_us.astype(float)
-    mean_apps = np.maximum(1.0, (apps_until(done) - apps_until(submit)) / (done - submit))
+    alive = np.maximum(1.0, done - submit)  # a job that is refused at once is none of the figures
+    mean_apps = np.maximum(1.0, (apps_until(done) - apps_until(submit)) / alive)
     completion = done - submit
     whole = completion / (jobs.duration_us * mean_apps)
     fair_gpus = np.minimum(cluster.num_gpus / mean_apps, jobs.gpus)
@@ -122,18 +140,18 @@ def fairness(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, Fl
 def fragmented_share(jobs: Workload, cluster: Cluster, run: Run) -> float:
     """Return the share of waiting time (gangs weigh once) with as many GPUs free as the gang needs."""
     log = run.log
-    change = np.where(log.kind == Event.START, -1, 1) * jobs.gpus[log.job]
-    free = cluster.num_gpus + np.cumsum(change)
+    free = free_gpus(cluster, log)
     times = log.time_us.astype(float)
-    # Waiting begins with a submission or a preemption, and ends with the next start.
+    # Waiting begins with a submission or a preemption, and ends with the next start, or when the job leaves or the run ends.
     starts = np.flatnonzero(log.kind == Event.START)
     stops = np.flatnonzero(log.kind == Event.PREEMPT)
     begins = np.concatenate([jobs.submit_us, log.time_us[stops]])
     owners = np.concatenate([np.arange(len(jobs)), log.job[stops]])
-    by_owner = np.lexsort((begins, owners))
-    start_order = np.lexsort((log.time_us[starts], log.job[starts]))
-    begins, owners = begins[by_owner].astype(float), owners[by_owner]
-    ends = log.time_us[starts][start_order].astype(float)
+    never = np.flatnonzero(np.bincount(owners, minlength=len(jobs)) > np.bincount(log.job[starts], minlength=len(jobs)))
+    ends = np.concatenate([log.time_us[starts], run.end_us[never]])
+    enders = np.concatenate([log.job[starts], never])
+    by_owner, by_ender = np.lexsort((begins, owners)), np.lexsort((ends, enders))
+    begins, owners, ends = begins[by_owner].astype(float), owners[by_owner], ends[by_ender].astype(float)
     waited = float((ends - begins).sum())
     if waited <= 0:
         return 0.0
@@ -152,3 +170,30 @@ def fragmented_share(jobs: Workload, cluster: Cluster, run: Run) -> float:
 
         fragmented += float((room_until(ends[mine]) - room_until(begins[mine])).sum())
     return fragmented / waited
+
+
+def free_gpus(cluster: Cluster, log: EventLog) -> IntArray:
+    """Return how many GPUs nobody holds after each event."""
+    width = log.width
+    if not log.names_gpus:
+        held = np.zeros(int(log.job.max(initial=-1)) + 1, np.int64)
+        held[log.job[log.kind == Event.START]] = width[log.kind == Event.START]  # a gang is as wide at every start
+        return np.asarray(cluster.num_gpus - np.cumsum(np.where(log.kind == Event.START, 1, -1) * held[log.job]))
+    first = np.concatenate([[0], np.cumsum(cluster.gpus)])
+    place = (first[log.machine] + log.slot).tolist()
+    holders, free = [0] * cluster.num_gpus, cluster.num_gpus
+    held_by: dict[int, list[int]] = {}
+    left = np.empty(len(log), np.int64)
+    bounds = log.first.tolist()
+    for event, (kind, job) in enumerate(zip(log.kind.tolist(), log.job.tolist(), strict=True)):
+        if kind == Event.START:
+            held_by[job] = place[bounds[event] : bounds[event + 1]]
+            for gpu in held_by[job]:
+                free -= holders[gpu] == 0
+                holders[gpu] += 1
+        else:
+            for gpu in held_by.pop(job, ()):
+                holders[gpu] -= 1
+                free += holders[gpu] == 0
+        left[event] = free
+    return left

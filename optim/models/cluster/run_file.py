@@ -1,7 +1,7 @@
 """Runs on disk: jobs, cluster, options, every policy's log, figures and bounds, as one archive that `verify` can replay."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,23 +13,35 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 
 SCHEMA = "optim/cluster-run/1"
 WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
 JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
+MORE_JOB_COLUMNS = (
+    *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
+    *("fails_us", "loss"),
+)
 MACHINE_COLUMNS = ("gpus", "rack", "kind")
+MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
 LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
+MORE_LOG_COLUMNS = ("slot",)
+"""Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
+NOT_WHOLE = ("loss", "cpus", "memory_gb")
+TABLES = ("slowdown_ppm", "kind_ppm", "loss")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoggedRun:
-    """One policy's run as it is claimed."""
+    """One policy's run as it is claimed; `figures` are the policy's own words, which nobody checks."""
 
     policy: str
     log: EventLog
     metrics: Metrics
+    rules: Rules
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,16 +79,18 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "settings": record.settings,
         "policies": [run.policy for run in record.runs],
         "metrics": [asdict(run.metrics) for run in record.runs],
+        "rules": [asdict(run.rules) for run in record.runs],
+        "figures": [dict(run.figures) for run in record.runs],
         "bounds": record.bounds,
         "slot_us": record.prices.slot_us if record.prices else None,
         "load": asdict(record.load) if record.load else None,
         "interval": asdict(record.interval) if record.interval else None,
     }
     arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
-    arrays |= {f"jobs.{name}": getattr(record.jobs, name) for name in JOB_COLUMNS}
-    arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in MACHINE_COLUMNS}
+    arrays |= {f"jobs.{name}": getattr(record.jobs, name) for name in (*JOB_COLUMNS, *MORE_JOB_COLUMNS)}
+    arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in (*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS)}
     for number, run in enumerate(record.runs):
-        arrays |= {f"log{number}.{name}": getattr(run.log, name) for name in LOG_COLUMNS}
+        arrays |= {f"log{number}.{name}": getattr(run.log, name) for name in (*LOG_COLUMNS, *MORE_LOG_COLUMNS)}
     if record.prices:
         arrays["price"] = record.prices.price
     write_arrays(path, arrays)
@@ -95,17 +109,19 @@ def load_run(path: str | Path) -> RunRecord:
         header = json.loads(bytes(arrays["header"]))
         _require_schema(header["schema"])
         return RunRecord(
-            jobs=Workload(**_columns(arrays, "jobs", JOB_COLUMNS)),
-            cluster=Cluster(**_columns(arrays, "cluster", MACHINE_COLUMNS)),
+            jobs=Workload(**_columns(arrays, "jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)),
+            cluster=Cluster(**_columns(arrays, "cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS)),
             overhead_us=int(header["overhead_us"]),
             settings=header["settings"],
             runs=tuple(
                 LoggedRun(
                     policy=str(policy),
-                    log=EventLog(**_columns(arrays, f"log{number}", LOG_COLUMNS)),
-                    metrics=Metrics(**figures),
+                    log=EventLog(**_columns(arrays, f"log{number}", LOG_COLUMNS, MORE_LOG_COLUMNS)),
+                    metrics=Metrics(**metrics),
+                    rules=Rules(**rules),
+                    figures={str(name): float(value) for name, value in figures.items()},
                 )
-                for number, (policy, figures) in enumerate(zip(header["policies"], header["metrics"], strict=True))
+                for number, (policy, metrics, rules, figures) in enumerate(_headings(header))
             ),
             bounds={str(name): float(value) for name, value in header["bounds"].items()},
             prices=PriceProof(slot_us=int(header["slot_us"]), price=arrays["price"].astype(float))
@@ -127,15 +143,26 @@ def _require_schema(schema: object) -> None:
         raise ValueError(f"schema {schema!r} instead of {SCHEMA!r}")
 
 
-def _columns(arrays: Arrays, prefix: str, names: Sequence[str]) -> dict[str, Any]:
+def _headings(header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Return name, figures, rules and own words of each run; files of earlier versions hold index policies only."""
+    count, overhead = len(header["policies"]), int(header["overhead_us"])
+    rules = header.get("rules", [{"restart_us": overhead, "move_us": overhead}] * count)
+    return zip(header["policies"], header["metrics"], rules, header.get("figures", [{}] * count), strict=True)
+
+
+def _columns(arrays: Arrays, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
     columns = {name: arrays[f"{prefix}.{name}"] for name in names}
+    columns |= {name: arrays[f"{prefix}.{name}"] for name in more if f"{prefix}.{name}" in arrays}
     for name, values in columns.items():
-        if values.dtype.kind not in "iu" or values.ndim != (2 if name == "slowdown_ppm" else 1):
+        if values.dtype.kind not in ("iuf" if name in NOT_WHOLE else "iu") or values.ndim != (
+            2 if name in TABLES else 1
+        ):
             raise ValueError(f"{prefix}.{name} must hold whole numbers")
     if prefix.startswith("log"):
         first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
         sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
         is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
-        if len(sizes) > 1 or len(columns["gpus"]) != places or not is_whole:
+        per_place = {len(columns["gpus"]), len(columns.get("slot", columns["gpus"]))}
+        if len(sizes) > 1 or per_place != {places} or not is_whole:
             raise ValueError(f"{prefix} has columns of different lengths")
-    return {name: values.astype(np.int64) for name, values in columns.items()}
+    return {name: values.astype(np.float64 if name in NOT_WHOLE else np.int64) for name, values in columns.items()}

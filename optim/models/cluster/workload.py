@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import Cluster, IntArray
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
 TextArray = NDArray[np.object_]
 
@@ -22,6 +22,38 @@ LATEST_US = 2**50
 
 LEVELS = ("machine", "rack", "cluster")
 """Localities: the smallest part of the cluster that holds all of a job's GPUs."""
+
+WHOLE_MILLI = 1_000
+"""A whole GPU in thousandths."""
+
+REQUIRED = ("submit_us", "gpus", "duration_us")
+UNLESS_GIVEN: Mapping[str, int] = {
+    "group": 0,
+    "least_gpus": 1,
+    "share_milli": WHOLE_MILLI,
+    "busy_milli": WHOLE_MILLI,
+    "cpu_milli": 4_000,
+    "memory_mib": 16 * 1024,
+    "priority": 0,
+    "fails_us": -1,
+}
+"""What a column of one number a job holds where it isn't given."""
+
+LIMITS: Mapping[str, tuple[int, int]] = {
+    "gpus": (1, 2**20),
+    "duration_us": (1, LATEST_US),
+    "slowdown_ppm": (PPM, 1_000 * PPM),
+    "least_gpus": (1, 2**20),
+    "most_gpus": (1, 2**20),
+    "share_milli": (1, WHOLE_MILLI),
+    "busy_milli": (1, WHOLE_MILLI),
+    "kind_ppm": (0, 1_000 * PPM),
+    "cpu_milli": (0, 2**40),
+    "memory_mib": (0, 2**40),
+    "priority": (-(2**31), 2**31),
+    "fails_us": (-1, LATEST_US),
+}
+"""Least and most of each column."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +74,24 @@ class Workload:
         Number of each job's app; jobs without one are apps of their own; shape (jobs,).
     group
         Number of each job's virtual cluster, into `groups`; shape (jobs,).
+    least_gpus, most_gpus
+        What an elastic policy may run a job on instead of its gang: 1 to the gang unless given; shape (jobs,).
+    share_milli
+        Of each of its GPUs, in thousandths, what it takes where GPUs are shared; 1,000 unless given; shape (jobs,).
+    busy_milli
+        How much of a GPU's time it computes when alone there: what two jobs on one GPU slow each other down by; 1,000 unless
+        given; shape (jobs,).
+    kind_ppm
+        How much longer work takes by the cluster's types of GPU, in parts per million, at least 1,000,000; 0 where the job
+        can't run; shape (jobs, types), or (jobs, 0) where types make no difference.
+    cpu_milli, memory_mib
+        What it takes of its host for each GPU; 4 vCPU and 16 GB unless given; shape (jobs,).
+    priority
+        Larger ones first, where a policy heeds them; 0 unless given; shape (jobs,).
+    fails_us
+        After how much run time a try of the job fails, -1 if it doesn't; its duration holds all of its tries; shape (jobs,).
+    loss
+        Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
     groups
         Names of the virtual clusters.
     ids
@@ -61,6 +111,16 @@ class Workload:
     slowdown_ppm: IntArray = field(default_factory=lambda: np.zeros((0, 3), np.int64))
     app: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     group: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    least_gpus: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    most_gpus: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    share_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    busy_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    kind_ppm: IntArray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
+    cpu_milli: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    memory_mib: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    priority: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    fails_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    loss: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     groups: tuple[str, ...] = ("",)
     ids: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
@@ -70,25 +130,29 @@ class Workload:
         count = len(self.submit_us)
         if not count:
             raise InvalidProblemError("there is no job; a workload has at least one")
-        filled = {
-            "submit_us": self.submit_us,
-            "gpus": self.gpus,
-            "duration_us": self.duration_us,
-            "slowdown_ppm": self.slowdown_ppm if len(self.slowdown_ppm) else np.full((count, 3), PPM),
-            "app": self.app if len(self.app) else np.arange(count),
-            "group": self.group if len(self.group) else np.zeros(count),
+        unless_given = {
+            "slowdown_ppm": np.full((count, 3), PPM),
+            "app": np.arange(count),
+            "most_gpus": self.gpus,
+            "kind_ppm": np.zeros((count, 0)),
+            "loss": np.zeros((count, 0)),
+            **{name: np.full(count, value) for name, value in UNLESS_GIVEN.items()},
         }
-        for name, values in filled.items():
-            if len(values) != count:
-                raise InvalidProblemError(f"{name} has {len(values)} entries for {count} jobs; give one a job")
-            object.__setattr__(self, name, np.array(values, np.int64, order="C"))  # own and writable: one compiled type
+        for name in (*REQUIRED, *unless_given):
+            values = getattr(self, name)
+            filled = values if len(values) or name in REQUIRED else unless_given[name]
+            if len(filled) != count:
+                raise InvalidProblemError(f"{name} has {len(filled)} entries for {count} jobs; give one a job")
+            dtype = np.float64 if name == "loss" else np.int64
+            object.__setattr__(self, name, np.array(filled, dtype, order="C"))  # own and writable: one compiled type
         if self.submit_us[0] < 0 or (np.diff(self.submit_us) < 0).any():
             raise InvalidProblemError("jobs must be sorted by submission, from 0 on; sort them first")
-        limits = {"gpus": (1, 2**20), "duration_us": (1, LATEST_US), "slowdown_ppm": (PPM, 1_000 * PPM)}
-        for name, (least, most) in limits.items():
+        for name, (least, most) in LIMITS.items():
             values = getattr(self, name)
-            if values.min() < least or values.max() > most:
+            if values.size and (values.min() < least or values.max() > most):
                 raise InvalidProblemError(f"{name} must lie in {least}..{most}, got {values.min()}..{values.max()}")
+        if (self.least_gpus > self.most_gpus).any() or ((self.kind_ppm > 0) & (self.kind_ppm < PPM)).any():
+            raise InvalidProblemError("least_gpus must not exceed most_gpus, and kind_ppm be 0 or at least 1000000")
         if (self.gpus.astype(float) * self.duration_us * self.slowdown_ppm.max(1) / PPM).max() >= 2.0**62:
             raise InvalidProblemError("a job's GPUs x duration must stay below 2**62 microseconds; check the units")
         if not self.ids:

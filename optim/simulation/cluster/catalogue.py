@@ -6,7 +6,7 @@ from typing import Any
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
 from optim.models.cluster.workload import Workload
-from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
@@ -14,7 +14,7 @@ from optim.simulation.cluster.policies.lottery import RandomOptions, random_orde
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
 from optim.simulation.cluster.policies.tiresias import TiresiasOptions, tiresias
 
-POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], IndexPolicy]]] = {
+POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
     "fifo": (FifoOptions, fifo),
     "las": (LasOptions, las),
     "random": (RandomOptions, random_order),
@@ -25,7 +25,7 @@ POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], IndexPolicy]]]
 }
 
 
-def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> IndexPolicy:
+def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:
     """Return a policy by its name.
 
     Raises

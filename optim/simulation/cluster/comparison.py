@@ -1,21 +1,20 @@
 """Policies on the same jobs under the same rules: a row each, beside what no schedule could beat."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
-from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check import is_bounded, least_makespan, least_mean_completion, least_slowdown
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
-from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.engine import Policy, play
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
@@ -36,7 +35,9 @@ class Row:
     metrics
         The figures.
     ratio_to_bound
-        Mean completion time over what no schedule could beat; None without a bound.
+        Mean completion time over what no schedule could beat; None without a bound, or where it doesn't hold for the policy.
+    own
+        What the policy says of itself by name: conflicts, refusals, rounds.
     """
 
     policy: str
@@ -44,16 +45,17 @@ class Row:
     sees: str
     metrics: Metrics
     ratio_to_bound: float | None
+    own: Mapping[str, float] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
         """Return all fields at one level, for tables and JSON."""
         head = {"policy": self.policy, "seed": self.seed, "ratio_to_bound": self.ratio_to_bound, "sees": self.sees}
-        return {**head, **asdict(self.metrics)}
+        return {**head, **asdict(self.metrics), **{f"{self.policy}.{name}": value for name, value in self.own.items()}}
 
 
 def split_settings(
     settings: Mapping[str, str], names: Sequence[str], jobs: Workload
-) -> tuple[EngineOptions, tuple[IndexPolicy, ...]]:
+) -> tuple[EngineOptions, tuple[Policy, ...]]:
     """Build the engine's options and the policies from ``NAME=VALUE`` and ``POLICY.NAME=VALUE``.
 
     Raises
@@ -61,7 +63,7 @@ def split_settings(
     InvalidOptionError
         If a policy or an option is unknown, or an option names a policy that isn't played.
     """
-    known = {field.name for field in fields(EngineOptions)}
+    known = {each.name for each in fields(EngineOptions)}
     own: dict[str, dict[str, str]] = {name: {} for name in names}
     engine: dict[str, str] = {}
     for key, value in settings.items():
@@ -95,7 +97,7 @@ def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | Non
 def compare(
     jobs: Workload,
     cluster: Cluster,
-    policies: Sequence[IndexPolicy],
+    policies: Sequence[Policy],
     options: EngineOptions,
     seed: int,
     record: RunRecord,
@@ -116,6 +118,14 @@ def compare(
         if run is None:
             return
         metrics = measure(jobs, cluster, run)
-        ratio = metrics.jct_mean_h / least if least else None
-        row = Row(policy=policy.name, seed=seed, sees=policy.needs, metrics=metrics, ratio_to_bound=ratio)
-        yield row, LoggedRun(policy=policy.name, log=run.log, metrics=metrics)
+        ratio = metrics.jct_mean_h / least if least and is_bounded(jobs, run.rules) else None
+        row = Row(
+            policy=policy.name,
+            seed=seed,
+            sees=policy.needs,
+            metrics=metrics,
+            ratio_to_bound=ratio,
+            own=run.figures,
+        )
+        logged = LoggedRun(policy=policy.name, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures)
+        yield row, logged

@@ -1,14 +1,24 @@
-"""Play a workload under an index policy, and put what happened into a log."""
+"""Play a workload under a policy, and put what happened into a log: compiled for a key, in Python for one that plans."""
 
 from collections.abc import Callable
 
 import numpy as np
 
+from optim.core.errors import UnsupportedProblemError
+from optim.core.registry import Support
 from optim.models.cluster.log import Event, EventLog, Run
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import PPM, Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.planning.policy import PlanningPolicy
+
+Policy = IndexPolicy | PlanningPolicy
+
+ONE_KIND = "it knows one type of GPU; choose a policy that plans"
+WHOLE_GPUS = "shared GPUs and slowdown by neighbours are known to policies that plan only; choose one of them"
 
 STEPS = 20_000
 """Instants played between two looks at progress and interruption: some milliseconds."""
@@ -20,7 +30,7 @@ EVENTS = 65_536
 def play(
     jobs: Workload,
     cluster: Cluster,
-    policy: IndexPolicy,
+    policy: Policy,
     options: EngineOptions | None = None,
     seed: int = 0,
     watch: Callable[[int], bool] | None = None,
@@ -35,14 +45,48 @@ def play(
     Raises
     ------
     InvalidProblemError
-        If a gang is larger than the cluster.
+        If a gang is larger than the cluster, or a plan breaks a rule.
+    UnsupportedProblemError
+        If the policy can't serve these jobs on this cluster under these options.
     """
+    jobs.check_fits(cluster)
+    options = options or EngineOptions()
+    check_support(policy, jobs, cluster, options)
+    if isinstance(policy, PlanningPolicy):
+        return play_plans(jobs, cluster, policy, options, seed, watch)
+    return _play_index(jobs, cluster, policy, options, seed, watch)
+
+
+def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:
+    """Check that a policy can serve such jobs on such a cluster under such options.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it can't; the text says why.
+    """
+    if isinstance(policy, IndexPolicy):
+        has_kinds = jobs.kind_ppm.shape[1] > 0 and not (jobs.kind_ppm[:, np.unique(cluster.kind)] == PPM).all()
+        found = Support(False, ONE_KIND) if has_kinds else Support(not options.needs_planning, WHOLE_GPUS)
+    else:
+        found = policy.supports(jobs, cluster)
+    if not found:
+        raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
+
+
+def _play_index(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    seed: int,
+    watch: Callable[[int], bool] | None,
+) -> Run | None:
+    """Play all jobs by the compiled loop."""
     from optim.simulation.cluster.loop import advance
     from optim.simulation.cluster.state import ARRIVED, IS_OVER, PLACES, make_buffer, make_setup, make_state
     from optim.simulation.cluster.state import EVENTS as WRITTEN
 
-    jobs.check_fits(cluster)
-    options = options or EngineOptions()
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
     margin = 4 * cluster.num_gpus + 16
@@ -75,4 +119,8 @@ def play(
         end_us=end,
         executed_us=state.executed,
         overhead_us=state.overhead,
+        is_done=np.ones(len(jobs), np.bool_),
+        rules=Rules(restart_us=options.overhead_us, move_us=options.overhead_us),
+        held_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
+        overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
     )

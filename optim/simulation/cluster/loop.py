@@ -28,7 +28,7 @@ from optim.simulation.cluster.state import (
     WAITING,
 )
 
-START, PREEMPT, END = map(int, Event)
+START, PREEMPT, END = int(Event.START), int(Event.PREEMPT), int(Event.END)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 

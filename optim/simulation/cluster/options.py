@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from optim.core.ranges import check_in
-from optim.models.cluster.workload import US
+from optim.models.cluster.workload import PPM, US
 
 
 class Placement(StrEnum):
@@ -13,6 +13,7 @@ class Placement(StrEnum):
     BEST_FIT = "best-fit"
     FIRST_FIT = "first-fit"
     WORST_FIT = "worst-fit"
+    FGD = "fgd"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +23,16 @@ class EngineOptions:
     Parameters
     ----------
     placement
-        Machine of a gang that one machine can hold: the fullest that has room, the first, or the emptiest. Wider gangs take
-        wholly free machines, largest first.
+        Machine of a gang that one machine can hold: the fullest that has room, the first, the emptiest, or the one whose
+        fragmentation for the workload's mix of gangs grows least. Wider gangs take wholly free machines, largest first.
     spread
         Whether a gang that finds no such place takes GPUs anywhere, fewest machines first, instead of waiting.
     overhead_s
         Time without progress, with GPUs held, at each start after a preemption.
+    sharing
+        Whether jobs take only their share of a GPU.
+    neighbour
+        Slowdown of a job of several GPUs while another such job has GPUs in one of its machines; 1 for none.
 
     Raises
     ------
@@ -38,10 +43,13 @@ class EngineOptions:
     placement: Placement = Placement.BEST_FIT
     spread: bool = False
     overhead_s: float = 30.0
+    sharing: bool = False
+    neighbour: float = 1.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_in("[0, 86400]", self, "overhead_s")
+        check_in("[1, 1000]", self, "neighbour")
 
     @property
     def overhead_us(self) -> int:
@@ -49,6 +57,11 @@ class EngineOptions:
         return round(self.overhead_s * US)
 
     @property
-    def placement_code(self) -> int:
-        """Number of the placement in compiled code."""
-        return list(Placement).index(self.placement)
+    def neighbour_ppm(self) -> int:
+        """Slowdown by neighbours in parts per million."""
+        return round(self.neighbour * PPM)
+
+    @property
+    def needs_planning(self) -> bool:
+        """Whether only planning policies can be played under these options."""
+        return self.sharing or self.neighbour > 1

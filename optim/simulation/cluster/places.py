@@ -3,8 +3,6 @@
 from optim.core.compile_cache import compiled
 from optim.simulation.cluster.state import FREE_GPUS, FREE_PLACES, NOWHERE
 
-BEST_FIT, FIRST_FIT, WORST_FIT = 0, 1, 2
-
 
 @compiled
 def _level_with_room(num_with_free, width):
@@ -70,25 +68,19 @@ def give_back(s, job):
 @compiled
 def _one_machine(u, s, width):
     """Return the machine that the rule gives a gang which one machine can hold."""
-    largest = len(s.num_with_free) - 1
-    if u.placement == FIRST_FIT:
+    if u.takes_first:
         for machine in range(len(u.size)):
             if s.free[machine] >= width:
                 return machine
         return NOWHERE
-    level = NOWHERE
-    if u.placement == BEST_FIT:
-        level = _level_with_room(s.num_with_free, width)
-    else:
-        for free in range(largest, width - 1, -1):
-            if s.num_with_free[free] > 0:
-                level = free
-                break
-    if level == NOWHERE:
-        return NOWHERE
-    for machine in range(len(u.size)):
-        if s.free[machine] == level:
-            return machine
+    for nth in range(u.level_order.shape[1]):
+        level = u.level_order[width, nth]
+        if level == NOWHERE:
+            return NOWHERE
+        if s.num_with_free[level] > 0:
+            for machine in range(len(u.size)):
+                if s.free[machine] == level:
+                    return machine
     return NOWHERE
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy
-from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.options import EngineOptions, Placement
+from optim.simulation.cluster.planning.fragmentation import gang_growth
 
 NEVER = 2**62
 NOWHERE = -1
@@ -39,7 +40,8 @@ class Setup(NamedTuple):
     preempts: int
     quantum: int
     has_backfill: bool
-    placement: int
+    takes_first: bool
+    level_order: IntArray
     may_spread: bool
     overhead: int
     rank: IntArray
@@ -141,7 +143,8 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         preempts=int(policy.preempts),
         quantum=policy.quantum_us,
         has_backfill=policy.backfill,
-        placement=int(options.placement_code),
+        takes_first=options.placement is Placement.FIRST_FIT,
+        level_order=_level_order(options.placement, jobs.gpus, int(cluster.gpus.max())),
         may_spread=options.spread,
         overhead=options.overhead_us,
         rank=rank.astype(np.int64),
@@ -149,6 +152,23 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
         crossing=np.asarray(policy.crossings, np.int64),
     )
+
+
+def _level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
+    """Return which numbers of free GPUs a gang prefers of a machine, for each gang; `NOWHERE` behind the last.
+
+    Shape (largest + 1, largest + 1).
+    """
+    order = np.full((largest + 1, largest + 1), NOWHERE, np.int64)
+    growth = gang_growth(gangs, largest)
+    for width in range(1, largest + 1):
+        levels = np.arange(width, largest + 1)
+        if placement is Placement.WORST_FIT:
+            levels = levels[::-1]
+        elif placement is Placement.FGD:
+            levels = levels[np.argsort(growth[levels, width], kind="stable")]
+        order[width, : len(levels)] = levels
+    return order
 
 
 def make_state(setup: Setup, cluster: Cluster) -> State:

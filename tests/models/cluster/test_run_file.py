@@ -22,7 +22,7 @@ def path(tmp_path):
     """A file of one run with bounds."""
     jobs, cluster = workload([(0, 1, 3), (1, 2, 2)]), Cluster.grid("1x2")
     run = play(jobs, cluster, make_policy("srtf", jobs))
-    logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, cluster, run))
+    logged = LoggedRun(policy="srtf", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
     save_run(
         RunRecord(jobs=jobs, cluster=cluster, overhead_us=30_000_000, runs=(logged,), **bound(jobs, cluster, 5)),
         tmp_path / "run.npz",

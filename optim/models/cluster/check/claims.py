@@ -6,10 +6,13 @@ import numpy as np
 
 from optim.core.verification import Verification, Violation, violation
 from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
-from optim.models.cluster.check.replay import replay
+from optim.models.cluster.check.plan_replay import replay_plan
+from optim.models.cluster.check.replay import Replayed, replay
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
+from optim.models.cluster.workload import Workload
 
 AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
@@ -24,7 +27,7 @@ def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
 
 
 def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> Verification:
-    replayed, problems = replay(record.jobs, record.cluster, run.log, record.overhead_us)
+    replayed, problems = _replay(record, run)
     if replayed is None:
         return Verification(violations=tuple(problems))
     ends = np.array(replayed.end_us)
@@ -38,16 +41,39 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
         end_us=ends,
         executed_us=np.array(replayed.executed_us),
         overhead_us=np.array(replayed.overhead_us),
+        is_done=np.array(replayed.is_done),
+        rules=run.rules,
+        held_gpu_us=replayed.held_gpu_us,
+        overhead_gpu_us=replayed.overhead_gpu_us,
     )
+    if not derived.is_done.any():
+        return Verification(violations=(violation("log", "no job is done", where=run.policy),))
     metrics = measure(record.jobs, record.cluster, derived)
     for name in (each.name for each in fields(Metrics)):
         stated, true = getattr(run.metrics, name), getattr(metrics, name)
         if not isinstance(stated, (int, float)) or not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
             problems.append(violation("metrics", f"{name} is {true!r}, not {stated!r}", where=run.policy))
+    if not is_bounded(record.jobs, run.rules):
+        bounds = {}
     for name, bound in bounds.items():
         if getattr(metrics, name) < bound * (1 - AGREEMENT_TOL):
             problems.append(violation("bounds", f"{name} is below its bound {bound!r}", where=run.policy))
     return Verification(violations=tuple(problems), objective=metrics.jct_mean_h, bound=bounds.get("jct_mean_h"))
+
+
+def is_bounded(jobs: Workload, rules: Rules) -> bool:
+    """Tell whether no schedule under such rules beats the bounds: whole GPUs, all jobs, at most the gang's width."""
+    is_wider = rules.is_elastic and bool((jobs.most_gpus > jobs.gpus).any())
+    return rules.jobs_a_gpu == 1 and not rules.is_shared and not rules.may_refuse and not is_wider
+
+
+def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Violation]]:
+    """Replay a log by what it names: single GPUs, or how many of which machines, as index policies do."""
+    if run.log.names_gpus:
+        return replay_plan(record.jobs, record.cluster, run.log, run.rules)
+    if run.rules != Rules(restart_us=record.overhead_us, move_us=record.overhead_us):
+        return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]
+    return replay(record.jobs, record.cluster, run.log, record.overhead_us)
 
 
 def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:

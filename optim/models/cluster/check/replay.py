@@ -19,9 +19,12 @@ class Replayed:
     end_us: tuple[int, ...]
     executed_us: tuple[int, ...]
     overhead_us: tuple[int, ...]
+    is_done: tuple[bool, ...]
+    held_gpu_us: float
+    overhead_gpu_us: float
 
 
-class _Broken(Exception):  # noqa: N818 - it ends the replay, and is turned into a violation
+class BrokenEventError(Exception):
     """An event breaks a rule."""
 
 
@@ -44,16 +47,16 @@ class _Job:
     def start(self, time: int, places: tuple[tuple[int, int], ...], free: list[int]) -> None:
         """Let it take its GPUs."""
         if time < self.submit:
-            raise _Broken("starts a job before its submission")
+            raise BrokenEventError("starts a job before its submission")
         if self.started >= 0 or self.ended >= 0:
-            raise _Broken("starts a job that runs or is over")
+            raise BrokenEventError("starts a job that runs or is over")
         if len({machine for machine, _ in places}) < len(places):
-            raise _Broken("names a machine twice")
+            raise BrokenEventError("names a machine twice")
         if sum(count for _, count in places) != self.gpus:
-            raise _Broken(f"gives {sum(count for _, count in places)} GPUs to a gang of {self.gpus}")
+            raise BrokenEventError(f"gives {sum(count for _, count in places)} GPUs to a gang of {self.gpus}")
         for machine, count in places:
             if not 0 <= machine < len(free) or not 1 <= count <= free[machine]:
-                raise _Broken(f"takes {count} GPUs of machine {machine}, which are not free there")
+                raise BrokenEventError(f"takes {count} GPUs of machine {machine}, which are not free there")
             free[machine] -= count
         self.places, self.started = places, time
         self.first = time if self.first < 0 else self.first
@@ -61,18 +64,18 @@ class _Job:
     def stop(self, time: int, rack: list[int], restart_us: int, is_end: bool) -> None:
         """Count what it did since its start."""
         if self.started < 0:
-            raise _Broken("stops a job that doesn't run")
+            raise BrokenEventError("stops a job that doesn't run")
         pause = 0 if self.started == self.first else restart_us
         run = max(0, time - self.started - pause)
         racks = {rack[machine] for machine, _ in self.places}
         factor = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
         work = self.work + run * PPM // factor
         if is_end and work < self.duration:
-            raise _Broken(f"ends a job after {work} of its {self.duration} microseconds of work")
+            raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
         if is_end and run and self.work + (run - 1) * PPM // factor >= self.duration:
-            raise _Broken("ends a job later than its work was done")
+            raise BrokenEventError("ends a job later than its work was done")
         if not is_end and work >= self.duration:
-            raise _Broken("preempts a job whose work is done")
+            raise BrokenEventError("preempts a job whose work is done")
         self.executed, self.work = self.executed + run, work
         self.overhead += time - self.started - run
         self.started = -1
@@ -91,7 +94,7 @@ def replay(
         job = state[name] if 0 <= name < len(state) else None
         try:
             _play(job, (time, kind, places), now, free, rack, overhead_us)
-        except _Broken as broken:
+        except BrokenEventError as broken:
             return None, [violation("log", str(broken), where=f"event {number}, job {name}, {time} us")]
         now = time
     return (
@@ -100,6 +103,9 @@ def replay(
             end_us=tuple(job.ended for job in state),
             executed_us=tuple(job.executed for job in state),
             overhead_us=tuple(job.overhead for job in state),
+            is_done=tuple(job.ended >= 0 for job in state),
+            held_gpu_us=float(sum(job.gpus * (job.executed + job.overhead) for job in state)),
+            overhead_gpu_us=float(sum(job.gpus * job.overhead for job in state)),
         ),
         [],
     )
@@ -116,14 +122,14 @@ def _play(
     """Apply an event."""
     time, kind, places = event
     if job is None:
-        raise _Broken("names a job that isn't there")
+        raise BrokenEventError("names a job that isn't there")
     if time < now:
-        raise _Broken("comes before the event ahead of it")
+        raise BrokenEventError("comes before the event ahead of it")
     if kind == START:
         job.start(time, places, free)
         return
     if kind not in (PREEMPT, END) or places:
-        raise _Broken(f"is no event: kind {kind}, {len(places)} places")
+        raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
     job.stop(time, rack, overhead_us, kind == END)
     for machine, count in job.places:
         free[machine] += count

@@ -31,7 +31,7 @@ def record() -> RunRecord:
     runs = []
     for name in ("srtf", "las"):
         run = play(jobs, cluster, make_policy(name, jobs, {"quantum_s": 1} if name == "las" else None), OPTIONS)
-        runs.append(LoggedRun(policy=name, log=run.log, metrics=measure(jobs, cluster, run)))
+        runs.append(LoggedRun(policy=name, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules))
     return RunRecord(
         jobs=jobs, cluster=cluster, overhead_us=OPTIONS.overhead_us, runs=tuple(runs), **bound(jobs, cluster, 10)
     )

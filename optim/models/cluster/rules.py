@@ -1,0 +1,58 @@
+"""What a policy's runs may do, and what starts cost: printed, logged, and held against every event."""
+
+from dataclasses import dataclass, fields
+
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import LATEST_US, PPM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What one run is played by.
+
+    Parameters
+    ----------
+    restart_us, move_us
+        GPU-time without progress at each start of a job but its first: on the GPUs that it held last, and on others.
+    is_elastic
+        Whether jobs run on anything from their `least_gpus` to their `most_gpus`; otherwise on whole gangs.
+    is_shared
+        Whether jobs take only their share of a GPU, and GPUs hold jobs whose shares add up to at most a whole.
+    jobs_a_gpu
+        How many jobs a GPU holds at most where it isn't shared by shares; jobs on one GPU slow each other down.
+    neighbour_ppm
+        Slowdown, in parts per million, of a job of several GPUs while another such job has GPUs in one of its machines.
+    may_refuse
+        Whether jobs may be sent away before their work is done.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a value is outside its range.
+    """
+
+    restart_us: int = 0
+    move_us: int = 0
+    is_elastic: bool = False
+    is_shared: bool = False
+    jobs_a_gpu: int = 1
+    neighbour_ppm: int = PPM
+    may_refuse: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            is_kind = type(value) is (bool if isinstance(field.default, bool) else int)
+            least, most = RANGES.get(field.name, (0, 1))
+            if not is_kind or not least <= value <= most:
+                raise InvalidProblemError(f"{field.name} of a run's rules must lie in {least}..{most}, got {value!r}")
+
+
+RANGES = {
+    "restart_us": (0, LATEST_US),
+    "move_us": (0, LATEST_US),
+    "jobs_a_gpu": (1, 64),
+    "neighbour_ppm": (PPM, 1_000 * PPM),
+}
+"""Least and most of each number."""

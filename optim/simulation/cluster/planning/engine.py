@@ -1,0 +1,186 @@
+"""The engine of planning policies. At one instant: ends, submissions, then one plan; slowdowns change when all is placed."""
+
+from collections.abc import Callable
+from heapq import heappop
+
+import numpy as np
+
+from optim.core.errors import OptimError
+from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.books import NEVER, Books
+from optim.simulation.cluster.planning.policy import BrokenRuleError, Gpus, Plan, PlanningPolicy
+from optim.simulation.cluster.planning.room import Site
+from optim.simulation.cluster.planning.rule_check import check_leaving, check_plan, check_start
+from optim.simulation.cluster.planning.view import COLUMNS, View
+
+WATCH_EVERY = 200
+"""Instants between two looks at progress and interruption."""
+
+MOST_IDLE_CALLS, MOST_CALLS = 1_000, 1_000_000
+"""Calls without a running job, and without an end or a submission, after which a run ends with its jobs unfinished."""
+
+
+def play_plans(
+    jobs: Workload,
+    cluster: Cluster,
+    policy: PlanningPolicy,
+    options: EngineOptions,
+    seed: int,
+    watch: Callable[[int], bool] | None = None,
+) -> Run | None:
+    """Play jobs under a planning policy until all are over, or none gets on any more; None if `watch` wanted to stop before.
+
+    Raises
+    ------
+    BrokenRuleError
+        If a plan breaks a rule, or the policy fails.
+    """
+    world = _Run(jobs, cluster, policy, options)
+    policy.begin(cluster, seed)
+    instants = 0
+    while world.step():
+        instants += 1
+        if watch is not None and instants % WATCH_EVERY == 0 and watch(world.submitted):
+            return None
+    return world.finish()
+
+
+class _Run:
+    """One run: time, the books, and the log."""
+
+    def __init__(self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions) -> None:
+        rules = policy.rules(options)
+        site = Site(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
+        self.policy, self.jobs, self.cluster = policy, jobs, cluster
+        self.books = Books(site, rules)
+        self.submit: list[int] = jobs.submit_us.tolist()
+        self.columns = {name: getattr(jobs, name).copy() for name in COLUMNS}
+        for column in self.columns.values():
+            column.flags.writeable = False
+        self.now, self.submitted, self.num_active = 0, 0, 0
+        self.again: int | None = None
+        self.idle_calls = self.calls = 0
+        self.events: list[tuple[int, int, int, int]] = []
+        self.places: list[int] = []
+
+    def step(self) -> bool:
+        """Play the next instant; False when nothing happens any more."""
+        books = self.books
+        if self.submitted == len(self.submit) and not self.num_active:
+            return False
+        arrival = self.submit[self.submitted] if self.submitted < len(self.submit) else NEVER
+        again = NEVER if self.again is None else self.again
+        when = min(books.next_of(books.ends), books.next_of(books.fails), arrival, again)
+        if when == NEVER or self.idle_calls > MOST_IDLE_CALLS or self.calls > MOST_CALLS:
+            return False
+        self.now = when
+        happened = self._end_jobs()
+        while self.submitted < len(self.submit) and self.submit[self.submitted] == when:
+            books.is_active[self.submitted] = True
+            self.submitted += 1
+            self.num_active += 1
+            happened = True
+        if self.policy.plans_at_events or self.again is None or when >= self.again:
+            self.calls = 0 if happened else self.calls + 1
+            self._plan()
+            self.idle_calls = 0 if books.shown or self.submitted < len(self.submit) else self.idle_calls + 1
+        books.refresh(when)
+        return True
+
+    def _end_jobs(self) -> bool:
+        """Let jobs end whose work is done, and take note of tries that failed."""
+        books, ended = self.books, False
+        while books.next_of(books.ends) <= self.now:
+            job = heappop(books.ends)[1]
+            books.stop(job, self.now, is_done=True)
+            self._close(job, Event.END)
+            ended = True
+        while books.next_of(books.fails) <= self.now:
+            heappop(books.fails)
+        return ended
+
+    def _plan(self) -> None:
+        """Ask the policy, and do what it says."""
+        view = View(self.now, self.submitted, self.books, self.columns, self.policy.sees)
+        try:
+            plan = self.policy.plan(view)
+        except OptimError:
+            raise
+        except Exception as error:  # a policy of somebody else's may fail in any way
+            raise BrokenRuleError(f"{self._where()} it fails with {type(error).__name__}: {error}") from error
+        try:
+            check_plan(plan, self.now)
+            self._apply(plan)
+        except BrokenRuleError as broken:
+            raise BrokenRuleError(f"{self._where()} {broken}") from broken
+        except (TypeError, ValueError) as error:
+            raise BrokenRuleError(f"{self._where()} its plan doesn't give jobs by number GPUs by number") from error
+        self.again = plan.again_us
+
+    def _where(self) -> str:
+        return f"policy {self.policy.name[:40]!r} at event {len(self.events)} ({self.now} us):"
+
+    def _apply(self, plan: Plan) -> None:
+        books, wanted = self.books, plan.gpus
+        changed = {}
+        for job, gpus in wanted.items():
+            held = books.shown.get(job)
+            if held is not gpus and held != (taken := tuple(sorted(map(int, gpus)))):
+                changed[int(job)] = taken
+        leaving = set(plan.leave)
+        for job in [job for job in books.shown if job not in wanted or job in changed]:
+            books.stop(job, self.now, is_done=False)
+            if job not in leaving:
+                self._log(Event.PREEMPT, job)
+        for job in plan.leave:
+            check_leaving(books, job, wanted)
+            self._close(job, Event.LEAVE)
+        for job, gpus in changed.items():
+            check_start(books, job, gpus, self.submitted)
+            books.start(job, gpus, self.now)
+            self._log(Event.START, job, gpus)
+
+    def _close(self, job: int, kind: Event) -> None:
+        self.books.close(job, self.now)
+        self.num_active -= 1
+        self._log(kind, job)
+
+    def _log(self, kind: Event, job: int, gpus: Gpus = ()) -> None:
+        self.events.append((self.now, int(kind), job, len(gpus)))
+        self.places.extend(gpus)
+
+    def finish(self) -> Run:
+        """Return what happened."""
+        books = self.books
+        for job in list(books.shown):  # only where the run was given up
+            books.stop(job, self.now, is_done=False)
+            self._log(Event.PREEMPT, job)
+        columns = np.array(self.events, np.int64).reshape(-1, 4)
+        places = np.array(self.places, np.int64)
+        machine = books.site.machine[places]
+        log = EventLog(
+            time_us=columns[:, 0],
+            kind=columns[:, 1].astype(np.int8),
+            job=columns[:, 2],
+            first=np.concatenate([[0], np.cumsum(columns[:, 3])]),
+            machine=machine,
+            gpus=np.ones(len(places), np.int64),
+            slot=places - books.site.first[machine],
+        )
+        over = np.where(books.end >= 0, books.end, np.maximum(self.now, self.jobs.submit_us))
+        return Run(
+            policy=self.policy.name,
+            log=log,
+            first_start_us=np.where(books.first_start >= 0, books.first_start, over),
+            end_us=over,
+            executed_us=books.executed,
+            overhead_us=books.overhead,
+            is_done=books.is_done,
+            rules=books.rules,
+            held_gpu_us=books.held_gpu_us / 1000,
+            overhead_gpu_us=float(books.overhead_gpu_us),
+            figures=dict(self.policy.figures()),
+        )

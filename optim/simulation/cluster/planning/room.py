@@ -1,0 +1,216 @@
+"""Room for gangs: which GPUs are free while a plan is made, and which of them the placement rule gives a job."""
+
+from bisect import insort
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.models.cluster.workload import WHOLE_MILLI, Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.options import Placement
+from optim.simulation.cluster.planning.fragmentation import Fragmentation
+from optim.simulation.cluster.planning.policy import Gpus
+
+BoolArray = NDArray[np.bool_]
+
+
+class Site:
+    """What doesn't change in a run: where GPUs are, what jobs ask for, and how gangs are placed.
+
+    Parameters
+    ----------
+    jobs, cluster
+        Who asks, and what there is.
+    placement, spread
+        As in `EngineOptions`.
+    is_shared
+        Whether jobs take only their share of a GPU.
+    jobs_a_gpu
+        How many jobs a GPU may hold, which decides whether host demands can bind.
+    """
+
+    def __init__(
+        self,
+        jobs: Workload,
+        cluster: Cluster,
+        placement: Placement,
+        spread: bool,
+        is_shared: bool = False,
+        jobs_a_gpu: int = 1,
+    ) -> None:
+        self.jobs, self.cluster = jobs, cluster
+        self.placement, self.spread, self.is_shared = placement, spread, is_shared
+        self.machine = np.repeat(np.arange(cluster.num_machines), cluster.gpus)
+        self.machine_of: list[int] = self.machine.tolist()
+        self.first = np.concatenate([[0], np.cumsum(cluster.gpus)]).astype(np.int64)
+        self.by_size = np.lexsort((np.arange(cluster.num_machines), -cluster.gpus))
+        self.largest = int(cluster.gpus.max())
+        self.widths: list[int] = jobs.gpus.tolist()
+        self.shares: list[int] = jobs.share_milli.tolist() if is_shared else [WHOLE_MILLI] * len(jobs)
+        self.host = np.stack([np.rint(cluster.cpus * 1000), np.rint(cluster.memory_gb * 1024)]).astype(np.int64)
+        self.asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
+        needed = self.asks.max(axis=1)[:, None] * cluster.gpus * jobs_a_gpu
+        self.has_host = is_shared or bool((needed > self.host).any())
+        self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
+
+    def usable(self, job: int) -> BoolArray | None:
+        """Return the machines whose type of GPU can run a job, None if all can."""
+        if not self.jobs.kind_ppm.shape[1]:
+            return None
+        return np.asarray(self.jobs.kind_ppm[job, self.cluster.kind] > 0)
+
+
+class Room:
+    """Free GPUs. `place` takes some for a job; nothing happens to the cluster before the plan is handed in.
+
+    Parameters
+    ----------
+    free
+        Wholly free GPUs of each machine.
+    left_milli
+        What is left of each GPU, in thousandths.
+    allowed
+        Machines that a job is confined to, None for no limit: a wrapper's.
+    """
+
+    def __init__(self, site: Site) -> None:
+        cluster = site.cluster
+        self.site = site
+        self.free: IntArray = cluster.gpus.copy()
+        self.left_milli: IntArray = np.full(cluster.num_gpus, WHOLE_MILLI)
+        self.host: IntArray = site.host.copy()
+        self.allowed: Callable[[int], BoolArray | None] | None = None
+        self.may_spread: Callable[[int], bool] = lambda _: site.spread
+        self._whole = [list(range(site.first[m], site.first[m + 1])) for m in range(cluster.num_machines)]
+
+    def copy(self) -> "Room":
+        """Return room of its own with the same GPUs free."""
+        other = Room.__new__(Room)
+        other.site, other.allowed, other.may_spread = self.site, self.allowed, self.may_spread
+        other.free, other.left_milli, other.host = self.free.copy(), self.left_milli.copy(), self.host.copy()
+        other._whole = [each.copy() for each in self._whole]
+        return other
+
+    @property
+    def num_free(self) -> int:
+        """Number of wholly free GPUs."""
+        return int(self.free.sum())
+
+    def whole_gpus(self, machine: int) -> Gpus:
+        """Return the wholly free GPUs of a machine."""
+        return tuple(self._whole[machine])
+
+    def take(self, job: int, gpus: Gpus) -> None:
+        """Take GPUs for a job."""
+        share, machine_of = self.site.shares[job], self.site.machine_of
+        for gpu in gpus:
+            machine = machine_of[gpu]
+            if self.left_milli[gpu] == WHOLE_MILLI:
+                self._whole[machine].remove(gpu)
+                self.free[machine] -= 1
+            self.left_milli[gpu] -= share
+            if self.site.has_host:
+                self.host[:, machine] -= self.site.asks[:, job]
+
+    def give(self, job: int, gpus: Gpus) -> None:
+        """Give GPUs of a job back."""
+        share, machine_of = self.site.shares[job], self.site.machine_of
+        for gpu in gpus:
+            machine = machine_of[gpu]
+            self.left_milli[gpu] += share
+            if self.left_milli[gpu] == WHOLE_MILLI:
+                insort(self._whole[machine], gpu)
+                self.free[machine] += 1
+            if self.site.has_host:
+                self.host[:, machine] += self.site.asks[:, job]
+
+    def place(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
+        """Find GPUs for a job and take them; None where there is no room."""
+        gpus = self.find(job, width, machines)
+        if gpus is not None:
+            self.take(job, gpus)
+        return gpus
+
+    def find(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
+        """Return GPUs for a job by the placement rule, None where there is no room; nothing is taken.
+
+        Parameters
+        ----------
+        job
+            Whose.
+        width
+            How many GPUs; its gang unless given.
+        machines
+            Machines that may be taken, shape (machines,); all unless given.
+        """
+        width = width or self.site.widths[job]
+        for limit in (self.site.usable(job), self.allowed(job) if self.allowed else None):
+            if limit is not None:
+                machines = limit if machines is None else machines & limit
+        free = self.free if machines is None else np.where(machines, self.free, 0)
+        if self.site.has_host:
+            free = np.minimum(free, (self.host // np.maximum(1, self.site.asks[:, job])[:, None]).min(axis=0))
+        if width == 1 and self.site.shares[job] < WHOLE_MILLI:
+            return self._find_share(job, machines)
+        if width <= self.site.largest:
+            fitting = np.flatnonzero(free >= width)
+            if len(fitting):
+                return tuple(self._whole[self._choose(fitting, width)][:width])
+        else:
+            gpus = self._wholly_free(free, width)
+            if gpus is not None:
+                return gpus
+        if self.may_spread(job) and free.sum() >= width:
+            return self._spread(free, width)
+        return None
+
+    def _choose(self, fitting: IntArray, width: int) -> int:
+        """Return which of the machines that hold a gang takes it."""
+        placement, free = self.site.placement, self.free[fitting]
+        if placement == Placement.FIRST_FIT:
+            return int(fitting[0])
+        if placement == Placement.WORST_FIT:
+            return int(fitting[free.argmax()])
+        if self.site.fragmentation is not None:
+            growth = self.site.fragmentation.growth_of_gang(self, fitting, width)
+            return int(fitting[np.lexsort((free, growth))[0]])  # of equal ones the fullest
+        return int(fitting[free.argmin()])
+
+    def _find_share(self, job: int, machines: BoolArray | None) -> Gpus | None:
+        share, site = self.site.shares[job], self.site
+        fits = self.left_milli >= share
+        if machines is not None:
+            fits &= machines[site.machine]
+        has_host: BoolArray = np.all(self.host >= site.asks[:, job][:, None], axis=0)
+        fits &= has_host[site.machine]
+        fitting = np.flatnonzero(fits)
+        if not len(fitting):
+            return None
+        left = self.left_milli[fitting]
+        if site.placement == Placement.FIRST_FIT:
+            return (int(fitting[0]),)
+        if site.placement == Placement.WORST_FIT:
+            return (int(fitting[left.argmax()]),)
+        if site.fragmentation is not None:
+            return (int(fitting[site.fragmentation.growth_of_share(self, fitting, share).argmin()]),)
+        return (int(fitting[left.argmin()]),)
+
+    def _wholly_free(self, free: IntArray, width: int) -> Gpus | None:
+        """Return GPUs of wholly free machines, largest first."""
+        whole = free == self.site.cluster.gpus
+        if free[whole].sum() < width:
+            return None
+        chosen: list[int] = []
+        for machine in self.site.by_size:
+            if whole[machine] and len(chosen) < width:
+                chosen.extend(self._whole[machine][: width - len(chosen)])
+        return tuple(chosen)
+
+    def _spread(self, free: IntArray, width: int) -> Gpus:
+        """Return GPUs of the machines with most free ones, one machine after the other."""
+        chosen: list[int] = []
+        for machine in np.lexsort((np.arange(len(free)), -free)):
+            if len(chosen) < width:
+                chosen.extend(self._whole[machine][: min(int(free[machine]), width - len(chosen))])
+        return tuple(chosen)

@@ -1,0 +1,139 @@
+"""What a planning policy sees at an instant."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from optim.core.errors import NotAllowedError
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.planning.policy import Gpus, Sight
+from optim.simulation.cluster.planning.room import BoolArray, Room
+
+if TYPE_CHECKING:
+    from optim.simulation.cluster.planning.books import Books
+
+COLUMNS = (
+    *("submit_us", "gpus", "slowdown_ppm", "app", "group", "least_gpus", "most_gpus", "share_milli", "busy_milli"),
+    *("kind_ppm", "cpu_milli", "memory_mib", "priority"),
+)
+"""Columns of the workload that any scheduler sees of the jobs submitted so far."""
+
+
+class View:
+    """The cluster and the jobs submitted so far, at an instant. Arrays are read-only, one entry a job by its number.
+
+    Parameters
+    ----------
+    now_us
+        The instant, in microseconds after the first submission.
+    cluster
+        Machines and GPUs.
+    jobs
+        Numbers of the jobs that wait or run, by submission.
+    running
+        GPUs of each job that runs, by its number, in the order of their last starts.
+    submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority
+        As in `Workload`, of the jobs submitted so far.
+    """
+
+    submit_us: IntArray
+    gpus: IntArray
+    slowdown_ppm: IntArray
+    app: IntArray
+    group: IntArray
+    least_gpus: IntArray
+    most_gpus: IntArray
+    share_milli: IntArray
+    busy_milli: IntArray
+    kind_ppm: IntArray
+    cpu_milli: IntArray
+    memory_mib: IntArray
+    priority: IntArray
+
+    def __init__(
+        self, now_us: int, num_submitted: int, books: "Books", columns: Mapping[str, IntArray], sees: tuple[Sight, ...]
+    ) -> None:
+        self.now_us = now_us
+        self.cluster: Cluster = books.cluster
+        self._books, self._sees = books, sees
+        self._count = num_submitted
+        self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
+        self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
+        for name in COLUMNS:
+            setattr(self, name, columns[name][:num_submitted])
+
+    @property
+    def waiting(self) -> IntArray:
+        """Numbers of the jobs that wait, by submission."""
+        return self.jobs[~self._books.is_running[self.jobs]]
+
+    @property
+    def executed_us(self) -> IntArray:
+        """Time with GPUs in progress so far."""
+        return self._books.executed_at(self.now_us, self._count)
+
+    @property
+    def served_us(self) -> IntArray:
+        """Work done so far, in time on the whole gang in one machine: what a job's own step counter shows."""
+        return self._books.served_at(self.now_us, self._count)
+
+    @property
+    def first_start_us(self) -> IntArray:
+        """When each job first had GPUs, -1 if it never had."""
+        return _read_only(self._books.first_start[: self._count])
+
+    @property
+    def started_us(self) -> IntArray:
+        """When each job was last started, -1 if it never was."""
+        return _read_only(self._books.started[: self._count])
+
+    @property
+    def stopped_us(self) -> IntArray:
+        """When each job was last stopped, -1 if it never was."""
+        return _read_only(self._books.stopped[: self._count])
+
+    @property
+    def has_failed(self) -> BoolArray:
+        """Whether a try of the job has failed by now."""
+        fails = self._books.jobs.fails_us[: self._count]
+        return np.asarray((fails >= 0) & (self.executed_us >= fails))
+
+    @property
+    def remaining_us(self) -> IntArray:
+        """Work left, in time on the whole gang in one machine; only for policies that declare it.
+
+        Raises
+        ------
+        NotAllowedError
+            If the policy doesn't declare `Sight.RUN_TIMES`.
+        """
+        if Sight.RUN_TIMES not in self._sees:
+            raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Sight.RUN_TIMES,)")
+        return np.asarray(self._books.jobs.duration_us[: self._count] - self.served_us)
+
+    def losses(self, job: int) -> FloatArray:
+        """Return the losses that a job has reported so far: one at each equal step of its work, the first before any."""
+        points: FloatArray = self._books.jobs.loss[job]
+        if not len(points):
+            return points
+        done = int(self.served_us[job]) * (len(points) - 1) // int(self._books.jobs.duration_us[job])
+        return np.asarray(points[: done + 1])
+
+    def room(self, without: Iterable[int] = ()) -> Room:
+        """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""
+        return self._books.room(without)
+
+    def level(self, gpus: Gpus) -> int:
+        """Return the locality of GPUs: 0 within a machine, 1 within a rack, 2 across racks."""
+        machines = {self._books.site.machine_of[gpu] for gpu in gpus}
+        if len(machines) == 1:
+            return 0
+        return 1 if len({int(self.cluster.rack[machine]) for machine in machines}) == 1 else 2
+
+
+def _read_only(values: IntArray) -> IntArray:
+    view = values.view()
+    view.flags.writeable = False
+    return view
