@@ -14,13 +14,17 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan, PlanningPolicy, Sight
 from tests.support.random_plans import RandomPlans
 from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
+
+
+def play(jobs, cluster, policy, options, seed=0):
+    return play_plans(jobs, cluster, policy, options, seed)
 
 
 @st.composite
