@@ -45,11 +45,12 @@ class TrialDocument(Struct, forbid_unknown_fields=True):
     max_gpus: PositiveInt
 
 
-class HeldDocument(Struct, forbid_unknown_fields=True):
-    """GPUs held under leases that go on, and the smallest subtree that holds them."""
+class HeldDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """GPUs held under leases that go on: where, as [slot, GPUs], or how many, and the smallest subtree that holds them."""
 
-    gpus: Count
+    gpus: Count | UnsetType = UNSET
     locality: LocalityName = "slot"
+    places: list[tuple[Count, PositiveInt]] = []
 
 
 class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):

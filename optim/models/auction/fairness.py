@@ -83,8 +83,10 @@ class AppProfile:
     combine, ideal, estimator
         How trials make up the app's time.
     held_gpus, held_locality
-        GPUs held under leases that go on, and the smallest subtree that holds them. With them a bundle counts as
-        placed no better than `held_locality`.
+        GPUs held under leases that go on, and the smallest subtree that holds them.
+    held_places
+        (slot, GPUs) of those held; empty where unknown. A bundle works with them as one: its slowdown is that of
+        the smallest subtree that holds both (`bid_table`).
     """
 
     elapsed_min: float
@@ -97,6 +99,7 @@ class AppProfile:
     estimator: Estimator = Estimator.AGGREGATE
     held_gpus: int = 0
     held_locality: int = 0
+    held_places: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.elapsed_min < math.inf:
@@ -109,6 +112,8 @@ class AppProfile:
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")
         if self.held_gpus < 0 or self.held_locality not in range(4):
             raise InvalidProblemError(f"held GPUs must be at least 0, in a locality, got {self.held_gpus}")
+        if self.held_places and sum(count for _, count in self.held_places) != self.held_gpus:
+            raise InvalidProblemError(f"held: the places must add up to the {self.held_gpus} GPUs held")
 
     @property
     def live(self) -> tuple[Trial, ...]:
@@ -177,14 +182,14 @@ def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
 def shared_minutes(
     profile: AppProfile, gpus: int, locality: int, *, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> float:
-    """Return T_sh, the app's whole time if it is granted so many GPUs in that locality, beside those it holds.
+    """Return T_sh, the app's whole time if it is granted so many GPUs beside those it holds.
+
+    `locality` is that of the smallest subtree that holds them all, old and new together.
 
     `hold`: it keeps them for ever. `lease`: for this lease, then it goes on at its fair share
     ``max(1, min(R_C / N_avg, D))`` in the best placement.
     """
-    level = max(locality, profile.held_locality) if profile.held_gpus else locality
-    total = gpus + profile.held_gpus
-    left = remaining_minutes(profile, total, profile.slowdown.within(level))
+    left = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
     if horizon is Horizon.HOLD:
         return profile.elapsed_min + left
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))

@@ -1,7 +1,7 @@
 """From a document of format ``optim/auction/1`` to an instance and back."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import groupby
 
 import numpy as np
@@ -10,7 +10,7 @@ from msgspec.structs import asdict as fields_of
 
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
-from optim.models.auction.bid_table import bid_table
+from optim.models.auction.bid_table import BidTable, bid_table, with_held
 from optim.models.auction.document import (
     SCHEMA,
     AppDocument,
@@ -50,7 +50,7 @@ def instance_from_document(document: AuctionDocument) -> AuctionInstance:
     """
     cluster = cluster_from_documents(document.machines)
     horizon = Horizon(document.horizon)
-    profiles = tuple(_profile(app, i) for i, app in enumerate(document.apps))
+    profiles = tuple(_profile(app, i, cluster) for i, app in enumerate(document.apps))
     tables = [
         _bids(app, profile, i, cluster, document.lease_min, horizon)
         for i, (app, profile) in enumerate(zip(document.apps, profiles, strict=True))
@@ -165,9 +165,14 @@ def _bids(
         return app.bids
     if profile is None:
         raise InvalidProblemError(f"apps[{i}] needs bids, or a profile that they follow from")
-    table = bid_table(profile, cluster, lease_min=lease_min, horizon=horizon)
+    return bids_document(bid_table(profile, cluster, lease_min=lease_min, horizon=horizon))
+
+
+def bids_document(table: BidTable) -> BidsDocument:
+    """Return a bid table as a document's."""
     rows = [(k, NAMES[Locality(level)], rho) for k, level, rho in table.rows]
-    return BidsDocument(empty_rho=table.empty_rho, rows=rows)  # type: ignore[arg-type]
+    named = [(list(machines), rho) for machines, rho in table.named]
+    return BidsDocument(empty_rho=table.empty_rho, rows=rows, named=named)  # type: ignore[arg-type]
 
 
 def _apps(
@@ -194,7 +199,7 @@ def _apps(
     )
 
 
-def _profile(app: AppDocument, i: int) -> AppProfile | None:
+def _profile(app: AppDocument, i: int, cluster: Cluster) -> AppProfile | None:
     if isinstance(app.profile, UnsetType):
         return None
     document = app.profile
@@ -206,9 +211,8 @@ def _profile(app: AppDocument, i: int) -> AppProfile | None:
         slowdown = PRESETS[document.slowdown]
     else:
         slowdown = Slowdown(**fields_of(document.slowdown))
-    held = HeldDocument(gpus=0) if isinstance(document.held, UnsetType) else document.held
     try:
-        return AppProfile(
+        profile = AppProfile(
             elapsed_min=document.elapsed_min,
             active_apps=document.active_apps,
             trials=tuple(Trial(**fields_of(trial)) for trial in document.trials),
@@ -217,15 +221,39 @@ def _profile(app: AppDocument, i: int) -> AppProfile | None:
             combine=Combine(document.combine),
             ideal=IdealTime(document.ideal),
             estimator=Estimator(document.estimator),
-            held_gpus=held.gpus,
-            held_locality=LEVELS[held.locality],
         )
+        return profile if isinstance(document.held, UnsetType) else _holding(profile, document.held, cluster)
     except InvalidProblemError as error:
         raise InvalidProblemError(f"apps[{i}].profile: {error}") from error
 
 
+def _holding(profile: AppProfile, held: HeldDocument, cluster: Cluster) -> AppProfile:
+    """Return the profile of an app with what its document says that it holds."""
+    stated = None if isinstance(held.gpus, UnsetType) else held.gpus
+    if not held.places:
+        if stated is None:
+            raise InvalidProblemError("held needs gpus, or the places that they are in")
+        return replace(profile, held_gpus=stated, held_locality=LEVELS[held.locality])
+    taken = cluster.slot_gpus - cluster.slot_free
+    for slot, count in held.places:
+        if not (slot < len(taken) and count <= taken[slot]):
+            raise InvalidProblemError(
+                f"held.places: {count} GPUs of slot {slot} can't be held, {taken[slot] if slot < len(taken) else 0} of "
+                "it are; correct the slot, or free of its machine"
+            )
+    if len({slot for slot, _ in held.places}) < len(held.places):
+        raise InvalidProblemError("held.places names a slot twice; add its GPUs up")
+    if stated is not None and stated != sum(count for _, count in held.places):
+        raise InvalidProblemError(f"held.gpus is {stated}, but the places hold others; leave one of them out")
+    return with_held(profile, cluster, held.places)
+
+
 def _profile_document(profile: AppProfile) -> ProfileDocument:
-    held = HeldDocument(gpus=profile.held_gpus, locality=NAMES[Locality(profile.held_locality)])  # type: ignore[arg-type]
+    held = (
+        HeldDocument(places=list(profile.held_places))
+        if profile.held_places
+        else HeldDocument(gpus=profile.held_gpus, locality=NAMES[Locality(profile.held_locality)])  # type: ignore[arg-type]
+    )
     return ProfileDocument(
         elapsed_min=profile.elapsed_min,
         active_apps=profile.active_apps,

@@ -7,7 +7,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
-from optim.models.auction.bid_table import BidTable, bid_table
+from optim.models.auction.bid_table import bid_table
 from optim.models.auction.document import BidsDocument, MachineDocument
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes
 from optim.models.auction.instance import (
@@ -20,7 +20,7 @@ from optim.models.auction.instance import (
     as_floats,
     as_ints,
 )
-from optim.models.auction.reading import NAMES, cluster_from_documents, join_bids
+from optim.models.auction.reading import bids_document, cluster_from_documents, join_bids
 from optim.models.auction.slowdown import COMPUTE_BOUND, NETWORK_BOUND, Slowdown
 
 GANGS = {"mixed": (1, 2, 4, 8), "elastic": (1,), "any": (1, 2, 3, 4, 5, 6, 7, 8)}
@@ -156,7 +156,7 @@ def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdo
         tables = [_named_table(profile, cluster, options.lease_min, sizes, speed_rng) for profile in profiles]
     else:
         tables = [
-            _document(
+            bids_document(
                 bid_table(
                     profile,
                     cluster,
@@ -247,11 +247,6 @@ def _trials(demand: int, gang: int, total: float, progress: float, rng: np.rando
         Trial(work_min=round(w * (1 - progress), 6), total_work_min=round(w, 6), max_gpus=d * gang)
         for w, d in zip(work.tolist(), width.tolist(), strict=True)
     )
-
-
-def _document(table: BidTable) -> BidsDocument:
-    rows = [(k, NAMES[Locality(level)], rho) for k, level, rho in table.rows]
-    return BidsDocument(empty_rho=table.empty_rho, rows=rows)  # type: ignore[arg-type]
 
 
 def _named_table(

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from optim.models.auction.bid_table import bid_table, most_gpus_by_locality
+from optim.models.auction.bid_table import bid_table, most_gpus_by_locality, smallest_subtree, with_held
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
 from optim.models.auction.instance import Horizon, Locality
 from optim.models.auction.slowdown import Slowdown
@@ -75,7 +75,7 @@ def test_gangs_sizes_and_localities_limit_the_rows():
 
 
 def test_held_gpus_are_no_longer_asked_for():
-    assert max(k for k, _, _ in rows(held_gpus=5).rows) == 3
+    assert max(k for k, _, _ in rows(held_gpus=5, held_locality=Locality.CLUSTER).rows) == 3
 
 
 def test_the_empty_row_takes_a_lease_longer_than_the_slowest_row_unless_it_is_known():
@@ -95,5 +95,53 @@ def test_the_empty_row_takes_a_lease_longer_than_the_slowest_row_unless_it_is_kn
 
 def test_gangs_beyond_the_demand_less_what_is_held_are_not_bid_for():
     """Of 8 GPUs 3 are held: a third gang of 2 would help, but not with all of its GPUs."""
-    table = rows(held_gpus=3, gang=2)
+    table = rows(held_gpus=3, held_locality=Locality.CLUSTER, gang=2)
     assert {k for k, _, _ in table.rows} == {2, 4}
+
+
+def test_a_bundle_counts_on_the_union_with_what_is_held_wherever_it_may_lie():
+    """Two GPUs of a machine are held; two more on another one make an app of one rack, or of two."""
+    known = {"active_apps": 1.0, "slowdown": Slowdown(slot=1.0, machine=1.0, rack=1.3, cluster=1.3)}
+    trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=4)
+    own = with_held(profile(trials=(trial,), **known), auction([2, 2, 2]).cluster, [(0, 2)])
+    table = bid_table(own, auction([0, 2, 2]).cluster, lease_min=20.0)
+    minutes = {k: rho * table.ideal_min for k, _, rho in table.rows}
+    assert minutes == {1: pytest.approx(100 * 1.3 / 3), 2: pytest.approx(100 * 1.3 / 4)}
+    assert table.empty_rho * table.ideal_min == pytest.approx(50.0)
+
+
+def test_rows_that_name_machines_stay_beside_the_gpus_held():
+    """Of machine 0 the first slot's GPUs are held, machine 1 is its neighbour, machine 2 lies in another rack."""
+    where = auction([(0, [2, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
+    own = with_held(profile(elapsed_min=5.0), where, [(0, 2)])
+    offer = auction([(0, [0, 2]), (0, [2, 2]), (1, [2, 2])]).cluster
+    table = bid_table(own, offer, lease_min=20.0)
+    expected = {((0, 1),): 1.1, ((0, 2),): 1.1, ((0, 2), (1, 1)): 1.5, ((0, 2), (1, 2)): 1.5}
+    found = dict(table.named)
+    for machines, slowdown in expected.items():
+        gpus = 2 + sum(k for _, k in machines)
+        if machines in found:
+            assert found[machines] * table.ideal_min == pytest.approx(5.0 + 60.0 * slowdown / gpus)
+    assert set(found) >= {((0, 1),), ((0, 2),), ((0, 2), (1, 2))}
+    assert all(rho < table.empty_rho for rho in found.values())
+    assert not any(
+        k <= sum(g for _, g in machines) and r <= rho for machines, rho in table.named for k, _, r in table.rows
+    )
+
+
+def test_rows_beside_the_gpus_held_are_as_good_as_any_placement_there():
+    """Each named row's rho is that of the union of its machines' slots and the GPUs held, at worst."""
+    where = auction([(0, [2, 2]), (0, [4]), (1, [4])]).cluster
+    for slot, place in ((0, [(0, 1)]), (2, [(2, 3)]), (3, [(1, 1), (3, 2)])):
+        del slot
+        own = with_held(profile(), where, place)
+        free = where.slot_gpus.copy()
+        for s, k in place:
+            free[s] -= k
+        offer = auction([(0, free[:2].tolist()), (0, [int(free[2])]), (1, [int(free[3])])]).cluster
+        for machines, rho in bid_table(own, offer, lease_min=20.0).named:
+            slots = [s for s in range(4) if where.slot_machine[s] in dict(machines)]
+            level = smallest_subtree(where, [*(s for s, _ in place), *slots])
+            gpus = own.held_gpus + sum(k for _, k in machines)
+            slowdown = (1.0, 1.1, 1.5, 2.0)[level]
+            assert rho == pytest.approx(60.0 * slowdown / min(8, gpus) / ideal_minutes(own, 12))

@@ -97,9 +97,9 @@ def test_the_fair_share_after_a_lease_is_that_of_the_apps_active_on_average():
     assert shared(profile, 0, horizon=Horizon.LEASE, cluster=1) == 20.0 + 1000  # one GPU at least
 
 
-def test_held_gpus_add_to_a_bundle_and_limit_its_locality():
+def test_held_gpus_add_to_a_bundle():
     profile = app(100.0, max_gpus=8, held_gpus=2, held_locality=Locality.RACK, slowdown=Slowdown(rack=2.0, cluster=2.0))
-    assert shared(profile, 2, Locality.SLOT) == 50.0
+    assert shared(profile, 2, Locality.RACK) == 50.0
     assert math.isfinite(shared(profile, 0))
 
 
@@ -116,6 +116,7 @@ def test_a_bundle_within_a_subtree_counts_on_its_worst_placement():
         ({"gang": 0}, "gang must be at least 1"),
         ({"trials": ()}, "at least one must have work left"),
         ({"held_gpus": -1}, "held GPUs must be at least 0"),
+        ({"held_gpus": 2, "held_places": ((0, 1),)}, "the places must add up to the 2 GPUs held"),
     ],
 )
 def test_refuses_profiles_that_contradict_themselves(fields, text):

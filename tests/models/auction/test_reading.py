@@ -80,3 +80,37 @@ def test_instances_meet_the_schema():
     jsonschema.validate(json.loads(PROBLEM.write_instance(instance)), schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document(horizon="ever"), schema)
+
+
+HELD = {"elapsed_min": 5, "active_apps": 2, "trials": [{"work_min": 60, "total_work_min": 90, "max_gpus": 8}]}
+
+
+def holding(held):
+    profile = {**HELD, "slowdown": {"slot": 1, "machine": 1.1, "rack": 1.5, "cluster": 2}, "held": held}
+    return read(apps=[{"id": "a", "profile": profile}])
+
+
+def test_a_file_says_where_held_gpus_are():
+    instance = holding({"places": [[1, 3]]})
+    assert instance.profiles[0].held_places == ((1, 3),)
+    assert instance.profiles[0].held_gpus == 3
+    assert (instance.bids.locality == Locality.NAMED).any()  # rows beside what is held
+    written = PROBLEM.write_instance(instance)
+    assert PROBLEM.write_instance(PROBLEM.read_instance(written)) == written
+    far = holding({"gpus": 3, "locality": "slot"})
+    assert far.bids.rho.min() > instance.bids.rho.min()  # it can't count on the same machine
+
+
+@pytest.mark.parametrize(
+    ("held", "text"),
+    [
+        ({}, "held needs gpus, or the places"),
+        ({"places": [[0, 1]]}, "1 GPUs of slot 0 can't be held, 0 of it are"),
+        ({"places": [[9, 1]]}, "1 GPUs of slot 9 can't be held, 0 of it are"),
+        ({"places": [[1, 1], [1, 2]]}, "names a slot twice"),
+        ({"gpus": 2, "places": [[1, 3]]}, "held.gpus is 2, but the places hold others"),
+    ],
+)
+def test_refuses_held_gpus_that_can_not_be(held, text):
+    with pytest.raises(InvalidProblemError, match=text):
+        holding(held)
