@@ -1,6 +1,8 @@
 """What theory promises of the auction, under the conditions stated, and what it doesn't promise."""
 
+import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from optim.models.auction.instance import AuctionInstance, as_floats
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction, linear
-from tests.support.auction.enumeration import optimum
+from tests.support.auction.enumeration import can_place, optimum
 from tests.support.auction.strategies import auctions
 
 TOL = 1e-9
@@ -108,3 +110,43 @@ def test_order_of_the_apps_doesnt_matter_to_welfare(instance):
     assert solve(replace(instance, bids=bids), "exact").objective == pytest.approx(
         solve(instance, "exact").objective, abs=TOL
     )
+
+
+def lexicographic(instance):
+    """Return the most apps served and the largest product of V = 1 / rho - 1 / rho_empty over them, by enumeration."""
+    rho, empty = instance.bids.rho.tolist(), instance.apps.empty_rho.tolist()
+    value = [1.0 / r - 1.0 / empty[app] for app, r in zip(instance.bids.app.tolist(), rho, strict=True)]
+    rows = [[-1, *np.flatnonzero(instance.bids.app == i).tolist()] for i in range(instance.num_apps)]
+    best = (0, 1.0)
+    for choice in product(*rows):
+        chosen = [b for b in choice if b >= 0]
+        reached = (len(chosen), math.prod(value[b] for b in chosen))
+        if reached > best and can_place(instance, chosen, instance.cluster.slot_free.tolist()):
+            best = reached
+    return best, value
+
+
+@given(auctions(empty_value="zero"))
+def test_under_the_zero_convention_as_many_as_possible_are_served_then_their_product_counts(instance):
+    (served, reached), value = lexicographic(instance)
+    chosen = [b for b in solve(instance, "exact").decision.row.tolist() if b >= 0]
+    assert len(chosen) == served
+    assert math.prod(value[b] for b in chosen) == pytest.approx(reached)
+
+
+def test_a_row_that_fits_nowhere_changes_no_award():
+    """Which of two apps is served is a matter of their values, not of what they can't get."""
+    rivals = [(1, "slot", 3.0)], [(1, "slot", 2.0)]
+    plain = solve(auction([1], *rivals, empty_value="zero"), "exact")
+    beside = solve(auction([1], [*rivals[0], (4, "slot", 1.0001)], rivals[1], empty_value="zero"), "exact")
+    assert plain.decision.row.tolist() == beside.decision.row.tolist() == [0, -1]
+
+
+@pytest.mark.parametrize("empty_value", ["positive", "zero"])
+def test_fairness_from_the_smallest_to_the_largest_number_is_solved_and_verified(empty_value):
+    bids = {"a": [(1, "slot", 1e-300), (2, "slot", 1e-308)], "b": [(1, "slot", 1e-5), (2, "slot", 5e299)]}
+    instance = AuctionInstance.from_bids([2], bids, empty_rho=1e300, empty_value=empty_value)
+    solution = solve(instance, "exact")
+    assert verify(instance, solution).is_ok
+    assert solution.decision.row.tolist() == [0, 2]
+    assert np.isfinite(solution.objective)

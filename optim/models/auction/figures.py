@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from optim.models.auction.fairness import AppProfile
-from optim.models.auction.instance import AuctionInstance, Cluster, IntArray, Locality
-from optim.models.auction.plan import COUNT, AuctionPlan
+from optim.models.auction.instance import AuctionInstance, Cluster, FloatArray, IntArray, Locality
+from optim.models.auction.plan import APP, COUNT, SLOT, AuctionPlan
 from optim.models.auction.slowdown import SCORES
 
 
@@ -50,7 +50,9 @@ def describe(instance: AuctionInstance) -> Mapping[str, Any]:
 def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]:
     """Return what a plan does: winners, GPUs awarded, paid and left over, shares, placement scores, payments.
 
-    `welfare` is the sum of log values, losers at their empty rows; `idle_gpus` are awarded to nobody; `leftover` are those that payments set free.
+    `welfare` is the sum of log values, losers at their empty rows; with `max_rho`, the worst fairness, it is told for
+    whole bundles, and as the apps' own bids value what payments leave them (`..._paid`). `idle_gpus` are awarded to
+    nobody; `leftover` are those that payments set free; `grants` says who keeps how many GPUs of which machine.
     """
     cluster, n = instance.cluster, instance.num_apps
     awarded, granted = int(plan.placement[:, COUNT].sum()), int(plan.grants[:, COUNT].sum())
@@ -62,9 +64,12 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
     rho = np.where(
         won, instance.bids.rho[np.where(won, plan.row, 0)] if len(instance.bids) else 1.0, instance.apps.empty_rho
     )
+    paid = rho_paid(instance, plan)
     return {
         "welfare": float(-np.log(rho).sum()),
+        "welfare_paid": float(-np.log(paid).sum()),
         "max_rho": float(rho.max(initial=0.0)),
+        "max_rho_paid": float(paid.max(initial=0.0)),
         "winners": plan.num_winners,
         "winner_share": plan.num_winners / n if n else 0.0,
         "awarded_gpus": awarded,
@@ -80,7 +85,29 @@ def plan_load(instance: AuctionInstance, plan: AuctionPlan) -> Mapping[str, Any]
             instance.apps.ids[i]: [1.0 - float(plan.share_high[i]), 1.0 - float(plan.share_low[i])]
             for i in np.flatnonzero(won).tolist()
         },
+        "grants": {instance.apps.ids[i]: _places(cluster, plan, i) for i in np.flatnonzero(won).tolist()},
     }
+
+
+def rho_paid(instance: AuctionInstance, plan: AuctionPlan) -> FloatArray:
+    """Return rho of each app with the GPUs granted: that of its best row that they satisfy, else of its empty row."""
+    cluster, bids, rho = instance.cluster, instance.bids, instance.apps.empty_rho.copy()
+    granted = plan.granted_gpus(instance.num_apps)
+    levels = placement_levels(cluster, plan.grants, instance.num_apps)
+    held = np.zeros((instance.num_apps, cluster.num_machines), dtype=np.int64)
+    np.add.at(held, (plan.grants[:, APP], cluster.slot_machine[plan.grants[:, SLOT]]), plan.grants[:, COUNT])
+    is_met = (bids.gpus <= granted[bids.app]) & (levels[bids.app] <= bids.locality)
+    short = held[bids.app[bids.named_row], bids.named_machine] < bids.named_gpus
+    is_met[bids.named_row[short]] = False
+    np.minimum.at(rho, bids.app[is_met], bids.rho[is_met])
+    return rho
+
+
+def _places(cluster: Cluster, plan: AuctionPlan, app: int) -> list[str]:
+    """Say how many GPUs of which machines an app keeps."""
+    mine = plan.grants[plan.grants[:, APP] == app]
+    by_machine = np.bincount(cluster.slot_machine[mine[:, SLOT]], mine[:, COUNT], cluster.num_machines).astype(np.int64)
+    return [f"machine {m}: {by_machine[m]}" for m in np.flatnonzero(by_machine).tolist()] or ["nothing"]
 
 
 def placement_levels(cluster: Cluster, placement: IntArray, num_apps: int) -> IntArray:

@@ -4,12 +4,17 @@ Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``.
 ``V = 1 / rho`` with its finish-time fairness ``rho``; the auction maximises the product of values.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from optim.models.auction.building import MachineSlots, PlainBid
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -197,6 +202,68 @@ class AuctionInstance:
 
         validate(self)
 
+    @classmethod
+    def from_bids(
+        cls,
+        machines: "Sequence[MachineSlots]",
+        bids: "Mapping[str, Sequence[PlainBid]]",
+        *,
+        empty_rho: float | Mapping[str, float],
+        free: "Sequence[MachineSlots] | None" = None,
+        racks: Sequence[int] | None = None,
+        gangs: Mapping[str, int] | None = None,
+        name: str = "auction",
+        lease_min: float = 20.0,
+        empty_value: str = "positive",
+    ) -> "AuctionInstance":
+        """Build an auction from lists of bids.
+
+        Parameters
+        ----------
+        machines
+            GPUs of each machine: a number, or one for each of its slots.
+        bids
+            By app its rows: (GPUs, ``"slot"``, ``"machine"``, ``"rack"`` or ``"cluster"``, rho), or
+            ({machine: GPUs}, rho) where they name machines, numbered from 0.
+        empty_rho
+            rho without a GPU of this auction: one number, or one an app.
+        free
+            What is on offer, shaped as `machines`; all unless given.
+        racks
+            Rack of each machine; one rack unless given.
+        gangs
+            By app the number that its GPUs come in multiples of; 1 unless given.
+        name, lease_min, empty_value
+            As in the instance.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the lists contradict one another or the definitions.
+
+        Examples
+        --------
+        >>> bids = {"a": [(4, "machine", 0.5)], "b": [({0: 2, 1: 2}, 0.8), (2, "slot", 0.9)]}
+        >>> AuctionInstance.from_bids([8, [4, 4]], bids, empty_rho=2.0).num_apps
+        2
+        """
+        from optim.models.auction.building import auction_document
+        from optim.models.auction.reading import instance_from_document
+
+        return instance_from_document(
+            auction_document(
+                machines,
+                bids,
+                empty_rho=empty_rho,
+                free=free,
+                racks=racks,
+                gangs=gangs or {},
+                name=name,
+                lease_min=lease_min,
+                empty_value=empty_value,
+            )
+        )
+
     @property
     def num_apps(self) -> int:
         """Number of apps."""
@@ -217,8 +284,8 @@ class AuctionInstance:
         """Log welfare that each row adds to the app's empty row, shape (rows,); positive.
 
         Positive convention: ``log(rho_empty / rho)``. Zero convention: the value is ``V = 1/rho - 1/rho_empty``
-        and the weight ``K + log(V / least V of the app)``, with K so large that serving one app more
-        outweighs everything else: the lexicographic rule as one number.
+        and the weight ``K + log V``, with K so large that serving one app more outweighs all products of the apps
+        served: the lexicographic rule as one number.
         """
         empty = self.apps.empty_rho[self.bids.app]
         if self.empty_value is EmptyValue.POSITIVE:
@@ -226,12 +293,12 @@ class AuctionInstance:
                 ratio = empty / self.bids.rho
             far = np.log(empty) - np.log(self.bids.rho)  # where the quotient is beyond the largest double
             return np.where(np.isfinite(ratio), np.log(ratio), far)
-        value = np.log(1.0 / self.bids.rho - 1.0 / empty)
-        least, most = np.full(self.num_apps, np.inf), np.full(self.num_apps, -np.inf)
+        # The difference of the rhos is exact where they are close; their reciprocals might overflow.
+        value = np.log(empty - self.bids.rho) - np.log(empty) - np.log(self.bids.rho)
+        least, most = np.zeros(self.num_apps), np.zeros(self.num_apps)
         np.minimum.at(least, self.bids.app, value)
         np.maximum.at(most, self.bids.app, value)
-        spread = float((most - least)[np.isfinite(least)].sum())
-        return np.asarray(spread + SERVED_STEP + value - least[self.bids.app])
+        return np.asarray(float((most - least).sum()) + SERVED_STEP + value)
 
 
 def as_ints(values: object) -> IntArray:

@@ -1,9 +1,11 @@
 """Figures of auctions and allocations, by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from optim.models.auction.figures import describe, placement_levels, plan_load
+from optim.models.auction.figures import describe, placement_levels, plan_load, rho_paid
 from optim.models.auction.instance import as_floats, as_ints
 from optim.models.auction.plan import AuctionPlan, PaymentRule, sorted_entries
 from tests.support.auction.builders import auction
@@ -45,6 +47,22 @@ def test_tells_what_a_plan_awards_charges_and_leaves():
     assert load["narrow_intervals"] == 0.5
     assert load["placement_score"] == pytest.approx((4 * 0.75 + 6 * 0.25) / 10)
     assert load["payments"] == {"a0": [0.5, 0.5], "a1": [0.25, 0.75]}
+    assert load["grants"] == {"a0": ["machine 0: 2"], "a1": ["machine 1: 4"]}
+
+
+def test_fairness_after_payment_is_that_of_the_best_row_which_the_grant_satisfies():
+    """The first app keeps its row of two GPUs of one slot, the second nothing that it has bid for."""
+    load = plan_load(ONE, PLAN)
+    assert load["max_rho"] == 1.0
+    assert load["max_rho_paid"] == 1.0
+    assert load["welfare_paid"] == pytest.approx(np.log(2))
+    spread = PLAN.grants.copy()
+    spread[0] = (0, 0, 1)  # one GPU satisfies no row
+    assert rho_paid(ONE, replace(PLAN, grants=sorted_entries(spread))).tolist() == [1.0, 1.0, 1.0]
+    named = auction([4, 4], [({0: 1, 1: 1}, 3.0), (2, "machine", 2.0)])
+    for grants, rho in (([(0, 0, 1), (0, 1, 1)], 1 / 3), ([(0, 0, 2)], 1 / 2), ([(0, 1, 1)], 1.0)):
+        own = replace(PLAN, row=as_ints([0]), grants=sorted_entries(grants))
+        assert rho_paid(named, own).tolist() == [pytest.approx(rho)]
 
 
 def test_an_empty_plan_awards_nothing():

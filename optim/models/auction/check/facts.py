@@ -116,10 +116,11 @@ def _weights(instance: AuctionInstance) -> list[float]:
     if instance.empty_value is EmptyValue.POSITIVE:
         quotients = [(empty[app] / rho, empty[app], rho) for app, rho in rows]
         return [math.log(q) if q < math.inf else math.log(worst) - math.log(rho) for q, worst, rho in quotients]
-    values = [math.log(1.0 / rho - 1.0 / empty[app]) for app, rho in rows]
+    # V = 1 / rho - 1 / rho_empty, as one quotient: the reciprocals might overflow.
+    values = [math.log(empty[app] - rho) - math.log(empty[app]) - math.log(rho) for app, rho in rows]
     least: dict[int, float] = {}
     most: dict[int, float] = {}
     for (app, _), value in zip(rows, values, strict=True):
-        least[app], most[app] = min(value, least.get(app, value)), max(value, most.get(app, value))
+        least[app], most[app] = min(value, least.get(app, 0.0)), max(value, most.get(app, 0.0))
     step = math.fsum(most[app] - least[app] for app in least) + SERVED_STEP
-    return [step + value - least[app] for (app, _), value in zip(rows, values, strict=True)]
+    return [step + value for value in values]
