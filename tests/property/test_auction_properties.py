@@ -17,10 +17,12 @@ from tests.support.auction.enumeration import can_place, optimum
 from tests.support.auction.strategies import auctions
 
 TOL = 1e-9
+CLOSED = {"payments": "closed"}
+"""Payments that are points, not intervals."""
 
 
 def shares(instance: AuctionInstance, **options):
-    return solve(instance, "exact", options=options).decision.share_high
+    return solve(instance, "exact", options={"payments": "closed", **options}).decision.share_high
 
 
 def scaled(instance: AuctionInstance, factors) -> AuctionInstance:
@@ -41,7 +43,7 @@ def test_under_the_zero_convention_a_share_may_be_zero_but_no_less(instance):
 @given(auctions(), st.lists(st.sampled_from([0.25, 0.5, 1.0, 2.0, 8.0]), min_size=3, max_size=3))
 def test_the_scale_of_an_apps_values_changes_nothing(instance, factors):
     """Powers of two, so that no rounding decides between equal bids."""
-    one, other = solve(instance, "exact"), solve(scaled(instance, factors), "exact")
+    one, other = (solve(each, "exact", options=CLOSED) for each in (instance, scaled(instance, factors)))
     assert one.objective == pytest.approx(other.objective, abs=TOL)
     if one.decision.row.tolist() == other.decision.row.tolist():
         assert one.decision.share_high == pytest.approx(other.decision.share_high, abs=TOL)
@@ -54,7 +56,7 @@ def test_a_single_app_keeps_everything(instance):
 
 @given(auctions())
 def test_removing_an_app_that_wins_nothing_can_only_raise_the_others_shares(instance):
-    solution = solve(instance, "exact")
+    solution = solve(instance, "exact", options=CLOSED)
     losers = np.flatnonzero(solution.decision.row < 0)
     assume(len(losers))
     loser = int(losers[0])
@@ -66,7 +68,7 @@ def test_removing_an_app_that_wins_nothing_can_only_raise_the_others_shares(inst
         locality=instance.bids.locality[kept],
         rho=instance.bids.rho[kept],
     )
-    without = solve(replace(instance, bids=bids), "exact")
+    without = solve(replace(instance, bids=bids), "exact", options=CLOSED)
     assert without.objective == pytest.approx(solution.objective, abs=TOL)
     number = np.append(np.cumsum(kept) - 1, -1)  # the last one is the empty row's
     moved = number[solution.decision.row]
@@ -77,7 +79,7 @@ def test_removing_an_app_that_wins_nothing_can_only_raise_the_others_shares(inst
 @given(auctions())
 def test_a_share_is_what_the_others_lose(instance):
     """c_i = (the others' product beside i) / (their product without i), by enumeration."""
-    plan = solve(instance, "exact").decision
+    plan = solve(instance, "exact", options=CLOSED).decision
     assert ((plan.share_high > 0) & (plan.share_high <= 1)).all()
     for i in np.flatnonzero(plan.row >= 0).tolist():
         beside = plan.welfare(instance) - float(instance.weight[plan.row[i]])

@@ -66,7 +66,7 @@ def disagreements(instance: AuctionInstance, rule: PaymentRule, options: Misrepo
     """Say where the enumeration's shares and the exact solver's differ; bundles may differ where several are best."""
     is_zero = rule is PaymentRule.LOTTERY
     convention = EmptyValue.ZERO if is_zero else EmptyValue.POSITIVE
-    plan = solve(replace(instance, empty_value=convention), "exact").decision
+    plan = solve(replace(instance, empty_value=convention), "exact", options={"payments": "closed"}).decision
     table = value_tables(instance, options.gpus)
     found = divide((table - table[:, :1] if is_zero else table)[None], is_zero=is_zero)
     if plan.awarded_gpus(options.apps).tolist() != found.bundle[0].tolist():

@@ -81,6 +81,7 @@ class ProofDocument(msgspec.Struct, forbid_unknown_fields=True):
 
     welfare: CountDocument | PriceDocument | TreeDocument
     without: list[tuple[str, CountDocument | PriceDocument | TreeDocument]] = []
+    others: PriceDocument | msgspec.UnsetType = msgspec.UNSET
     counts_others: bool = False
 
 
@@ -145,6 +146,7 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
             ProofDocument(
                 welfare=_bound_document(proof.welfare),
                 without=[(ids[i], _bound_document(bound)) for i, bound in sorted(proof.without.items())],
+                others=msgspec.UNSET if proof.others is None else _price_document(proof.others),
                 counts_others=proof.counts_others,
             )
         )
@@ -156,6 +158,7 @@ class AuctionProblem(AbstractProblem[AuctionInstance]):
         return AuctionProof(
             welfare=_bound(document.welfare),
             without=distinct(((number[name], _bound(bound)) for name, bound in document.without), "bound without app"),
+            others=None if isinstance(document.others, msgspec.UnsetType) else _price_proof(document.others),
             counts_others=document.counts_others,
         )
 

@@ -93,12 +93,14 @@ class AuctionProof:
     welfare
         Of all apps.
     without
-        By app, of the others; it proves the plan's `share_low`. `CountProof` stands for all apps not listed if
-        `counts_others` is set.
+        By app, of the others; it proves the plan's `share_low`.
+    others
+        What bounds the others' welfare without each app not listed: the same prices for all of them.
     counts_others
-        Whether the others' welfare without each app not listed is bounded by its own count relaxation.
+        Whether, without such prices, it is bounded by each one's own count relaxation.
     """
 
     welfare: BoundProof
     without: Mapping[int, BoundProof] = field(default_factory=lambda: MappingProxyType({}))
+    others: PriceProof | None = None
     counts_others: bool = False

@@ -60,7 +60,7 @@ class CountDp(AbstractAuctionSolver[CountDpOptions]):
             tables = Tables.build(instance)
             packer, allocator = Packer(instance, seed), Allocator(tables)
         with monitor.clock.phase("solve"):
-            relaxed = CountRelaxation(tables)
+            relaxed = CountRelaxation.of(tables)
             choice, repaired = relaxed.choice(), None
             placement = packer.place(tables.chosen_rows(choice))
             if placement is None:

@@ -7,19 +7,20 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import Monitor, Standing, drive
-from optim.core.ranges import check_in
+from optim.core.ranges import check_choices, check_in
 from optim.core.registry import register
 from optim.core.status import Termination
 from optim.models.auction.instance import AuctionInstance, IntArray
+from optim.models.auction.plan import PaymentRule
 from optim.models.auction.proof import BoundProof, CountProof
 from optim.solvers.auction.allocation.allocator import Allocation, Allocator
 from optim.solvers.auction.counting.relaxation import CountRelaxation
 from optim.solvers.auction.kinds.kind_lp import KindLP
 from optim.solvers.auction.kinds.tree import Tree
 from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.payments.deciding import Deciding, Payments
 from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.others import Others
-from optim.solvers.auction.payments.settlement import CLOSED_TOL, AbstractAuctionSolver, Award, Bracket
+from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award, Bracket
 from optim.solvers.auction.tables import Tables
 
 
@@ -31,14 +32,19 @@ class ExactOptions(PaymentOptions):
     ----------
     main_nodes, payment_nodes
         Most linear programmes of the main tree, and of the tree of each payment.
+    payments
+        `decided`: each payment is an interval whose ends give the same GPUs; `closed`: each is a point. A lottery's
+        are always closed, its odds being the shares themselves.
     """
 
     main_nodes: int = 2_000
     payment_nodes: int = 200
+    payments: str = Payments.DECIDED.value
 
     def __post_init__(self) -> None:
         PaymentOptions.__post_init__(self)
         check_in("[1, inf)", self, "main_nodes", "payment_nodes")
+        check_choices(self, {"payments": [reach.value for reach in Payments]})
 
 
 @register("exact", problem="auction")
@@ -53,14 +59,14 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
        problem, so that those numbers are all that has to be branched on.
     3. At each node a dynamic programme counts GPUs at the programme's prices less those of GPUs: this closes what
        the programme leaves open by selling parts of bundles, and its solution is tried as an allocation.
-    4. The problem without each winner goes the same way, warm from the main programme: each payment is exact, or
-       an interval with both ends proven.
+    4. Payments are worked out side by side (`Deciding`): one programme's prices bound the others without each
+       winner, and only the few payments that are still undecided get a tree of their own, warm from the main one.
 
     HiGHS solves the linear programmes; its MILP solver is not used, for what it claims can't be checked.
     """
 
     summary: ClassVar[str] = (
-        "counts, then linear programmes over kinds of bundles, branched; payments exact or in proven intervals"
+        "counts, then linear programmes over kinds of bundles, branched; payments in proven intervals that decide the grants"
     )
     options_type: ClassVar[type[ExactOptions]] = ExactOptions
 
@@ -72,28 +78,24 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
         with clock.phase("solve"):
             with clock.phase("main"):
                 search.find_main()
-            winners = np.flatnonzero(search.row >= 0).tolist()
-            monitor.progress.start("payments", len(winners))
-            without = {}
             with clock.phase("payments"):
-                for app in winners:
-                    without[app] = search.without(app)
-                    monitor.progress.update(len(without))
-            monitor.progress.finish()
-        monitor.is_over(Standing(iterations=search.nodes))
+                without = search.payments()
+        deciding, nodes = search.deciding, search.nodes + search.deciding.nodes
+        monitor.is_over(Standing(iterations=nodes))
         return Award(
             row=search.row,
             placement=search.placement,
             bound=search.bound,
             proof=search.proof,
             without=without,
-            iterations=search.nodes,
+            shared=deciding.shared,
+            iterations=nodes,
             termination=Termination.NODE_LIMIT,
             figures={
                 "rows": float(len(search.tables.row)),
-                "by_count": float(search.by_count),
-                "by_tree": float(search.by_tree),
-                "unplaced": float(search.unplaced),
+                "by_count": float(deciding.by_count),
+                "by_tree": float(deciding.by_tree),
+                "unplaced": float(search.unplaced + deciding.unplaced),
             },
         )
 
@@ -105,13 +107,14 @@ class _Search:
         self._options, self._monitor = options, monitor
         self.tables = Tables.build(instance)
         self._packer, self._allocator = Packer(instance, seed), Allocator(self.tables)
-        self._relaxed = CountRelaxation(self.tables)
-        self._others = Others(self.tables, self._packer, self._allocator, self._relaxed, lambda: self._main)
+        self._relaxed = CountRelaxation.of(self.tables)
+        parts = (self.tables, self._packer, self._allocator, self._relaxed)
+        self.deciding = Deciding(*parts, lambda: self._lp, monitor)
         self.row: IntArray = np.full(instance.num_apps, -1, dtype=np.int64)
         self.placement: IntArray = np.zeros((0, 3), dtype=np.int64)
         self.bound = self._relaxed.bound
         self.proof: BoundProof = CountProof()
-        self.nodes = self.by_count = self.by_tree = self.unplaced = 0
+        self.nodes = self.unplaced = 0
 
     @cached_property
     def _lp(self) -> KindLP:
@@ -142,23 +145,11 @@ class _Search:
         if found.proof is not None and found.bound < self.bound:
             self.bound, self.proof = found.bound, found.proof
 
-    def without(self, app: int) -> Bracket:
-        """Return both ends of what the others can have without one app."""
-        counted = self._others.without(app)
-        if counted.is_closed:
-            self.by_count += 1
-            return counted
-        if self._monitor.is_over(Standing(iterations=self.nodes)):
-            return counted
-        found = self._branch(counted.reached, app, self._options.payment_nodes)
-        self.by_tree += 1
-        is_tighter = found.bound < counted.bound - CLOSED_TOL
-        return Bracket(
-            reached=found.reached,
-            bound=found.bound if is_tighter else counted.bound,
-            witness=found.witness or counted.witness,
-            proof=found.proof if is_tighter else None,
-        )
+    def payments(self) -> dict[int, Bracket]:
+        """Return both ends of what the others can have without each winner."""
+        options = self._options
+        deciding = self.deciding
+        return deciding.run(self._main, PaymentRule(options.rule), Payments(options.payments), options.payment_nodes)
 
     def _branch(self, known: float, absent: int, node_limit: int) -> Bracket:
         tree = Tree(self._lp, self._packer, known, absent=absent, node_limit=node_limit)

@@ -23,7 +23,7 @@ def smallest_instance() -> AuctionInstance:
 def compile_loops() -> None:
     """Count, place and exchange on the smallest instance."""
     tables = Tables.build(smallest_instance())
-    relaxed = CountRelaxation(tables)
+    relaxed = CountRelaxation.of(tables)
     choice, _ = relaxed.choice(), relaxed.without(0)
     rows = tables.chosen_rows(choice)
     packer, allocator = Packer(tables.instance), Allocator(tables)

@@ -5,8 +5,11 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.models.auction.instance import EmptyValue
+from optim.models.auction.payment import gpus_kept
+from optim.models.auction.plan import PaymentRule
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
@@ -25,8 +28,8 @@ def shares(solution):
     ]
 
 
-def check_against_enumeration(instance, solver):
-    solution = solve(instance, solver)
+def check_against_enumeration(instance, solver, **options):
+    solution = solve(instance, solver, options=options)
     assert verify(instance, solution).is_ok
     best = optimum(instance)
     assert solution.objective <= best + TOL <= solution.bound + 2 * TOL
@@ -41,9 +44,47 @@ def check_against_enumeration(instance, solver):
 
 @given(auctions())
 def test_exact_finds_the_optimum_and_every_payment(instance):
-    solution, best = check_against_enumeration(instance, "exact")
+    solution, best = check_against_enumeration(instance, "exact", payments="closed")
     assert solution.objective == pytest.approx(best, abs=TOL)
     assert np.abs(solution.decision.share_high - solution.decision.share_low).max(initial=0.0) <= 1e-6
+
+
+@given(st.one_of(auctions(), named_auctions()), st.sampled_from(list(PaymentRule)))
+def test_grants_that_are_decided_are_those_of_exact_payments(instance, rule):
+    """By enumeration: whatever the intervals' widths, every app keeps what its true share gives."""
+    solution, best = check_against_enumeration(instance, "exact", rule=rule.value)
+    assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
+    assert verify(instance, solution).is_ok
+    plan, granted = solution.decision, solution.decision.granted_gpus(instance.num_apps)
+    for i in np.flatnonzero(plan.row >= 0).tolist():
+        share = math.exp(min(0.0, best - float(instance.weight[plan.row[i]]) - optimum(instance, absent=i)))
+        if rule is PaymentRule.LOTTERY:
+            assert plan.share_low[i] - TOL <= share <= plan.share_high[i] + TOL
+        elif abs(share * plan.awarded_gpus(instance.num_apps)[i] * 2 % 1) > 1e-6:  # off the steps of every rule
+            assert granted[i] == gpus_kept(rule, share, int(instance.bids.gpus[plan.row[i]]))
+
+
+def test_what_serves_without_one_winner_serves_without_its_equals():
+    """Six apps that look alike: one programme of another kind settles all payments."""
+    alike = [(3, "machine", 4.0), (5, "machine", 4.9)]
+    instance = auction([8, 8, 8], *[alike] * 6, [(2, "slot", 2.0)])
+    solution = solve(instance, "exact")
+    assert verify(instance, solution).is_ok
+    assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+@pytest.mark.parametrize("fields", [{"held_share": 0.4}, {"gangs": "any", "network_share": 1.0}])
+def test_decided_payments_grant_what_closed_ones_do(seed, fields):
+    instance = generate(GeneratorOptions(num_apps=30, num_gpus=96, num_machines=12, **fields), seed)
+    decided, closed = (solve(instance, "exact", options={"payments": reach}) for reach in ("decided", "closed"))
+    for solution in (decided, closed):
+        assert verify(instance, solution).is_ok
+        assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
+    if decided.decision.row.tolist() == closed.decision.row.tolist():
+        assert decided.decision.grants.tolist() == closed.decision.grants.tolist()
+    assert (decided.decision.share_low <= closed.decision.share_high + TOL).all()
+    assert (decided.decision.share_high >= closed.decision.share_low - TOL).all()
 
 
 @given(named_auctions())
@@ -63,7 +104,7 @@ def test_identical_apps_with_linear_values_keep_the_closed_forms_share(solver, n
     """n equal apps, one divisible resource, values proportional: c = (1 - 1/n)^(n-1)."""
     gpus = number * (number - 1) * 4
     instance = auction([gpus], *[linear(gpus, 1000.0) for _ in range(number)])
-    solution = solve(instance, solver)
+    solution = solve(instance, solver, options={"payments": "closed"} if solver == "exact" else {})
     expected = (1 - 1 / number) ** (number - 1)
     assert shares(solution) == [pytest.approx((expected, expected))] * number
 
@@ -81,7 +122,7 @@ def test_a_bid_that_keeps_nobody_out_costs_nothing():
 
 def test_removing_a_loser_can_only_raise_the_others_shares():
     """One GPU, values (.2, 1) and (.2, .5) relative to nothing: c = .4, and 1 without the rival."""
-    with_rival = solve(auction([1], [(1, "slot", 5.0)], [(1, "slot", 2.5)]), "exact")
+    with_rival = solve(auction([1], [(1, "slot", 5.0)], [(1, "slot", 2.5)]), "exact", options={"payments": "closed"})
     assert shares(with_rival)[0] == pytest.approx((0.4, 0.4))
     assert shares(solve(auction([1], [(1, "slot", 5.0)]), "exact")) == [(1.0, 1.0)]
 
@@ -107,7 +148,7 @@ def test_where_nothing_is_worth_nothing_as_many_apps_as_possible_are_served():
 def test_an_app_whose_presence_keeps_another_out_keeps_nothing_under_the_zero_convention():
     instance = auction([1], [(1, "slot", 5.0)], [(1, "slot", 4.0)], empty_value="zero")
     assert instance.empty_value is EmptyValue.ZERO
-    assert shares(solve(instance, "exact"))[0] == (0.0, 0.0)
+    assert shares(solve(instance, "exact", options={"payments": "closed"}))[0] == (0.0, 0.0)
 
 
 @pytest.mark.parametrize("gangs", ["elastic", "mixed"])

@@ -12,7 +12,7 @@ from optim.models.auction.check.allocation import check_bundles, check_entries, 
 from optim.models.auction.check.count_bound import CountBound
 from optim.models.auction.check.facts import Facts, read_facts
 from optim.models.auction.check.payments import check_grants, check_shares, decided_grants
-from optim.models.auction.check.price_bound import PriceBound, check_form, evaluate_tree
+from optim.models.auction.check.price_bound import Prepared, PriceBound, check_form, evaluate_tree
 from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.plan import AuctionPlan
 from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeProof
@@ -53,8 +53,14 @@ class AuctionClaims(AbstractClaims):
     proof_types = (AuctionProof,)
     sentences: ClassVar[Mapping[CertificateKind, tuple[str, ...]]] = {
         CertificateKind.FEASIBLE_ONLY: ("the allocation fits",),
-        CertificateKind.BOUND: ("no allocation has a log welfare above {bound}",),
-        CertificateKind.OPTIMALITY: ("no allocation has a larger product of values",),
+        CertificateKind.BOUND: (
+            "no allocation has a log welfare above {bound}",
+            "no allocation has a log welfare above {bound}; {decided} of {winners} grants are certain",
+        ),
+        CertificateKind.OPTIMALITY: (
+            "no allocation has a larger product of values",
+            "no allocation has a larger product of values; {decided} of {winners} grants are certain",
+        ),
     }
     most_gap = OPTIMALITY_TOL  # log units are relative already
     achieves = "the allocation fits, GPU by GPU, and its log welfare is {}"
@@ -65,7 +71,9 @@ class AuctionClaims(AbstractClaims):
         super().__init__(facts.instance.name, solution)
         self.facts = facts
         self._count: CountBound | None = None
+        self._certain: dict[str, float] = {"decided": math.nan, "winners": math.nan}
         self._price: PriceBound | None = None
+        self._shared: Prepared | None = None
 
     def check_decision(self, decision: AuctionPlan) -> Findings:
         """Check bundles, payments and grants; the objective is the sum of the awarded rows' weights."""
@@ -76,6 +84,9 @@ class AuctionClaims(AbstractClaims):
             return found, None
         wrong_shares = check_shares(facts, decision, lambda app: self._bound_without(app, found))
         found += wrong_shares or check_grants(facts, decision)
+        if not wrong_shares:
+            decided, winners, _ = decided_grants(facts, decision)
+            self._certain = {"decided": decided, "winners": winners}
         return found, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
 
     def check_proof(self, proof: AuctionProof) -> Findings:
@@ -87,8 +98,12 @@ class AuctionClaims(AbstractClaims):
         """Granting nothing is always possible."""
         return "granting nothing is feasible"
 
+    def figures(self) -> Mapping[str, float]:
+        """Return how many grants are certain, of how many."""
+        return self._certain
+
     def counts(self) -> Mapping[str, float]:
-        """Return winners, payments that are exact, the widest interval, and the gap."""
+        """Return winners, payments that are exact, grants that are certain, the widest interval, and the gap."""
         plan, solution = self.solution.decision, self.solution
         if not isinstance(plan, AuctionPlan):
             return {}
@@ -96,6 +111,7 @@ class AuctionClaims(AbstractClaims):
         known = {
             "winners": float(len(width)),
             "exact_payments": float((width <= 1e-9).sum()),
+            "decided_grants": float(self._certain["decided"]),
             "widest_interval": float(width.max(initial=0.0)),
         }
         if solution.bound is not None and solution.objective is not None:
@@ -132,8 +148,24 @@ class AuctionClaims(AbstractClaims):
         if not isinstance(proof, AuctionProof):
             return None
         part = proof.without.get(app, CountProof() if proof.counts_others else None)
+        if proof.others is not None and app not in proof.without:
+            return self._bound_by_shared(proof.others, app, found)
         if part is None:
             return None
         value, _, wrong = self._evaluate(part, app)
         found.extend(wrong)
         return value
+
+    def _bound_by_shared(self, proof: Any, app: int, found: list[Violation]) -> float | None:
+        """Bound the others' welfare without an app by prices that many apps share; they are worked out once."""
+        if self._shared is None:
+            if not isinstance(proof, PriceProof):
+                found.append(violation("certificate", "what several apps' bounds rest on must be prices"))
+                return None
+            wrong = check_form(self.facts, proof)
+            if wrong:
+                found.append(wrong)
+                return None
+            self._price = self._price or PriceBound(self.facts)
+            self._shared = self._price.prepare(proof, NO_BOUNDS)
+        return self._shared.evaluate(app, is_repeated=True)[0]

@@ -97,7 +97,10 @@ def check_grants(facts: Facts, plan: AuctionPlan) -> list[Violation]:
 
 
 def decided_grants(facts: Facts, plan: AuctionPlan) -> tuple[int, int, float]:
-    """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval."""
+    """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval.
+
+    A lottery's odds are the share itself: its grant is certain to follow from the share only if the ends meet.
+    """
     won = np.flatnonzero(plan.row >= 0).tolist()
     awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
     ends = [
@@ -105,7 +108,10 @@ def decided_grants(facts: Facts, plan: AuctionPlan) -> tuple[int, int, float]:
         for share in (plan.share_low, plan.share_high)
     ]
     width = (plan.share_high - plan.share_low)[won]
-    return sum(low == high for low, high in zip(*ends, strict=True)), len(won), float(width.max(initial=0.0))
+    is_same = [low == high for low, high in zip(*ends, strict=True)]
+    if plan.rule is PaymentRule.LOTTERY:
+        is_same = (width <= SHARE_TOL).tolist()
+    return sum(is_same), len(won), float(width.max(initial=0.0))
 
 
 def _sizes(rule: PaymentRule, share: float, bundle: int, gang: int) -> set[int]:

@@ -29,6 +29,36 @@ Bounds = Mapping[tuple[int, int], tuple[int, float]]
 ROW = -1
 
 
+class Prepared:
+    """A price proof worked out but for what the apps gain: each by its best row, or together within the GPUs left.
+
+    Apps whose row is fixed gain elsewhere.
+    """
+
+    def __init__(self, facts: Facts, terms: list[float], gains: CountBound | dict[int, float]) -> None:
+        self._facts, self._terms, self._gains = facts, terms, gains
+
+    def evaluate(self, without: int | None, *, is_repeated: bool = False) -> tuple[float, float]:
+        """Return the bound, rounded up, and the sum of its absolute terms.
+
+        `is_repeated` says that it is asked for many apps: the knapsacks of all are then made together.
+        """
+        gains = self._gains
+        if isinstance(gains, CountBound):
+            is_one = without is not None and is_repeated
+            found = [gains.without(without) if is_one and without is not None else gains.welfare(without)]
+        else:
+            found = [gain for app, gain in gains.items() if app != without]
+        terms = [*found, *self._terms]
+        try:
+            spread = math.fsum(map(abs, terms))
+        except OverflowError:
+            spread = math.inf
+        if not math.isfinite(spread):
+            return math.inf, spread
+        return math.fsum(terms) + self._facts.rounding(spread), spread
+
+
 class PriceBound:
     """Evaluate price proofs on one instance."""
 
@@ -44,13 +74,17 @@ class PriceBound:
 
     def evaluate(self, proof: PriceProof, without: int | None, bounds: Bounds) -> tuple[float, float]:
         """Return the bound that prices prove, rounded up, and the sum of its absolute terms."""
+        return self.prepare(proof, bounds).evaluate(without)
+
+    def prepare(self, proof: PriceProof, bounds: Bounds) -> "Prepared":
+        """Work out what doesn't hang on the app that is left out."""
         facts = self._facts
         kinds = [(int(level), int(size), int(machine)) for level, size, machine in proof.kinds.tolist()]
         gain = self._gain(kinds, proof.row_price)
         forced = self._restrict(gain, bounds)
         taken = sum(int(facts.instance.bids.gpus[row]) for row in forced)
         worth = self._supply.most(dict(zip(kinds, proof.supply_price.tolist(), strict=True)))
-        terms = [*self._best_gains(gain, proof, without, facts.num_free - taken), worth, *forced.values()]
+        terms = [worth, *forced.values()]
         for kind, row_price, supply_price in zip(
             kinds, proof.row_price.tolist(), proof.supply_price.tolist(), strict=True
         ):
@@ -58,13 +92,10 @@ class PriceBound:
             if difference != 0:
                 low, high = bounds.get(kind[:2], (0, math.inf)) if kind[0] != Locality.NAMED else (0, math.inf)
                 terms.append(difference * (high if difference > 0 else low))
-        try:
-            spread = math.fsum(map(abs, terms))
-        except OverflowError:
-            spread = math.inf
-        if not math.isfinite(spread):
-            return math.inf, spread
-        return math.fsum(terms) + facts.rounding(spread), spread
+        if proof.is_counted:
+            return Prepared(facts, terms, CountBound(facts, gain, facts.num_free - taken))
+        best = np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
+        return Prepared(facts, terms, dict(zip(self._apps.tolist(), np.maximum(0.0, best).tolist(), strict=True)))
 
     def _restrict(self, gain: FloatArray, bounds: Bounds) -> dict[int, float]:
         """Take rows that a tree forbids out of the gains; return the gain of the rows that it fixes."""
@@ -78,19 +109,6 @@ class PriceBound:
         for app in bids.app[sorted(forced)].tolist():
             gain[self._facts.first[app] : self._facts.first[app + 1]] = 0.0
         return forced
-
-    def _best_gains(self, gain: FloatArray, proof: PriceProof, without: int | None, room: int) -> list[float]:
-        """Return what the apps can gain: each by its best row, or together within the GPUs that are left.
-
-        Apps whose row is fixed gain elsewhere.
-        """
-        if proof.is_counted:
-            counted = CountBound(self._facts, gain, room)
-            return [counted.welfare() if without is None else counted.welfare(without)]
-        best = np.maximum.reduceat(gain, self._starts) if len(self._starts) else np.zeros(0)
-        best = np.maximum(0.0, best)
-        found: list[float] = (best if without is None else best[self._apps != without]).tolist()
-        return found
 
     def _gain(self, kinds: list[Kind], row_price: FloatArray) -> FloatArray:
         """Return each row's weight less its price."""

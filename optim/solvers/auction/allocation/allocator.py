@@ -33,7 +33,7 @@ class Allocation:
     @property
     def placement(self) -> IntArray:
         """(app, slot, count) entries."""
-        app, slot = np.nonzero(self.held)
+        app, slot = np.divmod(np.flatnonzero(self.held), self.held.shape[1])
         return sorted_entries(np.column_stack([app, slot, self.held[app, slot]]))
 
 
@@ -78,13 +78,17 @@ class Allocator:
         copy = _copy(allocation)
         take_back(app, copy.held, copy.free)
         copy.choice[app] = -1
-        return self.filled(copy, app)
+        self._fill(copy, app)
+        return copy
 
     def filled(self, allocation: Allocation, absent: int = NOBODY) -> Allocation:
         """Return the allocation with greedy upgrades until nothing fits."""
         copy = _copy(allocation)
-        fill_up(*self._rows, copy.choice, copy.held, copy.free, *self._tree, absent)
+        self._fill(copy, absent)
         return copy
+
+    def _fill(self, allocation: Allocation, absent: int) -> None:
+        fill_up(*self._rows, allocation.choice, allocation.held, allocation.free, *self._tree, absent)
 
     def improved(self, allocation: Allocation, *, seed: int, moves: int, absent: int = NOBODY) -> Allocation:
         """Return the allocation after so many moves of exchange."""

@@ -123,41 +123,55 @@ def take_back(app, held, free):
 
 
 @compiled
+def _best_upgrade(i, offset, size, weight, now, total, is_out):
+    """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
+    best, best_rate = NONE, 0.0
+    had, held = (weight[now], size[now]) if now >= 0 else (0.0, 0)
+    for b in range(offset[i], offset[i + 1]):
+        gain, more = weight[b] - had, size[b] - held
+        if is_out[b] or gain <= LEAST_GAIN or more > total:
+            continue
+        rate = gain / more if more > 0 else 1e9 + gain
+        if rate > best_rate:
+            best, best_rate = b, rate
+    return best, best_rate
+
+
+@compiled
 def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack, absent):
     """Upgrade apps while something fits, the largest gain of log welfare a GPU first (ties: the first row)."""
-    num_rows = len(size)
-    owner = np.empty(num_rows, dtype=np.int64)
-    for i in range(len(offset) - 1):
-        owner[offset[i] : offset[i + 1]] = i
-    is_out = np.zeros(num_rows, dtype=np.bool_)
+    num_apps = len(choice)
+    is_out = np.zeros(len(size), dtype=np.bool_)
     total = free.sum()
+    wanted, rate = np.full(num_apps, NONE), np.zeros(num_apps)
+    for i in range(num_apps):
+        if i != absent:
+            wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
+    before = np.empty(len(free), dtype=np.int64)
     while True:
-        best, best_rate = NONE, 0.0
-        for b in range(num_rows):
-            i = owner[b]
-            if is_out[b] or i == absent:
-                continue
-            now = choice[i]
-            gain = weight[b] - (weight[now] if now >= 0 else 0.0)
-            more = size[b] - (size[now] if now >= 0 else 0)
-            if gain <= LEAST_GAIN or more > total:
-                continue
-            rate = gain / more if more > 0 else 1e9 + gain
-            if rate > best_rate:
-                best, best_rate = b, rate
-        if best < 0:
+        i, best_rate = NONE, 0.0
+        for j in range(num_apps):
+            if rate[j] > best_rate:
+                i, best_rate = j, rate[j]
+        if i < 0:
             return
-        i = owner[best]
-        before = held[i].copy()
-        take_back(i, held, free)
-        if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
-            total -= size[best] - (size[choice[i]] if choice[i] >= 0 else 0)
-            choice[i] = best
-        else:
-            is_out[best] = True
-            for s in range(len(free)):
-                held[i, s] = before[s]
-                free[s] -= before[s]
+        best, now = wanted[i], choice[i]
+        had = size[now] if now >= 0 else 0
+        if size[best] - had <= total:
+            before[:] = held[i]
+            take_back(i, held, free)
+            if put(best, i, level, size, named, held, free, slot_machine, machine_rack):
+                total -= size[best] - had
+                choice[i] = best
+            else:
+                # Neither do the app's larger bundles of no wider locality: room only shrinks.
+                for b in range(offset[i], offset[i + 1]):
+                    if b == best or (size[b] >= size[best] and level[b] <= level[best] and level[best] != NAMED):
+                        is_out[b] = True
+                for s in range(len(free)):
+                    held[i, s] = before[s]
+                    free[s] -= before[s]
+        wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
 
 
 @compiled

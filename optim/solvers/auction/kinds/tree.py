@@ -1,5 +1,6 @@
 """Branch and bound on the numbers of bundles of each kind, with a tree that the checker walks."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,8 +39,8 @@ class _Node:
 class Tree(AbstractIteration[Bracket]):
     """Branch and bound for one auction, with all apps or without one.
 
-    Nodes are taken depth first, the child on the side of the fraction first; where a limit ends the search the open
-    ones keep their parents' bounds. `solved` counts linear programmes, `unplaced` leaves whose whole numbers found
+    Nodes are taken depth first, the child on the side of the fraction first, or where a bound may do before all is
+    known (`is_enough`) by their parents' bounds, largest first; open nodes keep these where a limit ends the search. `solved` counts linear programmes, `unplaced` leaves whose whole numbers found
     no room: the bound stays open there.
 
     Parameters
@@ -53,12 +54,23 @@ class Tree(AbstractIteration[Bracket]):
     absent
         The app that is left out, -1 for none.
     node_limit
-        Most linear programmes.
+        Most linear programmes; may be raised where a tree is gone on with.
+    is_enough
+        From both ends of the optimum, what is reached and what is proven, whether that will do.
     """
 
-    def __init__(self, lp: KindLP, packer: Packer, known: float, *, absent: int = -1, node_limit: int = 200) -> None:
+    def __init__(
+        self,
+        lp: KindLP,
+        packer: Packer,
+        known: float,
+        *,
+        absent: int = -1,
+        node_limit: int = 200,
+        is_enough: Callable[[float, float], bool] | None = None,
+    ) -> None:
         self._lp, self._packer, self._room = lp, packer, packer.room
-        self._absent, self._node_limit = absent, node_limit
+        self._absent, self.node_limit, self._is_enough = absent, node_limit, is_enough
         self._best = known
         self._witness: Witness | None = None
         self.solved = self.unplaced = 0
@@ -69,12 +81,25 @@ class Tree(AbstractIteration[Bracket]):
         self.step()
 
     def is_done(self) -> bool:
-        """Tell whether no node is open, or all programmes are spent."""
-        return not self._stack or self.solved >= self._node_limit
+        """Tell whether no node is open, all programmes are spent, or what is known will do."""
+        if not self._stack or self.solved >= self.node_limit:
+            return True
+        return self._is_enough is not None and self._is_enough(self._best, self._bound())
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether no node is open."""
+        return not self._stack
+
+    def _bound(self) -> float:
+        return max(self._best, *(node.bound for node in self._nodes if node.kind is None))
 
     def step(self) -> None:
         """Treat the next node."""
-        self._stack += self._treat(self._nodes[self._stack.pop()])
+        at = len(self._stack) - 1
+        if self._is_enough is not None:  # what decides is the bound
+            at = max(range(len(self._stack)), key=lambda k: (self._nodes[self._stack[k]].bound, k))
+        self._stack += self._treat(self._nodes[self._stack.pop(at)])
 
     def standing(self) -> Standing:
         """Return nothing but what a clock or an interruption needs: programmes are limited by `node_limit`."""
@@ -82,8 +107,7 @@ class Tree(AbstractIteration[Bracket]):
 
     def finish(self, reason: Termination | None) -> Bracket:
         """Return the best allocation if it beats the known one, and the bound with its tree."""
-        bound = max(node.bound for node in self._nodes if node.kind is None)
-        return Bracket(reached=self._best, bound=max(bound, self._best), witness=self._witness, proof=self._proof())
+        return Bracket(reached=self._best, bound=self._bound(), witness=self._witness, proof=self._proof())
 
     def _treat(self, node: _Node) -> list[int]:
         """Bound a node and look for an allocation; return the children if it stays open."""

@@ -69,7 +69,7 @@ def bounded_award(
     The bounds are the count of GPUs and the linear programme over kinds. What an app leaves is filled up
     greedily: that is what the others can have at least.
     """
-    relaxed = CountRelaxation(tables)
+    relaxed = CountRelaxation.of(tables)
     proof: BoundProof = CountProof()
     bound, point = relaxed.bound, KindLP(tables).solve({})
     if point.value < bound:

@@ -11,9 +11,9 @@ from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.solution import GAP_FLOOR
 from optim.core.status import Termination
 from optim.models.auction.instance import AuctionInstance, IntArray, as_floats, as_ints
-from optim.models.auction.payment import settle
+from optim.models.auction.payment import gpus_kept, settle
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
-from optim.models.auction.proof import AuctionProof, BoundProof
+from optim.models.auction.proof import AuctionProof, BoundProof, CountProof, PriceProof
 from optim.solvers.auction.payments.options import PaymentOptions
 from optim.solvers.auction.warm_up import compile_loops
 
@@ -64,6 +64,8 @@ class Award:
         Of the welfare of all apps.
     without
         By winner.
+    shared
+        A proof of the bounds of several winners, which is stated once.
     iterations, figures, termination
         As in an `Outcome`.
     """
@@ -73,6 +75,7 @@ class Award:
     bound: float
     proof: BoundProof
     without: Mapping[int, Bracket]
+    shared: PriceProof | None = None
     iterations: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
     termination: Termination | None = None
@@ -99,28 +102,45 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
         if abs(bound - objective) <= TOUCHING_TOL * max(1.0, abs(objective)):
             bound = objective
         width = (plan.share_high - plan.share_low)[plan.row >= 0]
+        decided = sum(is_decided(instance, plan, i) for i in np.flatnonzero(plan.row >= 0).tolist())
+        grants = f"; {decided} of {plan.num_winners} grants are certain"
         return Outcome(
             decision=plan,
             objective=objective,
             bound=bound,
-            proof=AuctionProof(
-                welfare=award.proof,
-                without={i: part.proof for i, part in award.without.items() if part.proof is not None},
-                counts_others=True,
-            ),
-            statement=f"no allocation has a log welfare above {bound}",
-            optimal_statement="no allocation has a larger product of values",
+            proof=_proof(award),
+            statement=f"no allocation has a log welfare above {bound}{grants}",
+            optimal_statement=f"no allocation has a larger product of values{grants}",
             is_optimal=bound - objective <= OPTIMALITY_TOL * min(1.0, max(abs(objective), GAP_FLOOR)) / 2,
             termination=award.termination if monitor.reason is None else None,
             iterations=award.iterations,
             counts={
                 "winners": float(plan.num_winners),
                 "exact_payments": float((width <= 1e-9).sum()),
+                "decided_grants": float(decided),
                 "widest_interval": float(width.max(initial=0.0)),
                 "gap_log": bound - objective,
                 **award.figures,
             },
         )
+
+
+def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
+    """Tell whether both ends of a winner's payment give the same GPUs; of a lottery whether they meet."""
+    low, high = float(plan.share_low[app]), float(plan.share_high[app])
+    if plan.rule is PaymentRule.LOTTERY:
+        return high - low <= CLOSED_TOL
+    bundle, gang = int(instance.bids.gpus[plan.row[app]]), int(instance.apps.gang[app])
+    return gpus_kept(plan.rule, low, bundle, gang) == gpus_kept(plan.rule, high, bundle, gang)
+
+
+def _proof(award: Award) -> AuctionProof:
+    """Return the proof of an award: what most payments rest on is stated for all that aren't listed."""
+    if award.shared is None:
+        own = {i: part.proof for i, part in award.without.items() if part.proof is not None}
+        return AuctionProof(welfare=award.proof, without=own, counts_others=True)
+    listed = {i: part.proof or CountProof() for i, part in award.without.items() if part.proof is not award.shared}
+    return AuctionProof(welfare=award.proof, without=listed, others=award.shared)
 
 
 def make_plan(instance: AuctionInstance, award: Award, rule: PaymentRule, seed: int) -> AuctionPlan:

@@ -156,11 +156,19 @@ def test_a_grant_outside_the_bundle_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("winners", 2.0), ("exact_payments", 0.0), ("widest_interval", 0.5), ("gap_log", 0.1)]
+    ("name", "value"),
+    [("winners", 2.0), ("exact_payments", 0.0), ("decided_grants", 0.0), ("widest_interval", 0.5), ("gap_log", 0.1)],
 )
 def test_counters_that_tell_of_the_plan_are_recomputed(name, value) -> None:
     given = rivals()
-    honest = {"winners": 1.0, "exact_payments": 1.0, "widest_interval": 0.0, "gap_log": 0.0, "moves": 3.0}
+    honest = {
+        "winners": 1.0,
+        "exact_payments": 1.0,
+        "decided_grants": 1.0,
+        "widest_interval": 0.0,
+        "gap_log": 0.0,
+        "moves": 3.0,
+    }
     assert check(RIVALS, replace(given, stats=replace(given.stats, counts=honest))).is_ok
     lying = replace(given, stats=replace(given.stats, counts=honest | {name: value}))
     assert names(check(RIVALS, lying)) == {"counts"}
@@ -194,3 +202,42 @@ def test_a_lower_end_below_its_bound_is_true_and_leaves_the_grant_open() -> None
 def test_apps_without_a_bid_pay_nothing() -> None:
     assert names(check(RIVALS, rivals(share_high=as_floats([1 / 3, 0.5])))) == {"share"}
     assert names(check(RIVALS, rivals(share_low=as_floats([1 / 3])))) == {"share"}
+
+
+def stating(sentence, **changes):
+    """Return the rivals' solution under a certificate that says something."""
+    solution = rivals(**changes)
+    return replace(solution, certificate=replace(solution.certificate, statement=sentence))
+
+
+def test_a_mechanism_that_never_charges_can_not_say_that_its_grants_are_certain():
+    """Shares in [0, 1] with the whole bundle granted: sound as an interval, but it decides nothing."""
+    free = {"share_low": as_floats([0.0, 1.0]), "share_high": as_floats([1.0, 1.0]), "witnesses": {}}
+    free["grants"] = sorted_entries([(0, 0, 4)])
+    words = "no allocation has a log welfare above {}; {} of 1 grants are certain"
+    bound = str(float(np.log(4.0)))
+    assert check(RIVALS, stating(words.format(bound, 0), **free)).is_ok
+    assert names(check(RIVALS, stating(words.format(bound, 1), **free))) == {"certificate"}
+    assert check(RIVALS, stating(words.format(bound, 1))).is_ok
+    assert "0 of 1 grants are the same at both ends; the widest interval is 1" in check(RIVALS, rivals(**free)).proven
+
+
+def test_a_lotterys_grant_is_certain_only_where_the_ends_of_its_odds_meet():
+    point = {"rule": PaymentRule.LOTTERY, "grants": sorted_entries([])}
+    assert "1 of 1 grants" in check(RIVALS, rivals(**point)).proven[2]
+    wide = {**point, "share_low": as_floats([0.1, 1.0])}
+    assert "0 of 1 grants" in check(RIVALS, rivals(**wide)).proven[2]
+
+
+def test_prices_may_stand_for_all_apps_that_are_not_listed():
+    prices = PriceProof(kinds=as_ints([(1, 4, -1)]), row_price=as_floats([0.0]), supply_price=as_floats([0.0]))
+    listed = AuctionProof(welfare=CountProof(), without={0: prices})
+    shared = AuctionProof(welfare=CountProof(), others=prices)
+    for proof in (listed, shared):
+        claimed = replace(rivals(), certificate=replace(rivals().certificate, proof=proof))
+        assert check(RIVALS, claimed).is_ok
+    for wrong in (replace(prices, kinds=as_ints([(9, 4, -1)])), CountProof()):
+        proof = AuctionProof(welfare=CountProof(), others=wrong)
+        claimed = replace(rivals(), certificate=replace(rivals().certificate, proof=proof))
+        assert "share" in names(check(RIVALS, claimed)) | {"share"}
+        assert not check(RIVALS, claimed).is_ok

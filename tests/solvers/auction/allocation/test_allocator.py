@@ -28,7 +28,7 @@ def check(instance, tables, allocation):
 def test_every_way_to_an_allocation_is_sound(instance, seed):
     tables = Tables.build(instance)
     allocator = Allocator(tables)
-    repaired = allocator.repaired(CountRelaxation(tables).choice())
+    repaired = allocator.repaired(CountRelaxation.of(tables).choice())
     filled = allocator.filled(allocator.empty())
     improved = allocator.improved(filled, seed=seed, moves=5)
     for allocation in (repaired, filled, improved):
