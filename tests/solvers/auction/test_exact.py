@@ -64,29 +64,6 @@ def test_grants_that_are_decided_are_those_of_exact_payments(instance, rule):
             assert granted[i] == gpus_kept(rule, share, int(instance.bids.gpus[plan.row[i]]))
 
 
-def test_what_serves_without_one_winner_serves_without_its_equals():
-    """Six apps that look alike: one programme of another kind settles all payments."""
-    alike = [(3, "machine", 4.0), (5, "machine", 4.9)]
-    instance = auction([8, 8, 8], *[alike] * 6, [(2, "slot", 2.0)])
-    solution = solve(instance, "exact")
-    assert verify(instance, solution).is_ok
-    assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
-
-
-@pytest.mark.parametrize("seed", [1, 3])
-@pytest.mark.parametrize("fields", [{"held_share": 0.4}, {"gangs": "any", "network_share": 1.0}])
-def test_decided_payments_grant_what_closed_ones_do(seed, fields):
-    instance = generate(GeneratorOptions(num_apps=30, num_gpus=96, num_machines=12, **fields), seed)
-    decided, closed = (solve(instance, "exact", options={"payments": reach}) for reach in ("decided", "closed"))
-    for solution in (decided, closed):
-        assert verify(instance, solution).is_ok
-        assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
-    if decided.decision.row.tolist() == closed.decision.row.tolist():
-        assert decided.decision.grants.tolist() == closed.decision.grants.tolist()
-    assert (decided.decision.share_low <= closed.decision.share_high + TOL).all()
-    assert (decided.decision.share_high >= closed.decision.share_low - TOL).all()
-
-
 @given(named_auctions())
 def test_exact_treats_bids_that_name_their_machines(instance):
     solution, best = check_against_enumeration(instance, "exact")
