@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from optim.benchmarks.machine import code_digest, commit, machine_facts
 from optim.core.documents import encode_line
+from optim.core.provenance import code_digest, commit, machine_facts
 from optim.core.solution import Solution
 from optim.core.verification import Verification
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from optim.benchmarks.compare import Difference, Selection, compare
-from optim.benchmarks.machine import code_digest
 from optim.benchmarks.record import Record
 from optim.benchmarks.results_file import open_results
 from optim.benchmarks.spec import BenchRequest, BenchSpec, Skipped
@@ -13,6 +12,7 @@ from optim.benchmarks.work import AbstractWork, describe_error
 from optim.core.errors import InvalidOptionError
 from optim.core.execution import AbstractTask, local_engine
 from optim.core.progress import Progress, SilentProgress
+from optim.core.provenance import code_digest
 from optim.core.status import Termination
 from optim.core.stopping import Interruption, StoppingCriterion
 

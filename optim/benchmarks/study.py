@@ -20,9 +20,9 @@ from optim.benchmarks.work import AbstractSubject, AbstractWork
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options, options_as_dict
 from optim.core.progress import Progress
+from optim.core.provenance import package_versions
 from optim.core.status import Termination
 from optim.core.stopping import AnyOf, SolveState, StoppingCriterion, TimeLimit
-from optim.solvers.solve import package_versions
 
 
 @dataclass(frozen=True, kw_only=True)

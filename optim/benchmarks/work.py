@@ -17,12 +17,13 @@ from optim.core.errors import OptimError
 from optim.core.options import build_options, options_as_dict
 from optim.core.problem import AbstractProblem
 from optim.core.progress import Progress
+from optim.core.provenance import package_versions
 from optim.core.solution import Solution
 from optim.core.status import Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.catalogue import problem_of
 from optim.models.files import verify
-from optim.solvers.solve import package_versions, solve, solver_named
+from optim.solvers.solve import solve, solver_named
 
 LOAD_COUNTS = ("tight_rows", "refused_jobs")
 """Counts by which a solver without a decision tells how loaded its relaxation is, as shares."""

@@ -1,22 +1,17 @@
 """`solve`: one call from an instance to a solution with a certificate."""
 
-import platform
-from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from optim.core.errors import UnsupportedProblemError
-from optim.core.installed import installed_version
 from optim.core.options import build_options
 from optim.core.progress import Progress, SilentProgress
+from optim.core.provenance import package_versions
 from optim.core.registry import REGISTRY, Solver
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
 from optim.models.catalogue import problem_of
-
-VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
-"""Packages whose versions every solution records."""
 
 
 def solver_named(problem: str, name: str) -> Solver:
@@ -91,9 +86,3 @@ def solve(
         progress=progress if progress is not None else SilentProgress(),
     )
     return replace(solution, versions=package_versions())
-
-
-def package_versions() -> Mapping[str, str]:
-    """Return the versions that a record needs to be run again."""
-    found = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
-    return {"python": platform.python_version(), **found}

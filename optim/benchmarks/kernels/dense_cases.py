@@ -12,7 +12,7 @@ import numpy as np
 from optim.benchmarks.kernels.contest import JAX, RATE, RULES, Calls, Contest, FloatArray, Held
 from optim.benchmarks.kernels.plain import PlainDense
 from optim.benchmarks.kernels.server import ServerProcess
-from optim.benchmarks.machine import machine_facts
+from optim.core.provenance import machine_facts
 from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes, shard_ranges
 
 

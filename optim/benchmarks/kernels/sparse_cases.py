@@ -13,7 +13,7 @@ from optim.benchmarks.kernels import loop, peers
 from optim.benchmarks.kernels.c_loops import c_loops
 from optim.benchmarks.kernels.contest import JAX, RATE, RULES, Calls, Contest, FloatArray, Held, RowArray
 from optim.benchmarks.kernels.plain import PlainSparse
-from optim.benchmarks.machine import machine_facts
+from optim.core.provenance import machine_facts
 from optim.kernels.parameter_server import (
     Adagrad,
     RowLayout,

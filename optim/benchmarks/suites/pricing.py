@@ -22,6 +22,7 @@ from optim.core.certificate import Certificate
 from optim.core.clock import PhaseClock
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import Progress
+from optim.core.provenance import package_versions
 from optim.core.solution import Solution, Stats
 from optim.core.status import PointStatus, Sense, Termination
 from optim.core.stopping import StoppingCriterion
@@ -31,7 +32,6 @@ from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.dual_points import PricePoint, bounded, search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.solve import package_versions
 
 LOOP, BATCHED = "loop", "batched"
 WAYS = (LOOP, BATCHED)

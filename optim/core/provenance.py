@@ -8,8 +8,19 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from optim.core.installed import installed_version
+
 PACKAGE_FOLDER = Path(__file__).resolve().parent.parent
 GIT_TIMEOUT_S = 5.0
+
+VERSIONED_PACKAGES = ("mlcluster-optim", "numpy", "highspy", "numba")
+"""Packages whose versions every solution records."""
+
+
+def package_versions() -> Mapping[str, str]:
+    """Return the versions that a record needs to be run again."""
+    found = {name: installed_version(name) or "not installed" for name in VERSIONED_PACKAGES}
+    return {"python": platform.python_version(), **found}
 
 
 @cache
