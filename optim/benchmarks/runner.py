@@ -10,7 +10,7 @@ from optim.benchmarks.results_file import open_results
 from optim.benchmarks.spec import BenchRequest, BenchSpec, Skipped
 from optim.benchmarks.work import AbstractWork, describe_error
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import AbstractTask, local_engine
+from optim.core.execution import AbstractTask, Engine, InThisProcess
 from optim.core.progress import Progress, SilentProgress
 from optim.core.provenance import code_digest
 from optim.core.status import Termination
@@ -76,7 +76,7 @@ def run_work(
     path: Path,
     *,
     is_resumed: bool = True,
-    num_processes: int = 1,
+    engine: Engine | None = None,
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Record]:
@@ -94,8 +94,8 @@ def run_work(
         The results file.
     is_resumed
         Whether records of the file may stand for work; otherwise they are made anew.
-    num_processes
-        How many processes run at once; with one, everything runs in this process.
+    engine
+        Where the work is done; this process by default.
     stop
         Stops the run when it is requested.
     progress
@@ -115,8 +115,7 @@ def run_work(
             if piece.key in results.records:
                 yield results.records[piece.key]
         todo = [piece for piece in work if piece.key not in results.records]
-        engine = local_engine(num_processes, len(todo))
-        for _, record in engine.run(_Benchmark(), todo, stop, progress):
+        for _, record in (engine or InThisProcess()).run(_Benchmark(), todo, stop, progress):
             if record.termination == Termination.INTERRUPTED:
                 continue
             results.append(record)
@@ -145,6 +144,10 @@ class _Benchmark(AbstractTask[AbstractWork, Record]):
     def name(self, piece: AbstractWork) -> str:
         """Return what is run on what."""
         return f"{piece.solver} on {piece.subject.name}"
+
+    def is_failure(self, result: Record) -> bool:
+        """Return whether the work raised, or its process died."""
+        return result.error is not None
 
     def kind(self, piece: AbstractWork) -> str:
         """Return the problem."""

@@ -14,6 +14,7 @@ import msgspec
 from optim.benchmarks.meter import Meter
 from optim.benchmarks.record import PHASES, Record, outcome, plain, provenance
 from optim.core.errors import OptimError
+from optim.core.execution import SentOnce
 from optim.core.options import build_options, options_as_dict
 from optim.core.problem import AbstractProblem
 from optim.core.progress import Progress
@@ -53,7 +54,7 @@ class AbstractSubject(Protocol):
         ...
 
 
-class Subject:
+class Subject(SentOnce):
     """An instance under test with what records say about it, computed once."""
 
     def __init__(self, instance: Any) -> None:

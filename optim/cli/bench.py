@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.bench_options import PROFILES, ResultsChoice, SolveChoice, SuiteChoice, SuitesArgument
 from optim.cli.bench_tables import print_bench_tables, tell_differences
 from optim.cli.border import note
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json
@@ -45,10 +47,13 @@ def bench(
     profile: Annotated[str | None, option("--profile", PROFILES, "FILE", INSTANCES)] = None,
     instance_option: InstanceOptionsOption = None,
     solving: SolveChoice,
+    where: EngineChoice,
     output: FormatOption = OutputFormat.TABLE,
     files: ResultsChoice,
 ) -> ExitCode:
     """Run suites: every solver on every instance, each answer verified."""
+    if files.merge is not None:
+        return _merge([files.merge, *(Path(word) for word in words or ())], files)
     from optim.benchmarks.golden import read_golden
     from optim.benchmarks.golden import write_golden as store_golden
     from optim.benchmarks.record import row_of
@@ -67,19 +72,20 @@ def bench(
     )
     specs, request = _requested(wanted, words or (), suites, solving)
     golden = None if files.compare is None else read_golden(files.compare)
-    path, report, processes = files.results_path, files.report_path, solving.processes
+    path, report = files.results_path, files.report_path
     records: list[Record] = []
     hint = f"what is finished stays in {path}, the same command goes on from there"
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
         for place in filter(None, (report, files.write_golden)):
             prepare_folder(place)
-        for record in run_work(
-            plan.work, path, is_resumed=files.resume, num_processes=processes, stop=stop, progress=progress
-        ):
-            records.append(record)
-            if output is OutputFormat.JSON:
-                print_json(row_of(record))
+        with where.opened() as engine:
+            for record in run_work(
+                plan.work, path, is_resumed=files.resume, engine=engine, stop=stop, progress=progress
+            ):
+                records.append(record)
+                if output is OutputFormat.JSON:
+                    print_json(row_of(record))
     records.sort(key=plan.position)
     if output is OutputFormat.TABLE:
         print_bench_tables(specs, records, plan.skipped)
@@ -95,6 +101,18 @@ def bench(
     if golden is not None:
         tell_differences(differences)
     return _exit_code(records, differences)
+
+
+def _merge(sources: Sequence[Path], files: ResultsChoice) -> ExitCode:
+    """Join results files of several machines, and write the report on all of them."""
+    from optim.benchmarks.merging import merge_results
+    from optim.benchmarks.report import write_report
+
+    records = merge_results(sources, files.results_path)
+    if files.report_path is not None:
+        write_report(records, (), files.report_path)
+    note(f"{len(records)} records of {len(sources)} files in {files.results_path}")
+    return _exit_code(records, ())
 
 
 def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:

@@ -44,7 +44,6 @@ class SolveChoice:
     time_limit: Annotated[
         float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", SOLVING)
     ] = None
-    processes: Annotated[int, option("--processes", "How many solves run at once.", panel=SOLVING, min=1)] = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +59,9 @@ class ResultsChoice:
     resume: Annotated[
         bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
     ] = True
+    merge: Annotated[
+        Path | None, option("--merge", "Run nothing: join this and the files named after it.", "FILE", RESULTS)
+    ] = None
     compare: Annotated[str | None, option("--compare", GOLDEN, "GOLDEN", RESULTS)] = None
     write_golden: Annotated[
         Path | None, option("--write-golden", "Store the results to compare with later.", "FILE", RESULTS)

@@ -50,7 +50,14 @@ def terminal_progress(patience_s: float = PATIENCE_S) -> Iterator[Progress]:
         yield SilentProgress()
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
     from rich.progress import Progress as NewBars
 
     bars = NewBars(
@@ -59,6 +66,7 @@ def terminal_progress(patience_s: float = PATIENCE_S) -> Iterator[Progress]:
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[figures]}"),
         console=Console(stderr=True),
         transient=True,

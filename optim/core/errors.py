@@ -28,5 +28,9 @@ class MissingDependencyError(OptimError, ImportError):
     """An optional package is absent; the message names the extra that installs it."""
 
 
+class EngineError(OptimError, RuntimeError):
+    """Workers that were to do pieces of work cannot be reached, or do not fit this process."""
+
+
 class CertificateRefusedError(OptimError):
     """A solution does not prove what it claims."""

@@ -8,6 +8,7 @@ from optim.benchmarks.results_file import read_records
 from optim.benchmarks.runner import plan_work, run_work
 from optim.benchmarks.spec import BenchRequest
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import local_engine
 from optim.core.stopping import Interruption
 
 
@@ -162,7 +163,7 @@ def test_a_solve_that_is_asked_to_stop_leaves_no_record(dummies, path, monkeypat
 
 
 def test_several_processes_give_the_same_records_and_outlive_one_that_dies(dummies, path):
-    records = run(plan("idle", "die"), path, num_processes=2)
+    records = run(plan("idle", "die"), path, engine=local_engine(2))
     assert len(read_records(path)) == 6
     died = [record for record in records if record.solver == "die"]
     assert {record.error for record in died} == {"the process that ran it ended with exit code 9"}

@@ -14,8 +14,9 @@ Result = TypeVar("Result")
 class AbstractTask(ABC, Generic[Piece, Result]):
     """What is done with each piece of work.
 
-    A task is pickled once a process, with whatever all pieces need (an instance, a table of prices); a piece is sent each
-    time it is handed out. The same piece gives the same result wherever it runs.
+    A task is pickled once a worker, with whatever all pieces need (a table of prices); a piece is sent each time it is handed
+    out, but for what it holds of `SentOnce` (an instance that several pieces share). The same piece gives the same result
+    wherever it runs.
     """
 
     @property
@@ -39,6 +40,11 @@ class AbstractTask(ABC, Generic[Piece, Result]):
         """Return what pieces have in common that a process does faster the second time, such as compiled loops."""
         del piece
         return ""
+
+    def is_failure(self, result: Result) -> bool:
+        """Return whether a result says that its piece failed, as progress counts it."""
+        del result
+        return False
 
 
 class Engine(Protocol):

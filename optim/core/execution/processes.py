@@ -18,7 +18,8 @@ from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from typing import Any, Generic
 
-from optim.core.execution.pieces import AbstractTask, Piece, Result
+from optim.core.execution.parcels import Packer, Unpacker, make_room
+from optim.core.execution.pieces import AbstractTask, InThisProcess, Piece, Result
 from optim.core.progress import Progress, SilentProgress
 from optim.core.status import Termination
 from optim.core.stopping import Interruption, SolveState
@@ -45,15 +46,19 @@ class InProcesses:
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
     ) -> Iterator[tuple[int, Result]]:
-        """Yield each piece's position and result as it is finished."""
+        """Yield each piece's position and result as it is finished; a single piece runs here."""
+        if len(pieces) <= 1:
+            yield from InThisProcess().run(task, pieces, stop, progress)
+            return
         asked_to_stop = _CONTEXT.Event()
         queue = _Queue(task, pieces)
         workers: list[_Worker[Piece, Result]] = []
-        num_done = 0
+        packer = Packer()
+        num_done = num_failed = 0
         progress.start(f"{task.title}, {self.num_processes} processes", len(pieces))
         try:
             for _ in range(min(self.num_processes, len(pieces))):
-                workers.append(_Worker(task, asked_to_stop))
+                workers.append(_Worker(task, asked_to_stop, packer))
                 queue.serve(workers[-1], workers)
             while busy := {worker.pipe: worker for worker in workers if worker.position is not None}:
                 if stop.is_requested:
@@ -61,15 +66,17 @@ class InProcesses:
                     queue.clear()
                 for pipe in connection.wait(list(busy), timeout=POLL_S):
                     worker = busy[pipe]  # type: ignore[index]  # what it waits for is what it returns
-                    yield worker.receive()
+                    position, result = worker.receive()
+                    yield position, result
                     num_done += 1
-                    progress.update(num_done)
+                    num_failed += task.is_failure(result)
+                    progress.update(num_done, {"running": len(busy), "failed": num_failed or None})
                     if stop.is_requested or not queue:
                         continue
                     if not worker.process.is_alive():
                         workers.remove(worker)
                         worker.end()
-                        workers.append(worker := _Worker(task, asked_to_stop))
+                        workers.append(worker := _Worker(task, asked_to_stop, packer))
                     queue.serve(worker, workers)
         finally:
             for worker in workers:
@@ -80,8 +87,9 @@ class InProcesses:
 class _Worker(Generic[Piece, Result]):
     """A child process and the piece it has in hand."""
 
-    def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Event) -> None:
-        self.task = task
+    def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Event, packer: Packer) -> None:
+        self.task, self.packer = task, packer
+        self.held: dict[str, None] = {}
         self.pipe, child_pipe = _CONTEXT.Pipe()
         self.process: SpawnProcess = _CONTEXT.Process(
             target=_serve, args=(task, child_pipe, asked_to_stop), daemon=True
@@ -95,9 +103,13 @@ class _Worker(Generic[Piece, Result]):
 
     def give(self, position: int, piece: Piece) -> None:
         """Hand over a piece; that the process is dead already shows when its result is fetched."""
+        parcel = self.packer.pack(piece, self.task.name(piece))
+        parts = {digest: self.packer.parts[digest] for digest in parcel.needs if digest not in self.held}
+        self.held |= dict.fromkeys(parts)
+        make_room(self.held, parcel.needs)
         self.position, self.piece, self.kind = position, piece, self.task.kind(piece)
         with suppress(OSError):
-            self.pipe.send(piece)
+            self.pipe.send((parts, parcel))
 
     def receive(self) -> tuple[int, Result]:
         """Return position and result of the piece in hand, also if the process died; raise what it raised."""
@@ -174,14 +186,15 @@ def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Event)
     """Do pieces as they come."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    stop, progress = _EventStop(asked_to_stop), SilentProgress()
+    stop, progress, unpacker = _EventStop(asked_to_stop), SilentProgress(), Unpacker()
     while True:
         try:
-            piece = pipe.recv()
+            parts, parcel = pipe.recv()
         except EOFError:
             return
         error, result = None, None
         try:
+            piece, _ = unpacker.unpack(parcel, parts)
             result = task.do(piece, stop, progress)
         except Exception as raised:  # whatever it is, the driver raises it
             error = raised

@@ -103,6 +103,10 @@ class _Starts(AbstractTask[int, StartRows]):
         """Say what became of a start whose process died."""
         return StartRows(index=piece, rows=(), error=reason)
 
+    def is_failure(self, result: StartRows) -> bool:
+        """Return whether the start's process died."""
+        return result.error is not None
+
     def name(self, piece: int) -> str:
         """Return which start it is."""
         return f"start {piece}"
@@ -112,7 +116,7 @@ class _Starts(AbstractTask[int, StartRows]):
     ) -> Iterator[StartRows]:
         """Yield the rows of so many starts in order."""
         # A process takes longer to begin than a start takes to run.
-        engine = local_engine(processes if starts >= 2 * processes else 1, starts)
+        engine = local_engine(processes if starts >= 2 * processes else 1)
         yield from in_order(engine.run(self, range(starts), stop or Interruption(), progress or SilentProgress()))
 
 

@@ -1,9 +1,10 @@
 """Running pieces here, and putting what comes of them into order."""
 
+import os
+
 import pytest
 
-from optim.core.execution import InThisProcess, in_order, local_engine
-from optim.core.execution.processes import InProcesses
+from optim.core.execution import InProcesses, InThisProcess, in_order, local_engine
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from tests.support.pieces import Heard, Squares
@@ -65,10 +66,24 @@ def test_gives_a_result_as_soon_as_those_before_it_are_there():
     assert taken == [(1, "b"), (0, "a")]
 
 
-@pytest.mark.parametrize(("processes", "pieces"), [(1, 9), (4, 1), (4, 0)])
-def test_starts_no_process_where_one_is_enough(processes, pieces):
-    assert isinstance(local_engine(processes, pieces), InThisProcess)
+def test_starts_no_process_where_one_is_enough():
+    assert isinstance(local_engine(1), InThisProcess)
+
+
+@pytest.mark.parametrize("pieces", [[], ["deaf"]], ids=["none", "one"])
+def test_a_single_piece_runs_here(pieces):
+    task = Here()
+    assert [result for _, result in local_engine(4).run(task, pieces, Interruption(), SilentProgress())] == [
+        os.getpid() for _ in pieces
+    ]
+
+
+class Here(Squares):
+    """Pieces that tell where they run."""
+
+    def do(self, piece, stop, progress):
+        return os.getpid()
 
 
 def test_takes_as_many_processes_as_it_may():
-    assert local_engine(3, 2) == InProcesses(3)
+    assert local_engine(3) == InProcesses(3)

@@ -1,0 +1,78 @@
+"""Where pieces of work run: the options that every command with many pieces shares."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+from optim.cli.border import note
+from optim.cli.parameters import option
+from optim.core.errors import InvalidOptionError, MissingDependencyError
+from optim.core.execution import Engine, local_engine
+
+if TYPE_CHECKING:
+    from optim.core.execution.dask_engine import InDask
+
+WHERE = "Where it runs"
+BYTES_IN_MB = 1e6
+
+
+class EngineName(StrEnum):
+    """What hands out pieces of work."""
+
+    LOCAL = "local"
+    DASK = "dask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChoice:
+    """Which engine, and how many workers it has."""
+
+    engine: Annotated[EngineName, option("--engine", "Processes of this machine, or a Dask cluster.", panel=WHERE)] = (
+        EngineName.LOCAL
+    )
+    processes: Annotated[int, option("--processes", "How many pieces of work run at once.", panel=WHERE, min=1)] = 1
+    scheduler: Annotated[
+        str | None, option("--scheduler", "An existing Dask scheduler; its workers do the work.", "ADDRESS", WHERE)
+    ] = None
+    dashboard: Annotated[bool, option("--dashboard", "Print the address of Dask's page.", panel=WHERE)] = False
+
+    @contextmanager
+    def opened(self) -> Iterator[Engine]:
+        """Give the engine; a cluster that was started for it ends with the block.
+
+        Raises
+        ------
+        InvalidOptionError
+            If options contradict one another.
+        MissingDependencyError
+            If Dask isn't installed.
+        EngineError
+            If no scheduler answers.
+        """
+        if self.scheduler is not None and self.processes > 1:
+            raise InvalidOptionError(
+                "--scheduler's cluster has its own number of workers; leave out --processes, or --scheduler"
+            )
+        if self.engine is EngineName.LOCAL and self.scheduler is None:
+            if self.dashboard:
+                raise InvalidOptionError("--dashboard is Dask's page; add --engine dask or --scheduler ADDRESS")
+            yield local_engine(self.processes)
+            return
+        try:
+            from optim.core.execution.dask_engine import dask_cluster
+        except ImportError as error:
+            raise MissingDependencyError(
+                "the Dask engine needs the package distributed; install it: pip install 'mlcluster-optim[dask]'"
+            ) from error
+        with dask_cluster(self.scheduler, self.processes) as engine:
+            if self.dashboard:
+                note(f"Dask's page: {engine.page}")
+            yield engine
+            _tell(engine)
+
+
+def _tell(engine: "InDask") -> None:
+    """Say how much was sent to workers beside the pieces themselves."""
+    note(f"sent to workers once each: {engine.sent_bytes / BYTES_IN_MB:.3g} MB")

@@ -1,0 +1,360 @@
+"""Run pieces on the workers of a Dask cluster, of this machine or of many.
+
+The driver packs pieces and hands out batches of them, so many that a batch takes a quarter of a second: a scheduler costs about a
+millisecond a task. A batch whose worker is lost runs elsewhere; a piece that takes several workers with it while no other runs is
+given up. What all pieces need is a task of its own, so that a worker fetches it once from another, and it outlives each of them.
+"""
+
+import logging
+import pickle
+import queue
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import dask
+from distributed import Client, Future, KilledWorker, LocalCluster, WorkerPlugin, get_worker
+
+from optim.core.errors import EngineError
+from optim.core.execution.parcels import Packer, Parcel, SentOnce, Unpacker
+from optim.core.execution.pieces import AbstractTask, Piece, Result
+from optim.core.execution.processes import POLL_S, born_deaf_to_ctrl_c
+from optim.core.progress import Progress, SilentProgress
+from optim.core.provenance import code_digest, package_versions
+from optim.core.stopping import Interruption
+
+CONNECT_S = 8.0
+"""How long a scheduler may take to answer."""
+
+BATCH_S = 0.25
+"""How long a batch of pieces should take."""
+
+MOST_PIECES = 256
+"""Of a batch."""
+
+BATCHES_AHEAD = 2
+"""How many batches a worker's thread has, the running one included."""
+
+CENSUS_S = 1.0
+"""How often the driver asks how many workers there are."""
+
+MEMORY_TOPIC = "worker-restart-memory"
+"""Where the keepers of workers tell that one outgrew its memory."""
+
+
+@contextmanager
+def dask_cluster(scheduler: str | None = None, num_processes: int = 1, *, has_page: bool = False) -> Iterator["InDask"]:
+    """Give an engine on an existing Dask cluster, or on one of this machine that ends with the block.
+
+    Parameters
+    ----------
+    scheduler
+        Address of the cluster's scheduler; None starts a cluster here, on the loopback address alone.
+    num_processes
+        How many workers of one thread a cluster here has.
+
+    Raises
+    ------
+    EngineError
+        If no scheduler answers.
+    """
+    quiet = {"distributed.admin.large-graph-warning-threshold": "1TB"}
+    if scheduler is None:
+        with (
+            dask.config.set(quiet),
+            born_deaf_to_ctrl_c(),
+            LocalCluster(
+                n_workers=num_processes, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0",
+                silence_logs=logging.CRITICAL,
+            ) as cluster,
+            Client(cluster) as client,
+        ):  # fmt: skip
+            yield InDask(client)
+        return
+    try:
+        client = Client(scheduler, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise EngineError(
+            f"no Dask scheduler answers at {scheduler!r} ({type(error).__name__}); start one with 'dask scheduler', or "
+            "correct --scheduler"
+        ) from error
+    with client, dask.config.set(quiet):
+        yield InDask(client)
+
+
+@dataclass(slots=True)
+class InDask:
+    """Run pieces on the workers of a Dask cluster."""
+
+    client: Client
+    sent_bytes: int = 0
+    """How much of tasks and of what pieces share workers received, over all runs."""
+
+    @property
+    def page(self) -> str:
+        """Address of Dask's page, where there is one."""
+        return str(self.client.dashboard_link)
+
+    def run(
+        self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield each piece's position and result as it is finished.
+
+        Raises
+        ------
+        EngineError
+            If a worker has other versions than this process, or the scheduler is lost.
+        """
+        progress.start(f"{task.title}, Dask", len(pieces))
+        run = _Run(self.client, task, pieces)
+        try:
+            run.open()
+            yield from run.results(stop, progress)
+        finally:
+            run.close()
+            self.sent_bytes += run.sent_bytes
+            progress.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskPart(SentOnce):
+    """The task, which all pieces need."""
+
+    task: AbstractTask[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What came of a piece: a result, or what it raised."""
+
+    position: int
+    result: Any = None
+    error: Exception | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Pieces that are handed out together, by position."""
+
+    positions: tuple[int, ...]
+    future: Future
+    is_alone: bool
+    """Whether nothing else was on the cluster."""
+
+
+class _Run(Generic[Piece, Result]):
+    """One task's pieces on the cluster."""
+
+    def __init__(self, client: Client, task: AbstractTask[Piece, Result], pieces: Sequence[Piece]) -> None:
+        self._client, self._task, self._pieces = client, task, pieces
+        self._token = f"optim-{uuid.uuid4().hex}"
+        self._packer = Packer()
+        self._task_part = _TaskPart(task)
+        self._parts: dict[str, Future] = {}
+        self._waiting = deque(range(len(pieces)))
+        self._suspects: deque[int] = deque()
+        self._batches: dict[str, _Batch] = {}
+        self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._seconds_a_piece: float | None = None
+        self._num_threads = self._num_workers = 0
+        self._counted_at = float("-inf")
+        self._has_stopped = False
+        self.sent_bytes = 0
+
+    def open(self) -> None:
+        """Have all workers, those that come later too, expect the pieces; refuse those with other versions."""
+        try:
+            self._client.register_plugin(_Desk(identity()), name=self._token)
+        except EngineError:
+            raise
+        except Exception as error:  # a worker may lack anything
+            what = " ".join(f"{type(error).__name__}: {error}".split())
+            raise EngineError(
+                f"a worker can't take part ({what}); install this package and its extras there"
+            ) from error
+
+    def close(self) -> None:
+        """Take back what isn't done, and leave nothing on the workers."""
+        with suppress(Exception):  # the scheduler may be gone, and nothing is left to be freed then
+            self._client.cancel([batch.future for batch in self._batches.values()], force=True)
+            self._client.unregister_worker_plugin(self._token)
+
+    def results(self, stop: Interruption, progress: Progress) -> Iterator[tuple[int, Result]]:
+        """Hand out batches and yield what comes of their pieces."""
+        num_done = num_failed = 0
+        while True:
+            if stop.is_requested and not self._has_stopped:
+                self._stop()
+            self._hand_out()
+            if not self._batches and not (self._waiting or self._suspects):
+                return
+            for outcome in self._next_outcomes():
+                if outcome.error is not None:
+                    raise outcome.error
+                num_done += 1
+                num_failed += self._task.is_failure(outcome.result)
+                yield outcome.position, outcome.result
+            running = sum(len(batch.positions) for batch in self._batches.values())
+            progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": self._num_workers})
+
+    def _stop(self) -> None:
+        """Hand nothing out any more, take back what no worker has begun, ask what runs to stop."""
+        self._has_stopped = True
+        self._waiting.clear()
+        self._suspects.clear()
+        self._client.run(_ask_to_stop, self._token)
+
+    def _hand_out(self) -> None:
+        """Keep all threads of all workers busy, as many batches ahead as they need."""
+        if time.monotonic() - self._counted_at > CENSUS_S:
+            self._count_workers()
+        room = max(1, BATCHES_AHEAD * self._num_threads) - len(self._batches)
+        for _ in range(room):
+            if self._waiting:
+                size = 1 if self._seconds_a_piece is None else int(BATCH_S / max(self._seconds_a_piece, 1e-6))
+                # Towards the end batches are smaller, so that no worker waits for another's.
+                fair = -(-len(self._waiting) // (2 * max(1, self._num_threads)))
+                taken = max(1, min(size, fair, MOST_PIECES, len(self._waiting)))
+                self._submit([self._waiting.popleft() for _ in range(taken)])
+        if self._suspects and not self._batches:
+            self._submit([self._suspects.popleft()])
+
+    def _count_workers(self) -> None:
+        threads = self._call(self._client.nthreads)
+        self._num_workers, self._num_threads = len(threads), sum(threads.values())
+        self._counted_at = time.monotonic()
+
+    def _submit(self, positions: Sequence[int]) -> None:
+        """Send a batch on its way."""
+        task = self._packer.pack(self._task_part, f"the task {self._task.title!r}")
+        parcels = [self._packer.pack(self._pieces[p], self._task.name(self._pieces[p])) for p in positions]
+        needs = dict.fromkeys(digest for parcel in (task, *parcels) for digest in parcel.needs)
+        for digest in needs:
+            if digest not in self._parts:
+                blob = self._packer.parts[digest]
+                self._parts[digest] = self._call(
+                    self._client.submit, _hold, blob, key=f"{self._token}-{digest}", pure=False
+                )
+        parts = {digest: self._parts[digest] for digest in needs}
+        future = self._call(
+            self._client.submit, _do_batch, self._token, pickle.dumps((task, positions, parcels)), parts,
+            key=f"{self._token}-{positions[0]}-{uuid.uuid4().hex[:8]}", pure=False, retries=0,
+        )  # fmt: skip
+        is_alone = len(positions) == 1 and not self._batches
+        self._batches[future.key] = _Batch(tuple(positions), future, is_alone)
+        future.add_done_callback(lambda ended: self._ended.put(ended.key))
+
+    def _next_outcomes(self) -> list[_Outcome]:
+        """Wait for a batch and return what came of its pieces; nothing where none ends within a moment."""
+        try:
+            batch = self._batches.pop(self._ended.get(timeout=POLL_S))
+        except queue.Empty:
+            if self._client.status != "running":
+                raise _lost(self._client) from None
+            return []
+        try:
+            packed, seconds, new_bytes = batch.future.result()
+        except KilledWorker:
+            return self._give_up(batch)
+        except Exception as error:
+            if batch.future.cancelled() or self._client.status != "running":
+                raise _lost(self._client) from error
+            raise
+        self.sent_bytes += new_bytes
+        own = seconds / len(batch.positions)
+        self._seconds_a_piece = own if self._seconds_a_piece is None else 0.5 * (own + self._seconds_a_piece)
+        outcomes: list[_Outcome] = pickle.loads(packed)
+        return outcomes
+
+    def _give_up(self, batch: _Batch) -> list[_Outcome]:
+        """Set pieces apart whose batch lost several workers; give one up that did so while nothing else ran.
+
+        Dask blames all that lay on a worker when it was lost. So suspects run at the end, one at a time.
+        """
+        if not batch.is_alone:
+            self._suspects.extend(() if self._has_stopped else batch.positions)
+            return []
+        outgrown = {str(event["worker"]) for _, event in self._call(self._client.get_events, MEMORY_TOPIC) or ()}
+        reason = "it ran out of memory" if outgrown else "out of memory, or killed by somebody"
+        text = f"each worker that ran it was lost ({reason}); give workers more memory, or leave it out"
+        (position,) = batch.positions
+        return [_Outcome(position, self._task.lost(self._pieces[position], text))]
+
+    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call Dask; a scheduler that is gone is one line."""
+        try:
+            return function(*args, **kwargs)
+        except OSError as error:
+            raise _lost(self._client) from error
+
+
+def _lost(client: Client) -> EngineError:
+    return EngineError(
+        f"the connection to the Dask scheduler {client.scheduler.address if client.scheduler else ''} is lost; "
+        "what is finished is kept: start the scheduler anew and give the same command again"
+    )
+
+
+def identity() -> dict[str, str]:
+    """Return what has to be equal on driver and workers for their results to be equal: versions and code."""
+    return {**package_versions(), "code": code_digest()}
+
+
+class _Desk(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed for us
+    """What a worker keeps while a run lasts: objects sent once, and whether it was asked to stop."""
+
+    def __init__(self, expected: Mapping[str, str]) -> None:
+        self.expected = dict(expected)
+        self.unpacker: Unpacker
+        self.stop = Interruption()
+
+    def setup(self, worker: Any) -> None:
+        """Refuse a worker whose versions differ from the driver's."""
+        self.unpacker = Unpacker()
+        own = identity()
+        wrong = [
+            f"{name} {own[name]} there, {version} here"
+            for name, version in self.expected.items()
+            if own[name] != version
+        ]
+        if wrong:
+            raise EngineError(
+                f"worker {worker.address} has other versions: {'; '.join(wrong)}; install the same on both sides"
+            )
+
+
+def _ask_to_stop(token: str, dask_worker: Any) -> None:
+    """Have the pieces that run on a worker stop."""
+    if token in dask_worker.plugins:
+        dask_worker.plugins[token].stop.request()
+
+
+def _hold(blob: bytes) -> bytes:
+    """Return what is given: as a task's result it lies on workers, and is made anew where these are lost."""
+    return blob
+
+
+def _do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[bytes, float, int]:
+    """Return the pickled outcomes of pieces, the seconds they took, and how many bytes this worker hadn't known."""
+    desk: _Desk = get_worker().plugins[token]
+    begun = time.perf_counter()
+    task: Parcel
+    task, positions, parcels = pickle.loads(batch)
+    part, new_bytes = desk.unpacker.unpack(task, parts)
+    outcomes = []
+    for position, parcel in zip(positions, parcels, strict=True):
+        piece, more = desk.unpacker.unpack(parcel, parts)
+        new_bytes += more
+        if desk.stop.is_requested:
+            continue
+        try:
+            outcomes.append(_Outcome(position, part.task.do(piece, desk.stop, SilentProgress())))
+        except Exception as error:  # whatever it is, the driver raises it
+            outcomes.append(_Outcome(position, error=error))
+            break
+    packed = pickle.dumps(outcomes, protocol=pickle.HIGHEST_PROTOCOL)
+    return packed, time.perf_counter() - begun, new_bytes
