@@ -30,6 +30,7 @@ from optim.cli.progress import terminal_progress
 if TYPE_CHECKING:
     from optim.benchmarks.compare import Difference
     from optim.benchmarks.record import Record
+    from optim.benchmarks.runner import WorkList
     from optim.benchmarks.sources import InstanceRequest
     from optim.benchmarks.spec import BenchRequest, BenchSpec
 
@@ -55,9 +56,7 @@ def bench(
     if files.merge is not None:
         return _merge([files.merge, *(Path(word) for word in words or ())], files)
     from optim.benchmarks.golden import read_golden
-    from optim.benchmarks.golden import write_golden as store_golden
     from optim.benchmarks.record import row_of
-    from optim.benchmarks.report import write_report
     from optim.benchmarks.runner import plan_work, run_work
     from optim.benchmarks.sources import InstanceRequest
     from optim.core.files import prepare_folder
@@ -72,12 +71,12 @@ def bench(
     )
     specs, request = _requested(wanted, words or (), suites, solving)
     golden = None if files.compare is None else read_golden(files.compare)
-    path, report = files.results_path, files.report_path
+    path = files.results_path
     records: list[Record] = []
     hint = f"what is finished stays in {path}, the same command goes on from there"
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
-        for place in filter(None, (report, files.write_golden)):
+        for place in filter(None, (files.report_path, files.write_golden)):
             prepare_folder(place)
         with where.opened() as engine:
             for record in run_work(
@@ -92,9 +91,20 @@ def bench(
     if len(records) < len(plan.work):
         note(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
         return ExitCode.INTERRUPTED
+    return _finish(plan, records, golden, files)
+
+
+def _finish(
+    plan: "WorkList", records: "Sequence[Record]", golden: "Sequence[Record] | None", files: ResultsChoice
+) -> ExitCode:
+    """Write the report and golden results, and compare."""
+    from optim.benchmarks.golden import write_golden as store_golden
+    from optim.benchmarks.report import write_report
+
+    report = files.report_path
     if report is not None:
         write_report(records, plan.skipped, report)
-    note(f"{len(records)} records in {path}" + (f", report in {report}" if report else ""))
+    note(f"{len(records)} records in {files.results_path}" + (f", report in {report}" if report else ""))
     if files.write_golden is not None:
         store_golden(records, files.write_golden)
     differences = [] if golden is None else plan.compare(records, golden)

@@ -11,20 +11,20 @@ import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster, WorkerPlugin, get_worker
+from distributed import Client, Future, KilledWorker, LocalCluster
 
 from optim.core.errors import EngineError
-from optim.core.execution.parcels import Packer, Parcel, SentOnce, Unpacker
+from optim.core.execution.dask_worker import Desk, Outcome, TaskPart, ask_to_stop, do_batch, hold, identity
+from optim.core.execution.parcels import Packer
 from optim.core.execution.pieces import AbstractTask, Piece, Result
 from optim.core.execution.processes import POLL_S, born_deaf_to_ctrl_c
-from optim.core.progress import Progress, SilentProgress
-from optim.core.provenance import code_digest, package_versions
+from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 
 CONNECT_S = 8.0
@@ -120,22 +120,6 @@ class InDask:
             progress.finish()
 
 
-@dataclass(frozen=True, slots=True)
-class _TaskPart(SentOnce):
-    """The task, which all pieces need."""
-
-    task: AbstractTask[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What came of a piece: a result, or what it raised."""
-
-    position: int
-    result: Any = None
-    error: Exception | None = None
-
-
 @dataclass(slots=True)
 class _Batch:
     """Pieces that are handed out together, by position."""
@@ -153,7 +137,7 @@ class _Run(Generic[Piece, Result]):
         self._client, self._task, self._pieces = client, task, pieces
         self._token = f"optim-{uuid.uuid4().hex}"
         self._packer = Packer()
-        self._task_part = _TaskPart(task)
+        self._task_part = TaskPart(task)
         self._parts: dict[str, Future] = {}
         self._waiting = deque(range(len(pieces)))
         self._suspects: deque[int] = deque()
@@ -168,7 +152,7 @@ class _Run(Generic[Piece, Result]):
     def open(self) -> None:
         """Have all workers, those that come later too, expect the pieces; refuse those with other versions."""
         try:
-            self._client.register_plugin(_Desk(identity()), name=self._token)
+            self._client.register_plugin(Desk(identity()), name=self._token)
         except EngineError:
             raise
         except Exception as error:  # a worker may lack anything
@@ -206,7 +190,7 @@ class _Run(Generic[Piece, Result]):
         self._has_stopped = True
         self._waiting.clear()
         self._suspects.clear()
-        self._client.run(_ask_to_stop, self._token)
+        self._client.run(ask_to_stop, self._token)
 
     def _hand_out(self) -> None:
         """Keep all threads of all workers busy, as many batches ahead as they need."""
@@ -237,18 +221,18 @@ class _Run(Generic[Piece, Result]):
             if digest not in self._parts:
                 blob = self._packer.parts[digest]
                 self._parts[digest] = self._call(
-                    self._client.submit, _hold, blob, key=f"{self._token}-{digest}", pure=False
+                    self._client.submit, hold, blob, key=f"{self._token}-{digest}", pure=False
                 )
         parts = {digest: self._parts[digest] for digest in needs}
         future = self._call(
-            self._client.submit, _do_batch, self._token, pickle.dumps((task, positions, parcels)), parts,
+            self._client.submit, do_batch, self._token, pickle.dumps((task, positions, parcels)), parts,
             key=f"{self._token}-{positions[0]}-{uuid.uuid4().hex[:8]}", pure=False, retries=0,
         )  # fmt: skip
         is_alone = len(positions) == 1 and not self._batches
         self._batches[future.key] = _Batch(tuple(positions), future, is_alone)
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
-    def _next_outcomes(self) -> list[_Outcome]:
+    def _next_outcomes(self) -> list[Outcome]:
         """Wait for a batch and return what came of its pieces; nothing where none ends within a moment."""
         try:
             batch = self._batches.pop(self._ended.get(timeout=POLL_S))
@@ -267,10 +251,10 @@ class _Run(Generic[Piece, Result]):
         self.sent_bytes += new_bytes
         own = seconds / len(batch.positions)
         self._seconds_a_piece = own if self._seconds_a_piece is None else 0.5 * (own + self._seconds_a_piece)
-        outcomes: list[_Outcome] = pickle.loads(packed)
+        outcomes: list[Outcome] = pickle.loads(packed)
         return outcomes
 
-    def _give_up(self, batch: _Batch) -> list[_Outcome]:
+    def _give_up(self, batch: _Batch) -> list[Outcome]:
         """Set pieces apart whose batch lost several workers; give one up that did so while nothing else ran.
 
         Dask blames all that lay on a worker when it was lost. So suspects run at the end, one at a time.
@@ -282,7 +266,7 @@ class _Run(Generic[Piece, Result]):
         reason = "it ran out of memory" if outgrown else "out of memory, or killed by somebody"
         text = f"each worker that ran it was lost ({reason}); give workers more memory, or leave it out"
         (position,) = batch.positions
-        return [_Outcome(position, self._task.lost(self._pieces[position], text))]
+        return [Outcome(position, self._task.lost(self._pieces[position], text))]
 
     def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call Dask; a scheduler that is gone is one line."""
@@ -297,64 +281,3 @@ def _lost(client: Client) -> EngineError:
         f"the connection to the Dask scheduler {client.scheduler.address if client.scheduler else ''} is lost; "
         "what is finished is kept: start the scheduler anew and give the same command again"
     )
-
-
-def identity() -> dict[str, str]:
-    """Return what has to be equal on driver and workers for their results to be equal: versions and code."""
-    return {**package_versions(), "code": code_digest()}
-
-
-class _Desk(WorkerPlugin):  # type: ignore[misc]  # Dask is not typed for us
-    """What a worker keeps while a run lasts: objects sent once, and whether it was asked to stop."""
-
-    def __init__(self, expected: Mapping[str, str]) -> None:
-        self.expected = dict(expected)
-        self.unpacker: Unpacker
-        self.stop = Interruption()
-
-    def setup(self, worker: Any) -> None:
-        """Refuse a worker whose versions differ from the driver's."""
-        self.unpacker = Unpacker()
-        own = identity()
-        wrong = [
-            f"{name} {own[name]} there, {version} here"
-            for name, version in self.expected.items()
-            if own[name] != version
-        ]
-        if wrong:
-            raise EngineError(
-                f"worker {worker.address} has other versions: {'; '.join(wrong)}; install the same on both sides"
-            )
-
-
-def _ask_to_stop(token: str, dask_worker: Any) -> None:
-    """Have the pieces that run on a worker stop."""
-    if token in dask_worker.plugins:
-        dask_worker.plugins[token].stop.request()
-
-
-def _hold(blob: bytes) -> bytes:
-    """Return what is given: as a task's result it lies on workers, and is made anew where these are lost."""
-    return blob
-
-
-def _do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[bytes, float, int]:
-    """Return the pickled outcomes of pieces, the seconds they took, and how many bytes this worker hadn't known."""
-    desk: _Desk = get_worker().plugins[token]
-    begun = time.perf_counter()
-    task: Parcel
-    task, positions, parcels = pickle.loads(batch)
-    part, new_bytes = desk.unpacker.unpack(task, parts)
-    outcomes = []
-    for position, parcel in zip(positions, parcels, strict=True):
-        piece, more = desk.unpacker.unpack(parcel, parts)
-        new_bytes += more
-        if desk.stop.is_requested:
-            continue
-        try:
-            outcomes.append(_Outcome(position, part.task.do(piece, desk.stop, SilentProgress())))
-        except Exception as error:  # whatever it is, the driver raises it
-            outcomes.append(_Outcome(position, error=error))
-            break
-    packed = pickle.dumps(outcomes, protocol=pickle.HIGHEST_PROTOCOL)
-    return packed, time.perf_counter() - begun, new_bytes
