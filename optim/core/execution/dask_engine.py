@@ -11,7 +11,7 @@ import queue
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic
@@ -37,7 +37,7 @@ MOST_PIECES = 256
 """Of a batch."""
 
 BATCHES_AHEAD = 2
-"""How many batches a worker's thread has, the running one included."""
+"""How many batches of short pieces a worker's thread has, the running one included."""
 
 CENSUS_S = 1.0
 """How often the driver asks how many workers there are."""
@@ -126,6 +126,8 @@ class _Batch:
 
     positions: tuple[int, ...]
     future: Future
+    worker: str
+    """Where it was sent first."""
     is_alone: bool
     """Whether nothing else was on the cluster."""
 
@@ -144,7 +146,7 @@ class _Run(Generic[Piece, Result]):
         self._batches: dict[str, _Batch] = {}
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._seconds_a_piece: float | None = None
-        self._num_threads = self._num_workers = 0
+        self._threads: Mapping[str, int] = {}
         self._counted_at = float("-inf")
         self._has_stopped = False
         self.sent_bytes = 0
@@ -183,7 +185,7 @@ class _Run(Generic[Piece, Result]):
                 num_failed += self._task.is_failure(outcome.result)
                 yield outcome.position, outcome.result
             running = sum(len(batch.positions) for batch in self._batches.values())
-            progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": self._num_workers})
+            progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": len(self._threads)})
 
     def _stop(self) -> None:
         """Hand nothing out any more, take back what no worker has begun, ask what runs to stop."""
@@ -193,26 +195,35 @@ class _Run(Generic[Piece, Result]):
         self._client.run(ask_to_stop, self._token)
 
     def _hand_out(self) -> None:
-        """Keep all threads of all workers busy, as many batches ahead as they need."""
+        """Keep all threads of all workers busy."""
         if time.monotonic() - self._counted_at > CENSUS_S:
-            self._count_workers()
-        room = max(1, BATCHES_AHEAD * self._num_threads) - len(self._batches)
-        for _ in range(room):
-            if self._waiting:
-                size = 1 if self._seconds_a_piece is None else int(BATCH_S / max(self._seconds_a_piece, 1e-6))
-                # Towards the end batches are smaller, so that no worker waits for another's.
-                fair = -(-len(self._waiting) // (2 * max(1, self._num_threads)))
-                taken = max(1, min(size, fair, MOST_PIECES, len(self._waiting)))
-                self._submit([self._waiting.popleft() for _ in range(taken)])
-        if self._suspects and not self._batches:
-            self._submit([self._suspects.popleft()])
+            self._threads = self._call(self._client.nthreads)
+            self._counted_at = time.monotonic()
+        # Dask would rather queue pieces where their task's bytes are than send these on, so each has its worker.
+        room = {worker: self._ahead() * threads for worker, threads in self._threads.items()}
+        for batch in self._batches.values():
+            if batch.worker in room:
+                room[batch.worker] -= 1
+        while self._waiting and room and max(room.values()) > 0:
+            worker = max(room, key=room.__getitem__)
+            room[worker] -= 1
+            self._submit([self._waiting.popleft() for _ in range(self._batch_size())], worker)
+        if self._suspects and room and not self._batches:
+            self._submit([self._suspects.popleft()], next(iter(room)), is_alone=True)
 
-    def _count_workers(self) -> None:
-        threads = self._call(self._client.nthreads)
-        self._num_workers, self._num_threads = len(threads), sum(threads.values())
-        self._counted_at = time.monotonic()
+    def _ahead(self) -> int:
+        """Return how many batches a thread has: long pieces don't wait behind one another while others idle."""
+        return BATCHES_AHEAD if self._seconds_a_piece is not None and self._seconds_a_piece < BATCH_S else 1
 
-    def _submit(self, positions: Sequence[int]) -> None:
+    def _batch_size(self) -> int:
+        """Return how many pieces the next batch has; towards the end fewer, so that no worker waits for another's."""
+        if self._seconds_a_piece is None:
+            return 1
+        wanted = int(BATCH_S / max(self._seconds_a_piece, 1e-6))
+        fair = -(-len(self._waiting) // (2 * sum(self._threads.values())))
+        return max(1, min(wanted, fair, MOST_PIECES, len(self._waiting)))
+
+    def _submit(self, positions: Sequence[int], worker: str, *, is_alone: bool = False) -> None:
         """Send a batch on its way."""
         task = self._packer.pack(self._task_part, f"the task {self._task.title!r}")
         parcels = [self._packer.pack(self._pieces[p], self._task.name(self._pieces[p])) for p in positions]
@@ -226,10 +237,10 @@ class _Run(Generic[Piece, Result]):
         parts = {digest: self._parts[digest] for digest in needs}
         future = self._call(
             self._client.submit, do_batch, self._token, pickle.dumps((task, positions, parcels)), parts,
-            key=f"{self._token}-{positions[0]}-{uuid.uuid4().hex[:8]}", pure=False, retries=0,
+            key=f"{self._token}-{positions[0]}-{uuid.uuid4().hex[:8]}", pure=False, workers=[worker],
+            allow_other_workers=True,
         )  # fmt: skip
-        is_alone = len(positions) == 1 and not self._batches
-        self._batches[future.key] = _Batch(tuple(positions), future, is_alone)
+        self._batches[future.key] = _Batch(tuple(positions), future, worker, is_alone)
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
     def _next_outcomes(self) -> list[Outcome]:
