@@ -1,14 +1,11 @@
 """`optim bench` from the outside: what it prints, what it leaves behind, how it ends."""
 
 import json
-import sys
-from contextlib import nullcontext
 
 import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.core.execution import InThisProcess
 
 TINY = ["bench", "admission", "--instance", "tiny-0,tiny-1", "--instance", "tiny-2.json.gz"]
 
@@ -186,40 +183,3 @@ def test_joins_results_of_several_runs(folder):
     assert result.exit_code == 0
     assert "6 records of 2 files in all.jsonl" in result.stderr
     assert len((folder / "all.jsonl").read_text().splitlines()) == 6
-
-
-@pytest.mark.parametrize(
-    ("wrong", "line"),
-    [
-        ("--scheduler tcp://127.0.0.1:1 --processes 2", "leave out --processes, or --scheduler"),
-        ("--dashboard", "add --engine dask or --scheduler ADDRESS"),
-    ],
-)
-def test_engines_options_that_contradict_one_another_are_one_line(folder, wrong, line):
-    result = bench("--solver", "idle", *wrong.split())
-    assert result.exit_code == 2
-    assert line in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    assert result.stdout == ""
-
-
-def test_an_engine_that_is_not_installed_is_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    monkeypatch.delitem(sys.modules, "optim.core.execution.dask_engine", raising=False)
-    result = bench("--solver", "idle", "--engine", "dask")
-    assert result.exit_code == 2
-    assert "pip install 'mlcluster-optim[dask]'" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-
-
-def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
-    pytest.importorskip("distributed")
-
-    class Cluster(InThisProcess):
-        page, sent_bytes = "http://here/status", 2_500_000
-
-    monkeypatch.setattr("optim.core.execution.dask_engine.dask_cluster", lambda *how: nullcontext(Cluster()))
-    result = bench("--solver", "idle", "--engine", "dask", "--processes", "2", "--dashboard")
-    assert result.exit_code == 0
-    assert "Dask's page: http://here/status" in result.stderr
-    assert "sent to workers once each: 2.5 MB" in result.stderr

@@ -1,0 +1,66 @@
+"""The options that say where pieces of work run."""
+
+import sys
+from contextlib import nullcontext
+
+import pytest
+from typer.testing import CliRunner
+
+from optim.cli.engine import EngineChoice
+from optim.cli.main import app
+from optim.core.execution import InProcesses, InThisProcess
+
+
+@pytest.fixture(autouse=True)
+def folder(dummies, tmp_path, monkeypatch):
+    """Know the dummy solvers and work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def bench(*arguments):
+    command = ["bench", "admission", "--instance", "tiny-0", "--no-report", "--solver", "idle"]
+    return CliRunner().invoke(app, [*command, *arguments])
+
+
+@pytest.mark.parametrize(("processes", "engine"), [(1, InThisProcess), (3, InProcesses)])
+def test_processes_of_this_machine_are_the_default(processes, engine):
+    with EngineChoice(processes=processes).opened() as opened:
+        assert isinstance(opened, engine)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ("--scheduler tcp://127.0.0.1:1 --processes 2", "leave out --processes, or --scheduler"),
+        ("--dashboard", "add --engine dask or --scheduler ADDRESS"),
+    ],
+)
+def test_engines_options_that_contradict_one_another_are_one_line(folder, wrong, line):
+    result = bench(*wrong.split())
+    assert result.exit_code == 2
+    assert line in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+def test_an_engine_that_is_not_installed_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, "optim.core.execution.dask_engine", raising=False)
+    result = bench("--engine", "dask")
+    assert result.exit_code == 2
+    assert "pip install 'mlcluster-optim[dask]'" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
+    pytest.importorskip("distributed")
+
+    class Cluster(InThisProcess):
+        page, sent_bytes = "http://here/status", 2_500_000
+
+    monkeypatch.setattr("optim.core.execution.dask_engine.dask_cluster", lambda *how: nullcontext(Cluster()))
+    result = bench("--engine", "dask", "--processes", "2", "--dashboard")
+    assert result.exit_code == 0
+    assert "Dask's page: http://here/status" in result.stderr
+    assert "sent to workers once each: 2.5 MB" in result.stderr
