@@ -16,8 +16,8 @@ import numpy as np
 from optim.benchmarks.kernels import loop
 from optim.benchmarks.kernels.c_loops import c_loops
 from optim.benchmarks.kernels.contest import FloatArray, Held
-from optim.benchmarks.machine import machine_facts
 from optim.core.memory import last_level_cache, memory_allowed, working_set
+from optim.core.provenance import machine_facts
 from optim.kernels.parameter_server import shard_ranges
 
 MOST_BYTES = 2**30

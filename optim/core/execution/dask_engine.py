@@ -8,20 +8,20 @@ given up. What all pieces need is a task of its own, so that a worker fetches it
 import logging
 import pickle
 import queue
-import time
-import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 import dask
 from distributed import Client, Future, KilledWorker, LocalCluster
 
 from optim.core.errors import EngineError
-from optim.core.execution.dask_worker import Desk, Outcome, TaskPart, ask_to_stop, do_batch, hold, identity
-from optim.core.execution.parcels import Packer
+from optim.core.execution.crews import AbstractPost
+from optim.core.execution.dask_crew import DaskCrew
+from optim.core.execution.dask_session import DaskSession
+from optim.core.execution.dask_worker import Outcome, TaskPart, do_batch
 from optim.core.execution.pieces import AbstractTask, Piece, Result
 from optim.core.execution.processes import POLL_S, born_deaf_to_ctrl_c
 from optim.core.progress import Progress
@@ -38,9 +38,6 @@ MOST_PIECES = 256
 
 BATCHES_AHEAD = 2
 """How many batches of short pieces a worker's thread has, the running one included."""
-
-CENSUS_S = 1.0
-"""How often the driver asks how many workers there are."""
 
 MEMORY_TOPIC = "worker-restart-memory"
 """Where the keepers of workers tell that one outgrew its memory."""
@@ -99,6 +96,10 @@ class InDask:
         """Address of Dask's page, where there is one."""
         return str(self.client.dashboard_link)
 
+    def crew(self, post: AbstractPost) -> DaskCrew:
+        """Return a crew of the cluster's workers that holds a post."""
+        return DaskCrew(self.client, post)
+
     def run(
         self, task: AbstractTask[Piece, Result], pieces: Sequence[Piece], stop: Interruption, progress: Progress
     ) -> Iterator[tuple[int, Result]]:
@@ -136,38 +137,23 @@ class _Run(Generic[Piece, Result]):
     """One task's pieces on the cluster."""
 
     def __init__(self, client: Client, task: AbstractTask[Piece, Result], pieces: Sequence[Piece]) -> None:
-        self._client, self._task, self._pieces = client, task, pieces
-        self._token = f"optim-{uuid.uuid4().hex}"
-        self._packer = Packer()
+        self._session, self._task, self._pieces = DaskSession(client), task, pieces
         self._task_part = TaskPart(task)
-        self._parts: dict[str, Future] = {}
         self._waiting = deque(range(len(pieces)))
         self._suspects: deque[int] = deque()
         self._batches: dict[str, _Batch] = {}
         self._ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._seconds_a_piece: float | None = None
-        self._threads: Mapping[str, int] = {}
-        self._counted_at = float("-inf")
         self._has_stopped = False
         self.sent_bytes = 0
 
     def open(self) -> None:
-        """Have all workers, those that come later too, expect the pieces; refuse those with other versions."""
-        try:
-            self._client.register_plugin(Desk(identity()), name=self._token)
-        except EngineError:
-            raise
-        except Exception as error:  # a worker may lack anything
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            raise EngineError(
-                f"a worker can't take part ({what}); install this package and its extras there"
-            ) from error
+        """Have all workers expect the pieces."""
+        self._session.open()
 
     def close(self) -> None:
-        """Take back what isn't done, and leave nothing on the workers."""
-        with suppress(Exception):  # the scheduler may be gone, and nothing is left to be freed then
-            self._client.cancel([batch.future for batch in self._batches.values()], force=True)
-            self._client.unregister_worker_plugin(self._token)
+        """Take back what isn't done."""
+        self._session.close(batch.future for batch in self._batches.values())
 
     def results(self, stop: Interruption, progress: Progress) -> Iterator[tuple[int, Result]]:
         """Hand out batches and yield what comes of their pieces."""
@@ -185,22 +171,19 @@ class _Run(Generic[Piece, Result]):
                 num_failed += self._task.is_failure(outcome.result)
                 yield outcome.position, outcome.result
             running = sum(len(batch.positions) for batch in self._batches.values())
-            progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": len(self._threads)})
+            workers = len(self._session.threads())
+            progress.update(num_done, {"running": running, "failed": num_failed or None, "workers": workers})
 
     def _stop(self) -> None:
         """Hand nothing out any more, take back what no worker has begun, ask what runs to stop."""
         self._has_stopped = True
         self._waiting.clear()
         self._suspects.clear()
-        self._client.run(ask_to_stop, self._token)
+        self._session.stop()
 
     def _hand_out(self) -> None:
         """Keep all threads of all workers busy."""
-        if time.monotonic() - self._counted_at > CENSUS_S:
-            self._threads = self._call(self._client.nthreads)
-            self._counted_at = time.monotonic()
-        # Dask would rather queue pieces where their task's bytes are than send these on, so each has its worker.
-        room = {worker: self._ahead() * threads for worker, threads in self._threads.items()}
+        room = {worker: self._ahead() * threads for worker, threads in self._session.threads().items()}
         for batch in self._batches.values():
             if batch.worker in room:
                 room[batch.worker] -= 1
@@ -220,26 +203,17 @@ class _Run(Generic[Piece, Result]):
         if self._seconds_a_piece is None:
             return 1
         wanted = int(BATCH_S / max(self._seconds_a_piece, 1e-6))
-        fair = -(-len(self._waiting) // (2 * sum(self._threads.values())))
+        fair = -(-len(self._waiting) // (2 * sum(self._session.threads().values())))
         return max(1, min(wanted, fair, MOST_PIECES, len(self._waiting)))
 
     def _submit(self, positions: Sequence[int], worker: str, *, is_alone: bool = False) -> None:
         """Send a batch on its way."""
-        task = self._packer.pack(self._task_part, f"the task {self._task.title!r}")
-        parcels = [self._packer.pack(self._pieces[p], self._task.name(self._pieces[p])) for p in positions]
+        pack = self._session.packer.pack
+        task = pack(self._task_part, f"the task {self._task.title!r}")
+        parcels = [pack(self._pieces[p], self._task.name(self._pieces[p])) for p in positions]
         needs = dict.fromkeys(digest for parcel in (task, *parcels) for digest in parcel.needs)
-        for digest in needs:
-            if digest not in self._parts:
-                blob = self._packer.parts[digest]
-                self._parts[digest] = self._call(
-                    self._client.submit, hold, blob, key=f"{self._token}-{digest}", pure=False
-                )
-        parts = {digest: self._parts[digest] for digest in needs}
-        future = self._call(
-            self._client.submit, do_batch, self._token, pickle.dumps((task, positions, parcels)), parts,
-            key=f"{self._token}-{positions[0]}-{uuid.uuid4().hex[:8]}", pure=False, workers=[worker],
-            allow_other_workers=True,
-        )  # fmt: skip
+        content = pickle.dumps((task, positions, parcels))
+        future = self._session.submit(do_batch, content, needs, worker, str(positions[0]))
         self._batches[future.key] = _Batch(tuple(positions), future, worker, is_alone)
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
@@ -248,16 +222,14 @@ class _Run(Generic[Piece, Result]):
         try:
             batch = self._batches.pop(self._ended.get(timeout=POLL_S))
         except queue.Empty:
-            if self._client.status != "running":
-                raise _lost(self._client) from None
+            self._session.check()
             return []
         try:
             packed, seconds, new_bytes = batch.future.result()
         except KilledWorker:
             return self._give_up(batch)
-        except Exception as error:
-            if batch.future.cancelled() or self._client.status != "running":
-                raise _lost(self._client) from error
+        except Exception:
+            self._session.check(batch.future)
             raise
         self.sent_bytes += new_bytes
         own = seconds / len(batch.positions)
@@ -273,22 +245,10 @@ class _Run(Generic[Piece, Result]):
         if not batch.is_alone:
             self._suspects.extend(() if self._has_stopped else batch.positions)
             return []
-        outgrown = {str(event["worker"]) for _, event in self._call(self._client.get_events, MEMORY_TOPIC) or ()}
+        outgrown = {
+            str(event["worker"]) for _, event in self._session.call(self._session.client.get_events, MEMORY_TOPIC) or ()
+        }
         reason = "it ran out of memory" if outgrown else "out of memory, or killed by somebody"
         text = f"each worker that ran it was lost ({reason}); give workers more memory, or leave it out"
         (position,) = batch.positions
         return [Outcome(position, self._task.lost(self._pieces[position], text))]
-
-    def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call Dask; a scheduler that is gone is one line."""
-        try:
-            return function(*args, **kwargs)
-        except OSError as error:
-            raise _lost(self._client) from error
-
-
-def _lost(client: Client) -> EngineError:
-    return EngineError(
-        f"the connection to the Dask scheduler {client.scheduler.address if client.scheduler else ''} is lost; "
-        "what is finished is kept: start the scheduler anew and give the same command again"
-    )

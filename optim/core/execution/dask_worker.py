@@ -91,3 +91,13 @@ def do_batch(token: str, batch: bytes, parts: Mapping[str, bytes]) -> tuple[byte
             break
     packed = pickle.dumps(outcomes, protocol=pickle.HIGHEST_PROTOCOL)
     return packed, time.perf_counter() - begun, new_bytes
+
+
+def answer_shards(token: str, content: bytes, parts: Mapping[str, bytes]) -> bytes:
+    """Return the pickled answers of shards to a question, by shard."""
+    desk: Desk = get_worker().plugins[token]
+    part, question, own = pickle.loads(content)
+    post, _ = desk.unpacker.unpack(part, parts)
+    return pickle.dumps(
+        {shard: post.answer(shard, question, what) for shard, what in own.items()}, pickle.HIGHEST_PROTOCOL
+    )

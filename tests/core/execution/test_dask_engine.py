@@ -17,7 +17,7 @@ from optim.benchmarks.registry import choose_suites  # noqa: E402
 from optim.benchmarks.runner import plan_work, run_work  # noqa: E402
 from optim.benchmarks.spec import BenchRequest  # noqa: E402
 from optim.core.errors import EngineError, InvalidProblemError  # noqa: E402
-from optim.core.execution import dask_engine, local_engine  # noqa: E402
+from optim.core.execution import dask_engine, dask_session, local_engine  # noqa: E402
 from optim.core.execution.dask_engine import dask_cluster  # noqa: E402
 from optim.core.execution.parcels import SentOnce  # noqa: E402
 from optim.core.progress import SilentProgress  # noqa: E402
@@ -90,7 +90,7 @@ def test_a_piece_that_cannot_be_sent_is_named(cluster):
 
 
 def test_other_versions_are_refused_before_anything_runs(cluster, monkeypatch):
-    monkeypatch.setattr(dask_engine, "identity", lambda: {"python": "2.7", "code": "another"})
+    monkeypatch.setattr(dask_session, "identity", lambda: {"python": "2.7", "code": "another"})
     with pytest.raises(EngineError, match=r"worker tcp://.* has other versions: python 3.* there, 2\.7 here; code"):
         list(run(cluster, [1]))
 
