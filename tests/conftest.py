@@ -17,8 +17,13 @@ settings.register_profile("test", max_examples=25, **UNTIMED)
 settings.register_profile("prove", max_examples=200, **UNTIMED)
 settings.register_profile("dev", max_examples=10, **UNTIMED)
 
-# Compiling is most of what JAX costs in tests, a third of it without optimising. `make prove` runs what users run.
-QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+# Compiling is most of what tests cost, much of it optimising. `make prove` runs what users run.
+QUICKLY_COMPILED = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+    "NUMBA_OPT": "1",
+    "NUMBA_LOOP_VECTORIZE": "0",
+    "NUMBA_SLP_VECTORIZE": "0",
+}
 
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
@@ -29,7 +34,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
     if config.option.hypothesis_profile != "prove":
-        os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # read at JAX's first use, by children, too
+        for name, value in QUICKLY_COMPILED.items():
+            os.environ.setdefault(name, value)  # read when JAX and Numba are first used, by children, too
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

@@ -25,6 +25,7 @@ import numpy as np
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
 from optim.core.errors import InvalidProblemError
@@ -35,6 +36,8 @@ MOST_BYTES = 512 * 2**20
 """What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
 DIGEST_BYTES = 16
 VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
+OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+"""Settings of Numba that machine code depends on."""
 LOGGER = logging.getLogger(__name__)
 
 
@@ -55,12 +58,42 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
-        loop: Any = numba.njit(**{"nogil": True, **options})(plain)
+        loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
         if not numba.config.DISABLE_JIT:
             loop._cache = LoopCache(loop)
         return loop
 
     return decorate if function is None else decorate(function)
+
+
+def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """Compile a loop that only other loops call, without the wrapper that makes it callable from Python.
+
+    A wrapper takes every array of every named tuple apart: for most such loops it is longer than the loop, and costs
+    more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
+    those of `compiled`.
+    """
+
+    def decorate(plain: Callable[..., Any]) -> Any:
+        outer = compiled(plain, **options)
+        if numba.config.DISABLE_JIT:
+            return outer
+        loop = InnerLoop(plain, targetoptions={**outer.targetoptions, "no_cpython_wrapper": True})
+        loop._cache = LoopCache(loop)
+        loop.outer = outer
+        return loop
+
+    return decorate if function is None else decorate(function)
+
+
+class InnerLoop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+    """A loop for loops; calls from Python go to its twin."""
+
+    outer: Any
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the twin that has a wrapper."""
+        return self.outer(*arguments)
 
 
 class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
@@ -110,7 +143,8 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         arguments = signature.args if hasattr(signature, "args") else signature
-        stamp = (state_of(self._loop), *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS)
+        settings = [str(getattr(numba.config, name)) for name in OPTIMISATION]
+        stamp = (state_of(self._loop), *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
         name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
         return cache_folder() / name.replace("<", "").replace(">", "")
 

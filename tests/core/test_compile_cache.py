@@ -13,7 +13,7 @@ import numba
 import pytest
 
 from optim.core import compile_cache
-from optim.core.compile_cache import LoopCache, drop_oldest
+from optim.core.compile_cache import LoopCache, compiled, drop_oldest, inner
 
 INNER = """
 from typing import NamedTuple
@@ -83,7 +83,7 @@ class Modules:
 
     def run_apart(self, code: str, **environment: str) -> Any:
         """Run code that prints JSON in a process of its own."""
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+        kept = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
         paths = os.pathsep.join([str(self.folder), *(path for path in sys.path if path)])
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)],
@@ -102,6 +102,27 @@ def modules(tmp_path, monkeypatch):
     yield Modules(tmp_path)
     for name in ("inner", "outer"):
         sys.modules.pop(name, None)
+
+
+def test_a_loop_for_loops_has_no_wrapper_until_python_calls_it(modules):
+    loop = inner(lambda x: 2 * x + 1)
+    assert compiled(lambda: loop(3))() == 7
+    (result,) = loop.overloads.values()
+    names = [function.name for function in result.library.get_defined_functions()]
+    assert not any(name.startswith("_ZN7cpython") for name in names), names
+    assert loop.outer.overloads == {}
+    assert loop(4) == 9
+    assert len(loop.outer.overloads) == 1
+
+
+def test_machine_code_of_other_optimisation_is_another_entry(modules, monkeypatch):
+    loop = importlib.import_module("inner").inner
+    signature, codegen = numba.typeof(1), loop.targetctx.codegen()
+    paths = [loop._cache._path((signature,), codegen)]
+    for name, value in (("OPT", 1), ("LOOP_VECTORIZE", 0), ("SLP_VECTORIZE", 1)):
+        monkeypatch.setattr(numba.config, name, 7 + value)
+        paths.append(loop._cache._path((signature,), codegen))
+    assert len(set(paths)) == len(paths)
 
 
 def test_an_edit_recompiles_what_depends_on_it_and_nothing_else(modules):
@@ -135,8 +156,9 @@ def test_another_process_loads_what_one_compiled(modules):
 def test_importing_makes_no_folder_and_sets_no_variable(modules):
     code = """
         import json, os
+        before = dict(os.environ)
         import optim.solvers.admission, optim.solvers.auction, outer
-        print(json.dumps([name for name in os.environ if "NUMBA" in name]))
+        print(json.dumps([name for name in os.environ if os.environ[name] != before.get(name)]))
     """
     assert modules.run_apart(code) == []
     assert not modules.cache.exists()

@@ -3,7 +3,7 @@
 The rules are told at `optim.simulation.cluster.index_policy.IndexPolicy` and in docs/cluster.md.
 """
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.cluster.log import Event
 from optim.simulation.cluster.index_policy import Preempts
 from optim.simulation.cluster.keys import key_of_waiting, next_crossing, time_for, work_in
@@ -32,7 +32,7 @@ START, PREEMPT, END = int(Event.START), int(Event.PREEMPT), int(Event.END)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
-@compiled
+@inner
 def _log(s, b, kind, job):
     event, entry = s.scalar[EVENTS], s.scalar[PLACES]
     b.time[event], b.kind[event], b.job[event] = s.scalar[NOW], kind, job
@@ -51,14 +51,14 @@ def _log(s, b, kind, job):
     b.first[event + 1] = entry
 
 
-@compiled
+@inner
 def _wait(u, s, job):
     s.status[job] = WAITING
     s.key_1[job], s.key_2[job] = key_of_waiting(u, s, job)
     push_waiting(s, u.width_class[job], job)
 
 
-@compiled
+@inner
 def _start(u, s, b, job):
     now = s.scalar[NOW]
     place(u, s, job)
@@ -83,7 +83,7 @@ def _start(u, s, b, job):
     _log(s, b, START, job)
 
 
-@compiled
+@inner
 def _stop(u, s, b, job, is_over):
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
@@ -105,7 +105,7 @@ def _stop(u, s, b, job, is_over):
         _wait(u, s, job)
 
 
-@compiled
+@inner
 def _first_waiting(s, is_held):
     best = NOWHERE
     for width_class in range(len(s.heap_size)):
@@ -116,7 +116,7 @@ def _first_waiting(s, is_held):
     return best
 
 
-@compiled
+@inner
 def _pass(u, s, b, can_preempt, is_held):
     """Go through the jobs in the policy's order once."""
     is_held[:] = False
@@ -149,7 +149,7 @@ def _pass(u, s, b, can_preempt, is_held):
             return
 
 
-@compiled
+@inner
 def _num_waiting(s):
     count = 0
     for width_class in range(len(s.heap_size)):
@@ -157,7 +157,7 @@ def _num_waiting(s):
     return count
 
 
-@compiled
+@inner
 def _next_time(u, s):
     """Return when something happens next: an end, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
@@ -173,7 +173,7 @@ def _next_time(u, s):
     return when
 
 
-@compiled
+@inner
 def _cross(u, s):
     """Take the thresholds reached by now away, and note each job's next."""
     while (

@@ -1,10 +1,10 @@
 """Compiled placement: which GPUs a gang takes, and giving them back."""
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import inner
 from optim.simulation.cluster.state import FREE_GPUS, FREE_PLACES, NOWHERE
 
 
-@compiled
+@inner
 def _level_with_room(num_with_free, width):
     """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
     for free in range(width, len(num_with_free)):
@@ -13,7 +13,7 @@ def _level_with_room(num_with_free, width):
     return NOWHERE
 
 
-@compiled
+@inner
 def has_room(u, s, width):
     """Tell whether a gang finds a place now."""
     if width > s.scalar[FREE_GPUS]:
@@ -32,7 +32,7 @@ def has_room(u, s, width):
     return False
 
 
-@compiled
+@inner
 def _set_free(s, machine, free):
     s.num_with_free[s.free[machine]] -= 1
     s.num_with_free[free] += 1
@@ -40,7 +40,7 @@ def _set_free(s, machine, free):
     s.free[machine] = free
 
 
-@compiled
+@inner
 def take(s, job, machine, gpus):
     """Give a job GPUs of a machine."""
     s.scalar[FREE_PLACES] -= 1
@@ -52,7 +52,7 @@ def take(s, job, machine, gpus):
     _set_free(s, machine, s.free[machine] - gpus)
 
 
-@compiled
+@inner
 def give_back(s, job):
     """Take all GPUs of a job back."""
     place = s.head[job]
@@ -65,7 +65,7 @@ def give_back(s, job):
     s.head[job] = NOWHERE
 
 
-@compiled
+@inner
 def _one_machine(u, s, width):
     """Return the machine that the rule gives a gang which one machine can hold."""
     if u.takes_first:
@@ -84,7 +84,7 @@ def _one_machine(u, s, width):
     return NOWHERE
 
 
-@compiled
+@inner
 def place(u, s, job):
     """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
     left = u.width[job]
@@ -117,7 +117,7 @@ def place(u, s, job):
         left -= gpus
 
 
-@compiled
+@inner
 def slowdown(u, s, job):
     """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
     first = s.head[job]

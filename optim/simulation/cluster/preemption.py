@@ -1,13 +1,13 @@
 """Compiled preemption: which running jobs make room for a more urgent one."""
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import inner
 from optim.simulation.cluster.keys import BY_FIRST_START, first_key, work_in
 from optim.simulation.cluster.state import FREE_GPUS, NOWHERE, RANKED, RUNNING, RUNNING_JOBS, VICTIMS
 
 UNORDERED = -1
 
 
-@compiled
+@inner
 def _is_less_urgent(key_1, key_2, job, a, b):
     """Tell whether victim entry a is less urgent than b."""
     if key_1[a] != key_1[b]:
@@ -17,14 +17,14 @@ def _is_less_urgent(key_1, key_2, job, a, b):
     return job[a] > job[b]
 
 
-@compiled
+@inner
 def _swap(key_1, key_2, job, a, b):
     key_1[a], key_1[b] = key_1[b], key_1[a]
     key_2[a], key_2[b] = key_2[b], key_2[a]
     job[a], job[b] = job[b], job[a]
 
 
-@compiled
+@inner
 def _sift(key_1, key_2, job, at, size):
     while True:
         below = 2 * at + 1
@@ -38,7 +38,7 @@ def _sift(key_1, key_2, job, at, size):
         at = below
 
 
-@compiled
+@inner
 def list_victims(u, s, now):
     """List the running jobs with their keys; the least urgent stands first."""
     count = s.scalar[RUNNING_JOBS]
@@ -64,7 +64,7 @@ def list_victims(u, s, now):
         _swap(victim_1, victim_2, victim, 0, worst)
 
 
-@compiled
+@inner
 def _rank_to(scalar, key_1, key_2, job, nth):
     """Sort the list so far that its nth least urgent entry is known.
 
@@ -82,7 +82,7 @@ def _rank_to(scalar, key_1, key_2, job, nth):
         scalar[RANKED] += 1
 
 
-@compiled
+@inner
 def _yields(s, at, job):
     """Tell whether the victim of an entry still runs and is less urgent than a waiting job."""
     other = s.victim[at]
@@ -95,7 +95,7 @@ def _yields(s, at, job):
     return other > job
 
 
-@compiled
+@inner
 def _is_barred(s, at, job):
     """Tell whether an entry, and with it all further ones, is at least as urgent as the waiting job."""
     if s.victim_1[at] != s.key_1[job]:
@@ -105,7 +105,7 @@ def _is_barred(s, at, job):
     return s.victim[at] < job
 
 
-@compiled
+@inner
 def _gpus_on(s, job, machine):
     place = s.head[job]
     while place != NOWHERE:
@@ -115,7 +115,7 @@ def _gpus_on(s, job, machine):
     return 0
 
 
-@compiled
+@inner
 def choose_victims(u, s, job):
     """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
 
@@ -173,7 +173,7 @@ def choose_victims(u, s, job):
     return True
 
 
-@compiled
+@inner
 def _mark_anywhere(s, job, last, spare):
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
@@ -189,7 +189,7 @@ def _mark_anywhere(s, job, last, spare):
                 s.marked[s.victim[at]] = 1
 
 
-@compiled
+@inner
 def _mark_on_machine(s, job, last, target, spare):
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
@@ -202,7 +202,7 @@ def _mark_on_machine(s, job, last, target, spare):
                     s.marked[s.victim[at]] = 1
 
 
-@compiled
+@inner
 def _mark_on_whole(u, s, job, last, width):
     """Choose machines that are or become wholly free: free ones first, then larger ones, then by number."""
     left = width

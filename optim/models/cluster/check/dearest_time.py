@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 
 
-@compiled
+@inner
 def _insert(prices, seconds, count, price, amount):
     """Add time at a price to a table that is sorted by price."""
     at = count

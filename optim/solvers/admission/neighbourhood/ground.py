@@ -102,7 +102,6 @@ class Scratch(NamedTuple):
     server_order: IntArray
     shared: SharedServers
     costs: FloatArray
-    noise: FloatArray
     random: NDArray[np.uint64]
 
 
@@ -156,24 +155,22 @@ def make_scratch(instance: AdmissionInstance, ground: Ground, seed: int | np.ran
     """Return work space, the random state from a seed."""
     sequence = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
     space = make_space(np.arange(len(ground.payoff)), ground.jobs)
-    classes = [side.cost.shape[1] for side in (ground.workers, ground.ps)]
-    noise = np.ones((ground.jobs.value.shape[1], sum(classes)))
     most_servers = int(max(np.diff(side.first).max(initial=1) for side in (ground.workers, ground.ps)))
 
-    def side(columns: FloatArray) -> SideScratch:
-        num = columns.shape[1]
+    def side(own: Side) -> SideScratch:
+        _, num, num_slots = own.cost.shape
         limit = np.zeros((*space.largest.shape, num), dtype=np.int64)
-        return SideScratch(cost=np.empty(num), order=np.empty(num, dtype=np.int64), noise=columns, limit=limit)
+        noise = np.ones((num_slots, num))
+        return SideScratch(cost=np.empty(num), order=np.empty(num, dtype=np.int64), noise=noise, limit=limit)
 
     return Scratch(
         space=space,
-        workers=side(noise[:, : classes[0]]),
-        ps=side(noise[:, classes[0] :]),
+        workers=side(ground.workers),
+        ps=side(ground.ps),
         room=np.zeros(most_servers, dtype=np.int64),
         server_order=np.zeros(most_servers, dtype=np.int64),
         shared=_shared_servers(instance.worker_servers if ground.is_shared else None, instance),
         costs=np.empty(space.tables.shape[2]),
-        noise=noise,
         random=np.array([sequence.generate_state(1, dtype=np.uint64)[0]], dtype=np.uint64),
     )
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.neighbourhood.ground import Side, SideScratch, SideState
 from optim.solvers.admission.neighbourhood.shared_insertion import SharedServers, fill_shared, write_shared
@@ -48,7 +48,7 @@ def class_limits(left, demand, room, s, t, first, limit):
         limit[c] = total
 
 
-@compiled
+@inner
 def _order_classes(s, t, side, scratch):
     """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
     for c in range(len(scratch.cost)):
@@ -56,7 +56,7 @@ def _order_classes(s, t, side, scratch):
     sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
 
 
-@compiled
+@inner
 def best_fit(i, scale, is_tight, ground, state, scratch):
     """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
 
@@ -120,7 +120,7 @@ def best_fit(i, scale, is_tight, ground, state, scratch):
     return best, completion
 
 
-@compiled
+@inner
 def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
@@ -150,7 +150,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, o
     return count
 
 
-@compiled
+@inner
 def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
     """Divide a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
@@ -167,7 +167,7 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
             units -= put
 
 
-@compiled
+@inner
 def _write_pairs(i, s, t, units, needed, out):
     """Put a slot's workers and PSs on shared servers, as the table's maker did."""
     workers, ps, shared = out.workers, out.ps, out.shared
@@ -181,7 +181,7 @@ def _write_pairs(i, s, t, units, needed, out):
     write_shared(i, s, t, shared.ps, out.row_offset, ps.side, ps.state)
 
 
-@compiled
+@inner
 def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
     row, own = s - jobs.segment_offset[i], out.row_offset[i]
     if out.is_shared:
@@ -220,7 +220,7 @@ def insert_all(ground, state, waiting, scale, is_tight, scratch):
     return gained
 
 
-@compiled
+@inner
 def _shift_side(i, sign, offset, side, state):
     for a in range(offset, offset + state.used[i]):
         t, h, n, s = state.rows[a]
@@ -242,7 +242,7 @@ def take_out(i, ground, state):
     state.completion[i] = -1
 
 
-@compiled
+@inner
 def _copy_rows(first, source, goal, i):
     """Copy a job's rows; a loop, because slice assignment takes seconds to compile."""
     goal.used[i] = source.used[i]
@@ -251,7 +251,7 @@ def _copy_rows(first, source, goal, i):
             goal.rows[a, column] = source.rows[a, column]
 
 
-@compiled
+@inner
 def copy_job(i, source, goal, ground):
     """Copy where a job completes and what it holds, not the residuals."""
     goal.completion[i] = source.completion[i]

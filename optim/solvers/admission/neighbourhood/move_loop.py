@@ -7,7 +7,7 @@ annealing rule.
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.solvers.admission.neighbourhood.insertion import copy_job, copy_plan, insert_all, shift, take_out
 from optim.solvers.admission.pricing.best_schedule import INFINITE, sort_by_key
 
@@ -25,13 +25,13 @@ def uniform(random):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@compiled
+@inner
 def _holds(listed, count, j):
     """Tell whether a job is among the first so many listed."""
     return (listed[:count] == j).any()
 
 
-@compiled
+@inner
 def _choose_forced(ground, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
     if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
@@ -40,7 +40,7 @@ def _choose_forced(ground, state, random):
     return j if state.completion[j] < 0 else -1
 
 
-@compiled
+@inner
 def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     """Choose jobs to take out: those in the way of a forced job, or one at random and jobs that run at the same time.
 
@@ -69,7 +69,7 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     return count
 
 
-@compiled
+@inner
 def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
@@ -93,7 +93,7 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, wai
     return count
 
 
-@compiled
+@inner
 def _arrange(ground, waiting, forced, random):
     """Order the waiting jobs: at random, by best value, by value a unit of work, or by LP payoff, with noise.
 
@@ -119,19 +119,21 @@ def _arrange(ground, waiting, forced, random):
     waiting[:] = waiting[order]
 
 
-@compiled
-def _draw_noise(noise, random):
+@inner
+def _draw_noise(noise, ps_noise, random):
     """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
     strength = uniform(random)
-    for c in range(noise.shape[1]):
-        noise[0, c] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
+    for side in (noise, ps_noise):
+        for c in range(side.shape[1]):
+            side[0, c] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
     for t in range(noise.shape[0] - 1, -1, -1):
         factor = 1.0 + strength * (2.0 * uniform(random) - 1.0)
-        for c in range(noise.shape[1]):
-            noise[t, c] = factor * noise[0, c]
+        for side in (noise, ps_noise):
+            for c in range(side.shape[1]):
+                side[t, c] = factor * side[0, c]
 
 
-@compiled
+@inner
 def _ruin(ruined, ground, state, kept):
     """Take jobs out, keeping what they held; return what they are worth."""
     lost = 0.0
@@ -142,7 +144,7 @@ def _ruin(ruined, ground, state, kept):
     return lost
 
 
-@compiled
+@inner
 def _undo(ruined, waiting, ground, state, kept):
     """Make a plan again what it was before a move."""
     for i in waiting:
@@ -175,7 +177,7 @@ def search_moves(ground, state, best, kept, scratch, num_moves, heat, present, r
         lost = _ruin(ruined, ground, state, kept)
         _arrange(ground, waiting, forced, random)
         scale = 1.2 * uniform(random)
-        _draw_noise(scratch.noise, random)
+        _draw_noise(scratch.workers.noise, scratch.ps.noise, random)
         change = insert_all(ground, state, waiting, scale, uniform(random) < 0.8, scratch) - lost
         if change >= 0.0 or uniform(random) < np.exp(change / heat):
             present += change

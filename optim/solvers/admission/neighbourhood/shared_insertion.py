@@ -8,7 +8,7 @@ which gives the whole table of a slot in one pass.
 
 from typing import NamedTuple
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import NONE, ZERO, sort_by_key
 
@@ -37,7 +37,7 @@ class SharedServers(NamedTuple):
     ps: IntArray
 
 
-@compiled
+@inner
 def _takes(h, y, z, s, t, left, workers, ps, shared):
     """Tell whether server h holds y workers and z PSs of the job."""
     c = shared.class_of[h]
@@ -50,7 +50,7 @@ def _takes(h, y, z, s, t, left, workers, ps, shared):
     return True
 
 
-@compiled
+@inner
 def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight):
     """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
 

@@ -6,7 +6,7 @@ and a largest number on one server. A packing is a whole number of each kind tha
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.solvers.admission.pricing.cheapest_servers import ZERO
 
 ROUNDING = 1e-2
@@ -22,7 +22,7 @@ SCALE = 2**28
 """Fractional gains are priced as whole multiples of 1 / SCALE."""
 
 
-@compiled
+@inner
 def _by_density(gain, unit, room, order):
     """Sort kinds by falling gain a share of the scarcest resource, ties by number."""
     num_kinds, num_resources = unit.shape
@@ -43,7 +43,7 @@ def _by_density(gain, unit, room, order):
         order[place] = k
 
 
-@compiled
+@inner
 def _by_resource(gain, unit, order, ranks):
     """For each resource list the positions in `order` by falling gain a unit of the resource."""
     num_kinds, num_resources = unit.shape
@@ -62,7 +62,7 @@ def _by_resource(gain, unit, order, ranks):
             ranks[r, place] = position
 
 
-@compiled
+@inner
 def _relaxed(depth, rest, gain, unit, most, order, ranks):
     """Bound what the kinds from position `depth` on gain in `rest`: fractional units, one resource at a time."""
     num_kinds, num_resources = unit.shape

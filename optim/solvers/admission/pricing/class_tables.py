@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import ZERO, best_by, make_space, sort_by_key, trace_by
 from optim.solvers.admission.pricing.shared_room import SharedClasses
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
     ps: IntArray
 
 
-@compiled
+@inner
 def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, order, ps_order, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in one slot; return the largest Y possible.
 
@@ -96,7 +96,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     return workers
 
 
-@compiled
+@inner
 def take_cheapest(units, cost, limit, order, out):
     """Add the cheapest classes' units to `out`, so many in all."""
     sort_by_key(cost, len(order), order)
@@ -107,7 +107,7 @@ def take_cheapest(units, cost, limit, order, out):
         units -= count
 
 
-@compiled
+@inner
 def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return slot_table(
         source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.ps_cost[s, :, t], source.ps_limit[s, :, t],
@@ -115,20 +115,20 @@ def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     )  # fmt: skip
 
 
-@compiled
+@inner
 def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
     take_cheapest(workers, source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.order, out.workers[:, t])
     take_cheapest(ps, source.ps_cost[s, :, t], source.ps_limit[s, :, t], source.ps_order, out.ps[:, t])
 
 
-@compiled
+@inner
 def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return class_pair_table(
         s, t, jobs.most[i], ceiling, needed, source.worker_cost, source.ps_cost, source.shared, table
     )
 
 
-@compiled
+@inner
 def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
     split_class_pair(
         s, t, workers, ps, source.worker_cost, source.ps_cost, source.shared, out.workers[:, t], out.ps[:, t]

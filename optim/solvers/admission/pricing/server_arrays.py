@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import Space
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -107,7 +107,7 @@ class SharedServerSource(NamedTuple):
     shared: SharedArrays
 
 
-@compiled
+@inner
 def write_row(rows, number, slot, server, count, segment):
     """Write where units of one slot are."""
     rows[number, SLOT] = slot

@@ -15,7 +15,7 @@ O(N Z (log N + z)) instead of O(N Z |Q|).
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 
 INFINITE = np.inf
 ZERO = np.int64(0)
@@ -80,7 +80,7 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
             power[: most_workers + 1] = work[: most_workers + 1]
 
 
-@compiled
+@inner
 def _join_frontiers(a, b, most_workers, most_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
     result[: most_workers + 1] = -1
@@ -120,7 +120,7 @@ def fill_frontiers(worker, ps, room, left, count, most_workers, most_ps, start, 
                 fold_frontier(one, count[p], most_workers[s], most_ps[s], total, power, work)
 
 
-@compiled
+@inner
 def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps, windows):
     """Fill `after[Z, Y]` with the least cost of Y workers and Z PSs once a further place may be used."""
     end = most_workers + 1
@@ -151,7 +151,7 @@ def add_place(before, after, worker_cost, ps_cost, front, most_workers, most_ps,
             _improve(after[placed + z, :end], windows[level, :end], shift, worker_cost * shift, ps_cost * z)
 
 
-@compiled
+@inner
 def _double_window(source, goal, width, cost):
     """Extend windows of `width` entries to twice as many."""
     goal[:width] = source[:width]
@@ -161,7 +161,7 @@ def _double_window(source, goal, width, cost):
         result[k] = near[k] if near[k] < shifted else shifted
 
 
-@compiled
+@inner
 def _improve(goal, window, shift, worker_cost, ps_cost):
     """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
     for k in range(len(goal)):
@@ -201,7 +201,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     return most
 
 
-@compiled
+@inner
 def _most_together(places, num_places, most, needed, ceiling):
     """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
     workers, ps = ZERO, ZERO
@@ -252,7 +252,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
         ps -= best_z
 
 
-@compiled
+@inner
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -260,14 +260,14 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
-@compiled
+@inner
 def split_class_pair(s, t, workers, ps, worker_cost, ps_cost, shared, out_workers, out_ps):
     """As `split_pair`, over all classes."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     split_pair(shared.places, num_places, workers, ps, shared.scratch.windows, out_workers, out_ps)
 
 
-@compiled
+@inner
 def _class_places(s, t, worker_cost, ps_cost, shared):
     """Fill in every class' costs and frontier; return the number of classes."""
     places, room = shared.places, shared.room

@@ -5,11 +5,11 @@
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import IntArray
 
 
-@compiled
+@inner
 def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray, other_held: IntArray,
     other_unit: IntArray, share: IntArray,
@@ -60,7 +60,7 @@ def take_in_turn(
     return placed, cursor
 
 
-@compiled
+@inner
 def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) -> None:
     """Undo what `take_in_turn` took."""
     for server in range(len(taken)):

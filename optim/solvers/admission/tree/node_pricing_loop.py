@@ -8,7 +8,7 @@ the fewest workers that make a slot's progress, as few PSs as they need, and end
 
 from typing import NamedTuple
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, ZERO, sort_by_key
 from optim.solvers.admission.pricing.class_tables import take_cheapest
@@ -35,7 +35,7 @@ class SharedSource(NamedTuple):
     layers: FloatArray
 
 
-@compiled
+@inner
 def _fill_side(cost, low, high, most, order, table):
     """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
     total = 0.0
@@ -59,7 +59,7 @@ def _fill_side(cost, low, high, most, order, table):
     return fewest, units
 
 
-@compiled
+@inner
 def _fill_slot(i, s, t, ps_needed, limits, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
     most = len(ps_needed) - 1
@@ -78,7 +78,7 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
             table[y] = source.workers[y] + source.ps[due]
 
 
-@compiled
+@inner
 def _take(units, cost, low, high, order, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
     room = high - low
@@ -86,7 +86,7 @@ def _take(units, cost, low, high, order, out):
     take_cheapest(units - low.sum(), cost, room, order, out)
 
 
-@compiled
+@inner
 def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """Write the cheapest counts for so many workers and PSs in a slot."""
     _take(
@@ -96,7 +96,7 @@ def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     _take(ps, source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t], source.ps_order, out_ps[:, t])
 
 
-@compiled
+@inner
 def _fill_layers(i, s, t, most, most_ps, limits, source):
     """Fill `layers[c, Z, Y]` with the least cost of Y workers and Z PSs on the first c classes of shared servers."""
     layers, room = source.layers, source.room
@@ -118,7 +118,7 @@ def _fill_layers(i, s, t, most, most_ps, limits, source):
     return num_classes
 
 
-@compiled
+@inner
 def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
     """As `_fill_slot`, where workers and PSs share servers."""
     most = len(ps_needed) - 1
@@ -127,7 +127,7 @@ def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
         table[y] = source.layers[last, ps_needed[y], y] if ps_needed[y] <= y else INFINITE
 
 
-@compiled
+@inner
 def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """As `_write_slot`, where workers and PSs share servers."""
     last = _fill_layers(i, s, t, workers, ps, limits, source)
@@ -138,7 +138,7 @@ def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps
         ps -= z
 
 
-@compiled
+@inner
 def _last_pair(i, s, t, c, workers, ps, limits, source):
     """Return the workers and PSs of class c in a cheapest way to have so many in all."""
     layers, room = source.layers, source.room
@@ -152,7 +152,7 @@ def _last_pair(i, s, t, c, workers, ps, limits, source):
     return ZERO, ZERO
 
 
-@compiled
+@inner
 def _forced_slots(i, worker_low, ps_low):
     """Return the first and the last slot in which a job must have units; the horizon and -1 if there is none."""
     first, last = worker_low.shape[2], NONE
@@ -165,7 +165,7 @@ def _forced_slots(i, worker_low, ps_low):
 def _trace_by(write_slot):
     """Return the way back to the best cost, which hands each slot's units to `write_slot`."""
 
-    @compiled
+    @inner
     def trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps):
         """Recompute the choices that led to the best cost and write counts by class and slot."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -209,7 +209,7 @@ def _trace_by(write_slot):
 def _best_by(fill_slot, trace_back):
     """Return the recursion over the slots' tables that `fill_slot` makes."""
 
-    @compiled
+    @inner
     def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
         """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
         best = -INFINITE if limits.is_admitted[i] else 0.0

@@ -6,7 +6,7 @@ in `named_offset`, `named_machine`, `named_gpus`, by kept row.
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.solvers.auction.packing.best_fit import below
 
 SLOT, MACHINE, RACK, CLUSTER, NAMED = range(5)
@@ -18,7 +18,7 @@ LEAST_GAIN = 1e-12
 """Upgrades that gain less than this are rounding."""
 
 
-@compiled
+@inner
 def _take_from_machine(held, free, slot_machine, app, machine, count):
     """Take GPUs of one machine, its fullest slot first."""
     while count > 0:
@@ -38,7 +38,7 @@ def _take_from_machine(held, free, slot_machine, app, machine, count):
         count -= taken
 
 
-@compiled
+@inner
 def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
@@ -65,7 +65,7 @@ def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_w
         count -= taken
 
 
-@compiled
+@inner
 def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
     """Place row b for an app by best fit; return whether there was room."""
     named_offset, named_machine, named_gpus = named
@@ -174,7 +174,7 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
         wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
 
 
-@compiled
+@inner
 def welfare(choice, weight):
     """Return the log welfare of a choice."""
     total = 0.0

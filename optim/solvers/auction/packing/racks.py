@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import inner
 from optim.solvers.auction.packing.best_fit import FAR, RACK, below
 
 SIZE, IS_LOAD, LEFT, GIVEN = range(4)
 """Columns of a table of types; from `GIVEN` on one column a rack: how many it was given."""
 
 
-@compiled
+@inner
 def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     """Fill one rack after the other as full as possible.
 
@@ -43,7 +43,7 @@ def fill_racks(used, level, size, machine_rack, rack_free, random, place):
     return _laid_out(types, used, level, size, machine_rack, place)
 
 
-@compiled
+@inner
 def _types(used, level, size, num_racks):
     """Return the sizes of loads, then of bundles, with how many there are of each."""
     num_loads = used.max() + 1
@@ -62,14 +62,14 @@ def _types(used, level, size, num_racks):
     return types
 
 
-@compiled
+@inner
 def _most(kind, room, machines):
     """Return how many of a type there are and have room."""
     most = min(kind[LEFT], room // kind[SIZE])
     return min(most, machines) if kind[IS_LOAD] else most
 
 
-@compiled
+@inner
 def _fullest(types, room, machines):
     """Return by (type, GPUs, machines) the most GPUs that this type and the later ones fill."""
     best = np.zeros((len(types) + 1, room + 1, machines + 1), dtype=np.int64)
@@ -84,7 +84,7 @@ def _fullest(types, room, machines):
     return best
 
 
-@compiled
+@inner
 def _laid_out(types, used, level, size, machine_rack, place):
     """Give loads their machines and bundles their racks; what no rack was given goes anywhere."""
     num_machines = len(machine_rack)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.solvers.auction.packing.best_fit import FAR, MACHINE, NAMED, RACK, SLOT, below, best_fit
 from optim.solvers.auction.packing.racks import fill_racks
 
@@ -53,7 +53,7 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
     return True
 
 
-@compiled
+@inner
 def _kinds(slot_machine, slot_free, num_machines):
     """Return a number for each machine, equal where free slots are, and how many slots it has."""
     kind, count = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines, dtype=np.int64)
@@ -63,7 +63,7 @@ def _kinds(slot_machine, slot_free, num_machines):
     return kind, count
 
 
-@compiled
+@inner
 def _loads(used, machine_rack, inner, size, place, rack_free):
     """Return the load of each rack; bundles within a rack that have none yet go where most room is left."""
     load = np.zeros(len(rack_free), dtype=np.int64)
@@ -83,7 +83,7 @@ def _loads(used, machine_rack, inner, size, place, rack_free):
     return load
 
 
-@compiled
+@inner
 def _exchange(
     load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
 ):
@@ -119,7 +119,7 @@ def _exchange(
             where[m], where[other] = where[other], where[m]
 
 
-@compiled
+@inner
 def _has_shifted(load, rack_free, source, target, shift):
     """Shift load from one rack to another unless their overflow grows; return whether it was done."""
     before = max(0, load[source] - rack_free[source]) + max(0, load[target] - rack_free[target])

@@ -66,7 +66,7 @@ def test_noise_is_drawn_anew_for_every_slot_and_class_and_keeps_prices_positive(
     noises = []
     for _ in range(2):
         search.run(1, 1.0, 3)
-        noises.append(search.scratch.noise.copy())
+        noises.append(np.hstack([search.scratch.workers.noise, search.scratch.ps.noise]))
     for noise in noises:
         assert (noise >= 0).all()
         assert (noise < 4).all()
