@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from optim.cli.border import note
+from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
@@ -25,7 +25,10 @@ def cluster(
     trace_format: Annotated[str, option("--trace-format", "How it is written.", "NAME", JOBS)] = "csv",
     jobs: Annotated[int | None, option("--jobs", "The first so many in time.", panel=JOBS, min=1)] = None,
     gpus: Annotated[str, option("--gpus", "Machines x GPUs.", "60x8", JOBS)] = "60x8",
-    policy: Annotated[list[str] | None, option("--policy", "Repeat or commas; default: all.", "NAME")] = None,
+    policy: Annotated[
+        list[str] | None,
+        option("--policy", "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.", "NAME"),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         option("--option", "Of the engine, or of a policy as POLICY.NAME=VALUE; repeat for several.", "NAME=VALUE"),
@@ -38,7 +41,7 @@ def cluster(
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
     from optim.models.cluster.run_file import RunRecord, save_run
     from optim.models.cluster.world import Cluster
-    from optim.simulation.cluster.catalogue import POLICIES
+    from optim.simulation.cluster.catalogue import INDEX_POLICIES
     from optim.simulation.cluster.comparison import bound, compare, split_settings
     from optim.workloads.cluster.jobs import Selection, cluster_jobs
     from optim.workloads.traces.formats import read_jobs
@@ -50,7 +53,7 @@ def cluster(
     selection = Selection(first=jobs, oversized=given.pop("oversized", "refuse"), num_gpus=world.num_gpus)
     played = cluster_jobs(read_jobs(trace, trace_format, ReadOptions()), selection)
     played.check_fits(world)
-    names = split_list(policy) or tuple(POLICIES)
+    names = split_list(policy) or tuple(INDEX_POLICIES)
     options, policies = split_settings(given, names, played)
     left_out = "".join(f"; {count} left out: {reason}" for reason, count in played.dropped.items())
     note(f"{len(played)} jobs, {played.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
@@ -76,4 +79,7 @@ def cluster(
         print_table(("policy", *SHOWN), body, title=f"{len(played)} jobs on {gpus} GPUs", least_wanted=SHOWN[:4:-1])
     if log is not None:
         save_run(record, log)
-    return ExitCode.INTERRUPTED if len(rows) < len(policies) else ExitCode.DONE
+    if len(rows) < len(policies):
+        return ExitCode.INTERRUPTED
+    unfinished = [row["policy"] for row in rows if row["unfinished"]]
+    return fail(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE

@@ -62,7 +62,7 @@ def test_the_table_shows_the_bounds_first(trace):
     [
         (("--gpus", "60"), "60x8"),
         (("--gpus", "0x8"), "1 to"),
-        (("--policy", "nonsense"), "there are: fifo"),
+        (("--policy", "nonsense"), "there are: borg"),
         (("--trace-format", "nonsense"), "one of philly"),
         (("--gpus", "1x1"), "oversized=drop"),
         (("--option", "oversized=maybe"), "refuse or drop"),
@@ -74,3 +74,44 @@ def test_wrong_use_is_one_line(trace, words, cause):
     assert result.stdout == ""
     assert cause in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+MINE = """
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+
+class MyPolicy(PlanningPolicy):
+    def plan(self, view):
+        gpus, room = dict(view.running), view.room()
+        for job in view.waiting.tolist():
+            gpus[job] = room.place(job) or ()
+        return Plan(gpus={job: taken for job, taken in gpus.items() if taken})
+
+class Bad(PlanningPolicy):
+    def plan(self, view):
+        return Plan(gpus={job: (0, 0) for job in view.jobs.tolist()})
+
+class Lazy(PlanningPolicy):
+    def plan(self, view):
+        waiting = [job for job in view.waiting.tolist() if job == 1]
+        return Plan(gpus=dict(view.running) | {job: view.room().find(job) for job in waiting})
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("MyPolicy", 0, ""),
+        ("Bad", 2, "'Bad' at event 0 (0 us): job a gets a GPU twice"),
+        ("Lazy", 1, "Lazy left jobs unfinished"),
+    ],
+)
+def test_a_policy_of_ones_own_is_played_and_replayed(trace, tmp_path, name, code, said):
+    mine, log = tmp_path / "mine.py", tmp_path / "run.npz"
+    mine.write_text(MINE)
+    result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", f"{mine}:{name}", "--log", log)
+    assert result.exit_code == code, result.output
+    assert said in result.stderr
+    if code == 0:
+        verified = run("verify", log)
+        assert verified.exit_code == 0
+        assert verified.stdout.count("yes") == 2

@@ -1,20 +1,32 @@
-"""Policies by name, with their options."""
+"""Policies by name, with their options: index policies, planning policies, wrappers around them, and one's own."""
 
+import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options
+from optim.core.own_code import installed_names, is_own, load_installed, load_own
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
+from optim.simulation.cluster.planning.policy import PlanningPolicy
+from optim.simulation.cluster.policies.borg import Borg, BorgOptions
+from optim.simulation.cluster.policies.drf import Drf, DrfOptions
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
 from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
+from optim.simulation.cluster.policies.static import Static, StaticOptions
+from optim.simulation.cluster.policies.tetris import Tetris, TetrisOptions
 from optim.simulation.cluster.policies.tiresias import TiresiasOptions, tiresias
+from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 
-POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
+ENTRY_POINT_GROUP = "optim.policies"
+WHAT = "a policy of simulate cluster"
+
+INDEX_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
     "fifo": (FifoOptions, fifo),
     "las": (LasOptions, las),
     "random": (RandomOptions, random_order),
@@ -23,17 +35,61 @@ POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
     "tiresias": (TiresiasOptions, tiresias),
     "tiresias-gittins": (GittinsOptions, gittins),
 }
+"""Compiled: those that are played where no policy is named."""
+
+PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
+    "borg": (BorgOptions, Borg),
+    "drf": (DrfOptions, Drf),
+    "static": (StaticOptions, Static),
+    "tetris": (TetrisOptions, Tetris),
+    "yarn-cs": (YarnOptions, YarnCs),
+}
+
+POLICIES = {**INDEX_POLICIES, **PLANNING_POLICIES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """Options of a policy that has none."""
 
 
 def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:
-    """Return a policy by its name.
+    """Return a policy by its name, of a file (``./mine.py:MyPolicy``), or of another package (entry points `optim.policies`).
+
+    A class of one's own derives from `PlanningPolicy`. It is made without arguments, or with its options if it has a
+    dataclass `Options`, and the workload if it takes a second argument.
 
     Raises
     ------
     InvalidOptionError
         If there is no policy of that name, or an option isn't one of its.
     """
-    if name not in POLICIES:
-        raise InvalidOptionError(f"unknown policy {name[:40]!r}; there are: {', '.join(sorted(POLICIES))}")
-    options_type, build = POLICIES[name]
-    return build(build_options(options_type, options), jobs)
+    if name in POLICIES:
+        options_type, build = POLICIES[name]
+        return build(build_options(options_type, options), jobs)
+    found = load_own(name, PlanningPolicy, WHAT) if is_own(name) else None
+    found = found or load_installed(ENTRY_POINT_GROUP, name, PlanningPolicy, WHAT)
+    if found is None:
+        known = ", ".join(sorted({*POLICIES, *installed_names(ENTRY_POINT_GROUP)}))
+        raise InvalidOptionError(
+            f"unknown policy {name[:40]!r}; there are: {known}, or one's own as ./mine.py:MyPolicy"
+        )
+    return _make_own(found, name, jobs, options)
+
+
+def label(name: str) -> str:
+    """Return what options call a policy: of one's own file its class."""
+    return name.rpartition(":")[2] if is_own(name) else name
+
+
+def _make_own(found: type[PlanningPolicy], name: str, jobs: Workload, options: Mapping[str, Any] | None) -> Policy:
+    own = build_options(getattr(found, "Options", NoOptions), options)
+    wanted = [own, jobs] if hasattr(found, "Options") else [jobs]
+    try:
+        count = len(inspect.signature(found).parameters)
+        policy = found(*wanted[:count])
+    except Exception as error:  # somebody else's code may fail in any way
+        raise InvalidOptionError(f"{name[:80]} can't be made ({type(error).__name__}: {error})") from error
+    if not policy.name:
+        found.name = found.__name__
+    return policy

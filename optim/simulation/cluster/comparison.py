@@ -13,7 +13,7 @@ from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.catalogue import label, make_policy
 from optim.simulation.cluster.engine import Policy, play
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
@@ -56,7 +56,7 @@ class Row:
 def split_settings(
     settings: Mapping[str, str], names: Sequence[str], jobs: Workload
 ) -> tuple[EngineOptions, tuple[Policy, ...]]:
-    """Build the engine's options and the policies from ``NAME=VALUE`` and ``POLICY.NAME=VALUE``.
+    """Build the engine's options and the policies from ``NAME=VALUE`` and ``POLICY.NAME=VALUE``; of a file POLICY is the class.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def split_settings(
         If a policy or an option is unknown, or an option names a policy that isn't played.
     """
     known = {each.name for each in fields(EngineOptions)}
-    own: dict[str, dict[str, str]] = {name: {} for name in names}
+    own: dict[str, dict[str, str]] = {label(name): {} for name in names}
     engine: dict[str, str] = {}
     for key, value in settings.items():
         policy, dot, name = key.partition(".")
@@ -79,7 +79,7 @@ def split_settings(
             own[policy][name] = value
         else:
             raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
-    return build_options(EngineOptions, engine), tuple(make_policy(name, jobs, own[name]) for name in names)
+    return build_options(EngineOptions, engine), tuple(make_policy(name, jobs, own[label(name)]) for name in names)
 
 
 def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:

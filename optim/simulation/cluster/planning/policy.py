@@ -65,6 +65,8 @@ class PlanningPolicy(ABC):
         Who, by whom, and what the source leaves open with how it is filled here.
     sees
         What it sees that a real scheduler wouldn't; empty if nothing.
+    reads_losses
+        Whether it follows the losses that jobs report, so that it needs loss curves.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -74,6 +76,7 @@ class PlanningPolicy(ABC):
     source: ClassVar[str] = ""
     completed: ClassVar[str] = ""
     sees: ClassVar[tuple[Sight, ...]] = ()
+    reads_losses: ClassVar[bool] = False
     plans_at_events: bool = True
 
     @property
@@ -92,7 +95,9 @@ class PlanningPolicy(ABC):
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Tell whether it can serve such jobs on such a cluster, and if not, why."""
-        del jobs, cluster
+        del cluster
+        if self.reads_losses and not jobs.loss.shape[1]:
+            return Support(False, "it follows loss curves, and these jobs have none")
         return SUPPORTED
 
     def begin(self, cluster: Cluster, seed: int) -> None:

@@ -15,6 +15,9 @@ from optim.simulation.cluster.planning.policy import Gpus
 BoolArray = NDArray[np.bool_]
 
 
+NO_WIDTH = 2**62
+
+
 class Site:
     """What doesn't change in a run: where GPUs are, what jobs ask for, and how gangs are placed.
 
@@ -52,6 +55,7 @@ class Site:
         self.asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
         needed = self.asks.max(axis=1)[:, None] * cluster.gpus * jobs_a_gpu
         self.has_host = is_shared or bool((needed > self.host).any())
+        self.is_plain = not self.has_host and not is_shared and not jobs.kind_ppm.shape[1]
         self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
 
     def usable(self, job: int) -> BoolArray | None:
@@ -70,6 +74,8 @@ class Room:
         Wholly free GPUs of each machine.
     left_milli
         What is left of each GPU, in thousandths.
+    too_wide
+        Least width that is known to find no place any more, nor does a wider one; where GPUs differ for jobs none is known.
     allowed
         Machines that a job is confined to, None for no limit: a wrapper's.
     """
@@ -82,12 +88,18 @@ class Room:
         self.host: IntArray = site.host.copy()
         self.allowed: Callable[[int], BoolArray | None] | None = None
         self.may_spread: Callable[[int], bool] = lambda _: site.spread
+        self.too_wide = NO_WIDTH
         self._whole = [list(range(site.first[m], site.first[m + 1])) for m in range(cluster.num_machines)]
 
     def copy(self) -> "Room":
         """Return room of its own with the same GPUs free."""
         other = Room.__new__(Room)
-        other.site, other.allowed, other.may_spread = self.site, self.allowed, self.may_spread
+        other.site, other.allowed, other.may_spread, other.too_wide = (
+            self.site,
+            self.allowed,
+            self.may_spread,
+            self.too_wide,
+        )
         other.free, other.left_milli, other.host = self.free.copy(), self.left_milli.copy(), self.host.copy()
         other._whole = [each.copy() for each in self._whole]
         return other
@@ -115,6 +127,7 @@ class Room:
 
     def give(self, job: int, gpus: Gpus) -> None:
         """Give GPUs of a job back."""
+        self.too_wide = NO_WIDTH
         share, machine_of = self.site.shares[job], self.site.machine_of
         for gpu in gpus:
             machine = machine_of[gpu]
@@ -124,6 +137,11 @@ class Room:
                 self.free[machine] += 1
             if self.site.has_host:
                 self.host[:, machine] += self.site.asks[:, job]
+
+    def limit(self, job: int) -> BoolArray | None:
+        """Return the machines that a job is confined to, None for all."""
+        usable, allowed = self.site.usable(job), self.allowed(job) if self.allowed else None
+        return allowed if usable is None else usable if allowed is None else usable & allowed
 
     def place(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
         """Find GPUs for a job and take them; None where there is no room."""
@@ -145,9 +163,12 @@ class Room:
             Machines that may be taken, shape (machines,); all unless given.
         """
         width = width or self.site.widths[job]
-        for limit in (self.site.usable(job), self.allowed(job) if self.allowed else None):
-            if limit is not None:
-                machines = limit if machines is None else machines & limit
+        if width >= self.too_wide:
+            return None
+        is_plain = self.site.is_plain and machines is None and self.allowed is None
+        limit = self.limit(job)
+        if limit is not None:
+            machines = limit if machines is None else machines & limit
         free = self.free if machines is None else np.where(machines, self.free, 0)
         if self.site.has_host:
             free = np.minimum(free, (self.host // np.maximum(1, self.site.asks[:, job])[:, None]).min(axis=0))
@@ -163,6 +184,8 @@ class Room:
                 return gpus
         if self.may_spread(job) and free.sum() >= width:
             return self._spread(free, width)
+        if is_plain:
+            self.too_wide = min(self.too_wide, width)
         return None
 
     def _choose(self, fitting: IntArray, width: int) -> int:

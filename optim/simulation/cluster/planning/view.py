@@ -34,6 +34,10 @@ class View:
         Numbers of the jobs that wait or run, by submission.
     running
         GPUs of each job that runs, by its number, in the order of their last starts.
+    num_groups
+        Number of virtual clusters.
+    is_shared
+        Whether jobs take only their share of a GPU.
     submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority
         As in `Workload`, of the jobs submitted so far.
     """
@@ -61,6 +65,8 @@ class View:
         self._count = num_submitted
         self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
         self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
+        self.num_groups = len(books.jobs.groups)
+        self.is_shared = books.site.is_shared
         for name in COLUMNS:
             setattr(self, name, columns[name][:num_submitted])
 

@@ -1,0 +1,81 @@
+"""What planning policies share: who is a user, placing jobs in an order, and making room for one by stopping others."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.planning.policy import Gpus
+from optim.simulation.cluster.planning.room import Room
+from optim.simulation.cluster.planning.view import View
+
+
+def users_of(view: View) -> IntArray:
+    """Return the user of each job submitted so far: its virtual cluster where there are several, otherwise its app."""
+    return view.group if view.num_groups > 1 else view.app
+
+
+def fill(view: View, room: Room, order: Iterable[int], gpus: dict[int, Gpus], is_strict: bool = False) -> None:
+    """Place waiting jobs in an order and add them to a plan.
+
+    Parameters
+    ----------
+    view, room
+        What is seen, and what is free.
+    order
+        Numbers of waiting jobs.
+    gpus
+        The plan so far.
+    is_strict
+        Whether a job that finds no place ends it; otherwise it is passed over.
+    """
+    left = room.num_free
+    widths, is_whole = room.site.widths, room.site.is_plain
+    for job in order:
+        is_hopeless = is_whole and (widths[job] > left or widths[job] >= room.too_wide)
+        taken = None if is_hopeless else room.place(job)
+        if taken is not None:
+            gpus[job] = taken
+            left -= len(taken)
+        elif is_strict:
+            return
+        if is_whole and left == 0:
+            return
+
+
+def make_room(room: Room, job: int, victims: Iterable[int], gpus: dict[int, Gpus]) -> bool:
+    """Stop jobs of a plan until another one finds a place, and place it; tell whether it did.
+
+    Victims go in their order, until the job finds a place in what they leave; only those on that place are stopped.
+    """
+    trial, passed = room.copy(), []
+    for victim in victims:
+        trial.give(victim, gpus[victim])
+        passed.append(victim)
+        found = trial.find(job)
+        if found is not None:
+            for other in passed:
+                if not set(found).isdisjoint(gpus[other]):
+                    room.give(other, gpus.pop(other))
+            room.take(job, found)
+            gpus[job] = found
+            return True
+    return False
+
+
+def capacity(cluster: Cluster) -> FloatArray:
+    """Return all GPUs, vCPUs and memory (MiB) of a cluster; shape (3,)."""
+    return np.array([cluster.num_gpus, cluster.cpus.sum() * 1000, cluster.memory_gb.sum() * 1024])
+
+
+def demands(view: View) -> FloatArray:
+    """Return GPUs, vCPUs (thousandths) and memory (MiB) of each job's gang; shape (jobs, 3)."""
+    gpus = view.gpus * (view.share_milli / 1000 if view.is_shared else 1.0)
+    return np.stack([gpus, view.gpus * view.cpu_milli, view.gpus * view.memory_mib], axis=1).astype(float)
+
+
+def quotas(jobs: Workload, cluster: Cluster) -> FloatArray:
+    """Return each virtual cluster's GPUs in proportion to the GPU-time of its jobs; shape (groups,)."""
+    hours = np.bincount(jobs.group, weights=jobs.gpus.astype(float) * jobs.duration_us, minlength=len(jobs.groups))
+    return np.asarray(hours / hours.sum() * cluster.num_gpus)

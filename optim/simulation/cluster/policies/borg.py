@@ -1,0 +1,114 @@
+"""Borg: priorities, scored placement, and preemption of what is less important."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.planning.filling import make_room
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
+from optim.simulation.cluster.planning.view import View
+
+BANDS = ("free", "batch", "production")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorgOptions:
+    """Options.
+
+    Parameters
+    ----------
+    shares
+        Chances of the bands free, batch and production, for workloads without priorities: numbers with colons between.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the shares aren't three numbers of at least 0, not all of them 0.
+    """
+
+    shares: str = "0.2:0.5:0.3"
+
+    def __post_init__(self) -> None:
+        """Check the shares."""
+        self.chances()
+
+    def chances(self) -> tuple[float, ...]:
+        """Return the chances of the bands.
+
+        Raises
+        ------
+        InvalidOptionError
+            If the text isn't of that form.
+        """
+        try:
+            values = tuple(float(part) for part in self.shares.split(":"))
+        except ValueError:
+            values = ()
+        if len(values) != len(BANDS) or not all(0 <= value < 1e9 for value in values) or sum(values) <= 0:
+            raise InvalidOptionError(f"shares must be three numbers such as 0.2:0.5:0.3, got {self.shares[:40]!r}")
+        return tuple(value / sum(values) for value in values)
+
+
+class Borg(PlanningPolicy):
+    """Jobs by priority, in turn among users within one; a job may take GPUs of lower bands but not of its own."""
+
+    name = "borg"
+    source = "Verma et al., Large-scale cluster management at Google with Borg, EuroSys 2015, sections 2.5 and 3.2"
+    completed = (
+        "priorities are the workload's, or drawn from the seed with the chances `borg.shares`; the score of a place is that of the "
+        "placement rule (best fit strands least); production never preempts production; victims go from the lowest priority "
+        "and the latest start"
+    )
+
+    def __init__(self, options: BorgOptions, jobs: Workload) -> None:
+        self.options, self.jobs = options, jobs
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Draw the bands of workloads without priorities."""
+        del cluster
+        given = self.jobs.priority
+        drawn = np.random.default_rng(seed).choice(len(BANDS), size=len(self.jobs), p=self.options.chances())
+        self.priority = given if given.any() else drawn.astype(np.int64)
+        self.preempted = 0
+
+    def plan(self, view: View) -> Plan:
+        """Place jobs from the highest priority down."""
+        gpus, room, waiting = dict(view.running), view.room(), view.waiting
+        order = waiting[np.lexsort((waiting, self._turn(view, waiting), -self.priority[waiting]))].tolist()
+        lowest = min((int(self.priority[job]) for job in gpus), default=2**62)
+        barred: dict[int, int] = {}
+        for job in order:
+            priority, width = int(self.priority[job]), room.site.widths[job]
+            taken = room.place(job)
+            if taken is not None:
+                gpus[job] = taken
+            elif priority > lowest and width < barred.get(priority, 2**62):
+                before = dict(gpus)
+                if make_room(room, job, self._victims(view, priority, before), gpus):
+                    self.preempted += len(before) + 1 - len(gpus)
+                else:
+                    barred[priority] = width
+        return Plan(gpus=gpus)
+
+    @staticmethod
+    def _turn(view: View, waiting: IntArray) -> IntArray:
+        """Return how many jobs of the same user wait before each."""
+        user = view.group[waiting]
+        order = np.argsort(user, kind="stable")
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(user[order])) + 1])
+        turn = np.empty(len(waiting), np.int64)
+        turn[order] = np.arange(len(waiting)) - np.repeat(starts, np.diff([*starts, len(waiting)]))
+        return turn
+
+    def _victims(self, view: View, priority: int, gpus: Mapping[int, Gpus]) -> Iterator[int]:
+        started = view.started_us
+        lower = [job for job in view.running if job in gpus and self.priority[job] < priority]
+        yield from sorted(lower, key=lambda job: (self.priority[job], -started[job], -job))
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many jobs lost their GPUs to more important ones."""
+        return {"preempted": float(self.preempted)}

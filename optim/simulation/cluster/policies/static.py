@@ -1,0 +1,86 @@
+"""A partition of the machines: each virtual cluster has its own, and nobody lends."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.registry import SUPPORTED, Support
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.planning.filling import fill, quotas
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+from optim.simulation.cluster.planning.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticOptions:
+    """Options.
+
+    Parameters
+    ----------
+    backfill
+        Whether jobs behind one that finds no room may start.
+    """
+
+    backfill: bool = False
+
+
+def divide(jobs: Workload, cluster: Cluster) -> IntArray:
+    """Return the virtual cluster that owns each machine; shape (machines,).
+
+    The largest machines are dealt first: each to whom most GPUs are missing for its widest gang, and once nobody lacks any,
+    to whom most are missing of its share of the trace's GPU-hours.
+    """
+    lack = np.zeros(len(jobs.groups))
+    np.maximum.at(lack, jobs.group, jobs.gpus)
+    short = quotas(jobs, cluster)
+    owner = np.empty(cluster.num_machines, np.int64)
+    for machine in np.lexsort((np.arange(cluster.num_machines), -cluster.gpus)):
+        group = int(lack.argmax() if (lack > 0).any() else short.argmax())
+        owner[machine] = group
+        lack[group] -= cluster.gpus[machine]
+        short[group] -= cluster.gpus[machine]
+    return owner
+
+
+class Static(PlanningPolicy):
+    """First come, first served in each virtual cluster's own machines."""
+
+    name = "static"
+    source = "any cluster that is divided among its teams"
+    completed = (
+        "a virtual cluster has the machines that its widest gang needs, and together with the others its share of the "
+        "trace's GPU-hours; the largest machines are dealt first"
+    )
+
+    def __init__(self, options: StaticOptions, jobs: Workload) -> None:
+        self.options, self.jobs = options, jobs
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Tell whether every virtual cluster's widest gang fits into its own machines."""
+        owner = divide(jobs, cluster)
+        for group, name in enumerate(jobs.groups):
+            mine, widest = cluster.gpus[owner == group], int(jobs.gpus[jobs.group == group].max(initial=0))
+            room = mine.max(initial=0) if widest <= cluster.gpus.max() else mine.sum()
+            if room < widest:
+                said = f"virtual cluster {name[:20]!r} has a gang of {widest}, and machines of its own for {room}"
+                return Support(False, f"{said}; take a larger cluster, or a policy that shares")
+        return SUPPORTED
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Divide the machines."""
+        del seed
+        self.owner = divide(self.jobs, cluster)
+
+    def plan(self, view: View) -> Plan:
+        """Place each virtual cluster's jobs in its machines."""
+        gpus, room, waiting = dict(view.running), view.room(), view.waiting
+        group = view.group
+        room.allowed = lambda job: self.owner == group[job]
+        for each in np.unique(group[waiting]).tolist():
+            if self._has_free(room.free, each):
+                fill(view, room, waiting[group[waiting] == each].tolist(), gpus, not self.options.backfill)
+        return Plan(gpus=gpus)
+
+    def _has_free(self, free: IntArray, group: int) -> bool:
+        return self.jobs.share_milli.min() < 1000 or bool(free[self.owner == group].any())

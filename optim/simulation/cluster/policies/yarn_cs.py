@@ -1,0 +1,213 @@
+"""YARN's capacity scheduler as Philly runs it: quotas, gangs, locality that is relaxed after some tries."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.planning.filling import make_room, quotas
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
+from optim.simulation.cluster.planning.room import BoolArray, Room
+from optim.simulation.cluster.planning.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YarnOptions:
+    """Options.
+
+    Parameters
+    ----------
+    quotas
+        GPUs of each virtual cluster, separated by colons in the order of their names; empty for its share of the trace's
+        GPU-hours.
+    retry_s
+        Time between two tries of a waiting job: what a partial gang is held for, and the pause after it.
+    tries
+        Tries within one rack on the fewest machines; after as many more on any machines of a rack, any rack will do.
+    preempts_above
+        Share of all GPUs in use above which virtual clusters over their quota lose jobs to those under it; 1 for never.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    quotas: str = ""
+    retry_s: float = 180.0
+    tries: int = 3
+    preempts_above: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 86400]", self, "retry_s")
+        check_in("[1, 10000]", self, "tries")
+        check_in("[0, 1]", self, "preempts_above")
+        self.given()
+
+    def given(self) -> FloatArray:
+        """Return the quotas that were given.
+
+        Raises
+        ------
+        InvalidOptionError
+            If they aren't numbers of at least 0, not all of them 0.
+        """
+        try:
+            values = np.array([float(part) for part in self.quotas.split(":") if part])
+        except ValueError:
+            values = np.array([np.nan])
+        if not np.isfinite(values).all() or (values < 0).any() or (len(values) > 0 and values.sum() == 0):
+            raise InvalidOptionError(f"quotas must be numbers with colons between, got {self.quotas[:40]!r}")
+        return values
+
+
+class YarnCs(PlanningPolicy):
+    """Virtual clusters by used over quota, first come first served in each; idle quota is lent."""
+
+    name = "yarn-cs"
+    source = "Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, ATC 2019, section 2.3; Hadoop's capacity scheduler"
+    completed = (
+        "quotas from the trace's GPU-hours unless given; a gang takes all or nothing, and waits out a retry in place of holding "
+        "a part; 3 tries a level of locality; a virtual cluster loses its newest jobs, as long as it stays at its quota"
+    )
+
+    def __init__(self, options: YarnOptions, jobs: Workload) -> None:
+        self.options, self.jobs = options, jobs
+        given = options.given()
+        if len(given) not in (0, len(jobs.groups)):
+            raise InvalidOptionError(f"yarn-cs.quotas has {len(given)} numbers for {len(jobs.groups)} virtual clusters")
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Set the quotas."""
+        del seed
+        given = self.options.given()
+        self.quota = np.maximum(given if len(given) else quotas(self.jobs, cluster), 1e-9)
+        self.fewest = -(-self.jobs.gpus // int(cluster.gpus.max()))
+        self.since: dict[int, int] = {}
+        self.delays = {"fair_share": 0, "fragmentation": 0}
+        self.seen: tuple[int, dict[int, str]] = (0, {})
+
+    def plan(self, view: View) -> Plan:
+        """Go through the virtual clusters, and let those under quota take from those above."""
+        gpus, room, waiting = dict(view.running), view.room(), view.waiting.tolist()
+        self._account(view)
+        for job in waiting:
+            self.since.setdefault(job, view.now_us)
+        group = view.group.tolist()
+        used = np.zeros(len(self.quota))
+        for job, held in gpus.items():
+            used[group[job]] += len(held)
+        queues: dict[int, list[int]] = {}
+        for job in waiting[::-1]:
+            queues.setdefault(group[job], []).append(job)
+        stuck: list[int] = []
+        while queues:
+            each = min(queues, key=lambda g: (used[g] / self.quota[g], g))
+            job = queues[each].pop()
+            if not queues[each]:
+                del queues[each]
+            taken = self._find(room, job, self._level(job, view.now_us))
+            if taken is None:
+                stuck.append(job)
+                continue
+            room.take(job, taken)
+            gpus[job] = taken
+            used[each] += len(taken)
+        for job in stuck:
+            if job not in gpus and self._may_preempt(view, group[job], int(view.gpus[job]), used, gpus):
+                before = {victim: gpus[victim] for victim in self._victims(view, gpus, used.copy())}
+                if make_room(room, job, before, gpus):
+                    used[group[job]] += len(gpus[job])
+                    for victim, held in before.items():
+                        used[group[victim]] -= len(held) if victim not in gpus else 0
+        for job in gpus:
+            self.since.pop(job, None)
+        stuck = [job for job in stuck if job not in gpus]
+        self.seen = (view.now_us, {job: self._cause(job, group[job], room, used) for job in stuck})
+        return Plan(gpus=gpus, again_us=self._next_try(stuck, view, room))
+
+    def _level(self, job: int, now: int) -> int:
+        """Return how far locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
+        tries = (now - self.since[job]) // round(self.options.retry_s * US)
+        return int(min(2, tries // self.options.tries))
+
+    def _next_try(self, stuck: list[int], view: View, room: Room) -> int | None:
+        """Return when the locality of a waiting job that room would suffice for is relaxed next."""
+        step = round(self.options.retry_s * US) * self.options.tries
+        times = [
+            self.since[job] + ((view.now_us - self.since[job]) // step + 1) * step
+            for job in stuck
+            if view.gpus[job] <= room.num_free and self._level(job, view.now_us) < 2
+        ]
+        return min(times, default=None)
+
+    def _find(self, room: Room, job: int, level: int) -> Gpus | None:
+        """Return GPUs of racks, and in them machines, with most free ones first."""
+        width = room.site.widths[job]
+        if room.num_free < width or (room.site.largest >= width > room.free.max() and level == 0):
+            return None
+        free = self._usable(room, job)
+        rack = room.site.cluster.rack
+        by_rack = np.bincount(rack, weights=free).astype(np.int64)
+        racks = np.lexsort((np.arange(len(by_rack)), -by_rack))
+        parts = [racks] if level == 2 else [racks[at : at + 1] for at in range(len(racks))]
+        for part in parts:
+            if by_rack[part].sum() < width:
+                return None
+            machines = [m for each in part for m in self._by_free(free, rack == each)]
+            chosen = list(self._take(room, machines, free, width))
+            num_machines = len({room.site.machine_of[gpu] for gpu in chosen})
+            if len(chosen) == width and (level > 0 or num_machines <= self.fewest[job]):
+                return tuple(chosen)
+        return None
+
+    @staticmethod
+    def _usable(room: Room, job: int) -> IntArray:
+        free, limit = room.free, room.limit(job)
+        if room.site.has_host:
+            free = np.minimum(free, (room.host // np.maximum(1, room.site.asks[:, job])[:, None]).min(axis=0))
+        return free if limit is None else np.where(limit, free, 0)
+
+    @staticmethod
+    def _by_free(free: IntArray, inside: BoolArray) -> list[int]:
+        machines = np.flatnonzero(inside)
+        return machines[np.lexsort((machines, -free[machines]))].tolist()  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _take(room: Room, machines: list[int], free: IntArray, width: int) -> Iterator[int]:
+        for machine in machines:
+            count = min(width, int(free[machine]))
+            yield from room.whole_gpus(machine)[:count]
+            width -= count
+
+    def _may_preempt(self, view: View, group: int, width: int, used: FloatArray, gpus: Mapping[int, Gpus]) -> bool:
+        busy = sum(map(len, gpus.values())) / view.cluster.num_gpus
+        return busy > self.options.preempts_above and bool(used[group] + width <= self.quota[group])
+
+    def _victims(self, view: View, gpus: Mapping[int, Gpus], used: FloatArray) -> Iterator[int]:
+        """Yield the newest jobs of virtual clusters that stay at their quota without them."""
+        started, group = view.started_us, view.group
+        for job in sorted(view.running, key=lambda j: (-started[j], -j)):
+            if job in gpus and used[group[job]] - len(gpus[job]) >= self.quota[group[job]]:
+                used[group[job]] -= len(gpus[job])
+                yield job
+
+    def _cause(self, job: int, group: int, room: Room, used: FloatArray) -> str:
+        """Return why a job waits: at quota, or enough GPUs free but not where it may take them."""
+        if used[group] + room.site.widths[job] > self.quota[group]:
+            return "fair_share"
+        return "fragmentation" if room.num_free >= room.site.widths[job] else "fair_share"
+
+    def _account(self, view: View) -> None:
+        since, causes = self.seen
+        for cause in causes.values():
+            self.delays[cause] += view.now_us - since
+
+    def figures(self) -> Mapping[str, float]:
+        """Return the hours waited by cause."""
+        return {f"{cause}_wait_h": us / US / 3600 for cause, us in self.delays.items()}

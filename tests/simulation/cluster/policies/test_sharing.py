@@ -1,0 +1,175 @@
+"""Policies that share a cluster among users: against a linear programme, and cases worked by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.models.cluster.workload import US
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.policies.static import divide
+from tests.support.small_clusters import workload
+
+FREE = EngineOptions(overhead_s=0)
+
+
+def _starts(jobs, cluster, name, options=None, seed=0, **engine):
+    run = play(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=0, **engine), seed)
+    return (run.first_start_us // US).tolist(), run
+
+
+def _many(asks, count):
+    """One machine of many GPUs, and `count` tasks of each user: what they ask for in vCPUs and GB."""
+    users = np.repeat(np.arange(len(asks)), count)
+    return workload(
+        [(0, 1, 100)] * len(users),
+        group=users,
+        groups=tuple(map(str, range(len(asks)))),
+        cpu_milli=np.array([asks[user][0] * 1000 for user in users]),
+        memory_mib=np.array([asks[user][1] * 1024 for user in users]),
+    )
+
+
+def test_shares_are_those_of_the_published_example():
+    """9 vCPUs, 18 GB; tasks of 1 vCPU and 4 GB, of 3 vCPUs and 1 GB: three and two of them run (Ghodsi et al., figure 3)."""
+    jobs = _many([(1, 4), (3, 1)], 6)
+    cluster = Cluster(gpus=np.array([1000]), cpus=np.array([9.0]), memory_gb=np.array([18.0]))
+    starts, _ = _starts(jobs, cluster, "drf")
+    assert [np.sum(np.array(starts)[jobs.group == user] == 0) for user in (0, 1)] == [3, 2]
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
+def test_dominant_shares_are_those_of_the_linear_programme(asks):
+    """Tasks are small against the machine: the least share is within a task of the programme's."""
+    total = np.array([200.0, 200.0])
+    jobs = _many(asks, 70)
+    cluster = Cluster(gpus=np.array([5000]), cpus=total[:1], memory_gb=total[1:])
+    starts, _ = _starts(jobs, cluster, "drf")
+    count = np.array([np.sum(np.array(starts)[jobs.group == user] == 0) for user in range(len(asks))])
+    part = np.array(asks) / total  # of a task, by resource
+    dominant = part.max(axis=1)
+    # max t with dominant_i x_i = t and all resources kept; what users have tasks for bounds x
+    found = linprog(
+        np.append(np.zeros(len(asks)), -1.0),
+        A_ub=np.hstack([part.T, np.zeros((2, 1))]),
+        b_ub=np.ones(2),
+        A_eq=np.hstack([np.diag(dominant), -np.ones((len(asks), 1))]),
+        b_eq=np.zeros(len(asks)),
+        bounds=[(0, 70)] * len(asks) + [(0, None)],
+    )
+    assert count @ part[:, 0] <= 1 + 1e-9
+    assert (count * dominant).min() >= -found.fun - dominant.max() - 1e-9
+
+
+def test_idle_quota_is_lent_and_taken_back_from_the_newest_jobs():
+    """Quotas 4 and 4; the first cluster holds all 8 GPUs when the second asks for its 4: the last four starts go."""
+    rows = [(second, 1, 100) for second in range(8)] + [(10, 4, 5)]
+    jobs = workload(rows, group=np.array([0] * 8 + [1]), groups=("a", "b"))
+    starts, run = _starts(jobs, Cluster.grid("1x8"), "yarn-cs", {"quotas": "4:4"})
+    assert starts == [*range(8), 10]
+    stopped = [job for time, kind, job, _ in run.log.rows() if kind == 1]
+    assert sorted(stopped) == [4, 5, 6, 7]
+    assert (run.end_us // US).tolist() == [100, 101, 102, 103, 109, 110, 111, 112, 15]
+
+
+@pytest.mark.parametrize(
+    ("above", "quota", "start"),
+    [("0.9", "4:4", 10), ("1", "4:4", 100), ("0.9", "5:3", 100)],
+    ids=["takes back", "never", "not above its quota"],
+)
+def test_a_virtual_cluster_takes_back_within_its_quota_only(above, quota, start):
+    rows = [(0, 4, 100), (1, 4, 99), (10, 4, 5)]
+    jobs = workload(rows, group=np.array([0, 0, 1]), groups=("a", "b"))
+    starts, _ = _starts(jobs, Cluster.grid("1x8"), "yarn-cs", {"quotas": quota, "preempts_above": above})
+    assert starts[2] == start
+
+
+@pytest.mark.parametrize(("racks", "start"), [([0, 0], 540), ([0, 1], 1080)], ids=["a rack", "racks"])
+def test_locality_is_relaxed_after_its_tries(racks, start):
+    """A GPU is free on each of two machines; a gang of two takes them after three tries of 180 s a level."""
+    jobs = workload([(0, 3, 5000), (0, 3, 5000), (0, 2, 10)])
+    starts, run = _starts(
+        jobs, Cluster(gpus=np.array([4, 4]), rack=np.array(racks)), "yarn-cs", {"preempts_above": "1"}
+    )
+    assert starts == [0, 0, start]
+    assert run.figures == pytest.approx({"fair_share_wait_h": 0, "fragmentation_wait_h": start / 3600})
+
+
+def test_quotas_come_from_the_traces_gpu_hours():
+    jobs = workload([(0, 2, 100), (0, 1, 200)], group=np.array([0, 1]), groups=("a", "b"))
+    policy = make_policy("yarn-cs", jobs)
+    policy.begin(Cluster.grid("1x8"), 0)
+    assert policy.quota.tolist() == [4, 4]
+
+
+@pytest.mark.parametrize("quota", ["1", "1:2:3", "x:1", "-1:2", "0:0", "nan:1"])
+def test_quotas_that_are_none_are_refused(quota):
+    with pytest.raises(InvalidOptionError, match="quotas"):
+        make_policy("yarn-cs", workload([(0, 1, 1)] * 2, group=np.array([0, 1]), groups=("a", "b")), {"quotas": quota})
+
+
+def test_partitions_lend_nothing_and_are_as_large_as_gpu_hours_say():
+    jobs = workload([(0, 2, 10)] * 3 + [(0, 1, 10)], group=np.array([0, 0, 0, 1]), groups=("a", "b"))
+    cluster = Cluster.grid("4x2")
+    assert divide(jobs, cluster).tolist() == [0, 1, 0, 0]
+    starts, run = _starts(jobs, cluster, "static")
+    assert starts == [0, 0, 0, 0]
+    assert {machine for _, kind, job, places in run.log.rows() for machine, _ in places if job == 3} == {1}
+    with pytest.raises(UnsupportedProblemError, match="virtual cluster 'b' has a gang of 1"):
+        _starts(jobs, Cluster.grid("1x8"), "static")
+
+
+@pytest.mark.parametrize(("backfill", "starts"), [("false", [0, 10, 15]), ("true", [0, 10, 0])])
+def test_a_partition_is_first_come_first_served(backfill, starts):
+    jobs = workload([(0, 1, 10), (0, 2, 5), (0, 1, 3)])
+    assert _starts(jobs, Cluster.grid("1x2"), "static", {"backfill": backfill})[0] == starts
+
+
+def test_what_is_important_takes_from_what_is_less_but_not_from_its_equals():
+    """Production (2) stops the batch job (1) that started last; a gang of two waits until production is over."""
+    rows = [(0, 1, 50), (1, 1, 50), (2, 1, 20), (3, 2, 5), (4, 1, 5)]
+    jobs = workload(rows, priority=np.array([1, 1, 2, 2, 2]))
+    starts, run = _starts(jobs, Cluster.grid("1x2"), "borg")
+    assert starts == [0, 1, 2, 22, 4]
+    assert [(time // US, job) for time, kind, job, _ in run.log.rows() if kind == 1] == [(2, 1), (4, 0), (22, 0)]
+    assert run.figures == {"preempted": 3}
+
+
+def test_bands_are_drawn_from_the_seed():
+    jobs = workload([(0, 1, 1)] * 200)
+    policy = make_policy("borg", jobs, {"shares": "1:1:2"})
+    drawn = []
+    for seed in (0, 0, 1):
+        policy.begin(Cluster.grid("1x1"), seed)
+        drawn.append(policy.priority.tolist())
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert np.bincount(drawn[0]) == pytest.approx([50, 50, 100], abs=25)
+
+
+@pytest.mark.parametrize("shares", ["1:2", "x:1:1", "-1:1:1", "0:0:0", "inf:1:1"])
+def test_bands_with_chances_that_are_none_are_refused(shares):
+    with pytest.raises(InvalidOptionError, match="three numbers"):
+        make_policy("borg", workload([(0, 1, 1)]), {"shares": shares})
+
+
+def test_the_job_that_aligns_best_comes_first_and_short_ones_by_their_weight():
+    """One machine with room for one of two jobs: the hungrier one aligns better, the shorter one has less to do."""
+    jobs = workload([(0, 1, 20), (0, 1, 10)], cpu_milli=np.array([8000, 5000]))
+    one = Cluster(gpus=np.array([2]), cpus=np.array([8.0]), memory_gb=np.array([64.0]))
+    assert _starts(jobs, one, "tetris", {"remaining": "0"})[0] == [0, 20]
+    assert _starts(jobs, one, "tetris", {"remaining": "10"})[0] == [10, 0]
+
+
+def test_users_far_below_their_share_come_first():
+    """User 1 holds nothing: with fairness its long job comes before the short one of the user that holds a GPU."""
+    rows = [(0, 1, 100), (1, 1, 10), (1, 1, 50), (1, 1, 60)]
+    jobs = workload([(0, 1, 100), (0, 1, 5), *rows[1:]], group=np.array([0, 0, 0, 1, 1]), groups=("a", "b"))
+    for fairness, starts in (("0", [5, 15]), ("0.6", [100, 5])):
+        assert [
+            _starts(jobs, Cluster.grid("1x2"), "tetris", {"fairness": fairness})[0][job] for job in (2, 3)
+        ] == starts

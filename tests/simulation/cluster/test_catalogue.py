@@ -1,0 +1,103 @@
+"""Policies of one's own: of a file, of another package, and what is said of one that can't be had."""
+
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.engine import play
+from tests.support.small_clusters import workload
+
+JOBS = workload([(0, 1, 2), (0, 1, 1)])
+HEAD = """
+from dataclasses import dataclass
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+"""
+MINE = (
+    HEAD
+    + """
+class MyPolicy(PlanningPolicy):
+    @dataclass(frozen=True, kw_only=True)
+    class Options:
+        last_first: bool = False
+
+    def __init__(self, options):
+        self.options = options
+
+    def plan(self, view):
+        gpus, room = dict(view.running), view.room()
+        for job in sorted(view.waiting.tolist(), reverse=self.options.last_first):
+            taken = room.place(job)
+            if taken:
+                gpus[job] = taken
+        return Plan(gpus=gpus)
+"""
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A file of one's own."""
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+@pytest.mark.parametrize(("last_first", "ends"), [("false", [2, 3]), ("true", [3, 1])])
+def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends):
+    policy = make_policy(f"{file}:MyPolicy", JOBS, {"last_first": last_first})
+    run = play(JOBS, Cluster.grid("1x1"), policy)
+    assert (run.end_us // 10**6).tolist() == ends
+    assert run.policy == "MyPolicy"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "cause"),
+    [
+        (None, "MyPolicy", "there is no file"),
+        (MINE, "Other", "isn't a policy of simulate cluster; derive the class from"),
+        ("MyPolicy = 3", "MyPolicy", "isn't a policy"),
+        ("1 / 0", "MyPolicy", "fails with ZeroDivisionError"),
+        ("def", "MyPolicy", "fails with SyntaxError"),
+        (HEAD + "class MyPolicy(PlanningPolicy):\n    pass", "MyPolicy", "can't be made .TypeError"),
+    ],
+)
+def test_a_file_without_a_policy_is_refused_in_one_line(tmp_path, content, name, cause):
+    path = tmp_path / "other.py"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(InvalidOptionError, match=cause) as caught:
+        make_policy(f"{path}:{name}", JOBS)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_option_of_ones_own_is_refused(file):
+    with pytest.raises(InvalidOptionError, match="unknown option 'nonsense'"):
+        make_policy(f"{file}:MyPolicy", JOBS, {"nonsense": "1"})
+
+
+def test_policies_of_other_packages_are_found_by_their_entry_point(monkeypatch):
+    from importlib.metadata import EntryPoint
+
+    from optim.core import own_code
+
+    mine = EntryPoint("theirs", "optim.simulation.cluster.policies.drf:Drf", "optim.policies")
+    broken = EntryPoint("broken", "optim.nowhere:Nothing", "optim.policies")
+    monkeypatch.setattr(
+        own_code,
+        "entry_points",
+        lambda **wanted: [each for each in (mine, broken) if wanted.get("name") in (None, each.name)],
+    )
+    with pytest.raises(InvalidOptionError, match="mend or uninstall"):
+        make_policy("broken", JOBS)
+    with pytest.raises(InvalidOptionError, match=r"broken, .*theirs, .*yarn-cs"):
+        make_policy("nonsense", JOBS)
+    with pytest.raises(InvalidOptionError, match="can't be made"):
+        make_policy("theirs", JOBS)  # it has options that nobody gives
+
+
+def test_names_of_policies_are_those_of_the_catalogue():
+    for name in POLICIES:
+        policy = make_policy(name, JOBS)
+        assert policy.name == name
+        assert policy.source

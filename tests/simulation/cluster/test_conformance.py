@@ -1,0 +1,82 @@
+"""Every planning policy holds to what the contract says; policies that don't are found out."""
+
+import numpy as np
+import pytest
+
+from optim.simulation.cluster.catalogue import PLANNING_POLICIES, make_policy
+from optim.simulation.cluster.conformance import check_policy
+from optim.simulation.cluster.planning.filling import fill
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+
+
+@pytest.mark.parametrize("name", sorted(PLANNING_POLICIES))
+def test_a_policy_of_the_catalogue_conforms(name):
+    assert check_policy(lambda jobs: make_policy(name, jobs)) == ()
+
+
+class Good(PlanningPolicy):
+    name = "good"
+
+    def plan(self, view):
+        gpus = dict(view.running)
+        fill(view, view.room(), view.waiting.tolist(), gpus)
+        return Plan(gpus=gpus)
+
+
+class Remembers(Good):
+    calls = 0
+
+    def plan(self, view):
+        self.calls += 1
+        return Plan(gpus=dict(view.running), again_us=view.now_us + 1) if self.calls == 1 else super().plan(view)
+
+
+class Global(Good):
+    made = 0
+
+    def __init__(self):
+        type(self).made += 1
+        self.number = self.made
+
+    def plan(self, view):
+        gpus = dict(view.running)
+        fill(view, view.room(), np.roll(view.waiting, self.number).tolist(), gpus)
+        return Plan(gpus=gpus)
+
+
+class Foresees(Good):
+    def __init__(self, jobs):
+        self.jobs = jobs
+
+    def plan(self, view):
+        gpus, left = dict(view.running), view._books.jobs.duration_us
+        fill(view, view.room(), sorted(view.waiting.tolist(), key=lambda job: left[job]), gpus)
+        return Plan(gpus=gpus)
+
+
+class Lazy(Good):
+    def plan(self, view):
+        return Plan(gpus={job: gpus for job, gpus in super().plan(view).gpus.items() if job != 3})
+
+
+class Greedy(Good):
+    def plan(self, view):
+        return Plan(gpus={job: tuple(range(int(view.gpus[job]))) for job in view.jobs.tolist()})
+
+
+@pytest.mark.parametrize(
+    ("make", "fault"),
+    [
+        (lambda jobs: Remembers(), "begin() must forget"),
+        (lambda jobs: Global(), "a second object's run differs"),
+        (Foresees, "decides by what it can't know"),
+        (lambda jobs: Lazy(), "1 jobs are never done"),
+        (lambda jobs: Greedy(), "which job"),
+    ],
+)
+def test_a_policy_that_does_not_conform_is_found_out(make, fault):
+    assert any(fault in said for said in check_policy(make))
+
+
+def test_a_plain_policy_conforms():
+    assert check_policy(lambda jobs: Good()) == ()
