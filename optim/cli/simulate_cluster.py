@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
@@ -79,7 +79,12 @@ def cluster(
         print_table(("policy", *SHOWN), body, title=f"{len(played)} jobs on {gpus} GPUs", least_wanted=SHOWN[:4:-1])
     if log is not None:
         save_run(record, log)
-    if len(rows) < len(policies):
-        return ExitCode.INTERRUPTED
+    return _ending(rows, len(policies))
+
+
+def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
+    """Tell whether all policies were played, and every job done or sent away."""
     unfinished = [row["policy"] for row in rows if row["unfinished"]]
+    if len(rows) < wanted:
+        return ExitCode.INTERRUPTED
     return fail(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE
