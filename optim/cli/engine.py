@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import note
 from optim.cli.parameters import option
-from optim.core.errors import InvalidOptionError, MissingDependencyError
-from optim.core.execution import Engine, local_engine
+from optim.core.errors import InvalidOptionError
+from optim.core.execution import Engine, dask_engine, local_engine
 
 if TYPE_CHECKING:
     from optim.core.execution.dask_engine import InDask
@@ -60,13 +60,7 @@ class EngineChoice:
                 raise InvalidOptionError("--dashboard is Dask's page; add --engine dask or --scheduler ADDRESS")
             yield local_engine(self.processes)
             return
-        try:
-            from optim.core.execution.dask_engine import dask_cluster
-        except ImportError as error:
-            raise MissingDependencyError(
-                "the Dask engine needs the package distributed; install it: pip install 'mlcluster-optim[dask]'"
-            ) from error
-        with dask_cluster(self.scheduler, self.processes) as engine:
+        with dask_engine().dask_cluster(self.scheduler, self.processes) as engine:
             if self.dashboard:
                 note(f"Dask's page: {engine.page}")
             yield engine

@@ -4,6 +4,10 @@ A task knows what is done with a piece; pieces are named, small when pickled, an
 out and gives back what came of each. The driver alone writes results: pieces return records and touch no files.
 """
 
+from importlib import import_module
+from types import ModuleType
+
+from optim.core.errors import MissingDependencyError
 from optim.core.execution.parcels import SentOnce as SentOnce
 from optim.core.execution.pieces import AbstractTask as AbstractTask
 from optim.core.execution.pieces import Engine as Engine
@@ -11,6 +15,22 @@ from optim.core.execution.pieces import InThisProcess as InThisProcess
 from optim.core.execution.pieces import in_order as in_order
 from optim.core.execution.processes import InProcesses as InProcesses
 from optim.core.execution.processes import born_deaf_to_ctrl_c as born_deaf_to_ctrl_c
+
+
+def dask_engine() -> ModuleType:
+    """Return the module of the Dask engine.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Dask isn't installed.
+    """
+    try:
+        return import_module("optim.core.execution.dask_engine")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the Dask engine needs the package distributed; install it: pip install 'mlcluster-optim[dask]'"
+        ) from error
 
 
 def local_engine(num_processes: int) -> Engine:

@@ -1,9 +1,13 @@
 """The LP optimum of the packing form by column generation: an upper bound with its proof, no plan."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import dask_engine
+from optim.core.execution.crews import Crew, ThreadCrew
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
@@ -13,6 +17,7 @@ from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.sharded_pricing import CrewPricer, JobShards
 from optim.solvers.admission.warm_up import compile_columns, compile_online
 
 
@@ -33,6 +38,13 @@ class ColumnGenerationOptions:
     method
         ``central`` (interior-point master, walks between) or ``plain`` (simplex master, cold start, one
         pricing a round at its vertex duals): the textbook method, for comparison.
+
+    engine
+        Who prices the jobs: ``here`` (this process), ``threads`` (job shards on all cores), ``dask`` (on so many `workers` of a
+        Dask cluster of this machine), or the address of a Dask scheduler. The same bound for all but ``here``, whose sums are
+        rounded in another order.
+    workers
+        Of a Dask cluster of this machine.
     """
 
     tol: float = 1e-6
@@ -40,11 +52,20 @@ class ColumnGenerationOptions:
     steps_between: int = 10
     warm_start: bool = True
     method: str = "central"
+    engine: str = "here"
+    workers: int = 2
 
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "tol")
         check_in("[1, inf)", self, "first_steps")
         check_in("[0, inf)", self, "steps_between")
+        check_in("[1, inf)", self, "workers")
+        if self.engine not in ("here", "threads", "dask") and "://" not in self.engine:
+            raise InvalidOptionError(
+                f"engine must be 'here', 'threads', 'dask' or a scheduler's address (tcp://HOST:PORT), got {self.engine!r}"
+            )
+        if self.engine != "here" and self.method == "plain":
+            raise InvalidOptionError("method 'plain' prices in this process; leave out engine, or method")
         if self.method not in ("central", "plain"):
             raise InvalidOptionError(f"method must be 'central' or 'plain', got {self.method!r}")
 
@@ -69,8 +90,10 @@ class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions
         with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
-        with monitor.clock.phase("solve"):
-            result = solve_packing_lp(tables, rows, options, monitor)
+        post = JobShards.of(instance)
+        with monitor.clock.phase("solve"), pricing_crew(post, options) as crew:
+            pricer = None if crew is None else CrewPricer(crew, tables, post.num_shards)
+            result = solve_packing_lp(tables, rows, options, monitor, pricer)
         outcome = result.outcome()
         return replace(
             outcome,
@@ -79,13 +102,32 @@ class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions
         )
 
 
+@contextmanager
+def pricing_crew(post: JobShards, options: ColumnGenerationOptions) -> Iterator[Crew | None]:
+    """Give the crew that the options name, None for this process."""
+    if options.engine == "here":
+        yield None
+    elif options.engine == "threads":
+        with ThreadCrew(post) as threads:
+            yield threads
+    else:
+        scheduler = None if options.engine == "dask" else options.engine
+        with dask_engine().dask_cluster(scheduler, options.workers) as engine, engine.crew(post) as crew:
+            yield crew
+
+
 def solve_packing_lp(
-    tables: JobTables, rows: CapacityRows, options: ColumnGenerationOptions, monitor: Monitor
+    tables: JobTables,
+    rows: CapacityRows,
+    options: ColumnGenerationOptions,
+    monitor: Monitor,
+    pricer: CrewPricer | None = None,
 ) -> PackingResult:
-    """Run the method that the options name."""
+    """Run the method that the options name; a pricer prices the jobs elsewhere."""
     if options.method == "plain":
         return solve_plain(tables, rows, monitor, tol=options.tol)
     programme = PackingLP(tables, rows)
+    programme.search.pricer = pricer
     if options.warm_start:
         with monitor.clock.phase("online"):
             programme.add_schedules(plan_schedules(tables, default_run(tables, monitor.part()).plan))

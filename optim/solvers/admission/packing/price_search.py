@@ -24,6 +24,7 @@ from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.polyak import PolyakSteps
+from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
 
 FIRST_TARGET = 0.96
 """Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
@@ -78,6 +79,8 @@ class PriceSearch:
         self._pool, self._cuts = pool, cuts
         self._best: BestPoint | None = None
         self.monitor = Monitor() if monitor is None else monitor
+        self.pricer: CrewPricer | None = None
+        """Who prices the jobs; without one this process does. A crew knows no cuts."""
         self.limit: FloatArray = rows.capacity
         """Right-hand sides: capacities in whole units, then those of the cuts, shape (rows,)."""
         self.scale: FloatArray = np.divide(1.0, rows.capacity, out=np.zeros_like(rows.capacity), where=self.limit > 0)
@@ -154,6 +157,8 @@ class PriceSearch:
         return num_new
 
     def _evaluate(self, point: FloatArray, *, keeps_columns: bool = True) -> _Evaluation:
+        if self.pricer is not None:
+            return self._ask(self.pricer, point, keeps_columns=keeps_columns)
         num_rows = self._rows.num_rows
         prices = self._rows.prices(point[:num_rows])
         if len(self._cuts):
@@ -163,12 +168,25 @@ class PriceSearch:
         usage = usage_matrix(self._tables, self._rows, priced)
         if len(self._cuts):
             usage = csc_array(vstack([usage, csc_array(self._cuts.use(priced))], format="csc"))
-        bound = float(priced.payoff.sum() + point @ self.limit)
         use = np.asarray(usage.sum(axis=1)).ravel()
+        bound = self._note(point, priced.payoff, use)
+        return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
+
+    def _ask(self, pricer: CrewPricer, point: FloatArray, *, keeps_columns: bool) -> _Evaluation:
+        """Evaluate a point by a crew."""
+        payoff, use, keys = pricer.price(point)
+        bound = self._note(point, payoff, use)
+        new = self._pool.unknown(keys) if keeps_columns else np.zeros(0, dtype=np.int64)
+        num_new = self._pool.add(pricer.columns(point, new)) if len(new) else 0
+        return _Evaluation(bound=bound, use=use, num_new=num_new)
+
+    def _note(self, point: FloatArray, payoff: FloatArray, use: FloatArray) -> float:
+        """Return the bound that a point proves, and keep the point if there is none better."""
+        bound = float(payoff.sum() + point @ self.limit)
         self.average_use = 0.9 * self.average_use + 0.1 * use
         if self._best is None or bound < self._best.bound:
-            self._best = self._point(point, priced.payoff, bound)
-        return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
+            self._best = self._point(point, payoff, bound)
+        return bound
 
     def _point(self, prices: FloatArray, payoff: FloatArray, bound: float) -> BestPoint:
         multipliers = prices[self._rows.num_rows :].tolist()

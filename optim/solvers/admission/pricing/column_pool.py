@@ -1,5 +1,6 @@
 """The pool of schedules that a restricted master programme knows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,10 @@ class ColumnPool:
         """Return what tells a column's schedule from all others (job and digest of counts), in whatever order they are."""
         self._arrange()
         return self._keys.keys[column]
+
+    def unknown(self, keys: Sequence[bytes | None]) -> IntArray:
+        """Return where in `keys` schedules are that aren't in the pool."""
+        return self._keys.unknown(keys)
 
     def add(self, priced: PricedSchedules, usage: csc_array | None = None) -> int:
         """Add the schedules that are new; return how many."""

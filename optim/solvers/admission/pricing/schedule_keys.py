@@ -1,5 +1,6 @@
 """What tells schedules apart, for lists that keep each schedule once."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -29,10 +30,19 @@ class ScheduleKeys:
                 new.append(k)
         return np.array(new, dtype=np.int64)
 
+    def unknown(self, keys: Sequence[bytes | None]) -> IntArray:
+        """Return where in `keys` schedules are that aren't in the list."""
+        return np.array([k for k, key in enumerate(keys) if key is not None and key not in self._known], dtype=np.int64)
+
     def take(self, which: IntArray) -> None:
         """Bring the given entries into the given order, and forget the others: they count as new again."""
         self.keys = [self.keys[k] for k in which.tolist()]
         self._known = set(self.keys)
+
+
+def schedule_keys(priced: PricedSchedules) -> list[bytes | None]:
+    """Return the key of each schedule, None for jobs without one."""
+    return [_key(priced, k) if priced.completion[k] >= 0 else None for k in range(len(priced))]
 
 
 def _key(priced: PricedSchedules, k: int) -> bytes:

@@ -1,0 +1,127 @@
+"""Pricing by a crew: job shards are priced where they are kept, and columns stay there until the master asks for them.
+
+Prices go out; payoffs, the rows' summed use and the columns' keys come back. The number of shards is the instance's and they are
+merged in order, so that the same bound comes out on any number of workers.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from optim.core.execution.crews import AbstractPost, Crew
+from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules, price
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.schedule_keys import schedule_keys
+
+JOBS_A_SHARD, MOST_SHARDS = 50, 16
+
+
+class ShardPrices(NamedTuple):
+    """What a shard answers to prices: its jobs' payoffs, the rows' summed use, and the key of each job's schedule or None."""
+
+    payoff: FloatArray
+    use: FloatArray
+    keys: list[bytes | None]
+
+
+class ShardColumns(NamedTuple):
+    """Schedules on their way: completion slots, and counts as (flat places, numbers) of workers and of PSs."""
+
+    completion: IntArray
+    counts: tuple[tuple[IntArray, IntArray], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class JobShards(AbstractPost):
+    """An instance whose jobs are priced in shards: job i is in shard i mod the number of shards."""
+
+    instance: AdmissionInstance
+    num_shards: int
+
+    @classmethod
+    def of(cls, instance: AdmissionInstance) -> "JobShards":
+        """Split an instance's jobs by their number alone."""
+        return cls(instance, max(1, min(MOST_SHARDS, instance.num_jobs // JOBS_A_SHARD)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no tables: they are laid out where they are used."""
+        return {"instance": self.instance, "num_shards": self.num_shards}
+
+    @cached_property
+    def tables(self) -> JobTables:
+        """The jobs, laid out."""
+        return JobTables.build(self.instance)
+
+    @cached_property
+    def rows(self) -> CapacityRows:
+        """The capacity rows."""
+        return CapacityRows.of(self.tables)
+
+    @cached_property
+    def _last(self) -> dict[int, tuple[bytes, PricedSchedules]]:
+        """The schedules of each shard at the prices it was asked about last."""
+        return {}
+
+    def jobs(self, shard: int) -> IntArray:
+        """Return the jobs of a shard."""
+        return np.arange(shard, self.tables.num_jobs, self.num_shards)
+
+    def answer(self, shard: int, question: FloatArray, own: IntArray | None) -> ShardPrices | ShardColumns:
+        """Price a shard's jobs at row prices, or give the schedules that some of them have at these."""
+        name = question.tobytes()
+        before, priced = self._last.get(shard, (b"", None))
+        if priced is None or before != name:
+            priced = price(self.tables, self.rows.prices(question), jobs=self.jobs(shard))
+            self._last[shard] = name, priced
+        if own is None:
+            return ShardPrices(priced.payoff, total_use(self.tables, self.rows, priced), schedule_keys(priced))
+        wanted = priced.select(own)
+        counts = tuple((np.flatnonzero(side), side[side != 0]) for side in (wanted.workers, wanted.ps))
+        return ShardColumns(wanted.completion, counts)
+
+
+class CrewPricer:
+    """The driver's side: prices all jobs by asking a crew."""
+
+    def __init__(self, crew: Crew, tables: JobTables, num_shards: int) -> None:
+        self._crew, self._tables, self._num_shards = crew, tables, num_shards
+        self._jobs = [np.arange(shard, tables.num_jobs, num_shards) for shard in range(num_shards)]
+
+    def price(self, point: FloatArray) -> tuple[FloatArray, FloatArray, list[bytes | None]]:
+        """Return all jobs' payoffs, the rows' summed use, and the keys of the schedules, at row prices."""
+        answers = self._crew.ask(point, dict.fromkeys(range(self._num_shards)))
+        payoff = np.zeros(self._tables.num_jobs)
+        use = np.zeros_like(point)
+        keys: list[bytes | None] = [None] * self._tables.num_jobs
+        for shard, jobs in enumerate(self._jobs):
+            found: ShardPrices = answers[shard]
+            payoff[jobs] = found.payoff
+            use += found.use
+            keys[shard :: self._num_shards] = found.keys
+        return payoff, use, keys
+
+    def columns(self, point: FloatArray, jobs: IntArray) -> PricedSchedules:
+        """Return the schedules that some jobs, ascending, have at row prices; their payoffs are left 0."""
+        instance = self._tables.instance
+        own = {
+            shard: jobs[jobs % self._num_shards == shard] // self._num_shards
+            for shard in np.unique(jobs % self._num_shards).tolist()
+        }
+        answers = self._crew.ask(point, own)
+        classes = instance.worker_servers.num_classes, instance.ps_servers.num_classes
+        sides = [np.zeros((len(jobs), count, instance.horizon), dtype=np.int32) for count in classes]
+        completion = np.zeros(len(jobs), dtype=np.int64)
+        for shard, found in answers.items():
+            where = np.flatnonzero(jobs % self._num_shards == shard)
+            completion[where] = found.completion
+            for side, (places, numbers) in zip(sides, found.counts, strict=True):
+                block = np.zeros((len(where), *side.shape[1:]), dtype=np.int32)
+                block.reshape(-1)[places] = numbers
+                side[where] = block
+        return PricedSchedules(
+            jobs=jobs, payoff=np.zeros(len(jobs)), completion=completion, workers=sides[0], ps=sides[1]
+        )
