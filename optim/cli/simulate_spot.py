@@ -23,8 +23,15 @@ DEFAULT_POLICIES = (
     *("bidbrain-checkpoint", "proteus", "oracle-paid"),
 )
 DEADLINE_DEFAULT = ("uniform-progress", "greedy-spot", "on-demand")
+ZONE_DEFAULT = (
+    *("uniform-progress-zones", "adaptive-zones", "skynomad", "cheapest-zone"),
+    *("greedy-spot", "on-demand", "optimum"),
+)
 DEADLINES = "Availability and a deadline"
-SHOWN = ("cost_usd", "hours", "cost_per_work", "free_hours", "evictions", "ratio_to_on_demand", "ratio_to_oracle_paid")
+SHOWN = (
+    *("cost_usd", "hours", "cost_per_work", "free_hours", "evictions"),
+    *("ratio_to_on_demand", "ratio_to_oracle_paid", "ratio_to_optimum"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +39,10 @@ class AvailabilityChoice:
     """A trace of availability, and what must be done by when."""
 
     availability: Annotated[Path | None, option("--availability", "Availability by zone.", "FILE", DEADLINES)] = None
-    zone: Annotated[str | None, option("--zone", "Zone of the trace.", "NAME", DEADLINES)] = None
+    zone: Annotated[list[str] | None, option("--zone", "Zones, the first to be asked first.", "NAME", DEADLINES)] = None
     deadline_hours: Annotated[float | None, option("--deadline-hours", "Deadline.", "H", DEADLINES)] = None
     changeover_hours: Annotated[float, option("--changeover-hours", "Lost by a launch.", "H", DEADLINES)] = 0.1
+    egress: Annotated[Path | None, option("--egress", "What moving costs, by regions.", "FILE", DEADLINES)] = None
 
 
 @grouped
@@ -62,11 +70,12 @@ def spot(
                 raise InvalidOptionError(
                     "--availability goes with none of --prices, --product, --train-until and --volatile"
                 )
-            asked = names or DEADLINE_DEFAULT
-            entries = _deadlines(trace.availability, trace, prices.on_demand, asked, job_hours, running)
+            given = {"job_hours": job_hours, **split_options(settings)}
+            entries = _deadlines(trace, prices.on_demand, names, given, {**running, "processes": processes})
         else:
-            if trace.zone is not None or trace.deadline_hours is not None:
-                raise InvalidOptionError("--zone and --deadline-hours go with --availability FILE")
+            for name in ("zone", "deadline_hours", "egress"):
+                if getattr(trace, name) is not None:
+                    raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FILE")
             given = {"job_hours": job_hours, **split_options(settings)}
             entries = _backtest(prices, names or DEFAULT_POLICIES, given, {**running, "processes": processes})
         rows: list[Row] = []
@@ -108,41 +117,58 @@ def _backtest(
 
 
 def _deadlines(
-    path: Path,
     choice: AvailabilityChoice,
     on_demand: str | None,
     names: tuple[str, ...],
-    job_hours: float,
+    given: dict[str, object],
     running: dict[str, Any],
 ) -> "Iterator[StartRows]":
-    """Read a trace, and run under a deadline."""
+    """Read traces, and run under a deadline: in one zone by policies for one, otherwise by policies over zones."""
+    from optim.core.options import build_options
     from optim.simulation.spot.backtest import run_deadlines
-    from optim.simulation.spot.deadline import DeadlineJob, check_deadline_policies
+    from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob
+    from optim.simulation.spot.zones.backtest import ZoneStarts, check_zone_policies, run_over_zones
     from optim.workloads.bidding.availability_files import read_availability, zone_named
+    from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress
 
-    check_deadline_policies(names)
+    zones = split_list(choice.zone)
+    is_single = len(zones) <= 1 and choice.egress is None and len(given) == 1 and set(names) <= set(DEADLINE_POLICIES)
+    if not is_single:
+        alone = DEADLINE_POLICIES if len(zones) <= 1 else ()
+        check_zone_policies([name for name in names if name not in alone])
     if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
-    job = DeadlineJob(work_h=job_hours, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
-    traces = read_availability(path, on_demand_micro=on_demand_of(on_demand))
-    if choice.zone is None:
+    traces = read_availability(choice.availability or "", on_demand_micro=on_demand_of(on_demand))
+    if not zones:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
-    return run_deadlines(zone_named(traces, choice.zone), job, names, **running)
+    hours = {"deadline_hours": choice.deadline_hours, "changeover_hours": choice.changeover_hours}
+    if is_single:
+        work = build_options(ZoneOptions, {**given, **hours}).job_hours
+        job = DeadlineJob(work_h=work, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
+        del running["processes"]
+        return run_deadlines(zone_named(traces, zones[0]), job, names or DEADLINE_DEFAULT, **running)
+    options = build_options(ZoneOptions, {**given, **hours})
+    market = market_of(traces, zones)
+    egress = None if choice.egress is None else read_egress(choice.egress)
+    world = ZoneStarts(market=market, job=job_of(market, options, egress), probe_s=options.probe_s)
+    return run_over_zones(world, names or ZONE_DEFAULT, **running)
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
     """Print a summary a policy, and how each compares with the cheapest."""
     from optim.simulation.spot.policies import ORACLES
     from optim.simulation.spot.rows import summarise_all
+    from optim.simulation.spot.zones.backtest import OPTIMUM
 
     summaries = summarise_all(rows)
     if output is OutputFormat.JSON:
         for summary in summaries.values():
             print_json(summary)
         return
-    header = ("policy", "starts", "done", *SHOWN)
-    print_table(header, [_shown(summary) for summary in summaries.values()], title="mean and 95 % interval")
-    costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in ORACLES}
+    shown = [name for name in SHOWN if any(summary.mean[name] is not None for summary in summaries.values())]
+    rows_shown = [_shown(summary, shown) for summary in summaries.values()]
+    print_table(("policy", "starts", "done", *shown), rows_shown, title="mean and 95 % interval")
+    costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in (*ORACLES, OPTIMUM)}
     cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
     paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
     if paired:
@@ -156,9 +182,9 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         note(f"{redrawn} starts touched a gap of the prices and were drawn again")
 
 
-def _shown(summary: "Summary") -> list[object]:
+def _shown(summary: "Summary", names: list[str]) -> list[object]:
     cells: list[object] = [summary.policy, summary.starts, summary.done]
-    return cells + [_spread(summary.mean[name], summary.high[name]) for name in SHOWN]
+    return cells + [_spread(summary.mean[name], summary.high[name]) for name in names]
 
 
 def _spread(mean: float | None, high: float | None) -> str:

@@ -164,7 +164,7 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--option", "colour=red"), "unknown option 'colour'"),
         (("--train-until", "yesterday"), "--train-until must be a date like 2015-06-01, got 'yesterday'"),
         (("--train-until", "1999-01-01"), "--train-until"),
-        (("--zone", "a"), "go with --availability"),
+        (("--zone", "a"), "--zone goes with --availability"),
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--product", "Windows"), "goes with --prices"),
@@ -179,7 +179,10 @@ def test_what_a_machine_costs_on_demand_is_said_or_the_command_is_refused(availa
         (("--availability", "x.csv"), "needs --deadline-hours"),
         (("--availability", "x.csv", "--prices", "y.csv"), "goes with none of"),
         (("--availability", "nowhere.csv", "--deadline-hours", "9", "--job-hours", "4"), "can't be read"),
-        (("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"), "unknown policy 'proteus' under"),
+        (
+            ("--availability", "x.csv", "--deadline-hours", "9", "--policy", "proteus"),
+            "unknown policy 'proteus' over zones",
+        ),
     ],
 )
 def test_wrong_use_is_one_line(words, message, files):
@@ -204,3 +207,88 @@ def test_bad_price_files_are_one_line(files, row, message):
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def zones(tmp_path):
+    """Two zones of two regions, three hours of ticks of six minutes, and what moving between them costs."""
+    rows = [
+        f"{k},2023-02-15 {k // 10:02d}:{k % 10 * 6:02d}:00,{zone},{int((k + shift) % 9 > 2)},{price}"
+        for zone, shift, price in (("us-west-2a", 0, 1.0), ("us-east-1b", 5, 0.5))
+        for k in range(200)
+    ]
+    traces, egress = tmp_path / "zones.csv", tmp_path / "egress.csv"
+    traces.write_text("tick,timestamp_local,zone,available,price_usd_per_hour\n" + "\n".join(rows) + "\n")
+    egress.write_text("from,to,usd_per_gb,gb_per_s\nus-west-2,us-east-1,0.02,0.5\nus-east-1,us-west-2,0.02,\n")
+    return traces, egress
+
+
+def over_zones(files, *words):
+    fixed = ("--availability", files[0], "--on-demand", "3", "--job-hours", 4, "--deadline-hours", 6, "--starts", 2)
+    return run(*fixed, "--format", "json", *words)
+
+
+def test_zones_are_run_with_moves_that_cost_beside_the_proven_least(zones):
+    words = ("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=50", "--egress", zones[1])
+    result = over_zones(zones, *words, "--policy", "uniform-progress-zones,optimum")
+    assert result.exit_code == 0, result.output
+    rows = lines(result)
+    assert [row["policy"] for row in rows] == ["uniform-progress-zones", "optimum"] * 3
+    assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1.0 for row in rows[:4])
+    assert rows[4]["paired"]["optimum"]["starts"] == 2
+    everything = over_zones(zones, *words)
+    assert everything.exit_code == 0, everything.output
+    assert {row["policy"] for row in lines(everything)} >= {"skynomad", "adaptive-zones", "cheapest-zone", "on-demand"}
+
+
+def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from optim.simulation.spot.zones.policy import GuardedPolicy\n"
+        "class Late(GuardedPolicy):\n    def choose(self, view):\n        return ()\n"
+    )
+    result = over_zones(zones, "--zone", "us-west-2a", "--policy", f"{mine}:Late", "--policy", "on-demand")
+    assert result.exit_code == 0, result.output
+    late, on_demand = lines(result)[:2]
+    assert late["cost_usd"] == pytest.approx(on_demand["cost_usd"])
+    assert late["hours"] > on_demand["hours"]
+    assert late["deadline_met"]
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0\n")
+    refused = over_zones(zones, "--zone", "us-west-2a", "--policy", f"{broken}:Late")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "ZeroDivisionError" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--zone", "us-west-2a,nowhere"), "unknown zone 'nowhere'; the file has: us-west-2a, us-east-1b"),
+        (("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5"), "nobody says what it costs to move"),
+        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"), "launch and work take 4.1 h in ticks of 360 s"),
+        (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform-progress"), "unknown policy 'uniform-progress' over"),
+        (("--zone", "us-west-2a,us-east-1b", "--option", "colour=red"), "unknown option 'colour'"),
+        (("--zone", "us-west-2a,us-east-1b", "--option", "machines=0"), "machines must be"),
+        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "40"), "the traces are shorter than the deadline"),
+        (("--zone", "us-west-2a", "--egress", "none.csv"), "can't be read"),
+    ],
+)
+def test_wrong_use_of_zones_is_one_line(zones, words, message):
+    result = over_zones(zones, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_prices_without_a_currency_and_tables_without_a_pair_are_one_line(zones):
+    words = ("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5", "--egress", zones[1])
+    zones[1].write_text("from,to,usd_per_gb\nus-west-2,us-east-1,0.02\n")
+    refused = over_zones(zones, *words)
+    assert refused.exit_code == 2
+    assert "egress.csv: no row from us-east-1 to us-west-2; add one" in refused.stderr
+    zones[0].write_text(zones[0].read_text().replace("price_usd_per_hour", "price_per_hour", 1))
+    refused = over_zones(zones, *words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "column 'price_usd_per_hour' is missing" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1

@@ -79,7 +79,7 @@ def make_world(
     return world
 
 
-class _Starts(AbstractTask[int, StartRows]):
+class AbstractStarts(AbstractTask[int, StartRows]):
     """Run policies from numbered random starts; a start's number and the seed say all about it."""
 
     def __init__(self, policies: Sequence[str], seed: int) -> None:
@@ -120,7 +120,7 @@ class _Starts(AbstractTask[int, StartRows]):
         yield from in_order(engine.run(self, range(starts), stop or Interruption(), progress or SilentProgress()))
 
 
-class Backtest(_Starts):
+class Backtest(AbstractStarts):
     """Run policies and references on the prices of a world."""
 
     def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
@@ -196,7 +196,7 @@ def run_backtest(
     return Backtest(world, policies, seed).yield_rows(starts, processes, stop, progress)
 
 
-class _Deadlines(_Starts):
+class _Deadlines(AbstractStarts):
     """Run policies under a deadline from random ticks out of the first `ticks`."""
 
     def __init__(

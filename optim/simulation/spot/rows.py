@@ -25,6 +25,8 @@ MEASURES = (
     "ratio_to_on_demand",
     "ratio_to_oracle",
     "ratio_to_oracle_paid",
+    "ratio_to_optimum",
+    "probes",
     "deadline_met",
 )
 """What the summary averages."""
@@ -52,6 +54,8 @@ class Row:
         Whether the job was done in time, where there is a deadline.
     ratio_to_on_demand, ratio_to_oracle, ratio_to_oracle_paid
         Cost over that of the baseline, over the proven bound, and over the plan of paid hours.
+    ratio_to_optimum, probes
+        Over zones: cost over the proven least, and how often zones were asked only to know.
     redrawn
         Starts that were drawn before this one and touched a gap.
     """
@@ -72,6 +76,8 @@ class Row:
     ratio_to_on_demand: float | None = None
     ratio_to_oracle: float | None = None
     ratio_to_oracle_paid: float | None = None
+    ratio_to_optimum: float | None = None
+    probes: int = 0
     redrawn: int = 0
 
 

@@ -1,0 +1,20 @@
+"""Policies over zones, one a file."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from optim.simulation.spot.zones.policies.adaptive_zones import AdaptiveZones
+from optim.simulation.spot.zones.policies.cheapest_zone import CheapestZone
+from optim.simulation.spot.zones.policies.greedy_spot import GreedySpotZones
+from optim.simulation.spot.zones.policies.on_demand import OnDemandZones
+from optim.simulation.spot.zones.policies.skynomad import SkyNomad
+from optim.simulation.spot.zones.policies.uniform_progress_zones import UniformProgressZones
+from optim.simulation.spot.zones.policy import GuardedPolicy
+
+ZONE_POLICIES: Mapping[str, type[GuardedPolicy]] = MappingProxyType(
+    {
+        policy.name: policy
+        for policy in (UniformProgressZones, AdaptiveZones, SkyNomad, CheapestZone, GreedySpotZones, OnDemandZones)
+    }
+)
+"""Policies over zones by name; each run gets a new one. All of them keep every deadline that can be kept."""

@@ -1,0 +1,1 @@
+"""The least cost of a job with a deadline over several zones."""

@@ -1,0 +1,73 @@
+"""The checker of least costs refuses every bill, plan and potential that says too much."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.models.bidding.zones.check import check_optimum
+from optim.models.bidding.zones.market import Stay
+from optim.solvers.bidding.zones.optimum import least_cost
+from tests.support.spot.zones import cheapest_by_trying, drawn, zone_job, zone_market
+
+
+@pytest.fixture(scope="module")
+def claim():
+    """A job that moves between two zones, and its least cost."""
+    market = zone_market("xxx---", "---xxx", spot=[1.0, 1.0])
+    job = zone_job(market, 4, 7 - 1, move=0.25)
+    return market, job, least_cost(market, job, 0)
+
+
+def lifted(values, amount):
+    """Return a potential that says more at its first situation."""
+    found = values.copy()
+    found[0, 0, 0] += amount
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: {"units": c.units + 1}, "the plan costs"),
+        (lambda c: {"units": c.units - 1}, "the plan costs"),
+        (lambda c: {"plan": c.plan[:1]}, "the plan works 2 of 4 ticks"),
+        (lambda c: {"plan": (Stay(0, True, 0, 4), *c.plan[1:])}, "overlaps another"),
+        (lambda c: {"plan": (*c.plan[:1], Stay(1, True, 3, 7))}, "overlaps another, or the deadline"),
+        (lambda c: {"plan": (Stay(1, True, 0, 3), *c.plan[1:])}, "z1 can't be had throughout ticks 0 to 3"),
+        (lambda c: {"plan": (Stay(2, True, 0, 3), *c.plan[1:])}, "overlaps"),
+        (lambda c: {"idle": lifted(c.idle, 1)}, "costs less than the potential falls"),
+        (lambda c: {"idle": c.idle - 1}, "the potential proves"),
+        (lambda c: {"working": c.working + 1}, "returning machines"),
+        (lambda c: {"idle": c.idle[:-1]}, "shape of another job"),
+        (lambda c: {"idle": c.idle.astype(float)}, "whole numbers"),
+        (lambda c: {"idle": c.idle + 2**61}, "below 2"),
+    ],
+)
+def test_refuses_what_is_not_so(claim, change, message):
+    market, job, best = claim
+    assert check_optimum(market, job, best) == ()
+    assert any(message in problem for problem in check_optimum(market, job, replace(best, **change(best))))
+
+
+@given(seed=st.integers(0, 10**6), data=st.data())
+def test_a_potential_that_says_more_than_the_least_is_never_taken(seed, data):
+    market, job = drawn(seed, ticks=7)
+    best = least_cost(market, job, 0)
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    values = {name: getattr(best, name) + rng.integers(0, 2, getattr(best, name).shape) for name in ("idle", "working")}
+    claim = replace(best, **values, units=best.units + 1)
+    assert any("potential" in problem for problem in check_optimum(market, job, claim))
+    assert best.units == cheapest_by_trying(market, job)
+
+
+def test_a_launch_that_is_ready_at_once_works_its_first_tick():
+    # Passing through the second zone without a tick of work there would make the move to the third free.
+    market = zone_market("x----", "xxxxx", "-xxxx", spot=[1.0, 9.0, 1.0])
+    job = zone_job(market, 4, 4, setup=0)
+    job.move_micro[1, 2] = 10_000_000
+    best = least_cost(market, job, 0)
+    assert check_optimum(market, job, best) == ()
+    assert best.units == cheapest_by_trying(market, job)

@@ -1,0 +1,98 @@
+"""Zones on one grid, and jobs on it: regions, whole ticks, what moving costs."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.bidding.availability import AvailabilityTrace
+from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress, region_of
+
+
+def trace(zone, begin, ticks, step=600, jitter=0):
+    time_s = begin + step * np.arange(ticks) + jitter * (np.arange(ticks) % 2)
+    return AvailabilityTrace(
+        zone=zone,
+        resource="v100",
+        time_s=time_s,
+        is_available=np.arange(ticks) % 3 > 0,
+        price_micro=1_000_000 + 1000 * np.arange(ticks),
+        on_demand_micro=3_000_000,
+        end_s=int(time_s[-1]) + step,
+    )
+
+
+TRACES = {
+    "us-west-2a": trace("us-west-2a", 0, 60),
+    "us-west-2b": trace("us-west-2b", 1150, 60, jitter=20),
+    "us-east-1a": trace("us-east-1a", 600, 50),
+    "slow": trace("slow", 0, 60, step=640),
+    "later": trace("later", 10**6, 60),
+}
+
+
+@pytest.mark.parametrize(
+    ("zone", "region"),
+    [
+        ("us-west-2a", "us-west-2"),
+        ("us-central1-f", "us-central1"),
+        ("aws-2023/eu-west-1b/v100_1/availability", "eu-west-1"),
+        ("westeurope", "westeurope"),
+        ("eastus2", "eastus2"),
+    ],
+)
+def test_a_zones_region_is_its_name_without_the_letter(zone, region):
+    assert region_of(zone) == region
+
+
+def test_zones_are_put_on_the_firsts_grid_over_the_time_that_all_cover():
+    market = market_of(TRACES, ["us-west-2a", "us-west-2b", "us-east-1a"])
+    assert market.regions == ("us-west-2", "us-west-2", "us-east-1")
+    assert (market.tick_s, market.time_s[0], market.time_s[-1]) == (600, 1200, 30_000)
+    # At 1200 s the first zone is in its third tick, the second in its first, the other region in its second.
+    assert market.spot_micro[0].tolist() == [1_002_000, 1_000_000, 1_001_000]
+    assert market.is_available[0].tolist() == [True, False, True]
+    assert market.spot_micro[1].tolist() == [1_003_000, 1_001_000, 1_002_000]
+
+
+def test_refuses_zones_that_do_not_go_together():
+    with pytest.raises(InvalidOptionError, match="ticks differ in length: 600 s in us-west-2a, 640 s in slow"):
+        market_of(TRACES, ["us-west-2a", "slow"])
+    with pytest.raises(InvalidOptionError, match="us-west-2a, later have no time in common"):
+        market_of(TRACES, ["us-west-2a", "later"])
+    with pytest.raises(InvalidOptionError, match="zones are named twice"):
+        market_of(TRACES, ["us-west-2a", "us-west-2a"])
+
+
+def egress(tmp_path, *rows, header="from,to,usd_per_gb,gb_per_s"):
+    path = tmp_path / "egress.csv"
+    path.write_text("\n".join((header, *rows)) + "\n")
+    return read_egress(path)
+
+
+def test_launches_and_transfers_take_whole_ticks_and_moves_their_dollars(tmp_path):
+    market = market_of(TRACES, ["us-west-2a", "us-west-2b", "us-east-1a"])
+    table = egress(
+        tmp_path, "us-west-2,us-east-1,0.02,0.1", "us-east-1,us-west-2,0.03,", "us-west-2a,us-west-2b,0.01,1"
+    )
+    options = ZoneOptions(job_hours=2.1, deadline_hours=4.95, changeover_hours=0.1, state_gb=90, machines=2)
+    job = job_of(market, options, table)
+    assert (job.work, job.deadline, job.machines) == (13, 29, 2)
+    # 360 s alone are a tick; with 900 s of transfer three; with 90 s still one.
+    assert job.setup.tolist() == [[1, 1, 1], [1, 1, 3], [1, 1, 3], [1, 1, 1]]
+    usd = [[0, 0, 0], [0, 0.9, 1.8], [0, 0, 1.8], [2.7, 2.7, 0]]
+    assert job.move_micro.tolist() == [[round(1e6 * amount) for amount in row] for row in usd]
+    plain = job_of(market, ZoneOptions(job_hours=2, deadline_hours=5))
+    assert (plain.work, plain.deadline, plain.move_micro.sum(), set(plain.setup.ravel())) == (12, 30, 0, {1})
+
+
+def test_refuses_bad_tables(tmp_path):
+    market = market_of(TRACES, ["us-west-2a", "us-east-1a"])
+    options = ZoneOptions(job_hours=2, deadline_hours=5, state_gb=1)
+    with pytest.raises(InvalidProblemError, match="no row from us-east-1 to us-west-2"):
+        job_of(market, options, egress(tmp_path, "us-west-2,us-east-1,0.02,1"))
+    with pytest.raises(InvalidProblemError, match="row 2, column 'usd_per_gb': must be at least 0"):
+        egress(tmp_path, "us-west-2,us-east-1,-1,1")
+    with pytest.raises(InvalidProblemError, match="column 'gb_per_s': must be at least"):
+        egress(tmp_path, "us-west-2,us-east-1,1,0")
+    with pytest.raises(InvalidOptionError, match=r"launch and work take 2\.167 h in ticks of 600 s"):
+        job_of(market, ZoneOptions(job_hours=2, deadline_hours=2.1))
