@@ -29,7 +29,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.neighbourhood.price_dive import dive
-from optim.solvers.admission.packing.cut_rounds import solve_with_cuts
+from optim.solvers.admission.packing.cut_rounds import Tightened, solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
@@ -115,13 +115,14 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
         with monitor.clock.phase("solve"):
-            relaxed = solve_with_cuts(
+            tightened = solve_with_cuts(
                 tables, rows, monitor.part(share=options.lp_share), tol=options.lp_tol, cut_rounds=options.cut_rounds
             )
             num_moves = options.num_moves
             if num_moves is None and not np.isfinite(monitor.remaining_s):
                 num_moves = DEFAULT_MOVES
-            chains = _Chains(_first_plans(tables, rows, relaxed, options, monitor, seed), relaxed, options, num_moves)
+            relaxed = tightened.result
+            chains = _Chains(_first_plans(tables, rows, tightened, options, monitor, seed), relaxed, options, num_moves)
             plan = drive(chains, monitor, task="search", total=num_moves)
         outcome = relaxed.outcome(plan)
         counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
@@ -178,9 +179,13 @@ class _Chains(AbstractIteration[AdmissionPlan]):
 
 
 def _first_plans(
-    tables: JobTables, rows: CapacityRows, relaxed: PackingResult, options: SearchOptions, monitor: Monitor, seed: int
+    tables: JobTables, rows: CapacityRows, tightened: Tightened, options: SearchOptions, monitor: Monitor, seed: int
 ) -> list[Neighbourhood]:
-    """Return the chains, each with a first plan."""
+    """Return the chains, each with a first plan.
+
+    A dive prices without cuts in between, so that it begins at the LP's prices without cuts, too.
+    """
+    relaxed = tightened.result
     weight = relaxed.weight()
     chains = []
     for child in np.random.SeedSequence(seed).spawn(options.chains):
@@ -188,7 +193,7 @@ def _first_plans(
         chain.fill_up(relaxed.point.payoff, CONSTRUCTION_SCALES)
         chains.append(chain)
     if options.dives:
-        plan = dive(tables, rows, relaxed.point, weight, monitor.part())
+        plan = dive(tables, rows, tightened.plain, tightened.plain_weight, monitor.part())
         if plan.objective(tables.instance) > chains[-1].record:
             chains[-1].adopt(plan)
     return chains

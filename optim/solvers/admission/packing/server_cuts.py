@@ -10,13 +10,13 @@ Source: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/o
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, units_per_server
 from optim.models.admission.proof import ServerCut, Side
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
 
 LOAD_TOL = 1e-6
 """Smaller average numbers of units on a server count as none."""
@@ -182,6 +182,14 @@ class CutSeparator:
             if gain > 0:
                 gains[k] = gain
                 support = np.append(support, k)
+
+
+def charged(instance: AdmissionInstance, prices: Prices, cuts: Sequence[ServerCut]) -> Prices:
+    """Return row prices together with what cuts charge at their multipliers."""
+    if not cuts:
+        return prices
+    worker_extra, ps_extra = CutTable(instance, cuts).extra(np.array([cut.multiplier for cut in cuts]))
+    return replace(prices, worker_extra=worker_extra, ps_extra=ps_extra)
 
 
 def _cut(side: Side, c: int, t: int, kinds: _Kinds, gains: IntArray, right_hand_side: int) -> ServerCut:

@@ -131,8 +131,9 @@ def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
 @inner
 def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
     split_class_pair(
-        s, t, workers, ps, source.worker_cost, source.ps_cost, source.shared, out.workers[:, t], out.ps[:, t]
-    )
+        s, t, workers, jobs.ps_needed[jobs.table_offset[i] :], source.worker_cost, source.ps_cost, source.shared,
+        out.workers[:, t], out.ps[:, t],
+    )  # fmt: skip
 
 
 def _pricing_by(slot_table, write_slot):

@@ -53,19 +53,31 @@ class PairScratch(NamedTuple):
     windows: FloatArray
 
 
+class GreedyScratch(NamedTuple):
+    """Work space, one entry a place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
+
+    order: IntArray
+    ps_order: IntArray
+    limit: IntArray
+    workers: IntArray
+    ps: IntArray
+
+
 class SharedClasses(NamedTuple):
     """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
 
     room: ClassRoom
     places: Places
     scratch: PairScratch
+    greedy: GreedyScratch
 
 
 def shared_classes(room: ClassRoom, most_workers: int, most_ps: int) -> SharedClasses:
     """Return the classes with work space for so many workers and PSs."""
     num = len(room.pattern)
     places = Places(np.empty(num), np.empty(num), np.empty(num, dtype=np.int64), room.front)
-    return SharedClasses(room, places, pair_scratch(most_workers, most_ps))
+    greedy = GreedyScratch(*(np.empty(num, dtype=np.int64) for _ in range(5)))
+    return SharedClasses(room, places, pair_scratch(most_workers, most_ps), greedy)
 
 
 def pair_scratch(most_workers: int, most_ps: int) -> PairScratch:

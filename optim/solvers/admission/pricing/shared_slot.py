@@ -16,6 +16,7 @@ O(N Z (log N + z)) instead of O(N Z |Q|).
 import numpy as np
 
 from optim.core.compile_cache import compiled, inner
+from optim.solvers.admission.pricing.best_schedule import sort_by_key
 
 INFINITE = np.inf
 ZERO = np.int64(0)
@@ -253,18 +254,80 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
 
 
 @inner
+def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
+    """Fill `table[Y]` by putting workers and PSs on their cheapest places, each as if the other weren't there.
+
+    Returns
+    -------
+    tuple
+        Up to which Y places hold both, so that the table is exact; and up to which Y the table, a lower bound, is below
+        `ceiling`. Where both are equal the units of the last Y are in `greedy`.
+    """
+    sort_by_key(places.worker_cost, num_places, greedy.order)
+    sort_by_key(places.ps_cost, num_places, greedy.ps_order)
+    for c in range(num_places):
+        greedy.workers[c] = greedy.ps[c] = 0
+        greedy.limit[c] = most
+        while places.front[places.start[c] + greedy.limit[c]] < 0:
+            greedy.limit[c] -= 1
+    table[0] = 0.0
+    total, placed, at, ps_at, exact, is_exact = 0.0, ZERO, ZERO, ZERO, ZERO, True
+    for y in range(1, most + 1):
+        while at < num_places and greedy.workers[greedy.order[at]] >= greedy.limit[greedy.order[at]]:
+            at += 1
+        if at == num_places or needed[y] > y:
+            return exact, y - 1
+        c = greedy.order[at]
+        greedy.workers[c] += 1
+        total += places.worker_cost[c]
+        is_exact = is_exact and greedy.ps[c] <= places.front[places.start[c] + greedy.workers[c]]
+        while placed < needed[y]:
+            while ps_at < num_places and _is_full(greedy.ps_order[ps_at], places, greedy):
+                ps_at += 1
+            if ps_at == num_places:
+                return exact, y - 1
+            c = greedy.ps_order[ps_at]
+            greedy.ps[c] += 1
+            placed += 1
+            total += places.ps_cost[c]
+            is_exact = is_exact and greedy.ps[c] <= places.front[places.start[c] + greedy.workers[c]]
+        if total >= ceiling:
+            return exact, y - 1
+        table[y] = total
+        if is_exact:
+            exact = y
+    return exact, most
+
+
+@inner
+def _is_full(c, places, greedy):
+    """Tell whether a place holds no more PSs, even without workers."""
+    return greedy.ps[c] >= places.front[places.start[c]]
+
+
+@inner
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
     most = min(most, shared.scratch.windows.shape[1] - 1)
+    exact, most = greedy_table(num_places, most, needed, ceiling, shared.places, shared.greedy, table)
+    if exact == most:
+        return most
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
 @inner
-def split_class_pair(s, t, workers, ps, worker_cost, ps_cost, shared, out_workers, out_ps):
-    """As `split_pair`, over all classes."""
+def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
+    """As `split_pair`, over all classes, for so many workers and the PSs they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
-    split_pair(shared.places, num_places, workers, ps, shared.scratch.windows, out_workers, out_ps)
+    greedy, work = shared.greedy, shared.scratch.windows[0]
+    exact, most = greedy_table(num_places, workers, needed, INFINITE, shared.places, greedy, work)
+    if exact == most == workers:
+        for c in range(num_places):
+            out_workers[c], out_ps[c] = greedy.workers[c], greedy.ps[c]
+    else:
+        windows = shared.scratch.windows
+        split_pair(shared.places, num_places, workers, needed[workers], windows, out_workers, out_ps)
 
 
 @inner

@@ -102,7 +102,7 @@ def test_server_cuts_lower_the_bound_and_never_below_the_optimum(name, optimum):
     rows = CapacityRows.of(tables)
     bounds = []
     for cut_rounds in (0, 5):
-        result = solve_with_cuts(tables, rows, Monitor(), tol=1e-6, cut_rounds=cut_rounds)
+        result = solve_with_cuts(tables, rows, Monitor(), tol=1e-6, cut_rounds=cut_rounds).result
         bounds.append(result.point.bound)
         solution = Solution(
             problem="admission",
