@@ -45,7 +45,7 @@ class BoundSource(StrEnum):
     FIRST = "first"
     """From the first jobs to arrive, which stands for a history that may differ from the future."""
     PAPER = "paper"
-    """As the paper prints them, from all jobs."""
+    """In the paper's form, from all jobs: U from f at the fastest completion with N workers, L from f(T - a)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def make_bounds(
         known = known.of(sample_jobs(instance, options.sample_share, rng))
     elif options.bounds is BoundSource.FIRST:
         known = known.of(first_jobs(instance, options.sample_share))
-    bounds = price_ranges(instance, lower, worth=known, has_paper_upper=is_paper)
+    bounds = price_ranges(instance, lower, worth=known, has_paper_values=is_paper)
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
 
 

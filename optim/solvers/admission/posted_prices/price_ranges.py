@@ -11,7 +11,7 @@ Only jobs that can complete alone in the empty cluster count. With demand segmen
 positive demand, L and lambda the largest.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -144,7 +144,7 @@ def price_ranges(
     lower: LowerScale,
     *,
     worth: JobWorth | None = None,
-    has_paper_upper: bool = False,
+    has_paper_values: bool = False,
 ) -> PriceRanges:
     """Derive U and the lower scale of every row from an instance's jobs.
 
@@ -157,12 +157,14 @@ def price_ranges(
     worth
         The jobs to derive from: all schedulable ones by default, which is clairvoyant; jobs of the past
         for an estimate.
-    has_paper_upper
-        U as the paper prints it, with the utility at a delay of ``ceil(W / N)`` slots. A job that starts
-        on arrival may finish one slot earlier, and then the price at capacity needn't refuse it.
+    has_paper_values
+        U from f at the fastest completion with N workers in every slot, and L from f(T - a), as the paper has them,
+        whatever the cluster holds and whichever values are too small to count; see `paper_worth`.
     """
     worth = job_worth(instance) if worth is None else worth
-    value = paper_most(instance, worth) if has_paper_upper else worth.most
+    if has_paper_values:
+        worth = paper_worth(instance, worth)
+    value = worth.most
     if instance.has_shared_servers:
         smallest = np.minimum(worth.smallest_worker, worth.smallest_ps)
         both = worth.largest_worker + worth.largest_ps
@@ -182,13 +184,21 @@ def price_ranges(
     )
 
 
-def paper_most(instance: AdmissionInstance, worth: JobWorth) -> FloatArray:
-    """Return f_i(ceil(W_i / N_i)), the paper's utility at the fastest completion, of the schedulable jobs."""
-    slots = -(-instance.work // instance.jobs.chunks)
-    return np.array(
-        [instance.jobs.utilities[i].values(int(slots[i]) + 1)[-1] for i in worth.jobs.tolist()],
-        dtype=np.float64,
-    )
+def paper_worth(instance: AdmissionInstance, worth: JobWorth) -> JobWorth:
+    """Return the schedulable jobs with the values of the paper's U and L.
+
+    The most is f(D - 1) for D = ceil(W / N) slots: a job that starts in its arrival slot is done after D - 1 more. The
+    least is f(T - a), completion in the last slot; where that is 0, which the paper's sigmoids never are but for
+    underflow, the value in the last slot that earns, since L = 0 leaves no price.
+    """
+    most, least = worth.most.copy(), worth.least.copy()
+    for k, i in enumerate(worth.jobs.tolist()):
+        fastest = int(-(-instance.work[i] // instance.jobs.chunks[i]))
+        values = instance.jobs.utilities[i].values(max(fastest, instance.horizon - int(instance.jobs.arrival[i])))
+        most[k] = values[fastest - 1]
+        last = values[instance.horizon - int(instance.jobs.arrival[i]) - 1]
+        least[k] = last if last > 0 else least[k]
+    return replace(worth, most=most, least=least)
 
 
 def sample_jobs(instance: AdmissionInstance, share: float, rng: np.random.Generator) -> IntArray:
@@ -226,43 +236,43 @@ def _side(
         return SideRanges(log_lower=nothing, log_upper=nothing)
     with np.errstate(divide="ignore"):
         log_upper = np.log((value[:, None] / smallest).max(axis=0))
-        log_lower = np.log(_lower(instance, servers, lower, worth, largest))
+        log_lower = _log_lower(instance, servers, lower, worth, largest)
     is_used = (largest > 0).any(axis=0) & (servers.capacity > 0)
     log_lower = np.where(is_used, log_lower, -np.inf)
     log_upper = np.where(is_used, np.maximum(log_upper, np.where(is_used, log_lower, 0.0) + LEAST_RATIO), -np.inf)
     return SideRanges(log_lower=log_lower, log_upper=log_upper)
 
 
-def _lower(
+def _log_lower(
     instance: AdmissionInstance,
     servers: ServerClasses,
     lower: LowerScale,
     worth: JobWorth,
     largest: FloatArray,
 ) -> FloatArray:
-    """Return the lower scale, broadcastable to (classes, slots, resources)."""
+    """Return the lower scale's logarithm, broadcastable to (classes, slots, resources)."""
     capacity = servers.capacity / MICRO
     total = float(np.einsum("ctr,c->", capacity, servers.count))
     num_resources = instance.num_resources
     # On shared servers one lambda serves workers and PSs together, and `largest` is the sum of both demands.
     halves = 1.0 if instance.has_shared_servers else 2.0
-    with np.errstate(divide="ignore"):
-        match lower:
-            case LowerScale.PAPER_L:
-                need = worth.worker_slots * largest.sum(axis=1)
-                if not need.any():
-                    return np.array(0.0)
-                # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say.
-                return np.array((worth.least / need).min() * need[need > 0].min() / (4.0 * total))
-            case LowerScale.SIMPLE_L:
-                return np.array(worth.least.min() / (4.0 * total))
-            case LowerScale.UNIT_FREE_L:
-                return np.asarray(worth.least.min() / (2.0 * num_rows(instance) * capacity))
-            case LowerScale.SUMMED_LAMBDA:
-                return np.array((worth.least / (halves * worth.worker_slots * largest.sum(axis=1))).min())
-            case LowerScale.UNIT_FREE_LAMBDA:
-                each = worth.least[:, None] / (halves * num_resources * worth.worker_slots[:, None] * largest)
-                return np.asarray(each.min(axis=0))
+    least = np.log(worth.least)
+    match lower:
+        case LowerScale.PAPER_L:
+            need = worth.worker_slots * largest.sum(axis=1)
+            if not need.any():
+                return np.array(-np.inf)
+            # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say.
+            return np.asarray((least - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total)))
+        case LowerScale.SIMPLE_L:
+            return np.asarray(least.min() - np.log(4.0 * total))
+        case LowerScale.UNIT_FREE_L:
+            return np.asarray(least.min() - np.log(2.0 * num_rows(instance) * capacity))
+        case LowerScale.SUMMED_LAMBDA:
+            return np.asarray((least - np.log(halves * worth.worker_slots * largest.sum(axis=1))).min())
+        case LowerScale.UNIT_FREE_LAMBDA:
+            each = least[:, None] - np.log(halves * num_resources * worth.worker_slots[:, None] * largest)
+            return np.asarray(each.min(axis=0))
 
 
 def num_rows(instance: AdmissionInstance) -> int:

@@ -114,10 +114,31 @@ def test_bounds_of_one_job_are_those_computed_by_hand() -> None:
     assert np.exp(unit_free.worker.log_lower[0, 0]).tolist() == pytest.approx([2 / (2 * rows * 4), 2 / (2 * rows * 2)])
 
 
-def test_the_papers_u_looks_one_slot_later() -> None:
-    instance = by_hand(worker_servers=[{"type": "w", "capacity": [4, 2], "count": 2}])
-    bounds = price_ranges(instance, LowerScale.PAPER_L, has_paper_upper=True)
-    assert math.exp(bounds.worker.log_upper[0, 0, 0]) == pytest.approx(4 / 2)
+def test_the_papers_u_is_what_the_fastest_completion_with_all_workers_earns() -> None:
+    # Two workers at once would be done in two slots, at a delay of 1; the cluster holds one, which takes four.
+    job = job_document("a", utility={"kind": "table", "table": [16, 8, 4, 2]})
+    instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [1, 0], "count": 1}])
+    paper = price_ranges(instance, LowerScale.PAPER_L, has_paper_values=True)
+    assert math.exp(paper.worker.log_upper[0, 0, 0]) == pytest.approx(8)
+    assert math.exp(price_ranges(instance, LowerScale.PAPER_L).worker.log_upper[0, 0, 0]) == pytest.approx(2)
+
+
+def paper_lower(utility: dict[str, Any]) -> float:
+    """Return the logarithm of the paper's L on worker rows for one job of four worker-slots on four GPUs."""
+    instance = tiny_instance(job_document("a", utility=utility))
+    return float(price_ranges(instance, LowerScale.PAPER_L, has_paper_values=True).worker.log_lower[0, 0, 0])
+
+
+def test_the_papers_l_is_from_the_last_slot_however_little_that_earns() -> None:
+    # f(T - a) / (4 eta W w) with 1 / eta = W w / (T c): the share of 16 slots that four slots of four GPUs have.
+    assert math.exp(paper_lower({"kind": "table", "table": [16, 8, 4, 1e-3]})) == pytest.approx(1e-3 / (4 * 16))
+    assert paper_lower({"kind": "sigmoid", "theta1": 1, "theta2": 350, "theta3": 1}) == pytest.approx(
+        -350 * 2 - math.log(4 * 16)
+    )
+
+
+def test_the_papers_l_is_from_the_last_slot_that_earns_where_the_very_last_earns_nothing() -> None:
+    assert math.exp(paper_lower({"kind": "step", "value": 3, "deadline": 2})) == pytest.approx(3 / (4 * 16))
 
 
 def test_segments_give_u_their_smallest_and_lambda_their_largest_demand() -> None:
