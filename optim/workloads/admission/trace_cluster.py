@@ -1,4 +1,4 @@
-"""The cluster on which a trace's jobs compete: sized by their work, or by numbers of servers."""
+"""The cluster on which a trace's jobs compete: sized as the trace's own, by their work, or by numbers of servers."""
 
 import math
 from collections import Counter
@@ -8,10 +8,23 @@ import numpy as np
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MICRO, FloatArray, IntArray, ServerClasses
 from optim.workloads.admission.trace_options import TraceOptions
-from optim.workloads.traces.job_table import NodeTable
+from optim.workloads.traces.job_table import JobTable, NodeTable
 
 MOST = 0.5
 """Share of the jobs whose workers must fit on a node of a trace."""
+
+
+def most_gpus_held(table: JobTable, clock: int) -> float:
+    """Return the most GPUs that the jobs of one clock hold at once, each running from its submission on.
+
+    That is what the trace tells of its cluster's size; a job that ends when another begins doesn't meet it.
+    """
+    own = table.clock == clock
+    gpus = table.workers[own] * (1.0 if table.demand is None else table.demand[own, 0])
+    times = np.concatenate([table.submit_s[own], table.submit_s[own] + table.duration_s[own]])
+    change = np.concatenate([gpus, -gpus])
+    held = np.cumsum(change[np.lexsort((change, times))])
+    return float(held.max(initial=0.0))
 
 
 def uniform_cluster(gpus: int, options: TraceOptions) -> tuple[ServerClasses, ServerClasses]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, Jobs
-from optim.workloads.admission.trace_cluster import cluster_of_nodes, uniform_cluster
+from optim.workloads.admission.trace_cluster import cluster_of_nodes, most_gpus_held, uniform_cluster
 from optim.workloads.admission.trace_options import TraceOptions
 from optim.workloads.admission.trace_sample import TraceSample
 from optim.workloads.traces.job_table import JobTable
@@ -50,7 +50,7 @@ def map_sample(
     """
     jobs = _jobs(table, sample, options, rngs[0])
     work = table.workers[sample.rows] * jobs.epochs
-    gpus = _default_gpus(jobs, work, options)
+    gpus = _default_gpus(table, sample, float(work @ jobs.worker_demand[:, 0]) / MICRO, options)
     if table.nodes is None:
         servers = uniform_cluster(gpus, options)
     else:
@@ -105,20 +105,12 @@ def _jobs(table: JobTable, sample: TraceSample, options: TraceOptions, rng: np.r
     )
 
 
-def _default_gpus(jobs: Jobs, work: IntArray, options: TraceOptions) -> int:
-    """Return how many GPUs hold `cluster_share` of the GPU-slots of the jobs that can end on them.
-
-    Fewer GPUs end fewer jobs, so the numbers fall from one that nobody exceeds to the largest fixed point.
-    """
-    gpu = jobs.worker_demand[:, 0] / MICRO
-    slots_left = options.num_slots - jobs.arrival
-    gpus, fewer = 0, max(1, math.ceil(float((jobs.chunks * gpu).sum())))
-    while fewer != gpus:
-        gpus = fewer
-        can_end = work * gpu <= np.minimum(jobs.chunks * gpu, gpus) * slots_left
-        gpu_slots = float((work * gpu)[can_end].sum())
-        fewer = min(gpus, max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots)))
-    return gpus
+def _default_gpus(table: JobTable, sample: TraceSample, gpu_slots: float, options: TraceOptions) -> int:
+    """Return the GPUs of a cluster of the trace's own ratio, or of a share of the sample's GPU-slots."""
+    if options.cluster_share is not None:
+        return max(1, math.ceil(options.cluster_share * gpu_slots / options.num_slots))
+    held = most_gpus_held(table, int(table.clock[sample.rows[0]]))
+    return max(1, math.ceil(held * len(sample.rows) / sample.submissions))
 
 
 def _micro(quantities: FloatArray) -> IntArray:

@@ -24,8 +24,8 @@ class TraceOptions:
     num_worker_servers, num_ps_servers
         Numbers of servers; None for a cluster sized by `cluster_share` and `ps_per_gpu`.
     cluster_share
-        GPU-slots of the default cluster over those of the sample's jobs. Jobs that can't end on it before
-        the horizon even alone don't count: a few that last for weeks would size the cluster.
+        GPU-slots of the cluster over those of all of the sample's jobs. None for the trace's own ratio of GPUs to
+        jobs: the most GPUs that the trace's jobs held at once, for as many jobs as the window has submissions.
     ps_per_gpu
         PSs that the default cluster can host for each GPU: a job of one GPU that runs its two workers
         needs one.
@@ -67,7 +67,7 @@ class TraceOptions:
     slot_minutes: float = 15.0
     num_worker_servers: int | None = None
     num_ps_servers: int | None = None
-    cluster_share: float = 0.5
+    cluster_share: float | None = None
     ps_per_gpu: float = 0.5
     gpus_per_server: int = 2
     pss_per_server: int = 2

@@ -31,10 +31,12 @@ class TraceSummary:
     num_jobs, schedulable_jobs
         Size of the sample, and how many of its jobs finish before the horizon if they have the cluster
         for themselves.
-    gpu_slots, cluster_gpu_slots
-        GPU-slots that the schedulable jobs need, and that the cluster has.
+    sampled_gpu_slots, gpu_slots, cluster_gpu_slots
+        GPU-slots that all sampled jobs need, that the schedulable ones need, and that the cluster has.
     cut_jobs
         Jobs whose run time was cut (`TraceOptions.max_duration_s`).
+    invented
+        What the trace doesn't say and the options or a draw do, one phrase each.
     notes
         What else to know, one line each.
     """
@@ -46,20 +48,29 @@ class TraceSummary:
     window_submissions: int
     num_jobs: int
     schedulable_jobs: int
+    sampled_gpu_slots: float
     gpu_slots: float
     cluster_gpu_slots: float
     cut_jobs: int
+    invented: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def covered(self) -> float:
+        """Share of the sampled GPU-slots that the schedulable jobs hold."""
+        return self.gpu_slots / self.sampled_gpu_slots if self.sampled_gpu_slots else 0.0
 
     def __str__(self) -> str:
         parts = [
             f"{self.trace_format}: {self.rows_read} rows read, left out: {_left_out(self.dropped)}",
             f"window from {self.window_start_s:.0f} s with {self.window_submissions} submissions, "
             f"{self.num_jobs} sampled, {self.schedulable_jobs} can finish alone",
-            f"they need {self.gpu_slots:.0f} GPU-slots of {self.cluster_gpu_slots:.0f}",
+            f"these need {self.gpu_slots:.0f} of the {self.sampled_gpu_slots:.0f} sampled GPU-slots "
+            f"({self.covered:.0%}), the cluster has {self.cluster_gpu_slots:.0f}",
         ]
         if self.cut_jobs:
             parts.append(f"{self.cut_jobs} run times cut")
+        parts.append(f"invented: {', '.join(self.invented)}")
         return "; ".join([*parts, *self.notes])
 
 
@@ -71,7 +82,8 @@ def read_trace(
     A job that held G GPUs for d seconds becomes one of W = G ceil(d / slot) worker-slots with
     N = `chunks_per_gpu` G: it may run faster than it did, or slower. Its utility, which no trace states, is
     drawn by the options. Sending gradients is part of the run time, so that e = 0, and b / B alone says how
-    many PSs the workers need. The cluster's size follows `TraceOptions.cluster_share`.
+    many PSs the workers need. The cluster's size follows `TraceOptions.cluster_share`. What is invented is listed
+    in the summary.
 
     Parameters
     ----------
@@ -131,11 +143,28 @@ def _summary(
         window_submissions=sample.submissions,
         num_jobs=instance.num_jobs,
         schedulable_jobs=int(can_finish.sum()),
+        sampled_gpu_slots=float(gpu_slots.sum()),
         gpu_slots=float(gpu_slots[can_finish].sum()),
         cluster_gpu_slots=float(np.einsum("ct,c->", servers.capacity[:, :, 0], servers.count)) / MICRO,
         cut_jobs=int((table.duration_s[sample.rows] > limit).sum()),
+        invented=_invented(table, options),
         notes=table.notes,
     )
+
+
+def _invented(table: JobTable, options: TraceOptions) -> tuple[str, ...]:
+    """Return what the trace doesn't say and the instance does."""
+    found = [
+        "utilities",
+        f"up to {options.chunks_per_gpu:g} workers a GPU held",
+        f"PSs of {options.ps_vcpu:g} vCPUs and {options.ps_memory_gb:g} GB",
+        f"bandwidth (one PS for {options.workers_per_ps} workers)",
+    ]
+    if table.demand is None:
+        found.append(f"workers' {options.worker_vcpu:g} vCPUs and {options.worker_memory_gb:g} GB")
+    if table.nodes is None:
+        found.append(f"servers of {options.gpus_per_server} GPUs and of {options.pss_per_server} PSs")
+    return tuple(found)
 
 
 def _left_out(dropped: Mapping[str, int]) -> str:

@@ -115,34 +115,56 @@ def test_a_window_with_fewer_jobs_gives_all(tmp_path: Path) -> None:
     assert read_philly_instance(philly_file(tmp_path, [(0, 0, 1, 900, ""), (1, 1, 1, 900, "")])).num_jobs == 2
 
 
-def test_the_cluster_holds_half_of_the_gpu_slots(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("num_jobs", "gpus"), [(30, 60), (10, 20), (8, 16), (1, 2)])
+def test_the_cluster_has_as_many_gpus_a_job_as_the_trace_held_at_once(tmp_path: Path, num_jobs: int, gpus: int) -> None:
     rows = [(i, 0, 2, 4 * 900, "") for i in range(30)]
-    instance, summary = read_trace(philly_file(tmp_path, rows), "philly", TraceOptions(num_slots=12), 0)
-    assert summary.gpu_slots == 30 * 8
-    assert summary.cluster_gpu_slots == 120
-    assert instance.worker_servers.num_servers == 5  # 10 GPUs, two a server
-    assert instance.ps_servers.num_servers == 3  # PSs for every second GPU, two a server
+    path = philly_file(tmp_path, rows)
+    instance, summary = read_trace(path, "philly", TraceOptions(num_slots=12, num_jobs=num_jobs), 0)
+    assert summary.cluster_gpu_slots == 12 * gpus
+    assert instance.worker_servers.num_servers == gpus // 2  # two a server
+    assert instance.ps_servers.num_servers == -(-gpus // 4)  # PSs for every second GPU, two a server
 
 
-def test_jobs_that_cannot_end_in_time_do_not_size_the_cluster(tmp_path: Path) -> None:
+def test_jobs_far_from_the_window_tell_of_the_cluster_too(tmp_path: Path) -> None:
+    crowd = [(i, 900 * i, 1, 900, "") for i in range(6)]
+    wide = (99, 50_000_000, 7, 100, "")
+    summary = read_trace(philly_file(tmp_path, [*crowd, wide]), "philly", TraceOptions(num_slots=12), 0)[1]
+    assert (summary.window_submissions, summary.cluster_gpu_slots) == (6, 12 * 7)
+
+
+def test_a_job_that_ends_when_another_begins_leaves_it_its_gpus(tmp_path: Path) -> None:
+    path = philly_file(tmp_path, [(0, 0, 3, 900, ""), (1, 900, 3, 900, ""), (2, 1799, 1, 900, "")])
+    summary = read_trace(path, "philly", TraceOptions(num_slots=12), 0)[1]
+    assert summary.cluster_gpu_slots == 12 * 4
+
+
+@pytest.mark.parametrize(("share", "gpu_slots"), [(0.5, 180), (1.0, 360), (0.01, 12)])
+def test_a_share_of_the_gpu_slots_is_of_those_of_all_sampled_jobs(tmp_path: Path, share: float, gpu_slots: int) -> None:
     rows = [(i, 0, 2, 4 * 900, "") for i in range(30)]
-    endless = (99, 0, 8, 900_000, "")
+    endless = (99, 0, 8, 15 * 900, "")
+    path = philly_file(tmp_path, [*rows, endless])
+    options = TraceOptions(num_slots=12, cluster_share=share, min_schedulable=0.0)
+    assert read_trace(path, "philly", options, 0)[1].cluster_gpu_slots == gpu_slots
+
+
+def test_the_summary_says_how_much_of_the_work_is_covered_and_what_is_invented(tmp_path: Path) -> None:
+    rows = [(i, 0, 2, 4 * 900, "") for i in range(30)]
+    endless = (99, 0, 8, 90 * 900, "")
     summary = read_trace(philly_file(tmp_path, [*rows, endless]), "philly", TraceOptions(num_slots=12), 0)[1]
-    assert summary.cluster_gpu_slots == 120
     assert (summary.num_jobs, summary.schedulable_jobs) == (31, 30)
-
-
-def test_jobs_that_cannot_end_on_the_cluster_do_not_size_it(tmp_path: Path) -> None:
-    rows = [(i, 0, 2, 4 * 900, "") for i in range(30)]
-    wide = (99, 0, 32, 10 * 900, "")  # 320 worker-slots by up to 64 workers; with it 24 GPUs, which do 288
-    summary = read_trace(philly_file(tmp_path, [*rows, wide]), "philly", TraceOptions(num_slots=12), 0)[1]
-    assert summary.cluster_gpu_slots == 120
-    assert (summary.num_jobs, summary.schedulable_jobs) == (31, 30)
+    assert summary.covered == 240 / (240 + 720)
+    for part in (
+        "these need 240 of the 960 sampled GPU-slots (25%), the cluster has 816",
+        "invented: utilities, up to 2 workers a GPU held, PSs of 2 vCPUs and 8 GB, bandwidth (one PS for 4 workers)",
+        "workers' 4 vCPUs and 16 GB, servers of 2 GPUs and of 2 PSs",
+    ):
+        assert part in str(summary)
 
 
 def test_an_odd_gpu_is_a_server_of_its_own(tmp_path: Path) -> None:
     path = philly_file(tmp_path, [(i, 0, 1, 4 * 900, "") for i in range(15)])
-    servers = read_philly_instance(path, num_worker_servers=None, num_slots=10).worker_servers
+    options = {"num_worker_servers": None, "cluster_share": 0.5, "num_slots": 10}
+    servers = read_philly_instance(path, **options).worker_servers
     assert (servers.capacity[:, 0, 0] / MICRO).tolist() == [2, 1]
     assert servers.count.tolist() == [1, 1]
 
