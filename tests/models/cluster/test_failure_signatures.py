@@ -1,0 +1,68 @@
+"""Failed jobs' logs and the reasons that they tell."""
+
+import pytest
+
+from optim.models.cluster.failure_signatures import PATTERNS, classify_log
+from optim.models.cluster.philly_tables import FAILURES, FailureClass
+
+TRACEBACK = "Traceback (most recent call last):\n  File 'train.py', line 3, in <module>\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("kernel: Out of memory: Kill process 4411 (python) score 967", "CPU out of memory"),
+        (f"{TRACEBACK}MemoryError", "CPU out of memory"),
+        (f"{TRACEBACK}RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "GPU out of memory"),
+        (f"{TRACEBACK}torch.OutOfMemoryError: tried to allocate", "GPU out of memory"),
+        (f"{TRACEBACK}FileNotFoundError: [Errno 2] No such file or directory: 'x.tsv'", "incorrect inputs"),
+        (f"{TRACEBACK}AttributeError: 'Tensor' object has no attribute 'foo'", "semantic error"),
+        (f"{TRACEBACK}RuntimeError: size mismatch, m1: [4 x 8], m2: [9 x 2]", "semantic error"),
+        (f"{TRACEBACK}ImportError: No module named 'apex'", "import error"),
+        ("  File 'a.py', line 3\n    x ==\n       ^\nSyntaxError: invalid syntax", "syntax error"),
+        (f"{TRACEBACK}PermissionError: [Errno 13] Permission denied: '/data'", "permission error"),
+        ("failed to save the checkpoint: hdfs write", "model checkpoint error"),
+        ("org.apache.hadoop.hdfs.server: exception in write pipeline", "model checkpoint error"),
+        ("RuntimeError: cuda runtime error (77): an illegal memory access was encountered", "CUDA failure"),
+        ("failed call to cuInit: CUDA_ERROR_NO_DEVICE", "CUDA initialisation failed"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "CUDA version mismatch"),
+        ("libcudnn.so.7: cannot open shared object file: No such file or directory", "cannot load libraries"),
+        ("Fatal error in MPI_Allreduce: Other MPI error", "MPI error"),
+        ("ORTE has lost communication with a remote daemon.", "MPI runtime failure"),
+        ("Container preempted by scheduler", "job preempted"),
+        ("NVRM: GPU 0: double bit ECC error detected", "GPU ECC error"),
+        ("step 40: loss is nan, stopping", "model diverged"),
+        ("*** Process received signal 11 (SIGSEGV) ***\nSegmentation fault (core dumped)", "invalid memory access"),
+        ("terminate called without an active exception\nAborted (core dumped)", "core dump"),
+        (f"{TRACEBACK}RuntimeError: stopped", "traceback from crash"),
+        ("unknown output node 'softmax'", "output node error"),
+        ("epoch 3 of 90, 0.31", "no signature"),
+        ("", "no signature"),
+    ],
+)
+def test_a_log_tells_its_reason(text, reason):
+    assert classify_log(text).name == reason
+
+
+def test_every_reason_of_the_table_has_one_pattern():
+    assert sorted(name for name, _ in PATTERNS) == sorted(set(FAILURES) - {"no signature"})
+
+
+def test_the_root_cause_counts_whichever_comes_first():
+    noise = "Segmentation fault (core dumped)\n"
+    for text in (f"CUDA out of memory\n{noise}", f"{noise}CUDA out of memory\n"):
+        assert classify_log(text.splitlines()).name == "GPU out of memory"
+
+
+def test_retries_help_only_for_transient_reasons():
+    assert classify_log("preempted").is_transient
+    assert not classify_log("SyntaxError").is_transient
+    transient = {name for name, reason in FAILURES.items() if reason.is_transient}
+    assert transient == {
+        "model checkpoint error",
+        "MPI runtime failure",
+        "job preempted",
+        "GPU ECC error",
+        "CUDA initialisation failed",
+    }
+    assert {FAILURES[name].kind for name in transient} == {FailureClass.INFRASTRUCTURE}
