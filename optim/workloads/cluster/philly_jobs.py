@@ -1,0 +1,205 @@
+"""Draw jobs as Philly's were: bursts of like jobs, heavy-tailed run times by gang, virtual clusters, outcomes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.core.ranges import check_in
+from optim.models.cluster.philly_tables import bucket_of
+from optim.models.cluster.world import FloatArray, IntArray
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import JobTable, ReadOptions
+
+BURST_GAP_S = 60.0
+"""Submissions that follow each other within this time are one burst."""
+
+GAP_SHARE, GAP_S = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0), (0.3, 0.5, 2.0, 5.0, 12.0, 27.0, 56.0, 60.0)
+PAUSE_SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.995, 0.999, 1.0)
+PAUSE_S = (61.0, 77.0, 109.0, 189.0, 355.0, 599.0, 600.0, 601.0, 602.0, 1021.0, 22753.0)
+SIZE_SHARE = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)
+SIZE = (1.0, 1.0, 2.0, 2.0, 4.0, 7.0, 22.0, 85.0, 159.0, 481.0, 1169.0)
+"""Quantiles of gaps within bursts, of pauses between them, and of their sizes, days 40 to 117 of the merged list."""
+
+BIG_BURST, BIG_SINGLE_SHARE = 20, 0.972
+"""Bursts of so many jobs and more hold 60 % of the jobs; this share of them asks for one GPU."""
+
+GANGS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+GANG_WEIGHTS = (16848, 1114, 2035, 2449, 5, 378, 15, 70, 2, 1)
+"""Gangs of bursts' first jobs."""
+
+LIKE_THE_BURST = 0.9
+"""Share of a burst's jobs with the gang of its first."""
+LIKENESS = 0.55
+"""Correlation of the run times' logarithms within a burst."""
+
+RUN_SHARE = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+LONGEST_S = 60 * 86400.0
+RUN_S = (
+    (1.0, 58.0, 128.0, 1198.0, 3955.0, 15586.0, 48124.0, 538052.0, LONGEST_S),
+    (1.0, 19.0, 92.0, 1948.0, 65645.0, 218073.0, 429817.0, 1465560.0, LONGEST_S),
+    (1.0, 85.0, 877.0, 12567.0, 112913.0, 365273.0, 655638.0, 1941748.0, LONGEST_S),
+    (9.0, 51.0, 556.0, 8440.0, 55944.0, 184152.0, 379621.0, 1370566.0, LONGEST_S),
+)
+"""Quantiles of run times in seconds by the study's sizes of jobs; log-normal fits are too fat at the top."""
+
+QUOTAS = (64, 64, 64, 32, 32, 32, 16, 16, 16, 8, 8)
+"""Machines of the virtual clusters, as Helios' authors gave them: their shares of the bursts, too."""
+TILT = 2.0
+"""How much some virtual clusters lean to small gangs and others to large ones."""
+USERS_A_CLUSTER = 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhillyOptions:
+    """Size and shape of the workload.
+
+    Parameters
+    ----------
+    jobs
+        How many.
+    bursts_from
+        A list of Philly's jobs, merged or Pollux', whose bursts are resampled with their gangs and run times; None to draw
+        them from the quantiles above.
+    load
+        How much faster than in the list jobs come.
+    cap_s
+        Longer run times are cut to this.
+
+    Raises
+    ------
+    InvalidOptionError
+        If an option is out of its range.
+    """
+
+    jobs: int = 5000
+    bursts_from: Path | None = None
+    load: float = 1.0
+    cap_s: float = LONGEST_S
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 10000000]", self, "jobs")
+        check_in("(0, 1e6]", self, "load")
+        check_in("[1, 1e9]", self, "cap_s")
+
+
+def draw_jobs(options: PhillyOptions, seed: int) -> JobTable:
+    """Draw jobs in bursts.
+
+    A burst's jobs share user, virtual cluster and mostly the gang, and their run times are alike. Users are Zipf within a
+    virtual cluster, which the source doesn't tell: an assumption.
+
+    Parameters
+    ----------
+    options
+        Size and shape.
+    seed
+        Same options and seed, same jobs.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the list of jobs is bad, or has a single burst.
+
+    References
+    ----------
+    Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019.
+
+    Examples
+    --------
+    >>> len(draw_jobs(PhillyOptions(jobs=7), seed=0))
+    7
+    """
+    rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(3)]
+    if options.bursts_from is None:
+        submit, gpus, duration, burst = _from_quantiles(options.jobs, rngs[0])
+        note = "jobs are drawn from quantiles of Philly's list"
+    else:
+        submit, gpus, duration, burst = _resampled(options.bursts_from, options.jobs, rngs[0])
+        note = f"bursts are resampled from {options.bursts_from.name}"
+    first = np.flatnonzero(np.diff(burst, prepend=-1))
+    cluster = _clusters(gpus[first], rngs[1])[np.cumsum(np.isin(np.arange(len(burst)), first)) - 1]
+    user = np.minimum(rngs[2].zipf(1.5, len(first)), USERS_A_CLUSTER)[
+        np.searchsorted(first, np.arange(len(burst)), "right") - 1
+    ]
+    return JobTable(
+        ids=tuple(f"p{row}" for row in range(len(gpus))),
+        submit_s=(submit - submit[0]) / options.load,
+        workers=gpus,
+        duration_s=np.minimum(duration, options.cap_s),
+        clock=np.zeros(len(gpus), np.int64),
+        virtual_cluster=np.array([f"vc{number}" for number in cluster.tolist()], dtype=object),
+        user=np.array([f"vc{a}-u{b}" for a, b in zip(cluster.tolist(), user.tolist(), strict=True)], dtype=object),
+        rows_read=len(gpus),
+        notes=(note,),
+    )
+
+
+def _from_quantiles(jobs: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
+    """Return submissions, gangs, run times and the number of the burst of each job."""
+    sizes: list[int] = []
+    total = 0
+    while total < jobs:
+        sizes.append(int(np.exp(np.interp(rng.random(), SIZE_SHARE, np.log(np.array(SIZE) + 0.999)))))
+        total += sizes[-1]
+    size = np.array(sizes)
+    burst = np.repeat(np.arange(len(size)), size)[:jobs]
+    is_first = np.diff(burst, prepend=-1) > 0
+    gaps = np.exp(np.interp(rng.random(jobs), GAP_SHARE, np.log(GAP_S)))
+    pauses = np.exp(np.interp(rng.random(jobs), PAUSE_SHARE, np.log(PAUSE_S)))
+    submit = np.cumsum(np.where(is_first, pauses, gaps))
+    lead = rng.choice(GANGS, size=len(size), p=np.array(GANG_WEIGHTS) / sum(GANG_WEIGHTS))
+    lead = np.where((size >= BIG_BURST) & (rng.random(len(size)) < BIG_SINGLE_SHARE), 1, lead)
+    other = rng.choice(GANGS, size=jobs, p=np.array(GANG_WEIGHTS) / sum(GANG_WEIGHTS))
+    gpus = np.where(is_first | (size[burst] >= BIG_BURST) | (rng.random(jobs) < LIKE_THE_BURST), lead[burst], other)
+    common, own = rng.standard_normal(len(size)), rng.standard_normal(jobs)
+    rank = _normal_rank(np.sqrt(LIKENESS) * common[burst] + np.sqrt(1 - LIKENESS) * own)
+    bucket = np.array([bucket_of(number) for number in range(max(GANGS) + 1)[1:]])[gpus - 1]
+    duration = np.empty(jobs)
+    for number, quantiles in enumerate(RUN_S):
+        mine = bucket == number
+        duration[mine] = np.exp(np.interp(rank[mine], RUN_SHARE, np.log(quantiles)))
+    return submit, gpus.astype(np.int64), duration, burst
+
+
+def _resampled(path: Path, jobs: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray, FloatArray, IntArray]:
+    """Return jobs of bursts of a list drawn with replacement, each with the pause before it."""
+    table = read_jobs(path, "philly", ReadOptions())
+    order = np.argsort(table.submit_s, kind="stable")
+    times = table.submit_s[order]
+    gaps = np.diff(times, prepend=times[0] - BURST_GAP_S)
+    first = np.flatnonzero(np.concatenate([[True], gaps[1:] > BURST_GAP_S]))
+    if len(first) < 2:
+        raise InvalidProblemError(f"{path}: all jobs are one burst; give a list with pauses")
+    size = np.diff(np.append(first, len(times)))
+    rows: list[IntArray] = []
+    burst: list[IntArray] = []
+    total = 0
+    while total < jobs:
+        chosen = rng.integers(1, len(first), size=max(16, jobs // 4))  # nobody knows the pause before the first
+        rows.extend(np.arange(first[b], first[b] + size[b]) for b in chosen.tolist())
+        burst.extend(np.full(size[b], len(burst) + n) for n, b in enumerate(chosen.tolist()))
+        total += int(size[chosen].sum())
+    taken = np.concatenate(rows)[:jobs]
+    submit = np.cumsum(gaps[taken])
+    return submit, table.workers[order][taken], table.duration_s[order][taken], np.concatenate(burst)[:jobs]
+
+
+def _clusters(gang: IntArray, rng: np.random.Generator) -> IntArray:
+    """Draw each burst's virtual cluster, by its share and how much it leans to such gangs."""
+    share = np.array(QUOTAS, float) / sum(QUOTAS)
+    lean = np.linspace(-TILT, TILT, len(QUOTAS))[np.random.default_rng(len(QUOTAS)).permutation(len(QUOTAS))]
+    size = np.log2(np.minimum(gang, 16))
+    weight = share * np.exp(lean * size[:, None])
+    chance = np.cumsum(weight, axis=1) / weight.sum(axis=1, keepdims=True)
+    chosen: IntArray = (rng.random(len(gang))[:, None] > chance[:, :-1]).sum(axis=1)
+    return chosen
+
+
+def _normal_rank(score: FloatArray) -> FloatArray:
+    """Return the share of a standard normal variable below each score."""
+    from scipy.special import ndtr
+
+    return np.asarray(ndtr(score))
