@@ -6,10 +6,14 @@ import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.waiting import waiting
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
 HOUR_US = 3600 * US
+
+SCORES = (1.0, 0.5, 0.25)
+"""Placement score by locality: a machine has one island of fast links here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,18 +28,23 @@ class Metrics:
         First start less submission.
     slowdown_mean, slowdown_max
         Completion time over exclusive run time.
-    rho_max, rho_share_above_1
+    rho_max, rho_p50, rho_min, rho_share_above_1
         Finish-time fairness with the whole cluster shared in time by the active apps (Themis' reading).
-    rho_space_max, rho_space_share_above_1
+    rho_space_max, rho_space_p50, rho_space_min, rho_space_share_above_1
         The same with an equal share of the GPUs, up to the gang: the stricter reading.
     jain
         Jain's index of 1 / rho.
     gpu_hours, overhead_gpu_hours
         GPU-time held, and of it lost to restarts.
+    goodput
+        Exclusive run time x gang of the jobs that were done, over the GPU-time held.
+    placement_score
+        1 for gangs in one machine, 0.5 in one rack, 0.25 beyond; mean over gangs of several GPUs by GPU-time.
     utilisation
         GPU-time held over the cluster's until the makespan.
-    wait_fragmented_share
-        Share of waiting time in which as many GPUs were free as the gang needs, though not where or for whom.
+    wait_fair_share, wait_fragmented_share
+        Share of waiting time in which the job's virtual cluster held its quota or more, or fewer GPUs were free than the gang
+        needs; and the rest: as many were free, though not where or for whom. Quotas are by GPU-time (`quotas`).
     preemptions
         How often a job lost its GPUs, those that moved or changed their width included.
     left, unfinished
@@ -52,13 +61,20 @@ class Metrics:
     slowdown_mean: float
     slowdown_max: float
     rho_max: float
+    rho_p50: float
+    rho_min: float
     rho_share_above_1: float
     rho_space_max: float
+    rho_space_p50: float
+    rho_space_min: float
     rho_space_share_above_1: float
     jain: float
     gpu_hours: float
     overhead_gpu_hours: float
+    goodput: float
+    placement_score: float
     utilisation: float
+    wait_fair_share: float
     wait_fragmented_share: float
     preemptions: int
     left: int = 0
@@ -82,6 +98,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     makespan = float(run.log.time_us[-1])
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
+    over, fragmented, full = waiting(jobs, cluster, run).shares()
     left = int((run.log.kind == Event.LEAVE).sum())
     return Metrics(
         jct_mean_h=float(completion.mean()) / HOUR_US,
@@ -93,14 +110,21 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         slowdown_mean=float(slowdown.mean()),
         slowdown_max=float(slowdown.max()),
         rho_max=float(whole.max()),
+        rho_p50=float(np.median(whole)),
+        rho_min=float(whole.min()),
         rho_share_above_1=float((whole > 1).mean()),
         rho_space_max=float(space.max()),
+        rho_space_p50=float(np.median(space)),
+        rho_space_min=float(space.min()),
         rho_space_share_above_1=float((space > 1).mean()),
         jain=float(inverse.sum() ** 2 / (len(completion) * (inverse @ inverse))),
         gpu_hours=run.held_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
         utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
-        wait_fragmented_share=fragmented_share(jobs, cluster, run),
+        goodput=float(jobs.gpus[done] @ jobs.duration_us[done].astype(float)) / run.held_gpu_us,
+        placement_score=placement_score(cluster, run),
+        wait_fair_share=float(over + full),
+        wait_fragmented_share=float(fragmented),
         preemptions=int((run.log.kind == Event.PREEMPT).sum()),
         left=left,
         unfinished=len(jobs) - len(completion) - left,
@@ -137,63 +161,23 @@ def fairness(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, Fl
     return whole, space
 
 
-def fragmented_share(jobs: Workload, cluster: Cluster, run: Run) -> float:
-    """Return the share of waiting time (gangs weigh once) with as many GPUs free as the gang needs."""
+def placement_score(cluster: Cluster, run: Run) -> float:
+    """Return the score of where gangs of several GPUs ran, weighted with the GPU-time held; 1 if there was none."""
     log = run.log
-    free = free_gpus(cluster, log)
-    times = log.time_us.astype(float)
-    # Waiting begins with a submission or a preemption, and ends with the next start, or when the job leaves or the run ends.
-    starts = np.flatnonzero(log.kind == Event.START)
-    stops = np.flatnonzero(log.kind == Event.PREEMPT)
-    begins = np.concatenate([jobs.submit_us, log.time_us[stops]])
-    owners = np.concatenate([np.arange(len(jobs)), log.job[stops]])
-    never = np.flatnonzero(np.bincount(owners, minlength=len(jobs)) > np.bincount(log.job[starts], minlength=len(jobs)))
-    ends = np.concatenate([log.time_us[starts], run.end_us[never]])
-    enders = np.concatenate([log.job[starts], never])
-    by_owner, by_ender = np.lexsort((begins, owners)), np.lexsort((ends, enders))
-    begins, owners, ends = begins[by_owner].astype(float), owners[by_owner], ends[by_ender].astype(float)
-    waited = float((ends - begins).sum())
-    if waited <= 0:
-        return 0.0
-    fragmented = 0.0
-    for width in np.unique(jobs.gpus):
-        mine = jobs.gpus[owners] == width
-        room = np.concatenate([[cluster.num_gpus >= width], free >= width]).astype(float)
-        marks = np.concatenate([[0.0], times])
-        area = np.concatenate([[0.0], np.cumsum(room[:-1] * np.diff(marks))])
-
-        def room_until(
-            when: FloatArray, marks: FloatArray = marks, area: FloatArray = area, room: FloatArray = room
-        ) -> FloatArray:
-            at = np.searchsorted(marks, when, side="right") - 1
-            return np.asarray(area[at] + room[at] * (when - marks[at]), float)
-
-        fragmented += float((room_until(ends[mine]) - room_until(begins[mine])).sum())
-    return fragmented / waited
+    level, width = localities(cluster, log), log.width
+    order = np.argsort(log.job, kind="stable")
+    is_same = log.job[order][1:] == log.job[order][:-1]
+    stop = np.full(len(log), int(log.time_us[-1]))
+    stop[order[:-1][is_same]] = log.time_us[order[1:][is_same]]
+    weight = np.where(width > 1, width, 0) * (stop - log.time_us).astype(float)
+    return float(weight @ np.array(SCORES)[level] / weight.sum()) if weight.sum() > 0 else 1.0
 
 
-def free_gpus(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return how many GPUs nobody holds after each event."""
-    width = log.width
-    if not log.names_gpus:
-        held = np.zeros(int(log.job.max(initial=-1)) + 1, np.int64)
-        held[log.job[log.kind == Event.START]] = width[log.kind == Event.START]  # a gang is as wide at every start
-        return np.asarray(cluster.num_gpus - np.cumsum(np.where(log.kind == Event.START, 1, -1) * held[log.job]))
-    first = np.concatenate([[0], np.cumsum(cluster.gpus)])
-    place = (first[log.machine] + log.slot).tolist()
-    holders, free = [0] * cluster.num_gpus, cluster.num_gpus
-    held_by: dict[int, list[int]] = {}
-    left = np.empty(len(log), np.int64)
-    bounds = log.first.tolist()
-    for event, (kind, job) in enumerate(zip(log.kind.tolist(), log.job.tolist(), strict=True)):
-        if kind == Event.START:
-            held_by[job] = place[bounds[event] : bounds[event + 1]]
-            for gpu in held_by[job]:
-                free -= holders[gpu] == 0
-                holders[gpu] += 1
-        else:
-            for gpu in held_by.pop(job, ()):
-                holders[gpu] -= 1
-                free += holders[gpu] == 0
-        left[event] = free
-    return left
+def localities(cluster: Cluster, log: EventLog) -> IntArray:
+    """Return for each event the number into `LEVELS` of the smallest part that holds the GPUs it takes, 0 if it takes none."""
+    level = np.zeros(len(log), np.int64)
+    starts = np.flatnonzero(np.diff(log.first) > 0)
+    first = log.first[starts]
+    for values in (log.machine, cluster.rack[log.machine]) if len(starts) else ():
+        level[starts] += np.maximum.reduceat(values, first) > np.minimum.reduceat(values, first)
+    return level

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from optim.models.cluster.metrics import fairness, fragmented_share, measure
+from optim.models.cluster.metrics import fairness, localities, measure, placement_score
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -34,23 +34,6 @@ def test_fairness_is_what_adding_up_seconds_gives(world):
         assert space[job] == pytest.approx(len(seconds) * share / (duration * gpus))
 
 
-@given(small_worlds(jobs=6))
-def test_waiting_with_enough_free_gpus_is_what_adding_up_seconds_gives(world):
-    rows, _ = world
-    cluster = Cluster(gpus=np.array([2, 2]))
-    jobs, run = _play(rows, cluster, overhead_s=1)
-    held = np.zeros((len(rows), 200))
-    for time, kind, job, _ in run.log.rows():
-        held[job, time // US :] = kind == 0
-    free = 4 - (held * jobs.gpus[:, None]).sum(axis=0)
-    waited = fragmented = 0
-    for job, (submit, gpus, _) in enumerate(rows):
-        for at in range(submit, int(run.end_us[job] // US)):
-            waited += not held[job, at]
-            fragmented += not held[job, at] and free[at] >= gpus
-    assert fragmented_share(jobs, cluster, run) == pytest.approx(fragmented / waited if waited else 0)
-
-
 def test_figures_of_a_run_worked_by_hand():
     """One GPU: the second job takes it at 1, the first goes on at 2 after a second of restart, and ends at 6."""
     jobs, run = _play([(0, 1, 4), (1, 1, 1)], Cluster.grid("1x1"), "srtf", overhead_s=1)
@@ -69,6 +52,19 @@ def test_figures_of_a_run_worked_by_hand():
     assert metrics.rho_max == pytest.approx(6 / (4 * 7 / 6))
     assert metrics.jain == pytest.approx((7 / 9 + 2) ** 2 / (2 * ((7 / 9) ** 2 + 4)))
     assert metrics.rho_share_above_1 == 0.5
+    assert (metrics.rho_min, metrics.rho_p50) == (pytest.approx(1 / 2), pytest.approx((1 / 2 + 6 / (4 * 7 / 6)) / 2))
+    assert metrics.goodput == pytest.approx(5 / 6)
+    assert (metrics.placement_score, metrics.wait_fair_share, metrics.wait_fragmented_share) == (1, 1, 0)
+
+
+def test_gangs_score_by_where_they_ran_and_for_how_long():
+    """Three machines of two GPUs, two of them in a rack: a gang of four in the rack for 3 s, one of six beyond it for 2 s."""
+    cluster = Cluster(gpus=np.array([2, 2, 2]), rack=np.array([0, 0, 1]))
+    jobs, run = _play([(0, 4, 3), (4, 6, 2), (7, 2, 4), (7, 1, 9)], cluster, "fifo")
+    assert localities(cluster, run.log).tolist() == [1, 0, 2, 0, 0, 0, 0, 0]
+    score = (12 * 0.5 + 12 * 0.25 + 8 * 1.0) / 32
+    assert placement_score(cluster, run) == pytest.approx(score)
+    assert measure(jobs, cluster, run).placement_score == pytest.approx(score)
 
 
 def test_an_app_is_active_from_its_first_submission_to_its_last_end():
