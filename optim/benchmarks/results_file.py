@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -18,7 +19,23 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowe
 from optim.core.files import write_bytes
 
 
-class ResultsFile:
+class Keyed(Protocol):
+    """What a results file holds: a line each, found again by its key."""
+
+    @property
+    def key(self) -> str:
+        """What it is the result of."""
+        ...
+
+    def to_json(self) -> bytes:
+        """Return it as one line, without its end."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Keyed)
+
+
+class ResultsFile(Generic[Kept]):
     """An open, locked results file.
 
     Attributes
@@ -29,12 +46,12 @@ class ResultsFile:
         The records it holds, by key.
     """
 
-    def __init__(self, path: Path, descriptor: int, records: dict[str, Record]) -> None:
+    def __init__(self, path: Path, descriptor: int, records: dict[str, Kept]) -> None:
         self.path = path
         self.records = records
         self._descriptor = descriptor
 
-    def append(self, record: Record) -> None:
+    def append(self, record: Kept) -> None:
         """Write a record as one line and wait until it is on the disk.
 
         Raises
@@ -57,7 +74,11 @@ class ResultsFile:
 
 
 @contextmanager
-def open_results(path: Path, is_wanted: Callable[[Record], bool] = lambda record: True) -> Iterator[ResultsFile]:
+def open_results(
+    path: Path,
+    is_wanted: Callable[[Kept], bool] = lambda record: True,
+    read: Callable[[bytes], Kept] = cast("Callable[[bytes], Kept]", record_from_json),  # noqa: B008 - no call at run time
+) -> Iterator[ResultsFile[Kept]]:
     """Open a results file for appending, making it and its folder if there is none.
 
     Parameters
@@ -66,6 +87,8 @@ def open_results(path: Path, is_wanted: Callable[[Record], bool] = lambda record
         The file.
     is_wanted
         Records for which this is false are taken out of the file: they are to be made anew.
+    read
+        How a line is read; a benchmark's record unless given.
 
     Raises
     ------
@@ -87,7 +110,7 @@ def open_results(path: Path, is_wanted: Callable[[Record], bool] = lambda record
             f"results file {path} can't be written: {cause}; choose another folder with --out"
         ) from error
     try:
-        lines, whole_size = _parse(path)
+        lines, whole_size = _parse(path, read)
         os.ftruncate(descriptor, whole_size)
         kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
         if len(kept) < len(lines):
@@ -107,7 +130,7 @@ def read_records(path: Path) -> list[Record]:
     InvalidProblemError
         If the file can't be read, or a whole line of it is no record.
     """
-    return [record for _, record in _parse(path)[0]]
+    return [record for _, record in _parse(path, record_from_json)[0]]
 
 
 def _open_locked(path: Path) -> int:
@@ -129,7 +152,7 @@ def _open_locked(path: Path) -> int:
         os.close(descriptor)
 
 
-def _parse(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
+def _parse(path: Path, read: Callable[[bytes], Kept]) -> tuple[list[tuple[bytes, Kept]], int]:
     """Return lines with their records, and the size in bytes of all that is whole."""
     try:
         data = path.read_bytes()
@@ -141,10 +164,10 @@ def _parse(path: Path) -> tuple[list[tuple[bytes, Record]], int]:
         if not line.strip():
             continue
         try:
-            records.append((line, record_from_json(line)))
+            records.append((line, read(line)))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidProblemError(
-                f"{path}: line {number} is no record of a benchmark ({error}); "
+                f"{path}: line {number} is no record of such a run ({error}); "
                 "name another results file, or move this one away"
             ) from error
     return records, whole_size

@@ -1,85 +1,113 @@
-"""`optim simulate cluster`: jobs of a trace on a cluster of GPUs, policy by policy, beside what no schedule could beat."""
+"""`optim simulate cluster`: jobs of a trace or a generator on a cluster of GPUs, policy by policy, beside what no schedule beats."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import fail, note
+from optim.cli.cluster_input import JOBS, JobChoice, read_or_draw, take
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options
+from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 
-JOBS = "Jobs and cluster"
+if TYPE_CHECKING:
+    from optim.benchmarks.cluster_rows import RowSource
+    from optim.core.progress import Progress
+    from optim.core.stopping import Interruption
+    from optim.models.cluster.run_file import RunRecord
+    from optim.models.cluster.workload import Workload
+    from optim.models.cluster.world import Cluster
+    from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+
 SHOWN = (
-    *("jct_mean_h", "ratio_to_bound", "jct_p95_h", "queue_mean_h", "makespan_h", "slowdown_max", "rho_max"),
-    *("rho_share_above_1", "rho_space_max", "rho_space_share_above_1", "utilisation", "overhead_gpu_hours"),
-    *("wait_fragmented_share", "preemptions"),
+    *("jct_mean_h", "ratio_to_bound", "rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
+    *("jct_p95_h", "queue_mean_h", "makespan_h", "slowdown_max", "utilisation", "overhead_gpu_hours"),
+    *("wait_fragmented_share", "preemptions", "unfinished"),
 )
+ALWAYS = 6
+"""So many columns are never left out: fairness is shown in both readings together, or not at all."""
+
+OUTPUT = "Output"
+SELECTING = ("oversized", "failures")
+"""Options that choose jobs and what is drawn of them."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What is written besides the rows."""
+
+    results: Annotated[
+        Path | None, option("--results", "Keep finished rows here; the same command goes on.", "FILE", OUTPUT)
+    ] = None
+    log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
+
+    def source(self, processes: int) -> "RowSource":
+        """Return where rows come from."""
+        from optim.benchmarks.cluster_rows import RowSource
+
+        need_events = self.log is not None
+        return RowSource(results=self.results, log=self.log, need_events=need_events, processes=processes)
+
+
+@grouped
 def cluster(
     *,
-    trace: Annotated[Path, option("--trace", "Jobs of a trace.", "FILE", JOBS)],
-    trace_format: Annotated[str, option("--trace-format", "How it is written.", "NAME", JOBS)] = "csv",
-    jobs: Annotated[int | None, option("--jobs", "The first so many in time.", panel=JOBS, min=1)] = None,
-    gpus: Annotated[str, option("--gpus", "Machines x GPUs.", "60x8", JOBS)] = "60x8",
+    choice: JobChoice,
+    gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
     policy: Annotated[
         list[str] | None,
         option("--policy", "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.", "NAME"),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        option("--option", "Of the engine, or of a policy as POLICY.NAME=VALUE; repeat for several.", "NAME=VALUE"),
+        option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
     ] = None,
     bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0)] = 60,
-    log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE")] = None,
+    processes: Annotated[int, option("--processes", "The answer is the same for any.", min=1)] = 1,
+    outputs: Outputs,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
     from optim.models.cluster.run_file import RunRecord, save_run
-    from optim.models.cluster.world import Cluster
     from optim.simulation.cluster.catalogue import INDEX_POLICIES
-    from optim.simulation.cluster.comparison import bound, compare, split_settings
-    from optim.workloads.cluster.jobs import Selection, cluster_jobs
-    from optim.workloads.traces.formats import read_jobs
-    from optim.workloads.traces.job_table import ReadOptions
+    from optim.simulation.cluster.comparison import Comparison, bound, split_settings
+    from optim.workloads.cluster.topology import read_cluster
 
-    check_out(log)
-    world = Cluster.grid(gpus)
+    for path in (outputs.results, outputs.log):
+        check_out(path)
+    world = read_cluster(gpus)
     given = split_options(settings)
-    selection = Selection(first=jobs, oversized=given.pop("oversized", "refuse"), num_gpus=world.num_gpus)
-    played = cluster_jobs(read_jobs(trace, trace_format, ReadOptions()), selection)
-    played.check_fits(world)
-    names = split_list(policy) or tuple(INDEX_POLICIES)
-    options, policies = split_settings(given, names, played)
-    left_out = "".join(f"; {count} left out: {reason}" for reason, count in played.dropped.items())
-    note(f"{len(played)} jobs, {played.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
-    rows = []
+    own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
+    selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
+    jobs = read_or_draw(choice, world, selecting, own, seed)
+    jobs.check_fits(world)
+    options, requests = split_settings(given, split_list(policy) or tuple(INDEX_POLICIES))
+    task = Comparison(jobs, world, options, seed)
+    task.check(requests)
+    _introduce(jobs, world, seed)
     with terminal_progress() as progress, listening("the rows so far are kept") as interruption:
         record = RunRecord(
-            jobs=played,
+            jobs=jobs,
             cluster=world,
             overhead_us=options.overhead_us,
-            settings={"seed": seed, **given},
-            **bound(played, world, bound_steps, interruption),
+            settings={"seed": seed, **selecting, **given},
+            **bound(jobs, world, bound_steps, interruption),
         )
+        task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
             print_json({"bounds": record.bounds})
-        for row, logged in compare(played, world, policies, options, seed, record, progress, interruption):
-            rows.append(row.flat())
-            record = replace(record, runs=(*record.runs, logged))
-            if output is OutputFormat.JSON:
-                print_json(rows[-1])
+        rows, record = _play(task, requests, record, outputs.source(processes), (interruption, progress, output))
     if output is OutputFormat.TABLE:
         least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
         body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
-        print_table(("policy", *SHOWN), body, title=f"{len(played)} jobs on {gpus} GPUs", least_wanted=SHOWN[:4:-1])
-    if log is not None:
-        save_run(record, log)
-    return _ending(rows, len(policies))
+        title = f"{len(jobs)} jobs on {world.num_gpus} GPUs"
+        print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
+    if outputs.log is not None:
+        save_run(record, outputs.log)
+    return _ending(rows, len(requests))
 
 
 def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
@@ -88,3 +116,35 @@ def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
     if len(rows) < wanted:
         return ExitCode.INTERRUPTED
     return fail(f"{', '.join(unfinished)} left jobs unfinished", ExitCode.NOTHING) if unfinished else ExitCode.DONE
+
+
+def _introduce(jobs: "Workload", world: "Cluster", seed: int) -> None:
+    """Say what is played, and what a user of it should know."""
+    left_out = "".join(f"; {count} left out: {reason}" for reason, count in jobs.dropped.items())
+    note(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
+    for line in jobs.notes:
+        note(line)
+
+
+def _play(
+    task: "Comparison",
+    requests: "tuple[PolicyRequest, ...]",
+    record: "RunRecord",
+    source: "RowSource",
+    running: tuple["Interruption", "Progress", OutputFormat],
+) -> "tuple[list[dict[str, Any]], RunRecord]":
+    """Return rows, each printed in its turn, and the record with their events."""
+    stop, progress, output = running
+    rows: list[dict[str, Any]] = []
+    kept = 0
+    for given in source.rows(task, requests, stop, progress):
+        rows.append(given.row)
+        kept += given.is_kept
+        if given.logged is not None:
+            settings = {**record.settings, "keys": [*record.settings.get("keys", []), given.key]}
+            record = replace(record, runs=(*record.runs, given.logged), settings=settings)
+        if output is OutputFormat.JSON:
+            print_json(given.row)
+    if kept:
+        note(f"{kept} rows were kept from before")
+    return rows, record

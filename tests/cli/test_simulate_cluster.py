@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.models.cluster.run_file import load_run
 
 RUNNER = CliRunner()
 ROWS = "submit,gpus,duration,id\n0,2,2000,a\n0,1,8000,b\n0,2,6000,c\n"
@@ -65,7 +66,14 @@ def test_the_table_shows_the_bounds_first(trace):
         (("--policy", "nonsense"), "there are: borg"),
         (("--trace-format", "nonsense"), "one of philly"),
         (("--gpus", "1x1"), "oversized=drop"),
-        (("--option", "oversized=maybe"), "refuse or drop"),
+        (("--option", "oversized=maybe"), "one of refuse, drop"),
+        (("--option", "failures=maybe"), "one of none, study"),
+        (("--option", "trace.nonsense=1"), "unknown option 'nonsense'"),
+        (("--option", "generate.jobs=1"), "goes with --generate only"),
+        (("--generate", "themis"), "either --trace FILE or --generate"),
+        (("--apps", "3"), "goes with --generate themis only"),
+        (("--from", "2017-10-03"), "the trace tells no dates"),
+        (("--gpus", "60x"), "60x8"),
     ],
 )
 def test_wrong_use_is_one_line(trace, words, cause):
@@ -115,3 +123,124 @@ def test_a_policy_of_ones_own_is_played_and_replayed(trace, tmp_path, name, code
         verified = run("verify", log)
         assert verified.exit_code == 0
         assert verified.stdout.count("yes") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--generate", "nonsense"), "philly or themis"),
+        (("--generate", "themis", "--jobs", "3"), "--trace or --generate philly only"),
+        (("--generate", "themis", "--trace-format", "csv"), "goes with --trace only"),
+        (("--generate", "themis", "--option", "generate.gap_min=-1"), "gap_min"),
+        (("--generate", "philly", "--from", "7"), "goes with --trace only"),
+        ((), "either --trace FILE or --generate"),
+    ],
+)
+def test_wrong_ways_to_draw_jobs_are_one_line(words, cause):
+    result = run("simulate", "cluster", "--policy", "fifo", *words)
+    assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+    assert cause in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("philly", "--jobs", "30"), ("themis", "--apps", "2", "--option", "generate.gang=1")]
+)
+def test_drawn_jobs_are_played(words):
+    first, again = (
+        run(
+            "simulate",
+            "cluster",
+            "--generate",
+            *words,
+            "--gpus",
+            "8x8",
+            "--policy",
+            "fifo",
+            "--format",
+            "json",
+            "--seed",
+            5,
+        )
+        for _ in range(2)
+    )
+    assert first.exit_code == 0, first.output
+    assert first.stdout == again.stdout
+    assert json.loads(first.stdout.splitlines()[1])["seed"] == 5
+
+
+def test_a_topology_file_is_the_cluster(trace, tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"schema": "optim/cluster/1", "machines": [{"gpus": 2, "count": 3}]}))
+    result = run("simulate", "cluster", "--trace", trace, "--gpus", path, "--policy", "fifo")
+    assert result.exit_code == 0, result.output
+    assert "3 jobs on 6 GPUs" in result.stdout
+
+
+def test_what_a_user_of_the_trace_should_know_is_said(tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text("submit,gpus,duration\n9,1,1\n0,1,1\n0,9,1\n0,1,0\n")
+    words = (
+        "--trace",
+        path,
+        "--gpus",
+        "1x8",
+        "--policy",
+        "fifo",
+        "--option",
+        "oversized=drop",
+        "--option",
+        "failures=study",
+    )
+    result = run("simulate", "cluster", *words)
+    assert result.exit_code == 0, result.output
+    said = result.stderr
+    for line in ("2 jobs", "1 left out: without run time", "1 left out: larger than the cluster", "they were sorted",
+                 "at the very time of another", "drawn from tables 6 and 7"):  # fmt: skip
+        assert line in said
+
+
+def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
+    def words(policies, *more):
+        return (
+            "simulate",
+            "cluster",
+            "--trace",
+            trace,
+            "--gpus",
+            "1x2",
+            "--policy",
+            policies,
+            "--format",
+            "json",
+            *more,
+        )
+
+    results, log = tmp_path / "rows.jsonl", tmp_path / "run.npz"
+    first = run(*words("srsf", "--results", results, "--log", log))
+    assert first.exit_code == 0, first.output
+    second = run(*words("srsf,fifo", "--results", results, "--log", log))
+    assert "1 rows were kept from before" in second.stderr
+    assert second.stdout.splitlines()[:2] == first.stdout.splitlines()
+    assert run("verify", log).stdout.count("yes") == 3
+    assert len(results.read_text().splitlines()) == 2
+    other = run(*words("srsf,fifo", "--results", results, "--seed", "1"))
+    assert "kept from before" not in other.stderr
+    without_events = run(*words("srsf,fifo", "--results", results))
+    assert "2 rows were kept" in without_events.stderr
+    assert without_events.stdout == second.stdout
+    results.write_text("nonsense\n")
+    assert run(*words("srsf", "--results", results)).exit_code == 2
+
+
+@pytest.mark.prove
+def test_the_answer_is_the_same_in_two_processes(trace, tmp_path):
+    logs = []
+    for processes in (1, 2):
+        logs.append(tmp_path / f"{processes}.npz")
+        result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "srsf,las,random", "--processes",
+                     processes, "--log", logs[-1], "--format", "json")  # fmt: skip
+        assert result.exit_code == 0, result.output
+    one, two = (load_run(log) for log in logs)
+    assert [run.policy for run in one.runs] == [run.policy for run in two.runs] == ["srsf", "las", "random"]
+    assert [run.log.rows() for run in one.runs] == [run.log.rows() for run in two.runs]
+    assert [run.metrics for run in one.runs] == [run.metrics for run in two.runs]

@@ -14,7 +14,7 @@ from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.rules import Rules
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.workload import LABELS, Workload
 from optim.models.cluster.world import Cluster
 
 SCHEMA = "optim/cluster-run/1"
@@ -22,7 +22,7 @@ WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
 JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
 MORE_JOB_COLUMNS = (
     *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
-    *("fails_us", "loss"),
+    *("fails_us", "user", "model", "status", "reason", "loss"),
 )
 MACHINE_COLUMNS = ("gpus", "rack", "kind")
 MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
@@ -77,6 +77,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "schema": SCHEMA,
         "overhead_us": record.overhead_us,
         "settings": record.settings,
+        "names": {names: getattr(record.jobs, names) for names in LABELS.values()},
+        "kinds": record.cluster.kinds,
         "policies": [run.policy for run in record.runs],
         "metrics": [asdict(run.metrics) for run in record.runs],
         "rules": [asdict(run.rules) for run in record.runs],
@@ -109,8 +111,11 @@ def load_run(path: str | Path) -> RunRecord:
         header = json.loads(bytes(arrays["header"]))
         _require_schema(header["schema"])
         return RunRecord(
-            jobs=Workload(**_columns(arrays, "jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)),
-            cluster=Cluster(**_columns(arrays, "cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS)),
+            jobs=_jobs(arrays, header.get("names", {})),
+            cluster=Cluster(
+                **_columns(arrays, "cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS),
+                kinds=tuple(map(str, header.get("kinds", ("gpu",)))),
+            ),
             overhead_us=int(header["overhead_us"]),
             settings=header["settings"],
             runs=tuple(
@@ -141,6 +146,17 @@ def load_run(path: str | Path) -> RunRecord:
 def _require_schema(schema: object) -> None:
     if schema != SCHEMA:
         raise ValueError(f"schema {schema!r} instead of {SCHEMA!r}")
+
+
+def _jobs(arrays: Arrays, names: dict[str, Any]) -> Workload:
+    """Return the jobs; names that a file of an earlier version lacks are numbers."""
+    columns = _columns(arrays, "jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)
+    told: dict[str, Any] = {
+        plural: tuple(map(str, names.get(plural, range(int(columns[column].max(initial=0)) + 1))))
+        for column, plural in LABELS.items()
+        if column in columns
+    }
+    return Workload(**columns, **told)
 
 
 def _headings(header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:

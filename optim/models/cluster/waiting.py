@@ -42,7 +42,7 @@ def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
     """Return the GPUs of each virtual cluster: in proportion to its GPU-time, by largest remainders."""
     time = np.bincount(jobs.group, weights=jobs.gpus * jobs.duration_us.astype(float), minlength=len(jobs.groups))
     exact = cluster.num_gpus * time / time.sum()
-    given = np.floor(exact).astype(np.int64)
+    given: IntArray = np.floor(exact).astype(np.int64)
     most = np.argsort(-(exact - given), kind="stable")[: cluster.num_gpus - int(given.sum())]
     given[most] += 1
     return given

@@ -26,6 +26,15 @@ LEVELS = ("machine", "rack", "cluster")
 WHOLE_MILLI = 1_000
 """A whole GPU in thousandths."""
 
+LABELS: Mapping[str, str] = {
+    "group": "groups",
+    "user": "users",
+    "model": "models",
+    "status": "statuses",
+    "reason": "reasons",
+}
+"""Columns that hold numbers into names, and where the names are."""
+
 REQUIRED = ("submit_us", "gpus", "duration_us")
 UNLESS_GIVEN: Mapping[str, int] = {
     "group": 0,
@@ -36,6 +45,10 @@ UNLESS_GIVEN: Mapping[str, int] = {
     "memory_mib": 16 * 1024,
     "priority": 0,
     "fails_us": -1,
+    "user": 0,
+    "model": 0,
+    "status": 0,
+    "reason": 0,
 }
 """What a column of one number a job holds where it isn't given."""
 
@@ -92,12 +105,18 @@ class Workload:
         After how much run time a try of the job fails, -1 if it doesn't; its duration holds all of its tries; shape (jobs,).
     loss
         Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
+    user, model, status, reason
+        Numbers into `users`, `models`, `statuses` (how the job ended in its trace) and `reasons` (why it failed); shape (jobs,).
     groups
         Names of the virtual clusters.
+    users, models, statuses, reasons
+        Names, "" where it isn't known.
     ids
         Names of the jobs.
     dropped
         How many rows of a source were left out, by reason.
+    notes
+        What a user of the jobs should know, one line each.
 
     Raises
     ------
@@ -120,10 +139,19 @@ class Workload:
     memory_mib: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     priority: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     fails_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    user: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    model: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    status: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    reason: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     loss: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
     groups: tuple[str, ...] = ("",)
+    users: tuple[str, ...] = ("",)
+    models: tuple[str, ...] = ("",)
+    statuses: tuple[str, ...] = ("",)
+    reasons: tuple[str, ...] = ("",)
     ids: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Fill what was left out, and check the rest."""
@@ -151,6 +179,10 @@ class Workload:
             values = getattr(self, name)
             if values.size and (values.min() < least or values.max() > most):
                 raise InvalidProblemError(f"{name} must lie in {least}..{most}, got {values.min()}..{values.max()}")
+        for column, names in LABELS.items():
+            values, known = getattr(self, column), len(getattr(self, names))
+            if values.min() < 0 or values.max() >= known:
+                raise InvalidProblemError(f"{column} must lie in 0..{known - 1}, the names there are; it has others")
         if (self.least_gpus > self.most_gpus).any() or ((self.kind_ppm > 0) & (self.kind_ppm < PPM)).any():
             raise InvalidProblemError("least_gpus must not exceed most_gpus, and kind_ppm be 0 or at least 1000000")
         if (self.gpus.astype(float) * self.duration_us * self.slowdown_ppm.max(1) / PPM).max() >= 2.0**62:

@@ -1,25 +1,47 @@
 """Policies on the same jobs under the same rules: a row each, beside what no schedule could beat."""
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.execution import AbstractTask, in_order, local_engine
 from optim.core.options import build_options
 from optim.core.progress import Progress
-from optim.core.stopping import Interruption
+from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.models.cluster.check import is_bounded, least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
-from optim.models.cluster.run_file import LoggedRun, RunRecord
+from optim.models.cluster.run_file import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS, LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import label, make_policy
-from optim.simulation.cluster.engine import Policy, play
+from optim.simulation.cluster.engine import Policy, check_support, play
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
 HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyRequest:
+    """A policy as a user asks for it: its name, and its options as texts."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def build(self, jobs: Workload) -> Policy:
+        """Return the policy.
+
+        Raises
+        ------
+        InvalidOptionError
+            If there is no such policy, or it doesn't know an option.
+        """
+        return make_policy(self.name, jobs, dict(self.options))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +75,23 @@ class Row:
         return {**head, **asdict(self.metrics), **{f"{self.policy}.{name}": value for name, value in self.own.items()}}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Played:
+    """A policy's row, and its events."""
+
+    row: Row
+    logged: LoggedRun
+
+
 def split_settings(
-    settings: Mapping[str, str], names: Sequence[str], jobs: Workload
-) -> tuple[EngineOptions, tuple[Policy, ...]]:
-    """Build the engine's options and the policies from ``NAME=VALUE`` and ``POLICY.NAME=VALUE``; of a file POLICY is the class.
+    settings: Mapping[str, str], names: Sequence[str]
+) -> tuple[EngineOptions, tuple[PolicyRequest, ...]]:
+    """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into the engine's options and requests for policies; of a file POLICY is the class.
 
     Raises
     ------
     InvalidOptionError
-        If a policy or an option is unknown, or an option names a policy that isn't played.
+        If an option of the engine is unknown, or an option names a policy that isn't played.
     """
     known = {each.name for each in fields(EngineOptions)}
     own: dict[str, dict[str, str]] = {label(name): {} for name in names}
@@ -79,7 +109,8 @@ def split_settings(
             own[policy][name] = value
         else:
             raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
-    return build_options(EngineOptions, engine), tuple(make_policy(name, jobs, own[label(name)]) for name in names)
+    requests = tuple(PolicyRequest(name=name, options=tuple(sorted(own[label(name)].items()))) for name in names)
+    return build_options(EngineOptions, engine), requests
 
 
 def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
@@ -94,38 +125,101 @@ def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | Non
     return {"bounds": values, "prices": prices, "load": load, "interval": interval}
 
 
-def compare(
-    jobs: Workload,
-    cluster: Cluster,
-    policies: Sequence[Policy],
-    options: EngineOptions,
-    seed: int,
-    record: RunRecord,
-    progress: Progress,
-    stop: Interruption,
-) -> Iterator[tuple[Row, LoggedRun]]:
-    """Play the policies one after the other until `stop` is requested; yield each row with its log as soon as it is there."""
-    least = record.bounds.get("jct_mean_h")
+class Comparison(AbstractTask[PolicyRequest, Played | None]):
+    """Play policies on one workload; None for a policy whose run was interrupted.
 
-    def watch(submitted: int) -> bool:
-        progress.update(submitted)
-        return stop.is_requested
+    Parameters
+    ----------
+    jobs, cluster, options, seed
+        What is played.
+    least_jct_h
+        What no schedule's mean completion time can beat; None without a bound.
+    """
 
-    for policy in policies:
-        progress.start(policy.name, len(jobs))
-        run = None if stop.is_requested else play(jobs, cluster, policy, options, seed, watch)
+    def __init__(
+        self, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, least_jct_h: float | None = None
+    ) -> None:
+        self.jobs, self.cluster, self.options, self.seed = jobs, cluster, options, seed
+        self.least_jct_h = least_jct_h
+
+    @property
+    def title(self) -> str:
+        """What is done."""
+        return "policies"
+
+    def name(self, piece: PolicyRequest) -> str:
+        """Return the policy's name."""
+        return piece.name
+
+    def check(self, requests: Sequence[PolicyRequest]) -> None:
+        """Find out whether all policies can be played, before any is.
+
+        Raises
+        ------
+        InvalidOptionError
+            If a policy or an option is unknown.
+        UnsupportedProblemError
+            If a policy can't serve these jobs on this cluster.
+        """
+        for request in requests:
+            check_support(request.build(self.jobs), self.jobs, self.cluster, self.options)
+
+    def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
+        """Play a policy."""
+        policy = piece.build(self.jobs)
+        progress.start("jobs submitted", len(self.jobs))
+
+        def watch(submitted: int) -> bool:
+            progress.update(submitted)
+            return stop(SolveState(elapsed_s=0.0)) is not None
+
+        run = play(self.jobs, self.cluster, policy, self.options, self.seed, watch)
         progress.finish()
-        if run is None:
-            return
-        metrics = measure(jobs, cluster, run)
-        ratio = metrics.jct_mean_h / least if least and is_bounded(jobs, run.rules) else None
+        return None if run is None else self.measured(policy.needs, run)
+
+    def measured(self, sees: str, run: Run) -> Played:
+        """Return a run's row and events."""
+        metrics = measure(self.jobs, self.cluster, run)
+        is_comparable = self.least_jct_h and is_bounded(self.jobs, run.rules)
         row = Row(
-            policy=policy.name,
-            seed=seed,
-            sees=policy.needs,
+            policy=run.policy,
+            seed=self.seed,
+            sees=sees,
             metrics=metrics,
-            ratio_to_bound=ratio,
+            ratio_to_bound=metrics.jct_mean_h / self.least_jct_h if self.least_jct_h and is_comparable else None,
             own=run.figures,
         )
-        logged = LoggedRun(policy=policy.name, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures)
-        yield row, logged
+        logged = LoggedRun(policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures)
+        return Played(row=row, logged=logged)
+
+    def lost(self, piece: PolicyRequest, reason: str) -> Played | None:
+        """Say that a policy's process died.
+
+        Raises
+        ------
+        NotAllowedError
+            Always.
+        """
+        raise NotAllowedError(f"policy {piece.name[:40]} was not played: {reason}; use --processes 1")
+
+    def play(
+        self, requests: Sequence[PolicyRequest], processes: int, stop: Interruption, progress: Progress
+    ) -> Iterator[Played]:
+        """Yield what each policy came to, in order, until `stop` is requested."""
+        engine = local_engine(processes, len(requests))
+        for played in in_order(engine.run(self, requests, stop, progress)):
+            if played is not None:
+                yield played
+
+    def key(self, request: PolicyRequest) -> str:
+        """Return a digest of all that a policy's run depends on."""
+        digest = hashlib.sha256()
+        for columns, owner in (
+            ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), self.jobs),
+            ((*MACHINE_COLUMNS, "cpus"), self.cluster),
+        ):
+            for name in columns:
+                digest.update(name.encode() + getattr(owner, name).tobytes())
+        said = [asdict(self.options), self.seed, self.least_jct_h, request.name, request.options]
+        digest.update(json.dumps(said).encode())
+        return f"{request.name}:{digest.hexdigest()[:32]}"

@@ -1,30 +1,56 @@
 """From the table of a trace to jobs that a cluster can play."""
 
-import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.cluster.workload import US, Workload
-from optim.workloads.traces.job_table import JobTable
+from optim.models.cluster.philly_tables import STATUSES
+from optim.models.cluster.workload import PPM, US, WHOLE_MILLI, Workload
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.workloads.cluster.failure_draws import REASON_NAMES, draw_outcomes
+from optim.workloads.traces.job_table import JobTable, TextArray
+from optim.workloads.traces.time_stamps import seconds_of
 
-LOGGER = logging.getLogger(__name__)
-OVERSIZED = "larger than the cluster"
+OVERSIZED, EARLIER, NO_TYPE = "larger than the cluster", "submitted earlier", "that no GPU of the cluster can run"
+MIB_A_GB = 1024.0
+DRAWN = "drawn"
+"""In the notes of jobs whose outcomes were drawn."""
+
+
+class Oversized(StrEnum):
+    """What to do with gangs larger than the cluster."""
+
+    REFUSE = "refuse"
+    DROP = "drop"
+
+
+class Failures(StrEnum):
+    """How jobs of a trace that doesn't say it ended."""
+
+    NONE = "none"
+    STUDY = "study"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which of a trace's jobs are played.
+    """Which of a trace's jobs are played, and what is drawn that the trace doesn't say.
 
     Parameters
     ----------
     first
         The first so many in time; None for all.
+    since
+        Only jobs submitted from this date on, or from so many seconds of the trace's clock; None for all.
     oversized
-        What to do with gangs larger than `num_gpus`: refuse or drop.
-    num_gpus
-        GPUs of the cluster; None if it isn't known.
+        What to do with gangs larger than the cluster.
+    failures
+        Whether status and failures are drawn from tables 6 and 7 of the Philly study.
+    seed
+        Of what is drawn.
 
     Raises
     ------
@@ -33,46 +59,161 @@ class Selection:
     """
 
     first: int | None = None
-    oversized: str = "refuse"
-    num_gpus: int | None = None
+    since: str | None = None
+    oversized: Oversized = Oversized.REFUSE
+    failures: Failures = Failures.NONE
+    seed: int = 0
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.oversized not in ("refuse", "drop"):
-            raise InvalidOptionError(f"oversized must be refuse or drop, got {self.oversized[:40]!r}")
+        for name, kind in (("oversized", Oversized), ("failures", Failures)):
+            if getattr(self, name) not in list(kind):
+                raise InvalidOptionError(f"{name} must be {' or '.join(kind)}, got {getattr(self, name)[:40]!r}")
         if self.first is not None and self.first < 1:
             raise InvalidOptionError(f"the number of jobs must be at least 1, got {self.first}")
 
 
-def cluster_jobs(table: JobTable, selection: Selection) -> Workload:
+def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None = None) -> Workload:
     """Return the jobs in the order of their submission; times are rounded to microseconds.
+
+    Parameters
+    ----------
+    table
+        Jobs of a trace.
+    selection
+        Which of them.
+    cluster
+        Where they are to run: gangs that are larger may be dropped, and run times are those on its types of GPU, where the
+        trace tells them by type and the cluster names types. None for any.
 
     Raises
     ------
     InvalidProblemError
-        If no job is left.
+        If no job is left, or the trace knows no run time on one of the cluster's types of GPU.
+    InvalidOptionError
+        If `since` is no date, or a date and the trace tells none.
     """
     order = np.argsort(table.submit_s, kind="stable")
     dropped = dict(table.dropped)
-    if len(order) and (np.diff(table.submit_s) < 0).any():
-        LOGGER.info("the trace isn't in the order of time; its rows were sorted")
-    if selection.oversized == "drop" and selection.num_gpus is not None:
-        fits = table.workers[order] <= selection.num_gpus
-        dropped[OVERSIZED] = int((~fits).sum())
-        order = order[fits]
+    notes = [*table.notes, *_remarks(table.submit_s)]
+    if selection.since is not None:
+        is_late = table.submit_s[order] >= seconds_of(table.begin, selection.since)
+        order, dropped[EARLIER] = order[is_late], int((~is_late).sum())
+    if selection.oversized == Oversized.DROP and cluster is not None:
+        fits = table.workers[order] <= cluster.num_gpus
+        order, dropped[OVERSIZED] = order[fits], int((~fits).sum())
+    ratio = _type_ratios(table, cluster)
+    if ratio is not None:
+        can_run = np.isfinite(ratio[order]).any(axis=1)
+        order, dropped[NO_TYPE] = order[can_run], int((~can_run).sum())
     order = order[: selection.first]
     if not len(order):
         raise InvalidProblemError("no job of the trace is left; choose other dates or a larger cluster")
-    clusters = table.virtual_cluster[order] if table.virtual_cluster is not None else np.full(len(order), "", object)
-    groups, group = np.unique(clusters.astype(str), return_inverse=True)
-    submit = table.submit_s[order]
-    duration = np.maximum(1, np.rint(table.duration_s[order] * US))
+    submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
+    if ratio is not None:
+        fastest = np.nanmin(ratio[order], axis=1)
+        duration = duration * fastest
+        kinds = np.nan_to_num(np.ceil(ratio[order] / fastest[:, None] * PPM)).astype(np.int64)
+    duration_us = np.maximum(1, np.rint(duration * US)).astype(np.int64)
+    columns = _columns(table, order) | ({} if kinds is None else {"kind_ppm": kinds})
+    if selection.failures == Failures.STUDY:
+        columns |= _outcomes(table, table.workers[order], duration_us, selection.seed, notes)
+    share = columns.get("share_milli")
+    if share is not None and (share < WHOLE_MILLI).any():
+        notes.append(
+            f"{int((share < WHOLE_MILLI).sum())} jobs ask for part of a GPU: rounded up to whole ones unless sharing=true"
+        )
     return Workload(
         submit_us=np.rint((submit - submit[0]) * US).astype(np.int64),
         gpus=table.workers[order],
-        duration_us=duration.astype(np.int64),
-        group=group.astype(np.int64),
-        groups=tuple(groups.tolist()),
+        duration_us=duration_us,
         ids=tuple(table.ids[row] for row in order.tolist()),
         dropped={reason: count for reason, count in dropped.items() if count},
+        notes=tuple(notes),
+        **columns,
     )
+
+
+def _remarks(submit_s: FloatArray) -> list[str]:
+    """Say whether rows had to be sorted, and how many share their time."""
+    remarks = []
+    if (np.diff(submit_s) < 0).any():
+        remarks.append("the rows aren't in the order of time: they were sorted")
+    doubled = len(submit_s) - len(np.unique(submit_s))
+    if doubled:
+        remarks.append(f"{doubled} jobs were submitted at the very time of another: they keep the order of their rows")
+    return remarks
+
+
+def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
+    """Return what a workload may know besides times and gangs."""
+    columns: dict[str, Any] = {}
+    for column, names, texts in (
+        ("group", "groups", table.virtual_cluster),
+        ("user", "users", table.user),
+        ("model", "models", table.model),
+        ("status", "statuses", table.status),
+    ):
+        if texts is not None:
+            columns |= dict(zip((names, column), _named(texts[order]), strict=True))
+    if table.app is not None:
+        columns["app"] = _apps(table.app[order])
+    if table.demand is not None:
+        share, cpus, memory = table.demand[order].T
+        columns["share_milli"] = np.clip(np.ceil(share * WHOLE_MILLI - 1e-6), 1, WHOLE_MILLI).astype(np.int64)
+        columns["cpu_milli"] = np.ceil(cpus * 1000 - 1e-6).astype(np.int64)
+        columns["memory_mib"] = np.ceil(memory * MIB_A_GB - 1e-6).astype(np.int64)
+    if table.busy is not None:
+        columns["busy_milli"] = np.clip(np.rint(table.busy[order] * WHOLE_MILLI), 1, WHOLE_MILLI).astype(np.int64)
+    if table.slowdown is not None:
+        columns["slowdown_ppm"] = np.ceil(table.slowdown[order] * PPM - 1e-6).astype(np.int64)
+    for name in ("priority", "least_gpus", "most_gpus", "loss"):
+        if getattr(table, name) is not None:
+            columns[name] = getattr(table, name)[order]
+    if table.failed_s is not None:
+        failed = table.failed_s[order]
+        columns["fails_us"] = np.where(np.isnan(failed), -1, np.rint(np.nan_to_num(failed) * US)).astype(np.int64)
+    return columns
+
+
+def _named(texts: TextArray) -> tuple[tuple[str, ...], IntArray]:
+    """Return distinct texts and each job's number among them."""
+    names, number = np.unique(texts.astype(str), return_inverse=True)
+    return tuple(names.tolist()), number.astype(np.int64)
+
+
+def _apps(texts: TextArray) -> IntArray:
+    """Return numbers of apps; jobs without one are apps of their own."""
+    names, app = _named(texts)
+    alone = np.flatnonzero(texts == "")
+    app[alone] = len(names) + np.arange(len(alone))
+    return np.asarray(np.unique(app, return_inverse=True)[1], np.int64)
+
+
+def _type_ratios(table: JobTable, cluster: Cluster | None) -> FloatArray | None:
+    """Return run times on the cluster's types of GPU over those told, None where types make no difference."""
+    if table.type_ratio is None or cluster is None or cluster.kinds == ("gpu",):
+        return None
+    missing = [kind for kind in cluster.kinds if kind not in table.types]
+    if missing:
+        raise InvalidProblemError(
+            f"GPU type {missing[0][:40]!r} has no throughput in the trace (there are: {', '.join(table.types)}); "
+            "name another in the cluster's topology"
+        )
+    return table.type_ratio[:, [table.types.index(kind) for kind in cluster.kinds]]
+
+
+def _outcomes(table: JobTable, gpus: IntArray, duration_us: IntArray, seed: int, notes: list[str]) -> Mapping[str, Any]:
+    """Return drawn status and failures, unless the trace tells how jobs ended."""
+    if table.status is not None:
+        notes.append("the trace tells how jobs ended: nothing was drawn")
+        return {}
+    drawn = draw_outcomes(gpus, duration_us, seed)
+    notes.append(f"status and failures are {DRAWN} from tables 6 and 7 of the Philly study")
+    return {
+        "status": drawn.status,
+        "statuses": STATUSES,
+        "reason": drawn.reason + 1,
+        "reasons": ("", *REASON_NAMES),
+        "fails_us": drawn.fails_us,
+    }

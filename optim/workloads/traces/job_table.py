@@ -90,7 +90,7 @@ class JobTable:
     least_gpus, most_gpus
         What the job could also run on, shape (jobs,); None where the trace doesn't say.
     failed_s
-        Of the run time, what attempts took that failed; shape (jobs,); None where the trace doesn't say.
+        After how much run time the first attempt failed, NaN if none did; shape (jobs,); None where the trace doesn't say.
     busy
         Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
     slowdown

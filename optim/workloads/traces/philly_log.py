@@ -13,7 +13,7 @@ from optim.workloads.traces.time_stamps import PHILLY_STAMP, parse_stamps, secon
 
 NEVER_RAN = "without an attempt"
 STILL_RUNNING = "whose last attempt has no end"
-PASSED = "Pass"
+FAILED = "Failed"
 PEEKED = 64
 """Bytes at the beginning of a file that tell a list from a table."""
 
@@ -57,8 +57,8 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
 
     An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. A job's
-    run time is the sum over its attempts, its gang that of the last; what attempts before the last took, and the last of a
-    job that did not pass, counts as failed.
+    run time is the sum over its attempts, its gang that of the last. Of a job with several, and of one that failed, the first
+    attempt tells after what time it failed.
 
     Raises
     ------
@@ -102,7 +102,10 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
             NO_WORK: duration <= 0,
         }
     )
-    failed = np.where(status == PASSED, duration - np.nan_to_num(last_run), duration)
+    first = np.full(len(jobs), -1)
+    first[owner[::-1]] = np.arange(len(owner))[::-1]
+    is_retried = np.bincount(owner, minlength=len(jobs)) > 1
+    failed = np.where((is_retried | (status == FAILED)) & (first >= 0), ran[first] if attempts else np.nan, np.nan)
     return JobTable(
         ids=tuple(jobs[row].jobid for row in kept.tolist()),
         submit_s=seconds_from(begin, submitted)[kept],

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from optim.models.cluster.run_file import RunRecord
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
-from optim.simulation.cluster.comparison import compare, split_settings
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split_settings
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.gittins import gittins_index
@@ -83,9 +82,10 @@ def test_tiresias_keeps_who_started_first_within_a_queue():
 
 def test_options_go_to_the_engine_or_to_a_policy():
     jobs = workload([(0, 1, 1)])
-    options, (las, fifo) = split_settings(
-        {"overhead_s": "5", "las.quantum_s": "7", "fifo.backfill": "true"}, ("las", "fifo"), jobs
+    options, requests = split_settings(
+        {"overhead_s": "5", "las.quantum_s": "7", "fifo.backfill": "true"}, ("las", "fifo")
     )
+    las, fifo = (request.build(jobs) for request in requests)
     assert options.overhead_us == 5 * US
     assert las.quantum_us == 7 * US
     assert fifo.backfill
@@ -102,8 +102,11 @@ def test_options_go_to_the_engine_or_to_a_policy():
     ],
 )
 def test_options_of_nobody_are_refused(settings, cause):
+    def build():
+        return [request.build(workload([(0, 1, 1)])) for request in split_settings(settings, ("las",))[1]]
+
     with pytest.raises(InvalidOptionError, match=cause):
-        split_settings(settings, ("las",), workload([(0, 1, 1)]))
+        build()
 
 
 @pytest.mark.parametrize("limits", ["", "5:3", "x", "0:1", "1:1"])
@@ -118,10 +121,24 @@ def test_an_unknown_policy_is_named_with_the_known_ones():
 
 
 def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
-    jobs, cluster = workload([(0, 1, 1)] * 3), Cluster.grid("1x1")
-    stop, policies = Interruption(), [make_policy(name, jobs) for name in ("fifo", "srtf")]
-    record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0)
-    rows = compare(jobs, cluster, policies, FREE, 0, record, SilentProgress(), stop)
-    assert next(rows)[0].policy == "fifo"
+    stop, task = Interruption(), Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
+    rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], 1, stop, SilentProgress())
+    assert next(rows).row.policy == "fifo"
     stop.request()
     assert list(rows) == []
+
+
+def test_a_key_tells_apart_whatever_a_run_depends_on():
+    jobs, cluster, request = workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), PolicyRequest(name="fifo")
+    keys = {
+        Comparison(jobs, cluster, FREE, 0).key(request),
+        Comparison(jobs, cluster, FREE, 1).key(request),
+        Comparison(jobs, cluster, FREE, 0, 2.0).key(request),
+        Comparison(jobs, cluster, EngineOptions(), 0).key(request),
+        Comparison(jobs, Cluster.grid("1x2"), FREE, 0).key(request),
+        Comparison(workload([(0, 1, 1)] * 2), cluster, FREE, 0).key(request),
+        Comparison(jobs, cluster, FREE, 0).key(PolicyRequest(name="srtf")),
+        Comparison(jobs, cluster, FREE, 0).key(PolicyRequest(name="fifo", options=(("backfill", "true"),))),
+    }
+    assert len(keys) == 8
+    assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys

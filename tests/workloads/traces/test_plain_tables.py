@@ -3,6 +3,7 @@
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.world import Cluster
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
@@ -81,9 +82,9 @@ def test_bad_columns_are_named(tmp_path, text, cause):
 def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_path):
     path = _file(tmp_path, "submit,gpus,duration\n0,9,1\n86400,1,1\n86401,2,1\n172800,1,1\n")
     table = read_jobs(path, "csv", ReadOptions())
-    jobs = cluster_jobs(table, Selection(first=2, oversized="drop", num_gpus=8))
+    jobs = cluster_jobs(table, Selection(first=2, oversized="drop"), Cluster.grid("1x8"))
     assert jobs.gpus.tolist() == [1, 2]
     assert dict(jobs.dropped) == {"larger than the cluster": 1}
     wide = read_jobs(_file(tmp_path, "submit,gpus,duration\n0,9,1\n"), "csv", ReadOptions())
     with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
-        cluster_jobs(wide, Selection(oversized="drop", num_gpus=8))
+        cluster_jobs(wide, Selection(oversized="drop"), Cluster.grid("1x8"))

@@ -1,0 +1,106 @@
+"""Rows of policies on a cluster that are kept in a file, so that the same command goes on where it was stopped."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from optim.benchmarks.results_file import open_results
+from optim.core.documents import encode_line
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption
+from optim.models.cluster.run_file import LoggedRun, load_run
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+
+
+class KeptRow(msgspec.Struct, frozen=True):
+    """A row, and what it is the result of."""
+
+    key: str
+    row: dict[str, Any]
+
+    def to_json(self) -> bytes:
+        """Return it as one line, without its end."""
+        return encode_line(self)
+
+    @classmethod
+    def from_json(cls, line: bytes) -> "KeptRow":
+        """Read a line."""
+        return msgspec.json.decode(line, type=cls)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GivenRow:
+    """A row with its key, its events as far as they are there, and whether it was kept from before."""
+
+    key: str
+    row: dict[str, Any]
+    logged: LoggedRun | None
+    is_kept: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowSource:
+    """Where rows come from besides being played.
+
+    Parameters
+    ----------
+    results
+        File of finished rows; None to keep none.
+    log
+        File of events of an earlier run of the same command; None for none.
+    need_events
+        Whether rows alone don't do: what has no events in `log` is played again.
+    processes
+        How many policies are played at once.
+    """
+
+    results: Path | None = None
+    log: Path | None = None
+    need_events: bool = False
+    processes: int = 1
+
+    def rows(
+        self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
+    ) -> Iterator[GivenRow]:
+        """Yield each policy's row in turn, until `stop` is requested.
+
+        Raises
+        ------
+        InvalidProblemError
+            If the results file holds something else.
+        NotAllowedError
+            If another run holds it.
+        """
+        keys = [task.key(request) for request in requests]
+        before = self._events(set(keys))
+        with ExitStack() as stack:
+            file = stack.enter_context(open_results(self.results, read=KeptRow.from_json)) if self.results else None
+            kept = {} if file is None else dict(file.records)
+            is_kept = [key in kept and (not self.need_events or key in before) for key in keys]
+            todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]
+            played = task.play(todo, self.processes, stop, progress)
+            for key, is_there in zip(keys, is_kept, strict=True):
+                if is_there:
+                    yield GivenRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)
+                    continue
+                result = next(played, None)
+                if result is None:
+                    return
+                row = result.row.flat()
+                if file is not None:
+                    file.append(KeptRow(key=key, row=row))
+                yield GivenRow(key=key, row=row, logged=result.logged, is_kept=False)
+
+    def _events(self, keys: set[str]) -> dict[str, LoggedRun]:
+        """Return the runs of an earlier log by their keys."""
+        if self.results is None or self.log is None or not self.log.is_file():
+            return {}
+        record = load_run(self.log)
+        said = record.settings.get("keys")
+        if not isinstance(said, list) or len(said) != len(record.runs):
+            return {}
+        return {key: run for key, run in zip(said, record.runs, strict=True) if key in keys}

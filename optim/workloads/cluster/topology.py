@@ -1,0 +1,122 @@
+"""Clusters as users give them: machines x GPUs, a topology file, Tiresias' specification, Alibaba's list of nodes."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from optim.core.documents import Count, Name, PositiveInt, decode
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes
+from optim.core.limits import check_limit
+from optim.models.cluster.world import CPUS_A_GPU, GRID, MACHINES_A_RACK, MEMORY_GB_A_GPU, MOST_GPUS, Cluster
+from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.workloads.traces.alibaba import read_nodes
+
+SCHEMA = "optim/cluster/1"
+SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p_node", "mem_p_node")
+
+
+class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """`count` equal machines: GPUs, their type, rack (else filled in order), and host room (else by the GPU)."""
+
+    gpus: PositiveInt
+    count: PositiveInt = 1
+    kind: Name = "gpu"
+    rack: Count | None = None
+    cpus: float | None = None
+    memory_gb: float | None = None
+
+
+class TopologyDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The file format ``optim/cluster/1``."""
+
+    schema: Literal["optim/cluster/1"]
+    machines: list[MachineDocument]
+    machines_a_rack: PositiveInt = MACHINES_A_RACK
+
+
+def read_cluster(text: str) -> Cluster:
+    """Return the cluster that a text gives: `MACHINESxGPUS` such as ``60x8``, or a file.
+
+    A file is a topology in JSON (``optim/cluster/1``), or a table: one of Tiresias' specifications, or Alibaba's list of nodes,
+    whose nodes without GPUs are left out.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is none of these, or has no machine.
+    """
+    path = Path(text)
+    if GRID.fullmatch(text.strip()) or not path.is_file():
+        return Cluster.grid(text)
+    if path.name.removesuffix(".gz").endswith(".json"):
+        return _from_topology(path)
+    header = header_of(path)
+    if set(SPECIFICATION) <= set(header):
+        return _from_specification(path)
+    if {"sn", "gpu"} <= set(header):
+        return _from_nodes(path)
+    raise InvalidProblemError(
+        f"{path}: not a cluster; give MACHINESxGPUS, a topology ({SCHEMA}, .json), or a table with {', '.join(SPECIFICATION)}"
+    )
+
+
+def _from_topology(path: Path) -> Cluster:
+    try:
+        document = decode(read_bytes(path), TopologyDocument)
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{path}: {error}") from error
+    entries = document.machines
+    count = np.array([entry.count for entry in entries], np.int64)
+    check_limit("count", int(count.sum()) if len(count) else 0, f"{path}: machines")
+    for number, entry in enumerate(entries):
+        if entry.gpus > MOST_GPUS or any(
+            room is not None and not 0 <= room < np.inf for room in (entry.cpus, entry.memory_gb)
+        ):
+            raise InvalidProblemError(
+                f"{path}: machines[{number}] must have at most {MOST_GPUS} GPUs, and host room of at least 0"
+            )
+    kinds = tuple(dict.fromkeys(entry.kind for entry in entries))
+    filled = np.arange(int(count.sum()) if len(count) else 0) // document.machines_a_rack
+    named = np.repeat([-1 if entry.rack is None else entry.rack for entry in entries], count)
+    largest = max((entry.rack for entry in entries if entry.rack is not None), default=-1)
+    gpus = np.repeat([entry.gpus for entry in entries], count).astype(np.int64)
+    cpus = np.repeat([CPUS_A_GPU * e.gpus if e.cpus is None else e.cpus for e in entries], count)
+    memory = np.repeat([MEMORY_GB_A_GPU * e.gpus if e.memory_gb is None else e.memory_gb for e in entries], count)
+    return Cluster(
+        gpus=gpus,
+        rack=np.where(named >= 0, named, largest + 1 + filled).astype(np.int64),
+        kind=np.repeat([kinds.index(entry.kind) for entry in entries], count).astype(np.int64),
+        kinds=kinds or ("gpu",),
+        cpus=cpus,
+        memory_gb=memory,
+    )
+
+
+def _from_specification(path: Path) -> Cluster:
+    """Read racks x machines x GPUs from the first row."""
+    columns = read_columns(path, SPECIFICATION)
+    require(path, columns, *SPECIFICATION, least=0.0)
+    racks, machines, gpus = (int(require_whole(path, name, columns[name])[0]) for name in SPECIFICATION[:3])
+    check_limit("count", racks * machines, f"{path}: machines")
+    if gpus > MOST_GPUS:
+        raise InvalidProblemError(f"{path}: a machine has at most {MOST_GPUS} GPUs, got {gpus}")
+    total = racks * machines
+    return Cluster(
+        gpus=np.full(total, gpus, np.int64),
+        rack=np.arange(total, dtype=np.int64) // max(1, machines),
+        cpus=np.full(total, columns["num_cpu_p_node"][0]),
+        memory_gb=np.full(total, columns["mem_p_node"][0]),
+    )
+
+
+def _from_nodes(path: Path) -> Cluster:
+    nodes = read_nodes(path)
+    capacity = nodes.capacity[nodes.capacity[:, 0] > 0]
+    if not len(capacity):
+        raise InvalidProblemError(f"{path}: no node has a GPU; give a list with some")
+    return Cluster(
+        gpus=np.rint(capacity[:, 0]).astype(np.int64), cpus=capacity[:, 1].copy(), memory_gb=capacity[:, 2].copy()
+    )
