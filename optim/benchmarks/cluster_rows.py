@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from optim.benchmarks.results_file import open_results
+from optim.benchmarks.results_file import open_lines
 from optim.core.documents import encode_line
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
@@ -78,7 +78,7 @@ class RowSource:
         keys = [task.key(request) for request in requests]
         before = self._events(set(keys))
         with ExitStack() as stack:
-            file = stack.enter_context(open_results(self.results, read=KeptRow.from_json)) if self.results else None
+            file = stack.enter_context(open_lines(self.results, KeptRow.from_json)) if self.results else None
             kept = {} if file is None else dict(file.records)
             is_kept = [key in kept and (not self.need_events or key in before) for key in keys]
             todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]

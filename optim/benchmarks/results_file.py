@@ -8,9 +8,9 @@ keeps two runs from writing one file.
 import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -73,11 +73,16 @@ class ResultsFile(Generic[Kept]):
         self.records[record.key] = record
 
 
-@contextmanager
 def open_results(
-    path: Path,
-    is_wanted: Callable[[Kept], bool] = lambda record: True,
-    read: Callable[[bytes], Kept] = cast("Callable[[bytes], Kept]", record_from_json),  # noqa: B008 - no call at run time
+    path: Path, is_wanted: Callable[[Record], bool] = lambda record: True
+) -> AbstractContextManager[ResultsFile[Record]]:
+    """Open a file of benchmark records (`open_lines`)."""
+    return open_lines(path, record_from_json, is_wanted)
+
+
+@contextmanager
+def open_lines(
+    path: Path, read: Callable[[bytes], Kept], is_wanted: Callable[[Kept], bool] = lambda record: True
 ) -> Iterator[ResultsFile[Kept]]:
     """Open a results file for appending, making it and its folder if there is none.
 
@@ -85,10 +90,10 @@ def open_results(
     ----------
     path
         The file.
+    read
+        How a line is read.
     is_wanted
         Records for which this is false are taken out of the file: they are to be made anew.
-    read
-        How a line is read; a benchmark's record unless given.
 
     Raises
     ------

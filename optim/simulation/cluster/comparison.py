@@ -206,7 +206,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         self, requests: Sequence[PolicyRequest], processes: int, stop: Interruption, progress: Progress
     ) -> Iterator[Played]:
         """Yield what each policy came to, in order, until `stop` is requested."""
-        engine = local_engine(processes, len(requests))
+        engine = local_engine(min(processes, len(requests)))
         for played in in_order(engine.run(self, requests, stop, progress)):
             if played is not None:
                 yield played
