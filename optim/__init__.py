@@ -8,7 +8,6 @@ True
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from optim.models.reference import reference_names as reference_names
     from optim.models.reference import reference_solution as reference_solution
     from optim.solvers.solve import solve as solve
+    from optim.solvers.solve import solver_names as solver_names
+
+    __version__: str
 
 _HOME = {
     "AdmissionInstance": "optim.models.admission.instance",
@@ -43,22 +45,23 @@ _HOME = {
     "save": "optim.models.files",
     "save_solution": "optim.models.files",
     "solve": "optim.solvers.solve",
+    "solver_names": "optim.solvers.solve",
     "verify": "optim.models.files",
 }
 
 __all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of public names
 
-try:
-    __version__ = version("mlcluster-optim")
-except PackageNotFoundError:
-    __version__ = "0+unknown"
+if not TYPE_CHECKING:  # type checkers see the imports above, and so find a misspelt name
 
+    def __getattr__(name: str) -> Any:
+        """Import a public name where it lives, on first use: `import optim` itself loads nothing heavy."""
+        if name in _HOME:
+            return getattr(import_module(_HOME[name]), name)
+        if name == "__version__":
+            from optim.core.installed import installed_version
 
-def __getattr__(name: str) -> Any:
-    """Import a public name where it lives, on first use: `import optim` itself loads nothing heavy."""
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'optim' has no attribute {name!r}")
+            return installed_version("mlcluster-optim") or "0+unknown"
+        raise AttributeError(f"module 'optim' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 from optim.cli.border import note
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import Engine, dask_engine, local_engine
 
 if TYPE_CHECKING:
+    from optim.core.execution import Engine
     from optim.core.execution.dask_engine import InDask
 
 WHERE = "Where it runs"
@@ -39,7 +39,7 @@ class EngineChoice:
     dashboard: Annotated[bool, option("--dashboard", "Print the address of Dask's page.", panel=WHERE)] = False
 
     @contextmanager
-    def opened(self) -> Iterator[Engine]:
+    def opened(self) -> "Iterator[Engine]":
         """Give the engine; a cluster that was started for it ends with the block.
 
         Raises
@@ -51,6 +51,8 @@ class EngineChoice:
         EngineError
             If no scheduler answers.
         """
+        from optim.core.execution import load_dask, local_engine
+
         if self.scheduler is not None and self.processes > 1:
             raise InvalidOptionError(
                 "--scheduler's cluster has its own number of workers; leave out --processes, or --scheduler"
@@ -60,7 +62,7 @@ class EngineChoice:
                 raise InvalidOptionError("--dashboard is Dask's page; add --engine dask or --scheduler ADDRESS")
             yield local_engine(self.processes)
             return
-        with dask_engine().dask_cluster(self.scheduler, self.processes) as engine:
+        with load_dask().dask_cluster(self.scheduler, self.processes) as engine:
             if self.dashboard:
                 note(f"Dask's page: {engine.page}")
             yield engine

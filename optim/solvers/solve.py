@@ -11,7 +11,25 @@ from optim.core.provenance import package_versions
 from optim.core.registry import REGISTRY, Solver
 from optim.core.solution import Solution
 from optim.core.stopping import AnyOf, StoppingCriterion, TimeLimit
-from optim.models.catalogue import problem_of
+from optim.models.catalogue import problem_named, problem_of
+
+
+def solver_names(problem: str) -> tuple[str, ...]:
+    """Return the names of a problem's solvers, those of installed plug-ins too, sorted.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is no such problem.
+
+    Examples
+    --------
+    >>> import optim
+    >>> "online" in optim.solver_names("admission")
+    True
+    """
+    problem_named(problem)
+    return tuple(solver.name for solver in solvers_of(problem))
 
 
 def solver_named(problem: str, name: str) -> Solver:

@@ -17,7 +17,7 @@ from optim.core.execution.processes import InProcesses as InProcesses
 from optim.core.execution.processes import born_deaf_to_ctrl_c as born_deaf_to_ctrl_c
 
 
-def dask_engine() -> ModuleType:
+def load_dask() -> ModuleType:
     """Return the module of the Dask engine.
 
     Raises

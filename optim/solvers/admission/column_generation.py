@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import dask_engine
+from optim.core.execution import load_dask
 from optim.core.execution.crews import Crew, ThreadCrew
 from optim.core.ranges import check_in
 from optim.core.registry import register
@@ -112,7 +112,7 @@ def pricing_crew(post: JobShards, options: ColumnGenerationOptions) -> Iterator[
             yield threads
     else:
         scheduler = None if options.engine == "dask" else options.engine
-        with dask_engine().dask_cluster(scheduler, options.workers) as engine, engine.crew(post) as crew:
+        with load_dask().dask_cluster(scheduler, options.workers) as engine, engine.crew(post) as crew:
             yield crew
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import optim
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import dask_engine
+from optim.core.execution import load_dask
 from optim.core.execution.crews import ThreadCrew
 from optim.models.reference import reference_instance
 from optim.solvers.admission.packing.price_search import PriceSearch
@@ -131,7 +131,7 @@ def test_engines_that_do_not_exist_are_refused(small, options, line):
 def test_a_worker_that_is_lost_in_the_middle_changes_nothing(small):
     pytest.importorskip("distributed")
     instance, tables, rows = small
-    with dask_engine().dask_cluster(num_processes=2) as engine, engine.crew(JobShards(instance, SHARDS)) as crew:
+    with load_dask().dask_cluster(num_processes=2) as engine, engine.crew(JobShards(instance, SHARDS)) as crew:
         pricer = CrewPricer(crew, tables, SHARDS)
         keepers = list(engine.client.cluster.workers.values())
         for number in range(12):
