@@ -1,35 +1,66 @@
 """An app's bid table: for every number of GPUs the finish-time fairness in each locality that is on offer."""
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from optim.models.auction.fairness import AppProfile, ideal_minutes, shared_minutes
-from optim.models.auction.instance import Cluster, Horizon, Locality
+from optim.models.auction.fairness import AppProfile, ideal_minutes, shared_minutes, shared_minutes_each
+from optim.models.auction.instance import Cluster, FloatArray, Horizon, IntArray, Locality
 
 LEAST_GAIN = 1e-12
 """Rows that are better by no more than this share are left out."""
 
+BoolArray = NDArray[np.bool_]
 NamedRow = tuple[tuple[tuple[int, int], ...], float]
 """(machine, GPUs) entries, and rho."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BidTable:
-    """Rows (GPUs, locality, rho), rows that name their machines, and rho of the empty row."""
+    """An app's bids.
+
+    Parameters
+    ----------
+    empty_rho, ideal_min
+        rho of the empty row, and the ideal time that all rho are relative to.
+    gpus, locality, rho
+        Shape (rows,): bundles by number and locality.
+    named
+        Rows that name their machines.
+    """
 
     empty_rho: float
     ideal_min: float
-    rows: tuple[tuple[int, int, float], ...]
+    gpus: IntArray
+    locality: IntArray
+    rho: FloatArray
     named: tuple[NamedRow, ...] = ()
 
     @property
-    def sizes(self) -> Iterator[int]:
-        """GPUs of all rows."""
-        yield from (k for k, _, _ in self.rows)
-        yield from (sum(k for _, k in machines) for machines, _ in self.named)
+    def rows(self) -> tuple[tuple[int, int, float], ...]:
+        """Rows (GPUs, locality, rho)."""
+        return tuple(zip(self.gpus.tolist(), self.locality.tolist(), self.rho.tolist(), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.gpus) + len(self.named)
+
+
+def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
+    """Return the sums of some of an app's gangs, ascending, up to a limit.
+
+    Examples
+    --------
+    >>> possible_sizes([2, 2, 5], 8)
+    [2, 4, 5, 7]
+    """
+    sums = np.zeros(max(0, most) + 1, dtype=bool)
+    sums[0] = True
+    for gang in gangs:
+        sums[gang:] |= sums[: len(sums) - gang].copy()
+    found: list[int] = np.flatnonzero(sums)[1:].tolist()
+    return found
 
 
 def most_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
@@ -100,32 +131,40 @@ def bid_table(
     """
     ideal = ideal_minutes(profile, cluster.num_gpus)
 
+    facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
+
     def rho(gpus: int, locality: int) -> float:
-        minutes = shared_minutes(
-            profile, gpus, locality, horizon=horizon, lease_min=lease_min, cluster_gpus=cluster.num_gpus
-        )
-        return minutes / ideal
+        return shared_minutes(profile, gpus, locality, **facts) / ideal  # type: ignore[arg-type]
 
     limits = most_gpus_by_locality(cluster)
     most = min(cluster.num_free, profile.demand - profile.held_gpus)
-    numbers = [k for k in range(profile.gang, most + 1, profile.gang) if sizes is None or k in sizes]
-    whole = max(limits)  # the locality of the whole cluster
-    valued = [
-        (k, int(level), rho(k, whole if profile.held_gpus else level))
-        for k in numbers
-        for level, limit in limits.items()
-        if k <= limit and level <= widest
-    ]
+    bundles = possible_sizes(profile.gangs, most) if profile.gangs else range(profile.gang, most + 1, profile.gang)
+    numbers = np.array([k for k in bundles if sizes is None or k in sizes], dtype=np.int64)
+    levels = np.array([level for level in limits if level <= widest], dtype=np.int64)
+    gpus, level = np.meshgrid(numbers, levels, indexing="ij")
+    is_offered = gpus <= np.array([limits[Locality(each)] for each in levels.tolist()], dtype=np.int64)
+    # What is held may lie anywhere from a bundle of a class: as far as the whole cluster reaches.
+    union = np.full_like(level, max(limits)) if profile.held_gpus else level
+    found = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
+    value = np.where(is_offered, found, np.inf)
     if profile.held_gpus or horizon is Horizon.LEASE:
         empty = rho(0, profile.held_locality)
     else:
-        empty = lease_min / ideal + max((value for _, _, value in valued), default=1.0)
+        empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)
     beside = [
         (machines, rho(sum(k for _, k in machines), level))
-        for machines, level in _beside(profile, cluster, numbers, widest)
+        for machines, level in _beside(profile, cluster, numbers.tolist(), widest)
     ]
-    kept = _undominated(valued, empty)
-    return BidTable(empty_rho=empty, ideal_min=ideal, rows=kept, named=_better_named(beside, kept, empty))
+    kept = _is_undominated(value, empty)
+    rows = tuple(zip(gpus[kept].tolist(), level[kept].tolist(), value[kept].tolist(), strict=True))
+    return BidTable(
+        empty_rho=empty,
+        ideal_min=ideal,
+        gpus=gpus[kept],
+        locality=level[kept],
+        rho=value[kept],
+        named=_better_named(beside, rows, empty) if beside else (),
+    )
 
 
 def _beside(
@@ -170,15 +209,14 @@ def _better_named(
     return tuple(kept)
 
 
-def _undominated(rows: list[tuple[int, int, float]], empty_rho: float) -> tuple[tuple[int, int, float], ...]:
-    """Drop rows no better than the empty one, or than one of no more GPUs in a locality no easier to give up.
+def _is_undominated(rho: FloatArray, empty_rho: float) -> BoolArray:
+    """Mark rows, shape (sizes, localities), both ascending, better than the empty one and than all that dominate them.
 
-    A row in a wider subtree needs less of the cluster, so only rows of the same or a wider locality dominate.
+    A row in a wider subtree needs less of the cluster, so only rows of no more GPUs in the same or a wider locality
+    dominate.
     """
-    kept: list[tuple[int, int, float]] = []
-    best = np.full(len(Locality), math.inf)  # best rho so far by locality
-    for k, level, rho in sorted(rows, key=lambda row: (row[0], -row[1])):
-        if rho < min(empty_rho, float(best[level : int(Locality.CLUSTER) + 1].min())) * (1 - LEAST_GAIN):
-            kept.append((k, level, rho))
-            best[level] = rho
-    return tuple(kept)
+    wide = np.minimum.accumulate(rho[:, ::-1], axis=1)[:, ::-1]  # best in this locality or a wider one
+    rival = np.full_like(rho, empty_rho)
+    rival[:, :-1] = np.minimum(rival[:, :-1], wide[:, 1:])
+    rival[1:] = np.minimum(rival[1:], np.minimum.accumulate(wide, axis=0)[:-1])
+    return np.asarray(rho < rival * (1 - LEAST_GAIN))

@@ -11,8 +11,10 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from optim.core.errors import InvalidProblemError
-from optim.models.auction.instance import Horizon
+from optim.models.auction.instance import FloatArray, Horizon, IntArray
 from optim.models.auction.slowdown import Slowdown
 
 
@@ -65,6 +67,31 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What an app's trials need together, where they aren't listed: enough for the aggregate estimate.
+
+    Parameters
+    ----------
+    work_min, longest_min, demand
+        Of live trials: serial GPU minutes left, minutes left of the longest one on all its GPUs, most GPUs of all.
+    total_work_min, total_longest_min, total_demand
+        The same of all trials from their start.
+    """
+
+    work_min: float
+    longest_min: float
+    demand: int
+    total_work_min: float
+    total_longest_min: float
+    total_demand: int
+
+    def __post_init__(self) -> None:
+        numbers = (self.work_min, self.longest_min, self.total_work_min, self.total_longest_min)
+        if not all(0 < value < math.inf for value in numbers) or self.demand < 1 or self.total_demand < self.demand:
+            raise InvalidProblemError(f"needs: work and demand must be positive, the total's no less, got {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppProfile:
     """What an app knows of itself; its bids follow from it.
 
@@ -75,11 +102,16 @@ class AppProfile:
     active_apps
         N_avg, the time average of the number of active apps over the app's life so far.
     trials
-        Its jobs, at least one of them with work left.
+        Its jobs, at least one of them with work left; empty where `needs` are given.
+    needs
+        What its jobs need together; an app like that ends with its last job, by the aggregate estimate.
     slowdown
         S by locality.
     gang
         Bids are multiples of it.
+    gangs
+        Where its jobs come in several gangs: one entry a job. Bids are sums of some of them then, and `gang` is their
+        greatest common divisor.
     combine, ideal, estimator
         How trials make up the app's time.
     held_gpus, held_locality
@@ -91,9 +123,11 @@ class AppProfile:
 
     elapsed_min: float
     active_apps: float
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial, ...] = ()
+    needs: Needs | None = None
     slowdown: Slowdown = field(default_factory=Slowdown)
     gang: int = 1
+    gangs: tuple[int, ...] = ()
     combine: Combine = Combine.ALL
     ideal: IdealTime = IdealTime.TIME_SHARE
     estimator: Estimator = Estimator.AGGREGATE
@@ -108,7 +142,15 @@ class AppProfile:
             raise InvalidProblemError(f"active_apps must be at least 1 (the app itself), got {self.active_apps}")
         if self.gang < 1:
             raise InvalidProblemError(f"gang must be at least 1, got {self.gang}")
-        if not any(trial.work_min > 0 for trial in self.trials):
+        if self.gangs and (min(self.gangs) < 1 or math.gcd(*self.gangs) != self.gang):
+            raise InvalidProblemError(
+                f"gangs must be at least 1, and gang their greatest common divisor, got {list(self.gangs[:5])} and {self.gang}"
+            )
+        if self.needs is not None and (
+            self.trials or self.combine is not Combine.ALL or self.estimator is not Estimator.AGGREGATE
+        ):
+            raise InvalidProblemError("needs stand for trials, by the aggregate estimate of all; leave the others out")
+        if self.needs is None and not any(trial.work_min > 0 for trial in self.trials):
             raise InvalidProblemError("trials: at least one must have work left; leave finished apps out")
         if self.held_gpus < 0 or self.held_locality not in range(4):
             raise InvalidProblemError(f"held GPUs must be at least 0, in a locality, got {self.held_gpus}")
@@ -123,11 +165,13 @@ class AppProfile:
     @property
     def demand(self) -> int:
         """D: most GPUs that all live trials can use."""
-        return sum(trial.max_gpus for trial in self.live)
+        return sum(trial.max_gpus for trial in self.live) if self.needs is None else self.needs.demand
 
     @property
     def work_min(self) -> float:
         """W: serial GPU minutes left in all live trials, or in the winner's where the best one counts."""
+        if self.needs is not None:
+            return self.needs.work_min
         left = [trial.work_min for trial in self.live]
         return min(left) if self.combine is Combine.BEST else math.fsum(left)
 
@@ -141,16 +185,22 @@ def ideal_minutes(profile: AppProfile, cluster_gpus: int) -> float:
     trials = profile.trials
     share = profile.active_apps
     gpus = float(cluster_gpus) if profile.ideal is IdealTime.TIME_SHARE else cluster_gpus / share
+    times = share if profile.ideal is IdealTime.TIME_SHARE else 1.0
+    if profile.needs is not None:
+        needs = profile.needs
+        return times * max(needs.total_work_min / min(gpus, needs.total_demand), needs.total_longest_min)
     total, demand = math.fsum(t.total_work_min for t in trials), sum(t.max_gpus for t in trials)
     alone = [t.total_work_min / min(gpus, t.max_gpus) for t in trials if t.total_work_min > 0]
     whole = min(alone) if profile.combine is Combine.BEST else max(total / min(gpus, demand), *alone)
-    return whole * (share if profile.ideal is IdealTime.TIME_SHARE else 1.0)
+    return whole * times
 
 
 def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> float:
     """Return the minutes that the work left takes on so many GPUs, infinity on none."""
     if gpus <= 0:
         return math.inf
+    if profile.needs is not None:
+        return max(profile.work_min * slowdown / min(gpus, profile.demand), profile.needs.longest_min)
     live = profile.live
     if profile.combine is Combine.BEST:
         return min(t.work_min * slowdown / min(gpus, t.max_gpus) for t in live)
@@ -158,6 +208,16 @@ def remaining_minutes(profile: AppProfile, gpus: float, slowdown: float) -> floa
         return _best_split(profile, int(gpus), slowdown)
     longest = max(t.work_min / t.max_gpus for t in live)
     return max(profile.work_min * slowdown / min(gpus, profile.demand), longest)
+
+
+def remaining_minutes_each(profile: AppProfile, gpus: FloatArray, slowdown: FloatArray) -> FloatArray:
+    """Return `remaining_minutes` for many numbers of GPUs, all positive, and slowdowns, arrays of one shape."""
+    if profile.combine is Combine.BEST or profile.estimator is Estimator.SPLIT:
+        pairs = zip(gpus.ravel().tolist(), slowdown.ravel().tolist(), strict=True)
+        return np.array([remaining_minutes(profile, *pair) for pair in pairs]).reshape(gpus.shape)
+    needs = profile.needs
+    longest = max(t.work_min / t.max_gpus for t in profile.live) if needs is None else needs.longest_min
+    return np.asarray(np.maximum(profile.work_min * slowdown / np.minimum(gpus, profile.demand), longest))
 
 
 def _best_split(profile: AppProfile, gpus: int, slowdown: float) -> float:
@@ -190,12 +250,25 @@ def shared_minutes(
     ``max(1, min(R_C / N_avg, D))`` in the best placement.
     """
     left = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
+    return float(_whole_minutes(profile, np.array(left), horizon, lease_min, cluster_gpus))
+
+
+def shared_minutes_each(
+    profile: AppProfile, gpus: IntArray, locality: IntArray, *, horizon: Horizon, lease_min: float, cluster_gpus: int
+) -> FloatArray:
+    """Return `shared_minutes` for many bundles, at least one GPU each, arrays of one shape."""
+    within = np.array([profile.slowdown.within(level) for level in range(4)])[locality]
+    left = remaining_minutes_each(profile, (gpus + profile.held_gpus).astype(np.float64), within)
+    return _whole_minutes(profile, left, horizon, lease_min, cluster_gpus)
+
+
+def _whole_minutes(
+    profile: AppProfile, left: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
+) -> FloatArray:
     if horizon is Horizon.HOLD:
-        return profile.elapsed_min + left
+        return np.asarray(profile.elapsed_min + left)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))
     later = remaining_minutes(profile, share, profile.slowdown.best)
-    if left <= lease_min:
-        return profile.elapsed_min + left
     # What the lease leaves to do takes a part of the time that all of it would take at the fair share.
-    rest = 1.0 - (lease_min / left if math.isfinite(left) else 0.0)
-    return profile.elapsed_min + lease_min + rest * later
+    after = lease_min + (1.0 - lease_min / left) * later
+    return np.asarray(profile.elapsed_min + np.where(left <= lease_min, left, after))

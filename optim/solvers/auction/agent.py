@@ -7,13 +7,15 @@ disjoint from all others (pessimistic).
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from optim.core.errors import NotAllowedError
-from optim.models.auction.bid_table import BidTable, bid_table
-from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
+from optim.models.auction.bid_table import BidTable, bid_table, possible_sizes, with_held
+from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, remaining_minutes, shared_minutes
 from optim.models.auction.instance import Cluster, Horizon, IntArray
+from optim.models.auction.validation import MOST_GPUS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +28,14 @@ class Offer:
         The cluster; its free GPUs are those on offer.
     lease_min, horizon
         For how long they are granted, and how bids are to be valued.
+    kind
+        Type of the GPUs on offer; empty where there is one.
     """
 
     cluster: Cluster
     lease_min: float
     horizon: Horizon = Horizon.HOLD
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +54,34 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bid:
-    """A bid table with what it took to make it."""
+    """A bid table with what it took to make it.
+
+    Parameters
+    ----------
+    table
+        The bids.
+    gang
+        What bundles come in multiples of.
+    elapsed_min, work_min
+        The terms of rho.
+    prepare_s
+        Seconds that the table took.
+    sizes
+        Numbers of GPUs that the app can use where these aren't all multiples of its gang; empty otherwise.
+    """
 
     table: BidTable
     gang: int
     elapsed_min: float
     work_min: float
     prepare_s: float
+    sizes: tuple[int, ...] = ()
+
+    def usable(self, gpus: int) -> int:
+        """Return how many of so many GPUs the app can use."""
+        if not self.sizes:
+            return gpus // self.gang * self.gang
+        return max((size for size in self.sizes if size <= gpus), default=0)
 
 
 class AppScheduler(Protocol):
@@ -70,6 +96,20 @@ class Agent(Protocol):
     """One app, as the arbiter knows it."""
 
     name: str
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(slot, GPUs) that it holds under leases that go on."""
+        ...
+
+    @property
+    def gang(self) -> int:
+        """What its GPUs come in: the least that helps it."""
+        ...
+
+    def wanted(self) -> int:
+        """Return how many GPUs it can use beside those it holds."""
+        ...
 
     def rho(self, cluster: Cluster) -> float:
         """Return the present finish-time fairness, with what the app holds now."""
@@ -92,7 +132,7 @@ class ProfileAgent:
     name
         Name of the app.
     profile
-        What the app knows of itself.
+        What the app knows of itself when it is submitted, or whenever the simulation begins.
     scheduler
         Where live trials come from; None for those of the profile.
     """
@@ -106,6 +146,52 @@ class ProfileAgent:
     def profile(self) -> AppProfile:
         """The profile with the trials that live now."""
         return self._profile if self._scheduler is None else replace(self._profile, trials=self._scheduler.jobs())
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """(slot, GPUs) that it holds."""
+        return self._profile.held_places
+
+    @property
+    def gang(self) -> int:
+        """The least that helps it."""
+        return min(self._profile.gangs, default=self._profile.gang)
+
+    def wanted(self) -> int:
+        """Return its demand less what it holds."""
+        profile = self.profile
+        return max(0, profile.demand - profile.held_gpus)
+
+    def hold(self, cluster: Cluster, places: Iterable[tuple[int, int]]) -> None:
+        """Take note of the GPUs that it holds from now on: grants that began, less leases that ended."""
+        self._profile = with_held(self._profile, cluster, places)
+
+    def advance(self, minutes: float, active_apps: float) -> None:
+        """Let time pass: the app grows older, its average number of rivals follows, and what it holds does work.
+
+        Parameters
+        ----------
+        minutes
+            How long.
+        active_apps
+            Apps that were active meanwhile, this one included.
+
+        Notes
+        -----
+        Trials go on in proportion to their work, so that all of them end when the app does (`remaining_minutes`); a
+        scheduler's trials are its own matter. An app never ends here: at least a thousandth of a minute is left.
+        """
+        profile = self._profile
+        elapsed = profile.elapsed_min + minutes
+        average = (
+            (profile.active_apps * profile.elapsed_min + active_apps * minutes) / elapsed if elapsed else active_apps
+        )
+        trials = profile.trials
+        if self._scheduler is None and profile.held_gpus:
+            left = remaining_minutes(profile, profile.held_gpus, profile.slowdown.at(profile.held_locality))
+            keep = max(1.0 - minutes / left, LEAST_LEFT_MIN / left)
+            trials = tuple(replace(trial, work_min=trial.work_min * min(1.0, keep)) for trial in trials)
+        self._profile = replace(profile, elapsed_min=elapsed, active_apps=max(1.0, average), trials=trials)
 
     def rho(self, cluster: Cluster) -> float:
         """Return rho with the GPUs held; without any, with one GPU, so that apps without can be told apart."""
@@ -126,17 +212,23 @@ class ProfileAgent:
         begun = time.perf_counter()
         profile = self.profile
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
+        most = min(MOST_GPUS, offer.cluster.num_free)
         return Bid(
             table=table,
             gang=profile.gang,
             elapsed_min=profile.elapsed_min,
             work_min=profile.work_min,
             prepare_s=time.perf_counter() - begun,
+            sizes=tuple(possible_sizes(profile.gangs, most)),
         )
 
     def win(self, grant: Grant) -> None:
         """Keep the grant: what the app may use."""
         self.grants.append(grant)
+
+
+LEAST_LEFT_MIN = 1e-3
+"""Minutes of work that an app keeps while it takes part."""
 
 
 class Ledger:

@@ -10,11 +10,20 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.core.solution import Solution
-from optim.models.auction.document import BidsDocument
-from optim.models.auction.instance import Apps, AuctionInstance, Cluster, Horizon, Locality, as_floats, as_ints
-from optim.models.auction.payment import share_leftover
+from optim.core.stopping import StoppingCriterion
+from optim.models.auction.instance import (
+    Apps,
+    AuctionInstance,
+    Bids,
+    Cluster,
+    EmptyValue,
+    Horizon,
+    Locality,
+    as_floats,
+    as_ints,
+)
+from optim.models.auction.payment import keep_best, share_leftover
 from optim.models.auction.plan import AuctionPlan
-from optim.models.auction.reading import NAMES, join_bids
 from optim.solvers.auction.agent import Agent, Bid, Grant, Ledger, Offer
 from optim.solvers.solve import solve
 
@@ -29,21 +38,29 @@ class ArbiterOptions:
         f in [0, 1]: the 1 - f of the apps with the worst rho may bid (at least one); 0 for all, 1 for the worst only.
     lease_min, horizon
         Length of leases, and how bids are to be valued.
+    empty_value
+        What an app without GPUs is worth; a lottery is truthful only where that is nothing.
     solver, solver_options
         Who solves the auction; the payment rule is one of the options.
+    time_limit_s
+        Wall-clock limit of each auction; none by default, for what a clock cuts short can't be played again.
     """
 
     fairness: float = 0.8
     lease_min: float = 20.0
     horizon: Horizon = Horizon.HOLD
+    empty_value: EmptyValue = EmptyValue.POSITIVE
     solver: str = "exact"
     solver_options: Mapping[str, Any] = field(default_factory=dict)
+    time_limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.fairness <= 1:
             raise InvalidOptionError(f"fairness must be in [0, 1], got {self.fairness}")
         if not 0 < self.lease_min < math.inf:
             raise InvalidOptionError(f"lease_min must be positive, got {self.lease_min}")
+        if self.time_limit_s is not None and not self.time_limit_s >= 0:
+            raise InvalidOptionError(f"time_limit_s must be at least 0, got {self.time_limit_s}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,6 +95,12 @@ class Round:
     solve_s: float
     idle: tuple[int, ...]
 
+    @property
+    def undecided(self) -> int:
+        """Payments whose interval leaves more than one grant open."""
+        counts = self.solution.stats.counts
+        return int(counts["winners"] - counts["decided_grants"])
+
 
 def bidders_of(rho: Mapping[str, float], fairness: float) -> tuple[str, ...]:
     """Return the apps that may bid: the worst ``ceil((1 - f) N)``, at least one; ties by name."""
@@ -97,8 +120,29 @@ class Arbiter:
     def __init__(self, options: ArbiterOptions | None = None) -> None:
         self.options = options or ArbiterOptions()
 
-    def hold(self, cluster: Cluster, agents: Sequence[Agent], *, seed: int = 0, name: str = "round") -> Round:
+    def hold(
+        self,
+        cluster: Cluster,
+        agents: Sequence[Agent],
+        *,
+        seed: int = 0,
+        round_number: int = 0,
+        name: str = "round",
+        kind: str = "",
+        stop: StoppingCriterion | None = None,
+    ) -> Round:
         """Hold one auction of the cluster's free GPUs; every agent hears of what it won.
+
+        Parameters
+        ----------
+        cluster, agents
+            What is on offer, and who may want it. Apps whose demand is met take nobody's place among the bidders.
+        seed, round_number
+            Every round draws its lots and its leftover anew.
+        name, kind
+            Of the auction, and of its GPUs where there are several types: each type has auctions of its own.
+        stop
+            When to stop; what the auction has by then is granted.
 
         Notes
         -----
@@ -108,22 +152,27 @@ class Arbiter:
         options = self.options
         by_name = {agent.name: agent for agent in agents}
         rho = {agent.name: agent.rho(cluster) for agent in agents}
-        bidders = bidders_of(rho, options.fairness)
-        offer = Offer(cluster=cluster, lease_min=options.lease_min, horizon=options.horizon)
+        wanted = {agent.name: agent.wanted() for agent in agents}
+        bidders = bidders_of({app: rho[app] for app, number in wanted.items() if number > 0}, options.fairness)
+        offer = Offer(cluster=cluster, lease_min=options.lease_min, horizon=options.horizon, kind=kind)
         bids = {bidder: by_name[bidder].bid(offer) for bidder in bidders}
-        instance = _auction(name, offer, bids)
+        instance = _auction(name, offer, bids, options.empty_value)
         begun = time.perf_counter()
-        solution = solve(instance, options.solver, options=options.solver_options, seed=seed)
+        solution = solve(
+            instance,
+            options.solver,
+            options=options.solver_options,
+            seed=int(np.random.SeedSequence([seed, round_number]).generate_state(1)[0]),
+            time_limit_s=options.time_limit_s,
+            stop=stop,
+        )
         solve_s = time.perf_counter() - begun
         ledger = Ledger(cluster.slot_free)
-        plan: AuctionPlan = solution.decision
-        grants = [
-            ledger.grant(bidders[i], _entries(plan.grants, i), options.lease_min)
-            for i in np.unique(plan.grants[:, 0]).tolist()
-        ]
+        grants = _paid_grants(cluster, solution.decision, bids, ledger, options.lease_min)
         outside = [agent.name for agent in agents if agent.name not in bids]
-        for group in (outside, list(bidders)):
-            grants += self._give_away(offer, ledger, plan, bidders, group, bids, by_name, seed)
+        for number, group in enumerate((outside, list(bidders))):
+            rng = np.random.default_rng([seed, round_number, number])
+            grants += self._give_away(cluster, ledger, [by_name[app] for app in group], wanted, grants, rng)
         for grant in grants:
             by_name[grant.app].win(grant)
         return Round(
@@ -133,74 +182,95 @@ class Arbiter:
             solution=solution,
             grants=tuple(grants),
             prepare_s={bidder: bid.prepare_s for bidder, bid in bids.items()},
-            rows={bidder: len(bid.table.rows) for bidder, bid in bids.items()},
+            rows={bidder: len(bid.table) for bidder, bid in bids.items()},
             solve_s=solve_s,
             idle=ledger.left,
         )
 
     def _give_away(
         self,
-        offer: Offer,
+        cluster: Cluster,
         ledger: Ledger,
-        plan: AuctionPlan,
-        bidders: Sequence[str],
-        group: Sequence[str],
-        bids: Mapping[str, Bid],
-        agents: Mapping[str, Agent],
-        seed: int,
+        group: Sequence[Agent],
+        wanted: Mapping[str, int],
+        grants: Sequence[Grant],
+        rng: np.random.Generator,
     ) -> list[Grant]:
         """Give what is left to a group of apps at random."""
         if not group or not any(ledger.left):
             return []
-        tables = {app: bids[app] if app in bids else agents[app].bid(offer) for app in group}
-        held = plan.granted_gpus(len(bidders))
-        position = {app: i for i, app in enumerate(bidders)}
-        most = {app: max((k for k, _, _ in bid.table.rows), default=0) for app, bid in tables.items()}
-        wanted = [most[app] - (int(held[position[app]]) if app in position else 0) for app in group]
-        homes = [
-            sorted({int(offer.cluster.slot_machine[s]) for s, _ in _entries(plan.grants, position[app])})
-            if app in position
-            else []
-            for app in group
-        ]
+        won = {grant.app: grant for grant in grants}
+        places = [(*agent.places, *(won[agent.name].entries if agent.name in won else ())) for agent in group]
         given = share_leftover(
-            offer.cluster,
+            cluster,
             np.array(ledger.left, dtype=np.int64),
-            wanted,
-            [tables[app].gang for app in group],
-            homes,
-            np.random.default_rng([seed, len(group)]),
+            [wanted[a.name] - (won[a.name].num_gpus if a.name in won else 0) for a in group],
+            [agent.gang for agent in group],
+            [sorted({int(cluster.slot_machine[slot]) for slot, _ in entries}) for entries in places],
+            rng,
         )
         return [
-            ledger.grant(group[i], _entries(given, i), self.options.lease_min) for i in np.unique(given[:, 0]).tolist()
+            ledger.grant(group[i].name, _entries(given, i), self.options.lease_min)
+            for i in np.unique(given[:, 0]).tolist()
         ]
+
+
+def _paid_grants(
+    cluster: Cluster, plan: AuctionPlan, bids: Mapping[str, Bid], ledger: Ledger, lease_min: float
+) -> list[Grant]:
+    """Return what bidders are granted: of what their payments leave the part that they can use."""
+    grants = []
+    apps = list(bids)
+    for i in np.unique(plan.grants[:, 0]).tolist():
+        entries = _entries(plan.grants, i)
+        kept = bids[apps[i]].usable(sum(count for _, count in entries))
+        if kept:
+            grants.append(ledger.grant(apps[i], tuple(keep_best(cluster, entries, kept)), lease_min))
+    return grants
 
 
 def _entries(table: "np.ndarray[Any, Any]", app: int) -> tuple[tuple[int, int], ...]:
-    return tuple((slot, count) for i, slot, count in table.tolist() if i == app)
+    first, last = np.searchsorted(table[:, 0], [app, app + 1])
+    return tuple((slot, count) for _, slot, count in table[first:last].tolist())
 
 
-def _auction(name: str, offer: Offer, bids: Mapping[str, Bid]) -> AuctionInstance:
+def _auction(name: str, offer: Offer, bids: Mapping[str, Bid], empty_value: EmptyValue) -> AuctionInstance:
     """Return the auction of the bids collected, apps in the order of the bidders."""
-    tables = [
-        BidsDocument(
-            empty_rho=bid.table.empty_rho,
-            rows=[(k, NAMES[Locality(level)], rho) for k, level, rho in bid.table.rows],  # type: ignore[misc]
-        )
-        for bid in bids.values()
-    ]
+    tables = [bid.table for bid in bids.values()]
+    counts = [len(table) for table in tables]
+    gpus, locality, rho = [], [], []
+    named: list[tuple[int, int, int]] = []
+    row = 0
+    for table in tables:
+        gpus += [table.gpus, np.array([sum(k for _, k in machines) for machines, _ in table.named], dtype=np.int64)]
+        locality += [table.locality, np.full(len(table.named), int(Locality.NAMED))]
+        rho += [table.rho, np.array([value for _, value in table.named], dtype=np.float64)]
+        row += len(table.gpus)
+        for machines, _ in table.named:
+            named += [(row, machine, count) for machine, count in machines]
+            row += 1
+    entries = np.array(named, dtype=np.int64).reshape(-1, 3)
     return AuctionInstance(
         name=name,
         cluster=offer.cluster,
         apps=Apps(
             ids=tuple(bids),
-            empty_rho=as_floats([bid.table.empty_rho for bid in bids.values()]),
+            empty_rho=as_floats([table.empty_rho for table in tables]),
             gang=as_ints([bid.gang for bid in bids.values()]),
             elapsed_min=as_floats([bid.elapsed_min for bid in bids.values()]),
             work_min=as_floats([bid.work_min for bid in bids.values()]),
-            ideal_min=as_floats([bid.table.ideal_min for bid in bids.values()]),
+            ideal_min=as_floats([table.ideal_min for table in tables]),
         ),
-        bids=join_bids(tables),
+        bids=Bids(
+            app=as_ints(np.repeat(np.arange(len(tables)), counts)),
+            gpus=as_ints(np.concatenate([*gpus, np.zeros(0)])),
+            locality=as_ints(np.concatenate([*locality, np.zeros(0)])),
+            rho=as_floats(np.concatenate([*rho, np.zeros(0)])),
+            named_row=as_ints(entries[:, 0]),
+            named_machine=as_ints(entries[:, 1]),
+            named_gpus=as_ints(entries[:, 2]),
+        ),
         lease_min=offer.lease_min,
         horizon=offer.horizon,
+        empty_value=empty_value,
     )

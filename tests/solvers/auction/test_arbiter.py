@@ -122,6 +122,104 @@ def test_leftover_goes_by_what_bidders_want_beside_their_wins_and_where_these_li
     assert asked == [([8 - int(won) for won in wins], machines)]
 
 
+def wide(max_gpus=8, **fields):
+    """An app of one trial."""
+    trial = Trial(work_min=100.0, total_work_min=100.0, max_gpus=max_gpus)
+    return AppProfile(**{"elapsed_min": 0.0, "active_apps": 2.0, "trials": (trial,), **fields})
+
+
+def test_leftovers_are_drawn_by_seed_and_round(monkeypatch):
+    drawn = []
+
+    def share(cluster, free, wanted, gang, holds, rng):
+        drawn.append(float(rng.random()))
+        return share_leftover(cluster, free, wanted, gang, holds, rng)
+
+    monkeypatch.setattr("optim.solvers.auction.arbiter.share_leftover", share)
+    where = cluster(machines=2, gpus=4)
+    for seed, round_number in ((0, 0), (0, 1), (1, 0), (0, 0)):
+        Arbiter(ArbiterOptions(fairness=1.0)).hold(
+            where, [ProfileAgent(n, wide(max_gpus=2)) for n in "abc"], seed=seed, round_number=round_number
+        )
+    rounds = [drawn[k : k + 2] for k in range(0, len(drawn), 2)]
+    assert rounds[0] == rounds[3]
+    assert len({values[0] for values in rounds}) == 3
+
+
+def test_an_app_outside_the_filter_gets_leftovers_beside_the_gpus_it_holds():
+    where = cluster_from_documents([MachineDocument(rack=0, slots=[4], free=[2]), MachineDocument(rack=0, slots=[4])])
+    outside = ProfileAgent("z", wide(max_gpus=4))
+    outside.hold(where, [(0, 2)])
+    bidder = ProfileAgent("a", wide(max_gpus=2, elapsed_min=1e5))
+    held = Arbiter(ArbiterOptions(fairness=1.0)).hold(where, [bidder, outside])
+    assert held.bidders == ("a",)
+    mine = {slot for grant in held.grants if grant.app == "z" for slot, _ in grant.entries}
+    theirs = {slot for grant in held.grants if grant.app == "a" for slot, _ in grant.entries}
+    assert mine == ({0} if theirs == {1} else {1})
+    assert sum(grant.num_gpus for grant in held.grants if grant.app == "z") == 2
+
+
+def test_an_app_whose_demand_is_met_takes_nobodys_place():
+    where = cluster_from_documents([MachineDocument(rack=0, slots=[8], free=[4])])
+    met = ProfileAgent("a", wide(max_gpus=4, elapsed_min=1e6))
+    met.hold(where, [(0, 4)])
+    needy = ProfileAgent("b", wide(max_gpus=4))
+    held = Arbiter(ArbiterOptions(fairness=1.0)).hold(where, [met, needy])
+    assert held.bidders == ("b",)
+    assert [(grant.app, grant.num_gpus) for grant in held.grants] == [("b", 4)]
+    alone = Arbiter().hold(where, [met])
+    assert alone.bidders == ()
+    assert alone.grants == ()
+    assert alone.idle == (4,)
+
+
+def test_a_limit_and_a_stop_end_an_auction_with_what_it_has():
+    where = cluster(machines=8)
+    limited = Arbiter(ArbiterOptions(fairness=0.0, time_limit_s=0.0)).hold(where, agents(12, where))
+    assert verify(limited.instance, limited.solution).is_ok
+    asked = []
+
+    class Counting:
+        def __call__(self, state):
+            asked.append(state)
+
+        def remaining_s(self, elapsed_s):
+            return float("inf")
+
+    Arbiter(ArbiterOptions(fairness=0.0)).hold(where, agents(12, where), stop=Counting())
+    assert asked
+
+
+def test_an_app_of_several_gangs_bids_for_their_sums_and_keeps_what_it_can_use():
+    trials = tuple(Trial(work_min=100.0, total_work_min=100.0, max_gpus=gang) for gang in (3, 5))
+    profile = AppProfile(elapsed_min=0.0, active_apps=1.0, trials=trials, gangs=(3, 5))
+    bid = ProfileAgent("a", profile).bid(Offer(cluster=cluster(), lease_min=20.0))
+    assert {k for k, _, _ in bid.table.rows} == {3, 5, 8}
+    assert [bid.usable(gpus) for gpus in (2, 4, 7, 9)] == [0, 3, 5, 8]
+    where = cluster(machines=1, gpus=8)
+    crew = [ProfileAgent("a", profile), ProfileAgent("b", wide(max_gpus=8))]
+    for rule in ("floor", "nearest"):
+        held = Arbiter(ArbiterOptions(fairness=0.0, solver_options={"rule": rule})).hold(where, crew)
+        mine = sum(grant.num_gpus for grant in held.grants[:1] if grant.app == "a")
+        assert mine in (0, 3, 5, 8)
+
+
+def test_a_profile_ages_with_its_rivals_and_what_it_holds():
+    where = cluster()
+    agent = ProfileAgent("a", wide(max_gpus=4, elapsed_min=10.0))
+    before = agent.rho(where)
+    agent.advance(10.0, active_apps=6.0)
+    assert (agent.profile.elapsed_min, agent.profile.active_apps) == (20.0, 4.0)
+    assert agent.profile.work_min == 100.0
+    assert agent.rho(where) < before  # rho of N_avg 4, not 2, over an elapsed time that counts little
+    agent.hold(where, [(0, 4)])
+    agent.advance(10.0, active_apps=4.0)
+    assert agent.profile.work_min == pytest.approx(60.0)
+    agent.advance(100.0, active_apps=4.0)
+    assert 0 < agent.profile.work_min <= 0.01
+    assert agent.wanted() == 0
+
+
 def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():
     where = cluster(machines=3, gpus=4)
     given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]], np.random.default_rng(0))
