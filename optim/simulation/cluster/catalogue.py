@@ -20,6 +20,9 @@ from optim.simulation.cluster.policies.lottery import RandomOptions, random_orde
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
 from optim.simulation.cluster.policies.static import Static, StaticOptions
 from optim.simulation.cluster.policies.tetris import Tetris, TetrisOptions
+from optim.simulation.cluster.policies.themis import Themis, ThemisOptions
+from optim.simulation.cluster.policies.themis_greedy import ThemisGreedy
+from optim.simulation.cluster.policies.themis_leases import LeaseOptions
 from optim.simulation.cluster.policies.tiresias import TiresiasOptions, tiresias
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 
@@ -42,6 +45,8 @@ PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Polic
     "drf": (DrfOptions, Drf),
     "static": (StaticOptions, Static),
     "tetris": (TetrisOptions, Tetris),
+    "themis": (ThemisOptions, Themis),
+    "themis-greedy": (LeaseOptions, ThemisGreedy),
     "yarn-cs": (YarnOptions, YarnCs),
 }
 

@@ -1,0 +1,214 @@
+"""Apps of a simulated cluster as their agents know them: how long they wait, what work is left, and what to bid."""
+
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optim.models.auction.bid_table import bid_table, possible_sizes, smallest_subtree, with_held
+from optim.models.auction.fairness import AppProfile, IdealTime, Needs, ideal_minutes, shared_minutes
+from optim.models.auction.instance import Cluster as Offered
+from optim.models.auction.instance import Horizon
+from optim.models.auction.slowdown import Slowdown
+from optim.models.cluster.workload import PPM, US
+from optim.models.cluster.world import FloatArray, IntArray
+from optim.simulation.cluster.planning.view import View
+from optim.solvers.auction.agent import Bid, Grant, Offer
+
+MINUTE_US = 60 * US
+LEAST_LEFT_MIN = 1e-6
+"""Minutes of work that a live app has at least: one that ends within the microsecond is still there."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What is known of an app from its submission on: gang-time of all its jobs, the longest of them, all their GPUs."""
+
+    first_us: int
+    area_us: float
+    work_min: float = 0.0
+    longest_min: float = 0.0
+    demand: int = 0
+    slowdown: Slowdown = field(default_factory=Slowdown)
+
+
+class Census:
+    """Keeps count of active apps over time, and of what each was submitted with."""
+
+    def __init__(self) -> None:
+        self.totals: dict[int, Totals] = {}
+        self._known_jobs = 0
+        self._area, self._since, self._active = 0.0, 0, 0
+
+    def update(self, view: View, remaining_us: IntArray, num_active: int) -> None:
+        """Let time pass, and take note of the jobs submitted since."""
+        self._area += self._active * (view.now_us - self._since)
+        self._since, self._active = view.now_us, num_active
+        for job in range(self._known_jobs, len(view.submit_us)):
+            app = int(view.app[job])
+            if app not in self.totals:
+                self.totals[app] = Totals(int(view.submit_us[job]), self._area, slowdown=_slowdown(view, job))
+            found = self.totals[app]
+            minutes, gang = float(remaining_us[job]) / MINUTE_US, int(view.gpus[job])
+            found.work_min += minutes * gang
+            found.longest_min = max(found.longest_min, minutes)
+            found.demand += gang
+        self._known_jobs = len(view.submit_us)
+
+    def mean_apps(self, app: int, now_us: int) -> float:
+        """Return the number of active apps on average over an app's life so far."""
+        known = self.totals[app]
+        elapsed = now_us - known.first_us
+        return max(1.0, (self._area - known.area_us) / elapsed if elapsed else float(self._active))
+
+
+def _slowdown(view: View, job: int) -> Slowdown:
+    """Return an app's slowdown by locality; jobs of one GPU are never spread."""
+    if view.gpus[job] == 1:
+        return Slowdown()
+    machine, rack, cluster = (max(1.0, value / PPM) for value in view.slowdown_ppm[job].tolist())
+    return Slowdown(slot=machine, machine=machine, rack=rack, cluster=cluster)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """The live jobs of all apps, one row an app.
+
+    Parameters
+    ----------
+    apps
+        Numbers of the apps that have any, ascending.
+    work_min, longest_min, demand, gang
+        By app what is left, in serial GPU minutes; the longest job's minutes; all their GPUs; their common divisor.
+    is_mixed
+        Whether an app's jobs come in several gangs.
+    """
+
+    apps: IntArray
+    work_min: FloatArray
+    longest_min: FloatArray
+    demand: IntArray
+    gang: IntArray
+    is_mixed: IntArray
+
+
+def live_apps(view: View, remaining_us: IntArray) -> Live:
+    """Add live jobs up by app."""
+    jobs = view.jobs
+    apps, row = np.unique(view.app[jobs], return_inverse=True)
+    minutes, gangs = remaining_us[jobs] / MINUTE_US, view.gpus[jobs]
+    longest, common = np.zeros(len(apps)), np.zeros(len(apps), np.int64)
+    np.maximum.at(longest, row, minutes)
+    np.gcd.at(common, row, gangs)
+    most = np.zeros(len(apps), np.int64)
+    np.maximum.at(most, row, gangs)
+    return Live(
+        apps=apps,
+        work_min=np.bincount(row, minutes * gangs, len(apps)).astype(np.float64),
+        longest_min=longest,
+        demand=np.bincount(row, gangs, len(apps)).astype(np.int64),
+        gang=common,
+        is_mixed=np.asarray(common < most, np.int64),
+    )
+
+
+class AppAgent:
+    """An app's agent in one auction.
+
+    Parameters
+    ----------
+    app
+        Its number.
+    profile
+        What it knows, without the GPUs it holds.
+    held
+        (slot, GPUs) under leases that go on.
+    expiring
+        (slot, GPUs) whose leases have just ended: it reports its fairness as if it kept them.
+    """
+
+    def __init__(
+        self,
+        app: int,
+        profile: AppProfile,
+        held: tuple[tuple[int, int], ...] = (),
+        expiring: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        self.app, self.name = app, f"a{app:06d}"
+        self.profile, self.places, self._expiring = profile, held, expiring
+        self.grant: Grant | None = None
+
+    @property
+    def gang(self) -> int:
+        """The least that helps it."""
+        return min(self.profile.gangs, default=self.profile.gang)
+
+    def wanted(self) -> int:
+        """Return its demand less what it holds."""
+        return max(0, self.profile.demand - sum(count for _, count in self.places))
+
+    def rho(self, cluster: Offered) -> float:
+        """Return rho with what it holds, or held until now; without any, with one gang."""
+        places = self.places or self._expiring
+        gpus = min(self.profile.demand, sum(count for _, count in places)) or self.gang
+        level = smallest_subtree(cluster, (slot for slot, _ in places)) if len(places) > 1 else 0
+        minutes = shared_minutes(
+            self.profile, gpus, level, horizon=Horizon.HOLD, lease_min=1.0, cluster_gpus=cluster.num_gpus
+        )
+        return minutes / ideal_minutes(self.profile, cluster.num_gpus)
+
+    def bid(self, offer: Offer) -> Bid:
+        """Value every number and locality on offer."""
+        begun = time.perf_counter()
+        profile = with_held(self.profile, offer.cluster, self.places) if self.places else self.profile
+        table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
+        return Bid(
+            table=table,
+            gang=profile.gang,
+            elapsed_min=profile.elapsed_min,
+            work_min=profile.work_min,
+            prepare_s=time.perf_counter() - begun,
+            sizes=tuple(possible_sizes(profile.gangs, min(profile.demand, offer.cluster.num_free))),
+        )
+
+    def win(self, grant: Grant) -> None:
+        """Keep the grant; a second one of the same auction comes on top."""
+        entries = (*(self.grant.entries if self.grant else ()), *grant.entries)
+        self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
+
+
+def profiles(view: View, live: Live, census: Census, ideal: IdealTime) -> list[AppProfile]:
+    """Return what each live app knows of itself, without the GPUs it holds."""
+    found = []
+    gangs_of: dict[int, tuple[int, ...]] = {}
+    if live.is_mixed.any():
+        mixed = set(live.apps[live.is_mixed > 0].tolist())
+        for job in view.jobs.tolist():
+            app = int(view.app[job])
+            if app in mixed:
+                gangs_of[app] = (*gangs_of.get(app, ()), int(view.gpus[job]))
+    rows = zip(
+        live.apps.tolist(), live.work_min, live.longest_min, live.demand.tolist(), live.gang.tolist(), strict=True
+    )
+    for app, work, longest, demand, gang in rows:
+        totals = census.totals[app]
+        needs = Needs(
+            work_min=max(LEAST_LEFT_MIN, float(work)),
+            longest_min=max(LEAST_LEFT_MIN, float(longest)),
+            demand=demand,
+            total_work_min=totals.work_min,
+            total_longest_min=totals.longest_min,
+            total_demand=totals.demand,
+        )
+        found.append(
+            AppProfile(
+                elapsed_min=(view.now_us - totals.first_us) / MINUTE_US,
+                active_apps=census.mean_apps(app, view.now_us),
+                needs=needs,
+                slowdown=totals.slowdown,
+                gang=gang,
+                gangs=gangs_of.get(app, ()),
+                ideal=ideal,
+            )
+        )
+    return found

@@ -1,0 +1,200 @@
+"""Policies that lease GPUs to apps for a time: what `themis` and `themis-greedy` have in common.
+
+An app may use the GPUs that it leases for any of its jobs. When leases end, or GPUs come free otherwise, a round is held:
+apps report, and what is on offer is divided. Between rounds an app only puts its next jobs on GPUs that its others left.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from optim.core.ranges import check_choices, check_in
+from optim.core.registry import Support
+from optim.models.auction.fairness import IdealTime
+from optim.models.auction.instance import Cluster as Offered
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
+from optim.simulation.cluster.planning.view import View
+from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, live_apps, profiles
+from optim.simulation.cluster.policies.themis_places import Entries, chosen_gpus, near_the_old, split
+
+ONE_KIND = "apps lease GPUs of one type; leave the types of the cluster or of the jobs out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseOptions:
+    """Options of policies that lease.
+
+    Parameters
+    ----------
+    lease_min
+        Length of a lease in minutes.
+    aligned
+        Whether all leases end together, at multiples of their length; otherwise each at its own time, and whatever comes
+        free is offered at once.
+    ideal
+        Reading of the ideal time that rho is relative to: `time-share` (the paper's) or `space-share`.
+    """
+
+    lease_min: float = 20.0
+    aligned: bool = True
+    ideal: str = IdealTime.TIME_SHARE.value
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[0.01, 1e5]", self, "lease_min")
+        check_choices(self, {"ideal": [reading.value for reading in IdealTime]})
+
+    @property
+    def lease_us(self) -> int:
+        """A lease in whole microseconds."""
+        return round(self.lease_min * MINUTE_US)
+
+
+class LeasingPolicy(PlanningPolicy):
+    """A policy that leases GPUs to apps; `divide` says who gets what.
+
+    Parameters
+    ----------
+    options, jobs
+        How long, and when; the jobs are seen as they are submitted.
+    """
+
+    sees: ClassVar[tuple[Sight, ...]] = (Sight.RUN_TIMES,)
+
+    def __init__(self, options: LeaseOptions, jobs: Workload) -> None:
+        del jobs
+        self.options = options
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Several types of GPU aren't known."""
+        return Support(not jobs.kind_ppm.shape[1] or len(np.unique(cluster.kind)) == 1, ONE_KIND)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget earlier runs."""
+        self.cluster, self.seed = cluster, seed
+        self.machine_of: list[int] = np.repeat(np.arange(cluster.num_machines), cluster.gpus).tolist()
+        self.rack_of: list[int] = cluster.rack.tolist()
+        _, rack = np.unique(cluster.rack, return_inverse=True)
+        self._rack = rack.astype(np.int64)
+        self.census = Census()
+        self.rounds = 0
+        self._leases: dict[int, dict[int, int]] = {}  # by app its GPUs, and until when
+        self._assigned: dict[int, dict[int, Gpus]] = {}  # by app its jobs' GPUs
+        self._known_apps = 0
+
+    @abstractmethod
+    def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
+        """Return what each app gets of the free GPUs of an offer, (machine, GPUs) entries by the app's number."""
+
+    def plan(self, view: View) -> Plan:
+        """End leases, hold a round if one is due, and put jobs on what their apps hold."""
+        now, lease = view.now_us, self.options.lease_us
+        remaining = view.remaining_us
+        jobs_of: dict[int, list[int]] = {}
+        for job, app in zip(view.jobs.tolist(), view.app[view.jobs].tolist(), strict=True):
+            jobs_of.setdefault(app, []).append(job)
+        self.census.update(view, remaining, len(jobs_of))
+        touched = self._drop_ended(view, jobs_of)
+        has_arrivals = len(self.census.totals) > self._known_apps
+        self._known_apps = len(self.census.totals)
+        expiring = self._expire(now)
+        is_freed = bool(expiring) or any(app not in jobs_of for app in touched)
+        for app in [app for app in self._leases if app not in jobs_of]:
+            del self._leases[app]
+        is_due = now % lease == 0 if self.options.aligned else is_freed or has_arrivals
+        touched |= set(expiring)
+        if is_due and jobs_of:
+            touched |= self._hold_round(view, remaining, expiring)
+        for app in sorted(touched):
+            self._split(app, jobs_of.get(app, []), view, remaining)
+        again = None
+        if jobs_of:
+            ends = [end for gpus in self._leases.values() for end in gpus.values()]
+            again = (now // lease + 1) * lease if self.options.aligned else min(ends, default=None)
+        gpus = {job: held for jobs in self._assigned.values() for job, held in jobs.items()}
+        return Plan(gpus=gpus, again_us=again)
+
+    def _drop_ended(self, view: View, jobs_of: Mapping[int, Sequence[int]]) -> set[int]:
+        """Forget jobs that are over; return their apps."""
+        touched = set()
+        for app, jobs in self._assigned.items():
+            for job in [job for job in jobs if job not in view.running]:
+                del jobs[job]
+                touched.add(app)
+        for app in [app for app in self._assigned if app not in jobs_of]:
+            del self._assigned[app]
+        return touched
+
+    def _expire(self, now: int) -> dict[int, list[int]]:
+        """Take GPUs back whose leases are over; return them by app."""
+        expiring: dict[int, list[int]] = {}
+        for app, leases in self._leases.items():
+            gone = [gpu for gpu, end in leases.items() if end <= now]
+            if gone:
+                expiring[app] = gone
+                for gpu in gone:
+                    del leases[gpu]
+        return expiring
+
+    def _hold_round(self, view: View, remaining: IntArray, expiring: Mapping[int, list[int]]) -> set[int]:
+        """Offer what is free to the apps; return who got some."""
+        taken = {gpu for leases in self._leases.values() for gpu in leases}
+        free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
+        for gpu, machine in enumerate(self.machine_of):
+            if gpu not in taken:
+                free[machine].append(gpu)
+        if not any(free.values()):
+            return set()
+        offer = Offered(
+            machine_rack=self._rack,
+            slot_machine=np.arange(self.cluster.num_machines),
+            slot_gpus=self.cluster.gpus,
+            slot_free=np.array([len(gpus) for gpus in free.values()], np.int64),
+        )
+        live = live_apps(view, remaining)
+        known = profiles(view, live, self.census, IdealTime(self.options.ideal))
+        agents = [
+            AppAgent(app, profile, self._places(self._leases.get(app, ())), self._places(expiring.get(app, ())))
+            for app, profile in zip(live.apps.tolist(), known, strict=True)
+        ]
+        if not any(agent.wanted() for agent in agents):
+            return set()
+        grants = self.divide(offer, agents)
+        self.rounds += 1
+        in_use = {
+            app: [gpu for held in jobs.values() for gpu in held]
+            for app, jobs in self._assigned.items()
+            if app in grants
+        }
+        if self.options.aligned:
+            grants = near_the_old(self.cluster, grants, in_use, self.machine_of)
+        lease = self.options.lease_us
+        end = (view.now_us // lease + 1) * lease if self.options.aligned else view.now_us + lease
+        for app in sorted(grants, key=lambda app: (not in_use.get(app), app)):  # those with wishes choose first
+            chosen = chosen_gpus(grants[app], free, in_use.get(app, ()))
+            for gpu in chosen:
+                free[self.machine_of[gpu]].remove(gpu)
+                self._leases.setdefault(app, {})[gpu] = end
+        return set(grants)
+
+    def _places(self, gpus: "Sequence[int] | Mapping[int, int]") -> Entries:
+        """Return GPUs as (machine, number) entries."""
+        counts: dict[int, int] = {}
+        for gpu in gpus:
+            counts[self.machine_of[gpu]] = counts.get(self.machine_of[gpu], 0) + 1
+        return tuple(sorted(counts.items()))
+
+    def _split(self, app: int, jobs: Sequence[int], view: View, remaining: IntArray) -> None:
+        """Put an app's jobs on its GPUs, those with most work left first; without leases it is given back what it can't use."""
+        if not jobs:
+            return
+        order = sorted(jobs, key=lambda job: (-int(remaining[job]), job))
+        waiting = [(job, int(view.gpus[job])) for job in order]
+        leases = self._leases.get(app, {})
+        assigned = split(leases, self._assigned.get(app, {}), waiting, self.machine_of, self.rack_of)
+        self._assigned[app] = assigned

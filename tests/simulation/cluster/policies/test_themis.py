@@ -1,0 +1,151 @@
+"""Rounds of auctions among simulated apps: leases, payments, who may bid, and logs that can be replayed."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.models.auction.bid_table import bid_table
+from optim.models.auction.document import MachineDocument
+from optim.models.auction.fairness import AppProfile, Trial
+from optim.models.auction.reading import cluster_from_documents
+from optim.models.cluster.check import replay_plan
+from optim.models.cluster.log import Event
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.engine import play_plans
+from optim.simulation.cluster.policies.themis_apps import MINUTE_US
+from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
+from tests.support.small_clusters import workload
+
+FREE = EngineOptions(overhead_s=0)
+NAMES = ("themis", "themis-greedy")
+
+
+def minutes(rows, **fields):
+    """Return jobs (submission, GPUs, minutes, app)."""
+    jobs = workload([(60 * submit, gpus, 60 * duration) for submit, gpus, duration, _ in rows])
+    return Workload(
+        submit_us=jobs.submit_us,
+        gpus=jobs.gpus,
+        duration_us=jobs.duration_us,
+        app=np.array([r[3] for r in rows]),
+        **fields,
+    )
+
+
+def checked(jobs, cluster, name, options=None, seed=0, engine=FREE):
+    """Play, and hold the log against the checker."""
+    run = play(jobs, cluster, make_policy(name, jobs, options), engine, seed)
+    _, problems = replay_plan(jobs, cluster, run.log, run.rules)
+    assert not problems
+    return run
+
+
+def ends(run):
+    return (run.end_us / MINUTE_US).round(6).tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_app_alone_runs_on_what_it_can_use_without_a_break(name):
+    jobs = minutes([(0, 2, 50, 0), (0, 1, 70, 0)])
+    run = checked(jobs, Cluster.grid("2x2"), name, {"lease_min": 20})
+    assert ends(run) == [50.0, 70.0]
+    assert (run.log.kind == Event.PREEMPT).sum() == 0
+
+
+def test_the_worst_off_takes_all_it_can_use_until_the_lease_ends():
+    """App 1 comes when app 0 has the GPU; at the next lease app 1, which waits, is worse off in its ideal time's measure."""
+    jobs = minutes([(0, 1, 60, 0), (5, 1, 10, 1)])
+    run = checked(jobs, Cluster.grid("1x1"), "themis-greedy", {"lease_min": 20})
+    assert ends(run) == [80.0, 30.0]  # between 20 and 40 minutes app 1 leases the GPU; what it leaves idles
+    rows = [(time / MINUTE_US, kind, job) for time, kind, job, _ in run.log.rows()]
+    assert rows == [(0, 0, 0), (20, 1, 0), (20, 0, 1), (30, 2, 1), (40, 0, 0), (80, 2, 0)]
+
+
+def test_leases_of_their_own_offer_what_comes_free_at_once():
+    jobs = minutes([(0, 1, 60, 0), (5, 1, 10, 1)])
+    run = checked(jobs, Cluster.grid("1x1"), "themis-greedy", {"lease_min": 20, "aligned": False})
+    assert ends(run) == [70.0, 30.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_app_puts_its_next_job_on_the_gpus_that_another_left(name):
+    jobs = minutes([(0, 1, 5, 0), (0, 1, 7, 0), (0, 1, 6, 0)])
+    run = checked(jobs, Cluster.grid("1x1"), name, {"lease_min": 20})
+    assert ends(run) == [18.0, 7.0, 13.0]  # the longest first
+
+
+def test_two_equal_apps_pay_for_each_other_and_the_leftover_goes_round():
+    """Four GPUs, two apps that can use them all: two each, less what they pay, plus what is left over."""
+    jobs = minutes([(0, 1, 100, app) for app in (0, 1) for _ in range(4)])
+    run = checked(jobs, Cluster.grid("1x4"), "themis", {"fairness": 0})
+    figures = run.figures
+    assert figures["payments_left_open"] == 0
+    assert figures["gpus_left_over"] > 0
+    assert run.held_gpu_us == pytest.approx(800 * MINUTE_US)  # leftovers are given away: nothing idles
+    assert max(ends(run)) <= 240.0
+
+
+def test_more_fairness_lets_fewer_apps_bid():
+    jobs = draw_apps(ThemisOptions(apps=6, gap_min=1.0), 0)
+    rows = [
+        checked(jobs, Cluster.grid("4x8"), "themis", {"fairness": fairness, "lease_min": 720}).figures["payments"]
+        for fairness in (0.0, 1.0)
+    ]
+    assert rows[0] > rows[1]
+
+
+@given(st.integers(0, 10**6), st.sampled_from(NAMES), st.booleans(), st.sampled_from(["floor", "lottery"]))
+def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule):
+    rng = np.random.default_rng(seed)
+    rows = sorted(
+        (int(rng.integers(0, 30)), int(rng.choice([1, 2, 3])), int(rng.integers(1, 60)), app)
+        for app in range(4)
+        for _ in range(int(rng.integers(1, 4)))
+    )
+    first = rows[0][0]
+    jobs = minutes([(submit - first, *rest) for submit, *rest in rows])
+    cluster = Cluster(gpus=np.array([2, 2, 3]), rack=np.array([0, 0, 1]))
+    options = {"lease_min": 10, "aligned": aligned, **({"rule": rule} if name == "themis" else {})}
+    run = checked(jobs, cluster, name, options, seed, EngineOptions(overhead_s=30))
+    assert run.is_done.all()
+    again = play(jobs, cluster, make_policy(name, jobs, options), EngineOptions(overhead_s=30), seed)
+    assert again.log.rows() == run.log.rows()
+
+
+def test_agents_bid_what_the_profile_of_their_trials_does():
+    """What an agent adds up from arrays against the profile that lists the trials."""
+    jobs = minutes([(0, 2, 50, 0), (0, 2, 80, 0), (0, 2, 30, 0)])
+    seen = []
+    policy = make_policy("themis", jobs, {"fairness": 0})
+    divide = policy.divide
+    policy.divide = lambda offer, agents: seen.append((offer, agents)) or divide(offer, agents)
+    play_plans(jobs, Cluster.grid("2x4"), policy, FREE, 0)
+    offer, (agent,) = seen[0]
+    trials = tuple(Trial(work_min=2.0 * m, total_work_min=2.0 * m, max_gpus=2) for m in (50, 80, 30))
+    listed = AppProfile(elapsed_min=0.0, active_apps=1.0, trials=trials, gang=2)
+    where = cluster_from_documents([MachineDocument(rack=0, slots=[4], count=2)])
+    assert offer.num_gpus == where.num_gpus
+    assert bid_table(agent.profile, offer, lease_min=20.0).rows == bid_table(listed, where, lease_min=20.0).rows
+
+
+def test_jobs_of_several_gangs_are_leased_sums_of_them():
+    jobs = minutes([(0, 3, 40, 0), (0, 5, 40, 0), (0, 4, 40, 1), (0, 4, 40, 1)])
+    run = checked(jobs, Cluster.grid("1x8"), "themis", {"fairness": 0})
+    assert run.is_done.all()
+
+
+def test_refuses_what_it_can_not_lease():
+    jobs = minutes([(0, 1, 5, 0)], kind_ppm=np.array([[1_000_000, 2_000_000]]))
+    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
+    with pytest.raises(UnsupportedProblemError, match="GPUs of one type"):
+        play(jobs, cluster, make_policy("themis", jobs), FREE)
+    for options, text in (({"fairness": 2}, "fairness"), ({"rule": "half"}, "rule"), ({"lease_min": 0}, "lease_min")):
+        with pytest.raises(InvalidOptionError, match=text):
+            make_policy("themis", jobs, options)
+    assert US == 1_000_000
