@@ -24,6 +24,10 @@ class NotAllowedError(OptimError):
     """The call is possible in general, but not in the present state."""
 
 
+class TrainingError(OptimError):
+    """A training job's own code failed, or computed what no training can go on with."""
+
+
 class MissingDependencyError(OptimError, ImportError):
     """An optional package is absent; the message names the extra that installs it."""
 

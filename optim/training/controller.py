@@ -7,12 +7,11 @@ of all shards are left; what was computed since is computed again.
 """
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.training.application import Application
 from optim.training.dataflow import Dataflow
 from optim.training.ledger import CopyLedger
@@ -20,6 +19,7 @@ from optim.training.membership import Membership
 from optim.training.messages import (
     Applied,
     Delta,
+    Failed,
     Hosted,
     Install,
     Kept,
@@ -33,8 +33,10 @@ from optim.training.messages import (
     Sync,
     Trim,
 )
+from optim.training.non_finite import NonFinitePushes
 from optim.training.options import NEVER, ClusterOptions
 from optim.training.partitions import deal
+from optim.training.phase import Phase
 from optim.training.rebuild import Order, Rebuild, Rollback
 from optim.training.roles import STORAGE, Roles, lay_out
 from optim.training.stages import Stage
@@ -42,20 +44,6 @@ from optim.training.transport import Lost, Transport
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
-
-
-class Phase(StrEnum):
-    """What the controller is doing."""
-
-    RUNNING = "running"
-    DRAINING = "draining"
-    """Bringing all partitions to one clock, because a change is waiting."""
-    SYNCING = "syncing"
-    """Waiting until the copies hold that clock."""
-    REBUILDING = "rebuilding"
-    """Moving shards and copies to their places."""
-    STOPPED = "stopped"
-    """No machine is left; the storage's copies wait for one."""
 
 
 class Controller:
@@ -95,6 +83,7 @@ class Controller:
         self.stop_at = NEVER
         self._transport, self._optimiser, self._options = transport, optimiser, options
         self._is_changed = False
+        self._non_finite = NonFinitePushes(options.non_finite)
         self._copies = CopyLedger(options.num_shards)
         self._rebuild: Rebuild | None = None
         self._clock = 0  # of the boundary, or of the rebuild
@@ -175,6 +164,10 @@ class Controller:
         if self._is_stale(message):
             return
         match message:
+            case Failed():
+                raise TrainingError(f"machine {message.machine} failed: {message.text}; mend the application's code")
+            case Pushed() if not message.is_finite and self.flow.is_next(message) and self._non_finite.refuses(message):
+                self._compute_elsewhere(message)
             case Pushed():
                 self._send_all((self.roles.servers[push.shard], push) for push in self.flow.pushed(message))
             case Applied():
@@ -264,6 +257,14 @@ class Controller:
         for machine in self.machines.give_back({*roles.workers, *roles.servers, *roles.backups}):
             self._copies.forget_holder(machine)
             self._transport.stop(machine)
+
+    def _compute_elsewhere(self, message: Pushed) -> None:
+        """Have a refused gradient computed again, by another machine where there is one."""
+        others = [name for name in self.roles.workers if name != message.machine and self.machines.is_alive(name)]
+        if others:
+            owners = enumerate(self.owners)
+            self.owners = tuple(others[0] if k == message.partition else owner for k, owner in owners)
+        self.flow.compute_again([message.partition])
 
     def _hand_over(self, machine: str) -> None:
         """Have a lost worker's partitions computed by the others, at once: nobody could finish the clock without."""

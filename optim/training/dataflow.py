@@ -26,6 +26,8 @@ class Dataflow:
         Mean loss at each clock's start, of the clocks complete; a clock done again replaces its loss.
     num_computed
         Gradients received, those done again included.
+    num_skipped
+        Those among them that weren't finite, and were left out.
     """
 
     def __init__(
@@ -43,12 +45,14 @@ class Dataflow:
         self.num_computed = 0
         self._staleness = staleness
         self._rate = optimiser.learning_rate
-        self._total_weight = sum(application.weight(partition) for partition in range(self.num_partitions))
+        self.num_skipped = 0
+        self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
+        self._total_weight = sum(self._weights)
         self._computing: dict[int, int] = {}
         self._applied = [0] * num_shards
         self._parts: dict[int, dict[int, Vector]] = {}
         self._own: dict[int, dict[int, Vector]] = {}
-        self._loss_parts: dict[int, dict[int, float]] = {}
+        self._loss_parts: dict[int, dict[int, float | None]] = {}
 
     def startable(self, stop_at: int) -> list[int]:
         """Return the partitions that may start their next clock, if it is before `stop_at`."""
@@ -81,16 +85,22 @@ class Dataflow:
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
-        """Take a gradient; return what each shard's server gets of it, nothing if it is there already."""
-        if not self._is_next(message):
+        """Take a gradient; return what each shard's server gets of it, nothing if it is there already.
+
+        One that isn't finite has weight 0: it is as if the partition had no data at this clock.
+        """
+        if not self.is_next(message):
             return []
         partition, clock = message.partition, message.clock
+        weight = message.weight if message.is_finite else 0.0
+        self.num_skipped += not message.is_finite
         self.num_computed += 1
         self._computing.pop(partition, None)
         self.completed[partition] += 1
         if self._staleness > 0:
-            share = np.float32(message.weight / self._total_weight)
-            self._own.setdefault(partition, {})[clock] = share * message.gradient
+            share = np.float32(weight / self._total_weight)
+            own = share * message.gradient if weight else np.zeros_like(message.gradient)
+            self._own.setdefault(partition, {})[clock] = own
         self._note_loss(message)
         return [
             Push(
@@ -99,7 +109,7 @@ class Dataflow:
                 partition=partition,
                 clock=clock,
                 gradient=message.gradient[part],
-                weight=message.weight,
+                weight=weight,
             )
             for shard, part in enumerate(self.ranges)
         ]
@@ -139,7 +149,8 @@ class Dataflow:
         """Tell whether all partitions have pushed and all shards applied just so many clocks."""
         return bool((self.completed == clock).all()) and self.read_clock == clock and not self._computing
 
-    def _is_next(self, message: Pushed) -> bool:
+    def is_next(self, message: Pushed) -> bool:
+        """Tell whether a gradient is the one that its partition is waited for."""
         return message.clock == int(self.completed[message.partition])
 
     def _publish(self, clock: int, parts: Sequence[Vector]) -> None:
@@ -152,8 +163,10 @@ class Dataflow:
     def _note_loss(self, message: Pushed) -> None:
         """Add a clock's losses in partition order once all are there."""
         parts = self._loss_parts.setdefault(message.clock, {})
-        parts[message.partition] = message.loss
+        parts[message.partition] = message.loss if message.is_finite else None
         if len(parts) == self.num_partitions:
             del self._loss_parts[message.clock]
-            total = sum(parts[partition] for partition in range(self.num_partitions))
-            self.losses.append(total / self._total_weight)
+            found = [(parts[k], weight) for k, weight in enumerate(self._weights)]
+            total = sum(loss for loss, _ in found if loss is not None)
+            weights = sum(weight for loss, weight in found if loss is not None)
+            self.losses.append(total / weights if weights else np.nan)

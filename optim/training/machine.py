@@ -4,16 +4,20 @@ The same object runs inside the controller's process, inside a process of its ow
 messages in any order it likes.
 """
 
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
 from optim.training.messages import (
     Compute,
     Delta,
     Drop,
+    Failed,
     Host,
     Hosted,
     Install,
@@ -32,6 +36,10 @@ from optim.training.messages import (
 if TYPE_CHECKING:
     from optim.training.copies import ShardCopies
     from optim.training.server import ServedShard
+
+
+MOST_TEXT = 160
+"""Characters of an error's own text that are passed on."""
 
 
 class Machine:
@@ -57,7 +65,10 @@ class Machine:
         if self._is_stale(message):
             return []
         self.generation = message.generation
-        return _HANDLERS[type(message)](self, message)
+        try:
+            return _HANDLERS[type(message)](self, message)
+        except Exception as error:  # an application's own, of which the controller tells the user
+            return [Failed(generation=message.generation, machine=self.name, text=_in_a_line(error))]
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation < self.generation
@@ -67,10 +78,14 @@ class Machine:
         for own in message.own:
             parameters = parameters - np.float32(message.rate) * own
         gradient, loss = self._application.gradient(parameters, message.partition, message.clock)
+        check_gradient(gradient, self._application.num_parameters)
         weight = self._application.weight(message.partition)
         return [
             Pushed(
                 generation=message.generation,
+                machine=self.name,
+                # In double precision no sum of finite floats overflows.
+                is_finite=bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss)),
                 partition=message.partition,
                 clock=message.clock,
                 gradient=gradient,
@@ -147,6 +162,31 @@ class Machine:
     def _kept(self, message: Install | Delta) -> Kept:
         values = message.values
         return Kept(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
+
+
+def check_gradient(gradient: object, size: int) -> None:
+    """Raise unless a gradient is a flat vector of floats as long as the parameters.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what it is instead.
+    """
+    if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
+        found = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
+        raise InvalidProblemError(
+            f"gradient must be a NumPy array of float32 of shape ({size},), got {found}; return it as "
+            "`np.asarray(gradient, np.float32).ravel()`"
+        )
+
+
+def _in_a_line(error: Exception) -> str:
+    """Return an error's type and text, and where the application's code raised it, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
+    text = " ".join(str(error).split())[:MOST_TEXT]
+    return f"{type(error).__name__}: {text}{where}"
 
 
 _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {

@@ -56,8 +56,13 @@ class Compute(Message, frozen=True, kw_only=True):
 
 
 class Pushed(Message, frozen=True, kw_only=True):
-    """From a worker: the gradient, the data behind it, and the partition's summed loss before the update."""
+    """From a worker: the gradient, the data behind it, and the partition's summed loss before the update.
 
+    `is_finite` tells whether gradient and loss are; the worker looks, where the gradient is in its caches.
+    """
+
+    machine: str = ""
+    is_finite: bool = True
     partition: int
     clock: int
     gradient: Vector
@@ -65,8 +70,15 @@ class Pushed(Message, frozen=True, kw_only=True):
     loss: float
 
 
+class Failed(Message, frozen=True, kw_only=True):
+    """From a machine: it could not do what it was told; the last line of the traceback, and where it was raised."""
+
+    machine: str
+    text: str
+
+
 class Push(Message, frozen=True, kw_only=True):
-    """To a server: a shard's part of a gradient."""
+    """To a server: a shard's part of a gradient; one of weight 0 is counted, and left out of the sum."""
 
     shard: int
     partition: int

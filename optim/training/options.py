@@ -1,13 +1,25 @@
 """How a job is trained, whatever its machines do."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from optim.core.ranges import check_in
+from optim.core.ranges import check_choices, check_in
 from optim.training.roles import STORAGE
 from optim.training.stages import StagePolicy, Thresholds
 
 NEVER = 2**62
 """A clock that no run reaches."""
+
+
+class NonFinite(StrEnum):
+    """What becomes of a gradient or loss that is infinite or not a number."""
+
+    STOP = "stop"
+    """The run ends with a line that names machine, partition and clock."""
+    SKIP = "skip"
+    """The clock goes on without the partition, whose data counts for nothing in it."""
+    REFUSE = "refuse"
+    """It is computed once more, on another machine where there is one; if that is no better, the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +40,14 @@ class ClusterOptions:
         Most transient machines that serve.
     policy
         What chooses the stage.
+    non_finite
+        What becomes of a gradient that is infinite or not a number.
+    silence_s
+        Seconds without a sign of life after which a machine is taken for dead and killed. Machines that are processes give
+        signs from a thread of their own, also while they compute; only code that holds the interpreter's lock keeps one
+        from it.
+    start_s
+        Seconds that a machine may take until it is ready.
     """
 
     num_shards: int = 4
@@ -36,10 +56,15 @@ class ClusterOptions:
     checkpoint_every: int = 10
     max_actives: int | None = None
     policy: StagePolicy = field(default_factory=Thresholds)
+    non_finite: NonFinite = NonFinite.STOP
+    silence_s: float = 30.0
+    start_s: float = 300.0
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
         check_in("[0, inf)", self, "staleness")
+        check_in("(0, inf)", self, "silence_s", "start_s")
+        check_choices(self, {"non_finite": tuple(NonFinite)})
 
     def sync_period(self, backup: str) -> int:
         """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""

@@ -10,6 +10,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -25,6 +26,7 @@ from optim.training.partitions import bounds
 from optim.training.roles import STORAGE
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, Travelling
 from optim.training.transport import Lost
+from optim.training.watch import BEAT_S, Watch
 
 if TYPE_CHECKING:
     from optim.training.options import ClusterOptions
@@ -57,6 +59,8 @@ class Processes:
             depth=options.staleness + 2,
             max_machines=max_machines,
         )
+        self._watch = Watch(options.silence_s, options.start_s)
+        self._is_closed = threading.Event()
         self._ranges = tuple(bounds(size, options.num_shards, shard) for shard in range(options.num_shards))
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
@@ -68,6 +72,8 @@ class Processes:
         self._places: dict[str, int] = {}
         self._readers: dict[str, threading.Thread] = {}
         self._stopping: set[str] = set()
+        self._watchman = threading.Thread(target=self._keep_watch, daemon=True, name="watch")
+        self._watchman.start()
 
     # -- the seam -----------------------------------------------------------------------------------------------------
 
@@ -87,6 +93,7 @@ class Processes:
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
         reader = threading.Thread(target=self._listen, args=(machine, ours), daemon=True, name=f"from {machine}")
         self._readers[machine] = reader
+        self._watch.expect(machine)
         reader.start()
 
     def stop(self, machine: str) -> None:
@@ -117,11 +124,35 @@ class Processes:
                 return None
             machine, message = self._incoming.get()
             if message is not None:
+                if isinstance(message.message, Ready):
+                    self._watch.arrive(machine, self._memory.beats[self._places[machine]])
                 return self._codec.at_controller(message)
-            was_expected = machine in self._stopping
+            was_expected, reason = machine in self._stopping, self._how_it_went(machine)
             self._bury(machine)
             if not was_expected:
-                return Lost(machine)
+                return Lost(machine, reason)
+
+    def _keep_watch(self) -> None:
+        """Kill machines that give no sign of life, from a thread: the controller may wait for them with a full pipe.
+
+        The end of their own pipes brings the news.
+        """
+        while not self._is_closed.wait(self._watch.period_s):
+            places = list(self._places.items())
+            for machine in self._watch.silent({name: int(self._memory.beats[place]) for name, place in places}):
+                process = self._processes.get(machine)
+                if process is not None and process.pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGKILL)
+
+    def _how_it_went(self, machine: str) -> str:
+        """Return why a process is gone, as far as anybody knows."""
+        process = self._processes[machine]
+        process.join(FAREWELL_S)
+        code = process.exitcode
+        if reason := self._watch.reason(machine):
+            return reason
+        return f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
 
     def close(self) -> None:
         """End all processes, by force those that don't end by themselves, and give the memory back."""
@@ -133,6 +164,8 @@ class Processes:
                 process.kill()
             self._readers[machine].join(FAREWELL_S)
             self._bury(machine)
+        self._is_closed.set()
+        self._watchman.join()
         self._memory.close()
 
     def __enter__(self) -> "Processes":
@@ -174,6 +207,7 @@ class Processes:
         self._readers.pop(machine)
         self._places.pop(machine)
         self._stopping.discard(machine)
+        self._watch.forget(machine)
 
 
 @contextlib.contextmanager
@@ -191,6 +225,13 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _beat(memory: SharedMemory, place: int) -> None:
+    """Count, for ever."""
+    while True:
+        memory.beats[place] += 1
+        time.sleep(BEAT_S)
+
+
 def _serve(
     name: str,
     place: int,
@@ -203,6 +244,8 @@ def _serve(
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
     codec = Codec(memory, ranges)
     machine = Machine(name, application)
+    memory.beats[place] = 0
+    threading.Thread(target=_beat, args=(memory, place), daemon=True, name="sign of life").start()
     try:
         pipe.send(Travelling(Ready(machine=name)))
         while (message := pipe.recv()) is not None:

@@ -76,6 +76,11 @@ class ServedShard:
         return sorted(pushes)
 
     def _apply(self, pushes: list[Push]) -> None:
+        """Apply the mean of all pushes with weight; without any, the clock goes by."""
+        pushes = [push for push in pushes if push.weight > 0]
+        if not pushes:
+            self.clock += 1
+            return
         self._parameters, self._slots = apply_pushes(
             self._parameters,
             self._slots,

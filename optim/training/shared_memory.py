@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidOptionError
 from optim.training.messages import Applied, Compute, Message, Push, Pushed, Vector
 
-FLOAT_BYTES = 4
+FLOAT_BYTES, COUNT_BYTES, LINE_BYTES = 4, 8, 64
 
 _ELSEWHERE: Vector = np.empty(0, dtype=np.float32)
 
@@ -51,8 +51,13 @@ class MemoryPlan:
 
     @property
     def num_bytes(self) -> int:
-        """Length of the memory."""
-        return self.num_rows * self.num_parameters * FLOAT_BYTES
+        """Length of the memory: signs of life, a count for each machine, then the rows."""
+        return self.rows_at + self.num_rows * self.num_parameters * FLOAT_BYTES
+
+    @property
+    def rows_at(self) -> int:
+        """Where the rows begin: on a cache line."""
+        return -(-self.max_machines * COUNT_BYTES // LINE_BYTES) * LINE_BYTES
 
     def published(self, clock: int) -> int:
         """Return the row of the parameters that workers read."""
@@ -95,6 +100,11 @@ class SharedMemory:
     descriptor
         An open file of the plan's length; a new one if not given.
 
+    Attributes
+    ----------
+    beats
+        Shape (max_machines,): what the machine at each place has counted up to, as a sign of life.
+
     Raises
     ------
     InvalidOptionError
@@ -103,17 +113,20 @@ class SharedMemory:
 
     def __init__(self, plan: MemoryPlan, descriptor: int | None = None) -> None:
         self.plan = plan
-        self.descriptor = os.memfd_create("optim-training") if descriptor is None else descriptor
+        self.descriptor = -1
         try:
+            self.descriptor = os.memfd_create("optim-training") if descriptor is None else descriptor
             if descriptor is None:
                 os.ftruncate(self.descriptor, plan.num_bytes)
             shared = mmap.mmap(self.descriptor, plan.num_bytes)
         except (OSError, OverflowError, ValueError) as error:
-            os.close(self.descriptor)
+            if self.descriptor >= 0:
+                os.close(self.descriptor)
             raise InvalidOptionError(
                 f"no shared memory of {plan.num_bytes} bytes: {error}; ask for fewer machines or parameters, or a smaller staleness"
             ) from error
-        rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32)
+        self.beats: NDArray[np.int64] = np.frombuffer(shared, dtype=np.int64, count=plan.max_machines)
+        rows: NDArray[np.float32] = np.frombuffer(shared, dtype=np.float32, offset=plan.rows_at)
         self._rows = rows.reshape(plan.num_rows, plan.num_parameters)
 
     def __reduce__(self) -> tuple[Callable[..., "SharedMemory"], tuple[MemoryPlan, Any]]:
@@ -130,7 +143,7 @@ class SharedMemory:
 
     def close(self) -> None:
         """Give the memory back once nobody looks at it any more."""
-        del self._rows
+        del self._rows, self.beats
         os.close(self.descriptor)
 
 

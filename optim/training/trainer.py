@@ -11,9 +11,10 @@ import numpy as np
 from optim.core.errors import NotAllowedError
 from optim.core.ranges import check_in
 from optim.training.application import Application
-from optim.training.controller import Controller, Phase
+from optim.training.controller import Controller
 from optim.training.messages import Message, Vector
 from optim.training.options import ClusterOptions
+from optim.training.phase import Phase
 from optim.training.rebuild import Rollback
 from optim.training.stages import Stage
 from optim.training.transport import InProcess, Lost, Transport
@@ -96,6 +97,8 @@ class TrainingRecord:
         What failures have undone.
     num_computed
         Gradients computed, those computed again included.
+    num_skipped
+        Those that weren't finite, and were left out.
     """
 
     losses: tuple[float, ...]
@@ -103,6 +106,7 @@ class TrainingRecord:
     rows: tuple[ClockRow, ...]
     rollbacks: tuple[Rollback, ...]
     num_computed: int
+    num_skipped: int = 0
 
     def equals(self, other: "TrainingRecord") -> bool:
         """Tell whether losses and parameters are another run's, bit for bit."""
@@ -143,6 +147,7 @@ class Trainer:
         self.rows: list[ClockRow] = []
         self._started = time.perf_counter()
         self._seen_clock = 0
+        self._last_lost = ""
 
     @property
     def clock(self) -> int:
@@ -197,6 +202,7 @@ class Trainer:
             rows=tuple(self.rows),
             rollbacks=tuple(self.controller.rollbacks),
             num_computed=flow.num_computed,
+            num_skipped=flow.num_skipped,
         )
 
     def apply(self, event: Event) -> None:
@@ -230,6 +236,7 @@ class Trainer:
         message = self.transport.receive()
         if message is None:
             hint = "an event waits for a clock that nobody can reach" if has_more else "add a machine"
+            hint = f"{self._last_lost}; {hint}" if self._last_lost else hint
             raise NotAllowedError(
                 f"training stands still at clock {self.clock} with machines "
                 f"{', '.join(self.controller.machines.staying) or 'none'}: {hint}"
@@ -238,6 +245,8 @@ class Trainer:
 
     def take(self, message: Message | Lost) -> None:
         """Have the controller take a message, and write down what has come of it."""
+        if isinstance(message, Lost):
+            self._last_lost = f"machine {message.machine} was the last to go, {message.reason}"
         self.controller.receive(message)
         self._note()
 

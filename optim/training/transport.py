@@ -17,12 +17,14 @@ class Lost:
     ----------
     machine
         Its name.
+    reason
+        How it went, where that is known.
     """
 
-    __slots__ = ("machine",)
+    __slots__ = ("machine", "reason")
 
-    def __init__(self, machine: str) -> None:
-        self.machine = machine
+    def __init__(self, machine: str, reason: str = "it is gone") -> None:
+        self.machine, self.reason = machine, reason
 
 
 class Transport(Protocol):

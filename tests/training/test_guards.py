@@ -65,7 +65,7 @@ GUARDS = {
     ],
     "a machine ignores older generations": [(Machine, "_is_stale", lambda self, message: False)],
     "the controller ignores older generations": [(Controller, "_is_stale", lambda self, message: False)],
-    "the controller takes a gradient once": [(Dataflow, "_is_next", lambda self, message: True)],
+    "the controller takes a gradient once": [(Dataflow, "is_next", lambda self, message: True)],
     "all shards go back to a clock that all copies hold": [(CopyLedger, "recovery_clock", newest_copy_of_any_shard)],
     "every partition goes back with the shards": [(Dataflow, "reset", keep_the_clocks)],
     "a backup keeps the clocks before its newest": [(ShardCopies, "take", overwrite)],

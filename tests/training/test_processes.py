@@ -72,8 +72,8 @@ def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills):
     assert set(os.listdir("/dev/shm")) <= before if before else True
 
 
-def test_processes_compute_the_bits_of_this_process_also_when_workers_die_or_leave():
-    options = ClusterOptions(num_shards=2)
+def test_processes_compute_the_bits_of_this_process_also_when_workers_die_leave_or_stand_still():
+    options = ClusterOptions(num_shards=2, silence_s=1.0)
     start = [
         Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0", "r1")),
         Event(clock=0, action=Action.ADD_TRANSIENT, machines=("t0", "t1")),
@@ -84,7 +84,11 @@ def test_processes_compute_the_bits_of_this_process_also_when_workers_die_or_lea
     ]
     expected = Trainer(APPLICATION, Sgd(learning_rate=0.5), options).run(12, start)
     with Processes(APPLICATION, options) as transport:
-        record = Trainer(APPLICATION, Sgd(learning_rate=0.5), options, transport).run(12, [*start, *changes])
+        trainer = Trainer(APPLICATION, Sgd(learning_rate=0.5), options, transport)
+        trainer.run(8, [*start, *changes])
+        os.kill(transport.process_ids["t1"], signal.SIGSTOP)  # it neither works nor dies
+        record = trainer.run(12)
+        assert trainer.controller.machines.staying == ("r0",)
         survivors = transport.process_ids
     assert record.losses == expected.losses
     assert np.array_equal(record.parameters, expected.parameters)

@@ -13,8 +13,8 @@ from optim.simulation.live.job_plan import JobPlan, PlanOptions
 from optim.simulation.live.paced import Paced
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.controller import Phase
 from optim.training.options import ClusterOptions
+from optim.training.phase import Phase
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone

@@ -20,8 +20,8 @@ from optim.simulation.live.process_scale import processes_of
 from optim.simulation.live.timeline import Change, Step, Timeline
 from optim.simulation.spot.policy import Recovery
 from optim.training.applications import LogisticRegression
-from optim.training.controller import Phase
 from optim.training.options import NEVER, ClusterOptions
+from optim.training.phase import Phase
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.kernels.parameter_server import Sgd
-from optim.training.controller import Controller, Phase
+from optim.training.controller import Controller
 from optim.training.messages import Compute, Kept, Pushed, Sync
 from optim.training.options import ClusterOptions
+from optim.training.phase import Phase
 from optim.training.roles import STORAGE
 from optim.training.stages import Stage
 from optim.training.transport import InProcess, Lost
