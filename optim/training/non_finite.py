@@ -26,10 +26,10 @@ class NonFinitePushes:
         TrainingError
             If the policy is to stop, or what was computed again isn't finite either.
         """
-        if self._policy is NonFinite.SKIP:
+        if self._policy == NonFinite.SKIP:
             return False
         gradient = message.partition, message.clock
-        if self._policy is NonFinite.REFUSE and gradient not in self._refused:
+        if self._policy == NonFinite.REFUSE and gradient not in self._refused:
             self._refused.add(gradient)
             return True
         again = " again" if gradient in self._refused else ""

@@ -68,7 +68,7 @@ def compact_model(instance: AdmissionInstance, *, symmetry_breaking: bool = Fals
         add_rows(model, rows.one_segment, model.RUNS)
         add_rows(model, rows.segment_begun, model.SEGMENTS)
         add_rows(model, rows.segment_not_passed, model.SEGMENTS)
-    if instance.chunk_integral:
+    if instance.has_steps:
         add_rows(model, rows.whole_step, model.RUNS)
         add_rows(model, rows.one_step, model.RUNS)
     if symmetry_breaking:
@@ -130,7 +130,7 @@ def _add_variables(model: Model) -> None:
     if data.segments:
         model.SEGMENTS = pyo.Set(initialize=data.segments, dimen=3, doc="(job, segment, slot)")
         model.in_segment = pyo.Var(model.SEGMENTS, domain=pyo.Binary, doc="g_is(t): slot t starts in segment s")
-    if data.instance.chunk_integral:
+    if data.instance.has_steps:
         steps = [(i, t, count) for (i, t), counts in data.steps.items() for count in counts]
         model.STEPS = pyo.Set(initialize=steps, dimen=3, doc="(job, slot, workers)")
         model.step = pyo.Var(model.STEPS, domain=pyo.Binary, doc="c_iY(t): Y workers run in slot t")
@@ -150,7 +150,7 @@ def _add_expressions(model: Model) -> None:
         return pyo.quicksum(m.completes[i, later] for later in data.windows[i].completions if later >= t)
 
     def progress(m: Model, i: int, t: int) -> Any:
-        if not data.instance.chunk_integral:
+        if not data.instance.has_steps:
             return m.workers_in_slot[i, t]
         return pyo.quicksum(data.gain(i, count) * m.step[i, t, count] for count in data.steps[i, t])
 

@@ -239,7 +239,7 @@ def compact_size(instance: AdmissionInstance) -> int:
             total += int((places * count[None, :, None]).sum())
         if len(window.segments) > 1:
             total += int(reached.sum())
-        if instance.chunk_integral:
+        if instance.has_steps:
             gain = np.minimum(instance.progress[window.job], instance.target[window.job])
             steps = np.flatnonzero(np.diff(gain, prepend=0) > 0)
             most = window.most_workers[: len(window.slots)]

@@ -50,7 +50,10 @@ UtilityDocument = SigmoidDocument | ConstantDocument | StepDocument | TableDocum
 
 
 class SegmentDocument(Struct, forbid_unknown_fields=True):
-    """Demands from `start` worker-slots of work already done until the next segment's start."""
+    """Demands from `start` units of progress on until the next segment's start.
+
+    Units are worker-slots; chunks if `chunk_integral`; else twentieths of worker-slots where the job has a `speedup`.
+    """
 
     start: Count
     worker: list[NonNegative]
@@ -77,6 +80,8 @@ class JobDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ps: list[NonNegative] | UnsetType = UNSET
     segments: list[SegmentDocument] | UnsetType = UNSET
     min_utility: float | UnsetType = UNSET
+    speedup: list[Positive] | UnsetType = UNSET
+    """How many times as fast as one worker 1, 2, ... are, in multiples of 0.05; the last entry holds for more workers."""
 
 
 class ServerClassDocument(Struct, forbid_unknown_fields=True):

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.models.admission.speedup import TWENTIETHS, curve_of, progress_by_workers
 from optim.models.admission.utility import Utility
 
 MICRO = 1_000_000
@@ -90,6 +91,9 @@ class Jobs:
     min_utility
         Shape (jobs,): smallest utility still accepted, in utils; later completions earn nothing.
         NaN where the instance's default (a share of f(0)) holds.
+    speedup
+        A table a job: how many times as fast as one worker 1, 2, ... of them are, in twentieths; an empty table is linear
+        speed, and none at all linear speed of all jobs.
     """
 
     ids: tuple[str, ...]
@@ -107,6 +111,7 @@ class Jobs:
     ps_demand: IntArray
     utilities: tuple[Utility, ...]
     min_utility: FloatArray
+    speedup: tuple[tuple[int, ...], ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -181,6 +186,11 @@ class AdmissionInstance:
         return len(self.jobs.segment_start) > self.num_jobs
 
     @cached_property
+    def has_steps(self) -> bool:
+        """Whether any job's progress is a table by its workers, and not their number."""
+        return self.chunk_integral or any(self.jobs.speedup)
+
+    @cached_property
     def segment_job(self) -> IntArray:
         """Job of each demand segment, shape (segments,)."""
         return np.repeat(np.arange(self.num_jobs), np.diff(self.jobs.segment_offset))
@@ -211,28 +221,44 @@ class AdmissionInstance:
 
     @cached_property
     def target(self) -> IntArray:
-        """Units of progress that complete a job: worker-slots W_i, or chunks E_i N_i if `chunk_integral`."""
+        """Units of progress that complete a job, shape (jobs,).
+
+        Worker-slots W_i; chunks E_i N_i if `chunk_integral`; else twentieths of worker-slots where there is a speed-up.
+        """
         if not self.chunk_integral:
-            return self.work
+            result = self.work.copy()
+            for i in self._curved:
+                amount = TWENTIETHS * int(self.jobs.epochs[i]) * int(self.jobs.chunks[i]) * self.chunk_slots[i]
+                result[i] = min(max(1, -(-amount // 1)), FAR_TOO_MUCH)
+            return result
         pairs = zip(self.jobs.epochs.tolist(), self.jobs.chunks.tolist(), strict=True)
         return np.array([min(epochs * chunks, FAR_TOO_MUCH) for epochs, chunks in pairs], dtype=np.int64)
 
     @cached_property
     def max_workers(self) -> IntArray:
-        """Most workers that job i ever runs at once, min(N_i, W_i) (N_i if `chunk_integral`); shape (jobs,)."""
-        return self.jobs.chunks.copy() if self.chunk_integral else np.minimum(self.jobs.chunks, self.work)
+        """Most workers that job i ever runs at once, min(N_i, W_i) (N_i where progress is a table); shape (jobs,)."""
+        result = self.jobs.chunks.copy() if self.chunk_integral else np.minimum(self.jobs.chunks, self.work)
+        result[self._curved] = self.jobs.chunks[self._curved]
+        return result
+
+    @cached_property
+    def _curved(self) -> list[int]:
+        """Jobs with a table of speed-ups."""
+        return [i for i, table in enumerate(self.jobs.speedup) if table]
 
     @cached_property
     def progress(self) -> tuple[IntArray, ...]:
         """For each job the progress made in one slot by Y = 0, ..., max_workers workers (row (2))."""
         tables = []
-        for most, chunk in zip(self.max_workers.tolist(), self.chunk_slots, strict=True):
+        for i, (most, chunk) in enumerate(zip(self.max_workers.tolist(), self.chunk_slots, strict=True)):
+            table, unit = np.arange(most + 1, dtype=np.int64), 1
+            if curve := curve_of(self.jobs, i):
+                table, unit = progress_by_workers(curve, most), TWENTIETHS
             if self.chunk_integral and chunk > 0:
-                tables.append(np.array([int(workers / chunk) for workers in range(most + 1)], dtype=np.int64))
+                table = np.array([int(speed / (unit * chunk)) for speed in table.tolist()], dtype=np.int64)
             elif self.chunk_integral:
-                tables.append(np.where(np.arange(most + 1) > 0, np.iinfo(np.int32).max, 0).astype(np.int64))
-            else:
-                tables.append(np.arange(most + 1, dtype=np.int64))
+                table = np.where(np.arange(most + 1) > 0, np.iinfo(np.int32).max, 0).astype(np.int64)
+            tables.append(table)
         return tuple(tables)
 
     @cached_property

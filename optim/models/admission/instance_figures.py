@@ -38,7 +38,8 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
     varies = any(
         bool((side.capacity != side.capacity[:, :1]).any()) for side in (instance.worker_servers, instance.ps_servers)
     )
-    slots_needed = -(-work // instance.max_workers)
+    fastest = np.array([max(1, int(table[-1])) for table in instance.progress], dtype=np.int64)
+    slots_needed = -(-instance.target // fastest) if any(jobs.speedup) else -(-work // instance.max_workers)
     return {
         "jobs": instance.num_jobs,
         "slots": instance.horizon,
@@ -53,6 +54,7 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         "capacity_varies": varies,
         "segments": len(jobs.segment_start),
         "chunk_integral": instance.chunk_integral,
+        "speedups": sum(map(bool, jobs.speedup)),
         "max_share_per_server": None if instance.max_share_per_server is None else float(instance.max_share_per_server),
         "min_utility": float(instance.min_utility_share),
         "arrivals": [int(jobs.arrival.min()), int(jobs.arrival.max())] if len(jobs) else None,

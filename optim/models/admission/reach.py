@@ -40,7 +40,7 @@ def earliest_completion(instance: AdmissionInstance) -> IntArray:
         starts, target = instance.jobs.segment_start[segments].tolist(), int(instance.target[i])
         if len(starts) == 1:
             slots = _slots_at_full_speed(table[limits[0]], target)
-        elif instance.chunk_integral:
+        elif instance.has_steps:
             slots = _slots_by_jumps(table, limits, starts, target)
         else:
             slots = _slots_by_steps(limits, starts, target)

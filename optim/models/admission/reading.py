@@ -33,6 +33,7 @@ from optim.models.admission.instance import (
     ServerClasses,
     as_int_array,
 )
+from optim.models.admission.speedup import TWENTIETHS, curve_of
 from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
 
 WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
@@ -128,6 +129,7 @@ def _job_document(jobs: Jobs, i: int) -> JobDocument:
         ps=segments[0].ps if is_plain else UNSET,
         segments=UNSET if is_plain else segments,
         min_utility=UNSET if np.isnan(jobs.min_utility[i]) else float(jobs.min_utility[i]),
+        speedup=[_decimal(units * (MICRO // TWENTIETHS)) for units in curve_of(jobs, i)] or UNSET,
     )
 
 
@@ -241,7 +243,28 @@ def _jobs(documents: Sequence[JobDocument], num_resources: int) -> Jobs:
         ps_demand=as_int_array(ps).reshape(len(start), num_resources),
         utilities=tuple(_utility(job.utility) for job in documents),
         min_utility=np.array(minima, dtype=np.float64),
+        speedup=tuple(map(_speedup, documents, range(len(documents))))
+        if any(not isinstance(job.speedup, UnsetType) for job in documents)
+        else (),
     )
+
+
+def _speedup(job: JobDocument, i: int) -> tuple[int, ...]:
+    """Return a job's table in twentieths, empty where it has none."""
+    if isinstance(job.speedup, UnsetType):
+        return ()
+    check_limit("count", len(job.speedup), f"jobs[{i}].speedup: entries")
+    units = []
+    for k, value in enumerate(job.speedup):
+        unit, rest = divmod(_micro(value, f"jobs[{i}].speedup[{k}]"), MICRO // TWENTIETHS)
+        if rest:
+            raise InvalidProblemError(f"jobs[{i}].speedup[{k}] must be a multiple of 0.05, got {value}; round it down")
+        units.append(unit)
+    if not units:
+        raise InvalidProblemError(
+            f"jobs[{i}].speedup must have an entry, got none; leave the field out for linear speed"
+        )
+    return tuple(units)
 
 
 def _segments(job: JobDocument, i: int) -> list[SegmentDocument]:

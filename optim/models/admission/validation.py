@@ -4,6 +4,7 @@ import numpy as np
 
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MAX_QUANTITY, MICRO, AdmissionInstance, Jobs, ServerClasses
+from optim.models.admission.speedup import validate_speedups
 from optim.models.admission.utility import Utility
 
 MONOTONE_TOL = 1e-12
@@ -97,6 +98,7 @@ def _validate_jobs(jobs: Jobs, instance: AdmissionInstance) -> None:
             f"jobs[{i}].worker_mbps (b = {jobs.worker_micro_mbps[i] / MICRO:g}) must not exceed ps_mbps (B = {jobs.ps_micro_mbps[i] / MICRO:g}): "
             "rows (6) and (7) then forbid any worker; lower worker_mbps or raise ps_mbps"
         )
+    validate_speedups(jobs)
     _validate_segments(jobs, instance)
     for i in range(len(jobs)):
         _validate_utility(i, jobs.utilities[i], instance.horizon)

@@ -41,6 +41,8 @@ class JobColumns:
         Demands by segment, shape (jobs, segments, resources).
     utilities
         One function a job, an array of objects.
+    speedup
+        One table of twentieths a job, an array of tuples; None where all speeds are linear.
     """
 
     arrival: IntArray
@@ -55,6 +57,7 @@ class JobColumns:
     worker_demand: IntArray
     ps_demand: IntArray
     utilities: np.ndarray[Any, np.dtype[np.object_]]
+    speedup: np.ndarray[Any, np.dtype[np.object_]] | None = None
 
     @classmethod
     def draw(cls, options: GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> Self:
@@ -102,8 +105,10 @@ class JobColumns:
         """Return these columns with the jobs `which` exchanged for others."""
         columns = {}
         for field in dataclasses.fields(self):
-            column = getattr(self, field.name).copy()
-            column[which] = getattr(others, field.name)
+            column = getattr(self, field.name)
+            if column is not None:
+                column = column.copy()
+                column[which] = getattr(others, field.name)
             columns[field.name] = column
         return JobColumns(**columns)
 
@@ -128,6 +133,7 @@ class JobColumns:
             ps_demand=self.ps_demand[:, 0],
             utilities=tuple(utilities),
             min_utility=np.full(number, np.nan),
+            speedup=() if self.speedup is None else tuple(self.speedup.tolist()),
         )
 
     def segmented(self, instance: AdmissionInstance) -> AdmissionInstance:

@@ -35,6 +35,7 @@ def job(
     rates: tuple[str, str] = ("1", "1"),
     later: Sequence[tuple[int, Quantities, Quantities]] = (),
     utility: UtilityDocument | None = None,
+    speedup: Quantities = (),
 ) -> JobDocument:
     """Return a job of ``ceil(epochs chunks slots_a_chunk)`` worker-slots, where a slot lasts a second.
 
@@ -54,6 +55,8 @@ def job(
         Further demand segments: start, worker, PS.
     utility
         What it is worth; None for a constant 1.
+    speedup
+        By workers; none for linear speed.
     """
     segments = [
         SegmentDocument(start=start, worker=_decimals(of_worker), ps=_decimals(of_ps))
@@ -73,6 +76,7 @@ def job(
         worker=UNSET if later else segments[0].worker,
         ps=UNSET if later else segments[0].ps,
         segments=segments if later else UNSET,
+        speedup=_decimals(speedup) or UNSET,
     )
 
 

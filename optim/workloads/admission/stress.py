@@ -331,6 +331,26 @@ def whole_chunks() -> AdmissionDocument:
     return document("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
 
 
+@_stress(optimum=9.0)
+def diminishing_returns() -> AdmissionDocument:
+    """Return a job that three workers make 1.75 times as fast, and one that needs the third of them. Optimum 9.
+
+    At linear speed the first would be done in slot 0 by three workers, for 9 alone and 11 with the other a slot later. It
+    takes two slots either way, and two workers do.
+    """
+    tasks = [
+        job(
+            "slows-down",
+            chunks=3,
+            speedup=("1", "1.5", "1.75"),
+            rates=("1", "3"),
+            utility=TableDocument([9.0, 7.0, 1.0]),
+        ),
+        job("steady", epochs=2, utility=StepDocument(value=2.0, deadline=1)),
+    ]
+    return document("diminishing-returns", tasks, [servers(("3",))], [servers(("2",))], horizon=3)
+
+
 @_stress(optimum=2.0)
 def capped_share() -> AdmissionDocument:
     """Return a job that may use half of a server: its four workers need two of them. Optimum 2."""

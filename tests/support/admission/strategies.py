@@ -47,6 +47,7 @@ class JobSketch:
     min_utility: float | None = None
     segments: tuple[tuple[int, tuple[str, ...], tuple[str, ...]], ...] = ()
     copies: int = 1
+    speedup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,7 @@ def _job(name: str, sketch: JobSketch) -> JobDocument:
         ps=UNSET if sketch.segments else segments[0].ps,
         segments=segments if sketch.segments else UNSET,
         min_utility=UNSET if sketch.min_utility is None else sketch.min_utility,
+        speedup=[*map(Decimal, sketch.speedup)] or UNSET,
     )
 
 
@@ -164,6 +166,10 @@ def segmented(draw: st.DrawFn, sketch: JobSketch, num_resources: int) -> JobSket
     return replace(sketch, segments=tuple((start, draw(demands), draw(demands)) for start in sorted(starts)))
 
 
+CURVES = (("1", "1.5", "1.8"), ("1", "1.95"), ("1", "1", "3.05"), ("1",))
+"""Speed-ups that diminish, that end, that wait for a third worker, and none at all."""
+
+
 @st.composite
 def coarse_jobs(draw: st.DrawFn, *, horizon: int, num_resources: int, has_segments: bool = False) -> JobSketch:
     """Jobs of which few fit on a server, some of them on none."""
@@ -179,6 +185,7 @@ def coarse_jobs(draw: st.DrawFn, *, horizon: int, num_resources: int, has_segmen
         workers_per_ps=draw(st.sampled_from(["1", "2", "3", "1.5", "10"])),
         utility=draw(utilities()),
         min_utility=draw(st.sampled_from([None, None, 0.0, 0.5])),
+        speedup=draw(st.sampled_from([(), (), (), *CURVES])),
     )
     return draw(segmented(sketch, num_resources)) if has_segments and draw(st.booleans()) else sketch
 

@@ -4,6 +4,7 @@ The instance has tables of its own (work, deadlines, servers' room). The checker
 derivations that agree are worth more than one that is used twice.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from optim.models.admission.instance import (
     ServerClasses,
 )
 from optim.models.admission.proof import Side
+
+UNITS_OF_SPEED = 20
+"""Speed-ups are in twentieths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +52,13 @@ class JobFacts:
         Worker-slots that one chunk takes, M (tau + 2 e / b) / slot, exactly.
     is_chunk_integral
         Whether progress counts chunks finished within a slot instead of worker-slots.
+    speedup
+        Twentieths of one worker's speed that 1, 2, ... workers have; empty where speed is linear.
     target
         Units of progress that complete the job (row (2)).
     most_workers
         Most workers that a plan without superfluous workers ever runs: min(N, W), or N where chunks
-        are integral.
+        are integral or the job has a speed-up.
     worker_rate, ps_rate
         b and B in 1e-6 megabits a second (row (6)).
     demands
@@ -71,6 +77,7 @@ class JobFacts:
     chunks: int
     chunk_slots: Fraction
     is_chunk_integral: bool
+    speedup: tuple[int, ...]
     target: int
     most_workers: int
     worker_rate: int
@@ -82,11 +89,14 @@ class JobFacts:
 
     def progress(self, workers: int) -> int:
         """Return the progress that `workers` workers make in one slot."""
+        speed, unit = workers, 1
+        if self.speedup:
+            speed, unit = self.speedup[min(workers, len(self.speedup)) - 1] if workers else 0, UNITS_OF_SPEED
         if not self.is_chunk_integral:
-            return workers
+            return speed
         if self.chunk_slots == 0:
             return self.target if workers else 0
-        return workers * self.chunk_slots.denominator // self.chunk_slots.numerator
+        return speed * self.chunk_slots.denominator // (unit * self.chunk_slots.numerator)
 
     def ps_needed(self, workers: int) -> int:
         """Return Z(Y) = ceil(Y b / B), the fewest PSs that row (6) allows beside `workers` workers."""
@@ -179,7 +189,8 @@ def _job(instance: AdmissionInstance, i: int) -> JobFacts:
     )
     chunk_slots = int(jobs.minibatches[i]) * minibatch_s * MICRO / instance.slot_micro_s
     total = epochs * chunks * chunk_slots
-    work = max(1, -(-total.numerator // total.denominator))
+    speedup = tuple(int(units) for units in jobs.speedup[i]) if jobs.speedup else ()
+    work = max(1, math.ceil(total * (UNITS_OF_SPEED if speedup else 1)))
     arrival = int(jobs.arrival[i])
     worth, error = worth_by_delay(
         jobs.utilities[i],
@@ -194,8 +205,9 @@ def _job(instance: AdmissionInstance, i: int) -> JobFacts:
         chunks=chunks,
         chunk_slots=chunk_slots,
         is_chunk_integral=instance.chunk_integral,
+        speedup=speedup,
         target=epochs * chunks if instance.chunk_integral else work,
-        most_workers=chunks if instance.chunk_integral else min(chunks, work),
+        most_workers=chunks if instance.chunk_integral or speedup else min(chunks, work),
         worker_rate=rate,
         ps_rate=int(jobs.ps_micro_mbps[i]),
         demands=_demands(instance, i),

@@ -136,7 +136,8 @@ def _check_work(
     if not workers:
         return
     if done < data.target:
-        unit = "chunks" if data.is_chunk_integral else "worker-slots"
+        unit = "twentieths of a worker-slot" if data.speedup else "worker-slots"
+        unit = "chunks" if data.is_chunk_integral else unit
         text = f"the plan does {done} of the {data.target} {unit} that the job needs"
         yield violation(rows.WORK, text, amount=str(data.target - done), where=in_job(facts, job))
     last = max(workers)

@@ -117,7 +117,7 @@ def make_ground(tables: JobTables, rows: CapacityRows, point: PricePoint) -> Gro
     worker_cost, ps_cost = unit_costs(tables, prices)
     span = np.maximum(tables.deadline - tables.arrival + 1, 0)
     most_rows = span * tables.most
-    if not instance.chunk_integral:
+    if not instance.has_steps:
         most_rows = np.minimum(most_rows, np.maximum(tables.target, span))
     is_reachable = tables.target <= span * tables.progress[tables.table_offset[1:] - 1]
 

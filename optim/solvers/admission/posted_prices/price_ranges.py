@@ -13,11 +13,13 @@ positive demand, L and lambda the largest.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from fractions import Fraction
 
 import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
 from optim.models.admission.reach import earliest_completion
+from optim.models.admission.speedup import curve_of
 
 LEAST_RATIO = 1e-9
 """U is at least (1 + this) times the lower scale: tiny jobs can turn the two around."""
@@ -123,10 +125,13 @@ def job_worth(instance: AdmissionInstance) -> JobWorth:
 def most_worker_slots(instance: AdmissionInstance) -> IntArray:
     """Return the most worker-slots of a minimal schedule, shape (jobs,).
 
-    That is W_i; where chunks are integral each slot may round up, by less than a worker a slot.
+    That is W_i; where chunks are integral each slot may round up, by less than a worker a slot. With a speed-up it is
+    what the least productive number of workers would need.
     """
-    if not instance.chunk_integral:
+    if not instance.has_steps:
         return instance.work.copy()
+    if not instance.chunk_integral:
+        return _most_of_curves(instance)
     result = np.ones(instance.num_jobs, dtype=np.int64)
     window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
     for i, chunk in enumerate(instance.chunk_slots):
@@ -136,6 +141,23 @@ def most_worker_slots(instance: AdmissionInstance) -> IntArray:
             1,
             min(chunks * -(-chunk // 1), (chunks * chunk + slots) // 1, slots * int(instance.max_workers[i])),
         )
+    return result
+
+
+def _most_of_curves(instance: AdmissionInstance) -> IntArray:
+    """Return W_i of jobs with linear speed, an upper bound for the others."""
+    result = instance.work.copy()
+    window = np.maximum(1, instance.deadline - instance.jobs.arrival + 1)
+    for i, table in enumerate(instance.jobs.speedup):
+        if not table:
+            continue
+        progress = instance.progress[i]
+        gains = np.diff(progress)
+        useful = np.flatnonzero(gains > 0) + 1  # a minimal schedule runs no worker that adds nothing
+        worst = max(Fraction(int(y), int(progress[y])) for y in useful.tolist())
+        # All but the last worker's gain are short of the target.
+        most = int(worst * (int(instance.target[i]) - 1 + int(gains.max())))
+        result[i] = max(1, min(most, int(window[i]) * int(useful[-1])))
     return result
 
 
@@ -194,6 +216,8 @@ def paper_worth(instance: AdmissionInstance, worth: JobWorth) -> JobWorth:
     most, least = worth.most.copy(), worth.least.copy()
     for k, i in enumerate(worth.jobs.tolist()):
         fastest = int(-(-instance.work[i] // instance.jobs.chunks[i]))
+        if curve_of(instance.jobs, i) and not instance.chunk_integral:
+            fastest = int(-(-instance.target[i] // instance.progress[i][-1]))
         values = instance.jobs.utilities[i].values(max(fastest, instance.horizon - int(instance.jobs.arrival[i])))
         most[k] = values[fastest - 1]
         last = values[instance.horizon - int(instance.jobs.arrival[i]) - 1]

@@ -17,9 +17,9 @@ def check_supported(instance: AdmissionInstance) -> None:
     Raises
     ------
     UnsupportedProblemError
-        For demand segments, whole chunks a slot, or shared servers: the batch has one cost table a slot.
+        For demand segments, whole chunks a slot, speed-ups, or shared servers: the batch has one cost table a slot.
     """
-    if instance.has_segments or instance.chunk_integral or instance.has_shared_servers:
+    if instance.has_segments or instance.has_steps or instance.has_shared_servers:
         raise UnsupportedProblemError(
             "batched pricing needs one demand a job, worker-slots as progress, and separate servers; use price"
         )
