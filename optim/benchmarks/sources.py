@@ -233,8 +233,11 @@ def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProx
     InvalidOptionError
         If the problem has no generator, or the generator doesn't know an option.
     """
-    find_profiles(profiles)
-    options = build_options(_generator(problem).GeneratorOptions, {**PROFILED_SIZES.get(problem, {}), **sizes})
+    usual = dict(PROFILED_SIZES.get(problem, {}))
+    document = find_profiles(profiles)
+    if problem == "admission":
+        usual["slot_s"] = document.slot_s
+    options = build_options(_generator(problem).GeneratorOptions, {**usual, **sizes})
     return ProfiledSource(profiles=profiles, options=options, problem=problem)
 
 

@@ -97,7 +97,8 @@ class Demand(Struct, forbid_unknown_fields=True):
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One kind of training job.
 
-    `minibatch_s` is OASiS' tau (seconds a worker computes on a mini-batch), `gradient_mb` its e (sent once each way),
+    Its own work is `epochs` passes over `samples`, each in `minibatches` mini-batches; a file without them leaves the work to
+    who draws instances. `minibatch_s` is OASiS' tau (seconds a worker computes on a mini-batch), `gradient_mb` its e (sent once each way),
     `worker_mbps` and `ps_mbps` its b and B. The minutes are BidBrain's start-up, sigma and lambda.
     """
 
@@ -119,6 +120,11 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     linear_error: NonNegative | UnsetType = UNSET
     """Largest relative error, over the workers measured, of taking w workers for w times as fast, as OASiS does."""
     update: UpdateCost | UnsetType = UNSET
+    epochs: Positive | UnsetType = UNSET
+    minibatches: (
+        Annotated[int, Meta(ge=1, description="mini-batches of an epoch, of all workers together")] | UnsetType
+    ) = UNSET
+    samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
 
 
 class Machine(Struct, forbid_unknown_fields=True):
@@ -149,6 +155,8 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     schema: str
     jobs: Annotated[list[JobProfile], Meta(min_length=1)]
+    slot_s: Positive = 3600.0
+    """Length of a slot that suits the jobs' work."""
     machine: Machine | UnsetType = UNSET
     crbm: CrbmCost | UnsetType = UNSET
 
@@ -179,6 +187,11 @@ def write_profiles(document: ProfileDocument, path: Path) -> None:
 
 def _check(job: JobProfile, where: str) -> None:
     """Raise unless what belongs together is together."""
+    work = (job.epochs, job.minibatches, job.samples)
+    if any(field is UNSET for field in work) and any(field is not UNSET for field in work):
+        raise InvalidProblemError(
+            f"{where}: epochs, minibatches and samples state a job's work together; give all or none"
+        )
     workers = [point.workers for point in job.scaling]
     if workers[0] != 1 or sorted(set(workers)) != workers:
         raise InvalidProblemError(f"{where}: scaling must begin at 1 worker and rise, got workers {workers}")

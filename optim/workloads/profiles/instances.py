@@ -6,57 +6,71 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MEGABITS_THERE_AND_BACK, MICRO, AdmissionInstance, IntArray
 from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.slowdown import Slowdown
-from optim.models.bidding.instance import BiddingInstance, CurveKind, Scalability
+from optim.models.bidding.instance import BiddingInstance
 from optim.workloads.admission import generator as admission
 from optim.workloads.admission.job_columns import JobColumns
 from optim.workloads.auction import generator as auction
 from optim.workloads.bidding import generator as bidding
+from optim.workloads.profiles.curves import scalability_of, speedup_table
 from optim.workloads.profiles.document import Demand, JobProfile, ProfileDocument
-from optim.workloads.profiles.envelope import concave_envelope
-
-TRUSTED_REACH = 2.0
-"""Speed-ups are continued up to so many times the most workers measured, and held constant beyond."""
 
 
 def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
-    """Draw jobs of the profiles' kinds: tau, e, b, B and demands are the profile's.
+    """Draw jobs of the profiles' kinds: tau, e, b, B, demands, work and speed by workers are the profile's.
 
-    Arrivals, utilities, the most workers and the shortest durations are drawn by the generator; a job has as many
-    mini-batches as its kind does in that time.
+    Arrivals, utilities and the most workers are drawn by the generator, and so is how large a job is among those of its
+    kind: it makes the kind's epochs times its drawn duration over the generator's median. How long that takes follows from
+    its speed, so on slow machines jobs may finish in no slot. A kind that states no work has jobs of as many mini-batches
+    as fit the drawn duration.
 
     Raises
     ------
     InvalidOptionError
-        If too few of the jobs can finish (`GeneratorOptions.min_schedulable`).
+        If the profiles state no work and too few of the jobs can finish (`GeneratorOptions.min_schedulable`).
     """
+    has_work = all(job.epochs is not UNSET for job in profiles.jobs)
 
     def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> JobColumns:
         columns = JobColumns.draw(options, arrival, rng)
         kind = rng.integers(len(profiles.jobs), size=len(arrival))
-        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()])
+        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options)
 
-    instance = admission.generate(options, seed, draw_jobs=draw)
+    # What can't finish isn't drawn again: whether it can is what the measurement says.
+    own = replace(options, min_schedulable=0.0) if has_work else options
+    instance = admission.generate(own, seed, draw_jobs=draw)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))
 
 
-def _with_profiles(columns: JobColumns, jobs: list[JobProfile]) -> JobColumns:
-    """Return the columns with another profile for each job, and as much to do as fits its duration."""
+def _with_profiles(columns: JobColumns, jobs: list[JobProfile], options: admission.GeneratorOptions) -> JobColumns:
+    """Return the columns with another profile for each job, its work, and its speed by workers."""
     compute, gradient, rate, ps_rate = _micro(
         [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
     ).T
-    drawn_s = columns.minibatch_micro_s / MICRO + (
-        MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
+    drawn_s = (
+        columns.epochs
+        * columns.minibatches
+        * (
+            columns.minibatch_micro_s / MICRO
+            + MEGABITS_THERE_AND_BACK * columns.gradient_micro_mb / columns.worker_micro_mbps
+        )
     )
-    own_s = compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate
-    number = drawn_s * columns.epochs * columns.minibatches / own_s
+    own_s = np.maximum(compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate, 1.0 / MICRO)
+    # Mini-batches a chunk: of the whole job, where the kind states its work; else as many as the drawn seconds hold.
+    stated = np.array(
+        [0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches for job in jobs]
+    )
+    size = drawn_s / (options.duration_median * options.slot_s)
+    number = np.where(stated > 0, stated * size / columns.chunks, drawn_s / own_s)
     minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
     segments = columns.worker_demand.shape[1]
+    tables = np.empty(len(jobs), dtype=np.object_)
+    tables[:] = [speedup_table(job, int(most)) for job, most in zip(jobs, columns.chunks.tolist(), strict=True)]
     return replace(
         columns,
         epochs=np.maximum(1, np.round(number / minibatches)).astype(np.int64),
@@ -67,6 +81,7 @@ def _with_profiles(columns: JobColumns, jobs: list[JobProfile]) -> JobColumns:
         ps_micro_mbps=ps_rate,
         worker_demand=_demands([job.worker for job in jobs], segments),
         ps_demand=_demands([job.ps for job in jobs], segments),
+        speedup=tables,
     )
 
 
@@ -86,24 +101,6 @@ def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOption
     own = replace(options, startup_min=job.startup_min, scale_min=job.change_min, eviction_min=job.eviction_min)
     instance = bidding.generate(own, seed)
     return replace(instance, name=f"{instance.name}-{job.name}", scalability=scalability_of(job))
-
-
-def scalability_of(job: JobProfile) -> Scalability:
-    """Return a kind's speed-up by workers, each of work rate 1, as the concave envelope of what was measured.
-
-    Beyond the most workers measured it goes on at its last slope up to twice as many, and is constant from there.
-    """
-    workers, speedup = concave_envelope(
-        np.array([float(point.workers) for point in job.scaling]), np.array([point.speedup for point in job.scaling])
-    )
-    corners = list(zip(workers.tolist(), speedup.tolist(), strict=True))
-    before = corners[-2] if len(corners) > 1 else (0.0, 0.0)
-    last = corners[-1]
-    slope = (last[1] - before[1]) / (last[0] - before[0])
-    reach = TRUSTED_REACH * max(point.workers for point in job.scaling)
-    if slope > 0:
-        corners.append((reach, last[1] + slope * (reach - last[0])))
-    return Scalability(kind=CurveKind.POINTS, points=tuple(corners))
 
 
 def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:

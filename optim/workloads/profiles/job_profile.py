@@ -51,6 +51,10 @@ class ProfileOptions:
         Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
     repeats
         Steps timed at each point of the grid.
+    epochs
+        Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
+    slot_s
+        Length of a slot that suits such jobs.
     cache_mib, allowed_gb
         Last-level cache, and memory that may be filled, where the system tells those of a host that is shared.
     """
@@ -65,12 +69,14 @@ class ProfileOptions:
     most_servers: int = 4
     most_points: int = 12
     repeats: int = 40
+    epochs: float = 1e6
+    slot_s: float = 60.0
     cache_mib: float | None = None
     allowed_gb: float | None = None
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats")
-        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps", "cache_mib", "allowed_gb")
+        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb")
         check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
         if self.most_points < LEAST_POINTS:
             raise InvalidOptionError(
@@ -106,6 +112,8 @@ class JobMeasurements:
         Seconds until a new worker's process can compute.
     updates
         Timings of asynchronous updates at the same points of the grid; none where they weren't measured.
+    num_samples
+        Examples in all partitions, 0 where nobody counts them.
     """
 
     name: str
@@ -117,6 +125,7 @@ class JobMeasurements:
     steps: tuple[Timing, ...]
     startup_s: float
     updates: tuple[Timing, ...] = ()
+    num_samples: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +175,9 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         else UNSET,
         linear_error=max(abs(point.workers / point.speedup - 1.0) for point in scaling),
         update=server.update,
+        epochs=options.epochs,
+        minibatches=measured.num_partitions,
+        samples=measured.num_samples or measured.num_partitions,
     )
 
 

@@ -77,7 +77,7 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    return ProfileDocument(schema=SCHEMA, jobs=profiles, machine=machine, crbm=crbm)
+    return ProfileDocument(schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, machine=machine, crbm=crbm)
 
 
 def _bytes(amount: float | None, unit: int) -> int | None:
@@ -103,6 +103,7 @@ def _measure_job(
         grid=grid,
         steps=tuple(timings.values()),
         startup_s=startup_s,
+        num_samples=int(getattr(job, "num_examples", 0)),
         updates=tuple(time_updates(job, grid, clock, repeats=options.repeats)),
     )
 

@@ -27,6 +27,9 @@ MEGA = 1e6
 INSTANCE_MBPS, GPUS_OF_INSTANCE = 10_000.0, 8
 """A p2.8xlarge has a network card of 10 Gbit/s for its 8 GPUs (aws.amazon.com/ec2/instance-types/p2)."""
 
+IMAGES, EPOCHS = 1_281_167, 90
+"""Of ImageNet's training set, and passes over it: Deng et al., CVPR 2009; He et al., CVPR 2016."""
+
 STARTUP_MIN, CHANGE_MIN, EVICTION_MIN = 3.0, 1.0, 1.0
 """Minutes until new machines work, and that a change and an eviction cost: assumed, not published."""
 
@@ -64,4 +67,7 @@ def _profile(
         placement=Placement(**asdict(PRESETS[placement])),
         worker=Demand(gpu=1, vcpu=4, memory_gb=16, storage_gb=5),
         ps=Demand(gpu=0, vcpu=2, memory_gb=8, storage_gb=5),
+        epochs=EPOCHS,
+        minibatches=-(-IMAGES // batch),
+        samples=IMAGES,
     )

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from optim.core.driver import Monitor
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.document import ConstantDocument, SigmoidDocument, StepDocument
-from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.slots.schedule import SlotPolicy, SlotRun, SlotState, run_slots
 from optim.solvers.admission.slots.view import Allocation
+from tests.support.admission.plans import progress_of
 from tests.support.admission.strategies import JobSketch, ServerSketch, Utility, make_instance, tiny_instances
 
 PLENTY = (ServerSketch(capacity=("1000",)),)
@@ -201,9 +202,7 @@ def _job_faults(
         if total * int(jobs.worker_micro_mbps[i]) > num_ps * int(jobs.ps_micro_mbps[i]) or num_ps > total:
             faults.append(f"job {i} has {num_ps} PSs for {total} workers in slot {slot}")
         faults += _server_faults(instance, i, segment, slot, y, z, used)
-        chunk = instance.chunk_slots[i]
-        steps = total if not instance.chunk_integral else int(total / chunk) if chunk else MICRO**3
-        done += steps
+        done += progress_of(instance, i, total)
     if done < instance.target[i]:
         faults.append(f"job {i} makes {done} of {instance.target[i]} units of progress")
     completion = max(slot for slot, _, _ in workers)

@@ -12,14 +12,11 @@ from optim.workloads.admission.generator import GeneratorOptions as AdmissionOpt
 from optim.workloads.admission.generator import generate
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
+from optim.workloads.profiles.curves import scalability_of
 from optim.workloads.profiles.document import ScalingPoint, read_profiles, write_profiles
-from optim.workloads.profiles.instances import (
-    admission_instance,
-    auction_instance,
-    bidding_instance,
-    scalability_of,
-)
+from optim.workloads.profiles.instances import admission_instance, auction_instance, bidding_instance
 from optim.workloads.profiles.published import published_profiles
+from optim.workloads.profiles.rescaling import rescaled
 
 SMALL = AdmissionOptions(num_jobs=30, num_slots=24, num_worker_servers=6, num_ps_servers=6)
 
@@ -50,11 +47,44 @@ def test_jobs_have_the_profiles_seconds_sizes_and_rates():
     assert len(drawn) > 1
 
 
-def test_jobs_last_about_as_long_as_those_of_the_generator():
-    own, plain = admission_instance(published_profiles(), SMALL, 3), generate(SMALL, 3)
+def without_work(profiles):
+    """Profiles of a file that states no work."""
+    plain = {"epochs": msgspec.UNSET, "minibatches": msgspec.UNSET, "samples": msgspec.UNSET}
+    jobs = [msgspec.structs.replace(job, **plain) for job in profiles.jobs]
+    return msgspec.structs.replace(profiles, jobs=jobs)
+
+
+def test_jobs_without_work_of_their_own_last_about_as_long_as_those_of_the_generator():
+    own, plain = admission_instance(without_work(published_profiles()), SMALL, 3), generate(SMALL, 3)
     # Both are rounded up to worker-slots, and the profile's mini-batches can't be divided.
-    ratio = np.median(own.target / own.jobs.chunks) / np.median(plain.target / plain.jobs.chunks)
+    ratio = np.median(own.work / own.jobs.chunks) / np.median(plain.work / plain.jobs.chunks)
     assert 0.5 < ratio < 2
+
+
+def test_jobs_do_their_kinds_epochs_however_long_these_take():
+    profiles = published_profiles()
+    minibatches = {}
+    for tau in (1.0, 100.0):
+        jobs = [rescaled(job, tau=tau) for job in profiles.jobs]
+        instance = admission_instance(msgspec.structs.replace(profiles, jobs=jobs), SMALL, 3)
+        minibatches[tau] = instance.jobs.epochs * instance.jobs.chunks * instance.jobs.minibatches
+        seconds = instance.work * instance.slot_micro_s / 1e6
+        assert (seconds >= tau * 0.1 * minibatches[tau]).all(), "a tenth of a second is the least tau here"
+    np.testing.assert_array_equal(minibatches[1.0], minibatches[100.0])
+    # An epoch is all of ImageNet; jobs make 90 of them, times what they are of a usual job.
+    plain = generate(SMALL, 3)
+    size = (
+        plain.jobs.epochs
+        * plain.jobs.minibatches
+        * np.array([float(c / plain.jobs.minibatches[i]) for i, c in enumerate(plain.chunk_slots)])
+        / SMALL.duration_median
+    )
+    kinds = {round(job.minibatch_s.value * 1e6): job.minibatches for job in profiles.jobs}
+    drawn = admission_instance(profiles, SMALL, 3).jobs
+    wanted = np.array([90 * kinds[tau] for tau in drawn.minibatch_micro_s.tolist()]) * size
+    is_large = wanted > 50 * drawn.chunks  # of small ones the rounding to whole mini-batches a chunk tells
+    assert is_large.sum() > 5
+    np.testing.assert_allclose(minibatches[1.0][is_large], wanted[is_large], rtol=0.05)
 
 
 def test_the_same_seed_gives_the_same_instance_and_another_another():
@@ -112,6 +142,7 @@ def test_what_is_written_is_read_again(tmp_path):
         (lambda d: d["jobs"][0].update(colour="red"), "colour"),
         (lambda d: d["jobs"][0].update(gradient_mb=-1), "gradient_mb"),
         (lambda d: d["jobs"][0].update(scaling=[{"workers": 2, "speedup": 1.0}]), "scaling"),
+        (lambda d: d["jobs"][0].pop("epochs"), "state a job's work together"),
         (lambda d: d["jobs"][0]["ps_mbps"].update(value=1.0), "ps_mbps"),
     ],
 )

@@ -224,8 +224,8 @@ def test_an_update_waits_for_nobody_but_whom_its_server_serves(workers, servers,
 
 
 def test_steps_are_timed_at_every_point_of_the_grid():
-    timings = time_steps(Quadratic(), [(1, 1), (4, 2)], ticking(0.01), repeats=5)
-    np.testing.assert_allclose([timing.seconds for timing in timings], np.full((2, 5), 0.02))
+    timings = time_steps(Quadratic(), [(1, 1), (4, 2)], ticking(0.001), repeats=5)
+    np.testing.assert_allclose([timing.seconds for timing in timings], np.full((2, 5), 0.002))
 
 
 def ticking(seconds):
