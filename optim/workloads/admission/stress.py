@@ -322,10 +322,7 @@ def night_only() -> AdmissionDocument:
 
 @_stress(optimum=3.0)
 def whole_chunks() -> AdmissionDocument:
-    """Return chunks of 0.7 slots that must end in the slot in which they begin: four slots for 2.8 of work.
-
-    Optimum 3: the delay is three slots, where two would do if chunks could be split.
-    """
+    """Return chunks of 0.7 slots that end in their slot: four slots, three for 2.8 of divisible work. Optimum 3."""
     chunky = job("chunky", epochs=4, slots_a_chunk="0.7", utility=TableDocument([9.0, 7.0, 5.0, 3.0]))
     room = [servers(("1",))]
     return document("whole-chunks", [chunky], room, room, horizon=4, chunk_integral=True)
@@ -333,22 +330,10 @@ def whole_chunks() -> AdmissionDocument:
 
 @_stress(optimum=9.0)
 def diminishing_returns() -> AdmissionDocument:
-    """Return a job that three workers make 1.75 times as fast, and one that needs the third of them. Optimum 9.
-
-    At linear speed the first would be done in slot 0 by three workers, for 9 alone and 11 with the other a slot later. It
-    takes two slots either way, and two workers do.
-    """
-    tasks = [
-        job(
-            "slows-down",
-            chunks=3,
-            speedup=("1", "1.5", "1.75"),
-            rates=("1", "3"),
-            utility=TableDocument([9.0, 7.0, 1.0]),
-        ),
-        job("steady", epochs=2, utility=StepDocument(value=2.0, deadline=1)),
-    ]
-    return document("diminishing-returns", tasks, [servers(("3",))], [servers(("2",))], horizon=3)
+    """Return a job that three workers make only 1.75 times as fast, beside one that needs the third. Optimum 9."""
+    slow = job("slow", chunks=3, rates=("1", "3"), speedup=("1", "1.5", "1.75"), utility=TableDocument([9.0, 7.0]))
+    steady = job("steady", epochs=2, utility=StepDocument(value=2.0, deadline=1))
+    return document("diminishing-returns", [slow, steady], [servers(("3",))], [servers(("2",))], horizon=3)
 
 
 @_stress(optimum=2.0)
