@@ -217,10 +217,10 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _fix(self, box: Box, node: int, number: int, bound: LagrangianBound) -> tuple[Box, int]:
         """Cut off counts that the multipliers prove too costly; each cut is a split with a leaf."""
         relaxation, cutoff = bound.relaxation, self.value - self.gap
-        missing = cutoff - bound.value
+        missing = cutoff - bound.value  # of values near the largest float, no number: then nothing is cut off
         for position, bid in enumerate(relaxation.active.tolist()):
             low, high, reduced = int(box.low[bid]), int(box.high[bid]), float(bound.reduced[position])
-            most = low + int(missing / reduced) if reduced > 0 else high
+            most = low + int(min(high - low, missing / reduced)) if reduced > 0 else high
             if most < high and bound.with_bounds(position, most + 1, high) < cutoff:
                 most = high
             if most >= high and low == 0 and bound.with_bounds(position, 1, high) >= cutoff:
@@ -230,7 +230,7 @@ class RatioTree(AbstractIteration[TreeResult]):
                 self._leaf(leaf, number, bound.with_bounds(position, most + 1, high))
                 high = most
             if reduced < 0 and low < high:
-                least = high - int(missing / -reduced)
+                least = high - int(min(high - low, missing / -reduced))
                 if least > low and bound.with_bounds(position, low, least - 1) >= cutoff:
                     (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
                     self._leaf(leaf, number, bound.with_bounds(position, low, least - 1))

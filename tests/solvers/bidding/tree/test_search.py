@@ -1,11 +1,14 @@
 """The tree of one ratio against trying all footprints: value, bound, haste, limits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from optim.core.driver import Monitor, drive
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.models.reference import reference_instance
 from optim.solvers.bidding.outcome import make_tree
 from tests.support.bidding.small_markets import all_footprints, best_of_all, published_vector, varied
 
@@ -55,3 +58,12 @@ def test_a_hasty_tree_ends_after_a_leap_and_a_stopped_one_keeps_its_open_boxes()
     assert hasty.num_solved <= full.num_solved
     stopped = drive(make_tree(instance, 0.2045, None), Monitor(IterationLimit(1)))
     assert stopped.bound <= least(instance, 0.2045) + 1e-9
+
+
+def test_a_rate_near_the_largest_float_cuts_nothing_off():
+    market = reference_instance("spot-tiny-windows")
+    rate = market.bids.rate.copy()
+    rate[7] = 1e308
+    instance = replace(market, bids=replace(market.bids, rate=rate))
+    with np.errstate(all="ignore"):
+        drive(make_tree(instance, best_of_all(published_vector()), None), Monitor(stop=IterationLimit(3)))
