@@ -2,6 +2,7 @@
 
 import gc
 import os
+import resource
 import secrets
 import subprocess
 import sys
@@ -43,19 +44,52 @@ def pytest_xdist_setupnodes() -> None:
     """Compile loops once, in two processes, before several workers would compile them side by side."""
     command = [sys.executable, "-m", "tests.support.warm_up"]
     root = Path(__file__).parents[1]
-    running = [subprocess.Popen([*command, part], cwd=root) for part in ("own", "shared")]
+    running = [subprocess.Popen([*command, str(half)], cwd=root) for half in range(2)]
     codes = [process.wait() for process in running]
     if any(codes):
-        raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)} own` says")
+        raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)} {codes.index(max(codes))}` says")
+
+
+def pytest_collection_finish() -> None:
+    """Let no later collection of garbage walk over what importing made."""
+    gc.collect()
+    gc.freeze()
+
+
+class Forgetting:
+    """Frees what tests have compiled, which else adds up to gigabytes, whenever the process has grown by so much."""
+
+    growth_bytes = 250 * 2**20
+
+    def __init__(self) -> None:
+        self.most_bytes = self.resident_bytes() + self.growth_bytes
+
+    @staticmethod
+    def resident_bytes() -> int:
+        """Return what the process holds; without Linux' files, what it held at most."""
+        try:
+            return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+        except OSError:
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def __call__(self) -> None:
+        if "jax" in sys.modules and self.resident_bytes() > self.most_bytes:
+            sys.modules["jax"].clear_caches()
+            gc.collect()
+            self.most_bytes = self.resident_bytes() + self.growth_bytes
+
+
+@pytest.fixture(scope="session")
+def forgetting() -> Forgetting:
+    """Know how large the process was at first."""
+    return Forgetting()
 
 
 @pytest.fixture(autouse=True, scope="module")
-def forget_what_jax_compiled() -> Iterator[None]:
-    """Free what the tests of a module have compiled, which else adds up to gigabytes."""
+def forget_what_jax_compiled(forgetting: Forgetting) -> Iterator[None]:
+    """Look after each module whether the process has grown."""
     yield
-    if "jax" in sys.modules:
-        sys.modules["jax"].clear_caches()
-        gc.collect()
+    forgetting()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,33 +1,26 @@
-"""Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up PART`."""
+"""Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up HALF`."""
 
 import sys
-from collections.abc import Iterator
+
+import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
 from optim.core.stopping import IterationLimit
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.index_policy import IndexPolicy, Key
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
 
-PARTS = ("own", "shared")
-"""Compiled side by side: clusters with servers of either side's own, and shared servers with the auctions."""
 ROUNDS = 10
 
 
-def instances(part: str) -> Iterator[tuple[str, object]]:
-    """Yield problems and instances whose solves between them compile the part."""
-    if part == "own":
-        yield "admission", reference_instance("tiny-0")
-    else:
-        yield "admission", STRESS_INSTANCES["shared-pair"]()
-        yield "auction", reference_instance("auction-tiny-0")
-        yield "auction", auction([4, 4], *[linear(4, 8.0, "slot")] * 3)  # one that the counting programme supports
-
-
-def main(part: str) -> None:
-    """Solve the part's instances by every solver that supports them."""
-    for problem, instance in instances(part):
+def by_all_solvers(problem: str, *instances: object) -> None:
+    """Solve instances by every solver that supports them."""
+    for instance in instances:
         for solver in solvers_of(problem):
             try:
                 solve(instance, solver.name, stop=IterationLimit(ROUNDS))
@@ -35,5 +28,31 @@ def main(part: str) -> None:
                 continue
 
 
+def own_servers() -> None:
+    """Compile what serves clusters whose workers and PSs have servers of their own."""
+    by_all_solvers("admission", reference_instance("tiny-0"))
+
+
+def shared_servers() -> None:
+    """Compile what serves workers and PSs on the same servers."""
+    by_all_solvers("admission", STRESS_INSTANCES["shared-pair"]())
+
+
+def auctions() -> None:
+    """Compile packing and payments, also of the counting programme."""
+    by_all_solvers("auction", reference_instance("auction-tiny-0"), auction([4, 4], *[linear(4, 8.0, "slot")] * 3))
+
+
+def clusters() -> None:
+    """Compile the simulation's loop."""
+    job = Workload(submit_us=np.zeros(1, np.int64), gpus=np.ones(1, np.int64), duration_us=np.ones(1, np.int64))
+    play(job, Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
+
+
+HALVES = ((own_servers, clusters), (shared_servers, auctions))
+"""What each of two processes compiles, in about the same time."""
+
+
 if __name__ == "__main__":
-    main(sys.argv[1])
+    for part in HALVES[int(sys.argv[1])]:
+        part()
