@@ -14,9 +14,12 @@ from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.simulation.cluster.policies.borg import Borg, BorgOptions
 from optim.simulation.cluster.policies.drf import Drf, DrfOptions
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
+from optim.simulation.cluster.policies.gandiva import Gandiva, GandivaOptions
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
 from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
+from optim.simulation.cluster.policies.mesos import Mesos, MesosOptions
+from optim.simulation.cluster.policies.omega import Omega, OmegaOptions
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
 from optim.simulation.cluster.policies.static import Static, StaticOptions
 from optim.simulation.cluster.policies.tetris import Tetris, TetrisOptions
@@ -43,6 +46,9 @@ INDEX_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]
 PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
     "borg": (BorgOptions, Borg),
     "drf": (DrfOptions, Drf),
+    "gandiva": (GandivaOptions, Gandiva),
+    "mesos": (MesosOptions, Mesos),
+    "omega": (OmegaOptions, Omega),
     "static": (StaticOptions, Static),
     "tetris": (TetrisOptions, Tetris),
     "themis": (ThemisOptions, Themis),

@@ -150,7 +150,9 @@ class Room:
             self.take(job, gpus)
         return gpus
 
-    def find(self, job: int, width: int | None = None, machines: BoolArray | None = None) -> Gpus | None:
+    def find(
+        self, job: int, width: int | None = None, machines: BoolArray | None = None, most: IntArray | None = None
+    ) -> Gpus | None:
         """Return GPUs for a job by the placement rule, None where there is no room; nothing is taken.
 
         Parameters
@@ -161,15 +163,19 @@ class Room:
             How many GPUs; its gang unless given.
         machines
             Machines that may be taken, shape (machines,); all unless given.
+        most
+            Wholly free GPUs that may be taken of each machine, shape (machines,); all unless given.
         """
         width = width or self.site.widths[job]
         if width >= self.too_wide:
             return None
-        is_plain = self.site.is_plain and machines is None and self.allowed is None
+        is_plain = self.site.is_plain and machines is None and most is None and self.allowed is None
         limit = self.limit(job)
         if limit is not None:
             machines = limit if machines is None else machines & limit
         free = self.free if machines is None else np.where(machines, self.free, 0)
+        if most is not None:
+            free = np.minimum(free, most)
         if self.site.has_host:
             free = np.minimum(free, (self.host // np.maximum(1, self.site.asks[:, job])[:, None]).min(axis=0))
         if width == 1 and self.site.shares[job] < WHOLE_MILLI:

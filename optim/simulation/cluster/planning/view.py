@@ -131,6 +131,10 @@ class View:
         """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""
         return self._books.room(without)
 
+    def machine_of(self, gpu: int) -> int:
+        """Return the machine of a GPU."""
+        return self._books.site.machine_of[gpu]
+
     def level(self, gpus: Gpus) -> int:
         """Return the locality of GPUs: 0 within a machine, 1 within a rack, 2 across racks."""
         machines = {self._books.site.machine_of[gpu] for gpu in gpus}

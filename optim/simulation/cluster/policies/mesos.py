@@ -1,0 +1,178 @@
+"""Mesos: resource offers to one framework after the other; an offer locks what it holds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from optim.core.ranges import check_in
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.planning.filling import capacity, demands, users_of
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
+from optim.simulation.cluster.planning.room import Room
+from optim.simulation.cluster.planning.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MesosOptions:
+    """Options.
+
+    Parameters
+    ----------
+    decide_s
+        How long a framework thinks about an offer, which is locked meanwhile.
+    filter_s
+        How long a framework isn't offered again what it turned down, unless a machine has more free since.
+    delay_s
+        How long the first job of a framework insists on the best locality that its gang could have.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    decide_s: float = 1.0
+    filter_s: float = 5.0
+    delay_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[0.001, 3600]", self, "decide_s", "filter_s")
+        check_in("[0, 86400]", self, "delay_s")
+
+
+@dataclass(slots=True)
+class _Offer:
+    """What a framework is deciding about: so many free GPUs of each machine."""
+
+    framework: int
+    until_us: int
+    free: IntArray
+
+
+@dataclass(slots=True)
+class _Framework:
+    """What the master knows of a framework: what it turned down, and until when that isn't offered again."""
+
+    declined: IntArray
+    until_us: int = -1
+    insists: dict[int, int] = field(default_factory=dict)
+
+
+class Mesos(PlanningPolicy):
+    """All that is free and not locked goes to the framework with the least dominant share; it takes gangs or declines."""
+
+    name = "mesos"
+    source = "Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4"
+    completed = (
+        "frameworks are virtual clusters (apps where there is one); a framework takes its jobs first come, first served, whole "
+        "gangs or none, and lets later ones pass; its first job declines worse places than the best for delay_s; an offer that would "
+        "be turned down again, nothing being new, isn't played"
+    )
+
+    def __init__(self, options: MesosOptions, jobs: Workload) -> None:
+        del jobs
+        self.options = options
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget all offers."""
+        del seed
+        self.offer: _Offer | None = None
+        self.frameworks: dict[int, _Framework] = {}
+        self.none = np.zeros(cluster.num_machines, np.int64)
+        self.offers = self.declined = 0
+
+    def plan(self, view: View) -> Plan:
+        """Take the answer to the open offer when it is due, and make the next one."""
+        gpus, room = dict(view.running), view.room()
+        if self.offer is not None and view.now_us < self.offer.until_us:
+            return Plan(gpus=gpus, again_us=self.offer.until_us)
+        if self.offer is not None:
+            self._answer(view, room, self.offer, gpus)
+            self.offer = None
+        self.offer = self._next_offer(view, room, gpus)
+        if self.offer is not None:
+            self.offers += 1
+            return Plan(gpus=gpus, again_us=self.offer.until_us)
+        return Plan(gpus=gpus, again_us=self._next_change(view, gpus))
+
+    def _answer(self, view: View, room: Room, offer: _Offer, gpus: dict[int, Gpus]) -> None:
+        """Let the framework take what it wants of the offer."""
+        one = self.frameworks[offer.framework]
+        before = len(gpus)
+        for job in self._queue(view, offer.framework, gpus):
+            if room.site.is_plain and room.site.widths[job] > room.num_free:
+                continue
+            within = room.find(job, machines=offer.free > 0, most=offer.free)
+            if within is None:
+                continue
+            if self._is_worse(view, one, job, within):
+                continue
+            room.take(job, within)
+            gpus[job] = within
+        self.declined += len(gpus) == before
+        one.declined = np.minimum(offer.free, room.free)
+        one.until_us = view.now_us + round(self.options.filter_s * US)
+
+    def _is_worse(self, view: View, one: _Framework, job: int, gpus: Gpus) -> bool:
+        """Tell whether a job still insists on fewer machines than these."""
+        machines = len({view.machine_of(gpu) for gpu in gpus})
+        fewest = -(-int(view.gpus[job]) // int(view.cluster.gpus.max()))
+        if machines <= fewest:
+            return False
+        since = one.insists.setdefault(job, view.now_us)
+        return view.now_us - since < round(self.options.delay_s * US)
+
+    @staticmethod
+    def _queue(view: View, framework: int, gpus: Mapping[int, Gpus]) -> list[int]:
+        waiting = view.waiting
+        return [job for job in waiting[users_of(view)[waiting] == framework].tolist() if job not in gpus]
+
+    def _next_offer(self, view: View, room: Room, gpus: Mapping[int, Gpus]) -> _Offer | None:
+        """Offer all free GPUs to the framework with the least dominant share that waits and hasn't just turned them down."""
+        waiting = view.waiting
+        waiting = waiting[~np.isin(waiting, [job for job in gpus if job not in view.running])]
+        if not len(waiting) or (room.site.is_plain and not room.num_free):
+            return None
+        user, part = users_of(view), demands(view) / capacity(view.cluster)
+        used = np.zeros((int(user.max()) + 1, 3))
+        np.add.at(used, user[list(gpus)], part[list(gpus)])
+        owner = user[waiting]
+        names = np.unique(owner)
+        for name in names[np.argsort(used.max(axis=1)[names], kind="stable")].tolist():
+            one = self.frameworks.setdefault(name, _Framework(self.none))
+            fresh = room.free > (one.declined if view.now_us < one.until_us else self.none)
+            free = np.where(fresh, room.free, 0)
+            if fresh.any() and self._wants(view, room, one, waiting[owner == name], free):
+                return _Offer(name, view.now_us + round(self.options.decide_s * US), free)
+        return None
+
+    def _wants(self, view: View, room: Room, one: _Framework, queue: IntArray, free: IntArray) -> bool:
+        """Tell whether a framework would take something of an offer; of jobs that ask alike the first is asked."""
+        if room.site.is_plain:
+            queue = queue[view.gpus[queue] <= free.sum()]
+            queue = queue[np.sort(np.unique(view.gpus[queue], return_index=True)[1])]
+        for job in queue.tolist():
+            found = room.find(job, machines=free > 0, most=free)
+            if found is not None and not self._is_worse(view, one, job, found):
+                return True
+        return False
+
+    def _next_change(self, view: View, gpus: Mapping[int, Gpus]) -> int | None:
+        """Return when a job's insistence or a filter ends next."""
+        times = [one.until_us for one in self.frameworks.values()]
+        step = round(self.options.delay_s * US)
+        waiting = [job for job in view.waiting.tolist() if job not in gpus]
+        times += [
+            since + step
+            for one in self.frameworks.values()
+            for job, since in one.insists.items()
+            if job in set(waiting)
+        ]
+        return min((time for time in times if time > view.now_us), default=None)
+
+    def figures(self) -> Mapping[str, float]:
+        """Return how many offers were made, and how many of them taken by nobody."""
+        return {"offers": float(self.offers), "declined": float(self.declined)}

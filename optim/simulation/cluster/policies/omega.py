@@ -1,0 +1,140 @@
+"""Omega: several schedulers plan on snapshots of the whole cluster, and commit at once or not at all."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from optim.core.ranges import check_in
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.planning.filling import users_of
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
+from optim.simulation.cluster.planning.room import Room
+from optim.simulation.cluster.planning.view import View
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OmegaOptions:
+    """Options.
+
+    Parameters
+    ----------
+    schedulers
+        How many there are; users are dealt to them in turn.
+    job_s, task_s
+        How long one decides: so long a job, and so long each of its GPUs.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    schedulers: int = 2
+    job_s: float = 0.1
+    task_s: float = 0.005
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 1000]", self, "schedulers")
+        check_in("[0.000001, 3600]", self, "job_s")
+        check_in("[0, 3600]", self, "task_s")
+
+
+@dataclass(slots=True)
+class _Decision:
+    """What a scheduler is about to commit: a place found in its snapshot."""
+
+    job: int
+    gpus: Gpus
+    until_us: int
+
+
+class Omega(PlanningPolicy):
+    """Each scheduler works on one job at a time; a gang is committed whole, or refused because of one GPU that is gone."""
+
+    name = "omega"
+    source = (
+        "Schwarzkopf et al., Omega: flexible, scalable schedulers for large compute clusters, EuroSys 2013, section 3.4"
+    )
+    completed = (
+        "users (virtual clusters, or apps where there is one) are dealt to the schedulers by number; a scheduler takes its first "
+        "job that finds a place in its snapshot (looking for one costs no time); after a conflict it takes a new snapshot and "
+        "tries the same job again; commits at one instant go by the scheduler's number"
+    )
+
+    def __init__(self, options: OmegaOptions, jobs: Workload) -> None:
+        del jobs
+        self.options = options
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Let all schedulers be idle."""
+        del cluster, seed
+        self.working: list[_Decision | None] = [None] * self.options.schedulers
+        self.commits = self.conflicts = 0
+        self.busy_us = 0
+
+    def plan(self, view: View) -> Plan:
+        """Commit what is decided, and let idle schedulers begin on the state after that."""
+        gpus, room = dict(view.running), view.room()
+        retried: list[int | None] = [None] * len(self.working)
+        for number, decision in enumerate(self.working):
+            if decision is not None and decision.until_us <= view.now_us:
+                self.working[number] = None
+                if self._is_free(room, decision):
+                    room.take(decision.job, decision.gpus)
+                    gpus[decision.job] = decision.gpus
+                    self.commits += 1
+                else:
+                    retried[number] = decision.job
+                    self.conflicts += 1
+        queues = self._queues(view, gpus)
+        for number, queue in enumerate(queues):
+            if self.working[number] is None:
+                first = retried[number]
+                self.working[number] = self._decide(view, room, queue if first is None else [first, *queue])
+        return Plan(gpus=gpus, again_us=min((each.until_us for each in self.working if each), default=None))
+
+    def _queues(self, view: View, gpus: Mapping[int, Gpus]) -> list[list[int]]:
+        """Return the waiting jobs of each scheduler, but those that one is deciding about."""
+        user, count = users_of(view), len(self.working)
+        taken = {each.job for each in self.working if each}
+        queues: list[list[int]] = [[] for _ in range(count)]
+        for job in view.waiting.tolist():
+            if job not in gpus and job not in taken:
+                queues[int(user[job]) % count].append(job)
+        return queues
+
+    def _decide(self, view: View, room: Room, queue: list[int]) -> _Decision | None:
+        """Return the decision about the first job that finds a place in what is free now."""
+        left = room.num_free
+        for job in queue:
+            width = room.site.widths[job]
+            if room.site.is_plain and (width > left or width >= room.too_wide):
+                continue
+            found = room.find(job)
+            if found is not None:
+                takes = round((self.options.job_s + self.options.task_s * len(found)) * US)
+                self.busy_us += takes
+                return _Decision(job, found, view.now_us + max(1, takes))
+        return None
+
+    @staticmethod
+    def _is_free(room: Room, decision: _Decision) -> bool:
+        share = room.site.shares[decision.job]
+        if any(room.left_milli[gpu] < share for gpu in decision.gpus):
+            return False
+        machines = [room.site.machine_of[gpu] for gpu in decision.gpus]
+        asks = room.site.asks[:, decision.job]
+        return not room.site.has_host or all(
+            (room.host[:, machine] >= asks * machines.count(machine)).all() for machine in set(machines)
+        )
+
+    def figures(self) -> Mapping[str, float]:
+        """Return commits, conflicts, their share, and the hours that schedulers were busy."""
+        tries = max(1, self.commits + self.conflicts)
+        return {
+            "commits": float(self.commits),
+            "conflicts": float(self.conflicts),
+            "conflict_share": self.conflicts / tries,
+            "busy_h": self.busy_us / US / 3600,
+        }
