@@ -13,9 +13,12 @@ from optim.kernels.hidden_markov.inference import backward, forward
 from optim.kernels.hidden_markov.model import FULL, HmmParameters, log_emission, regressors
 from optim.kernels.k_means import plus_plus
 
-COVARIANCE_FLOOR = 1e-3
-"""Added to each variance: for standardised series, a thirtieth of a deviation."""
+PRIOR_VARIANCE, PRIOR_SAMPLES = 1e-3, 1.0
+"""Each covariance has a prior as if so many samples had been seen with this variance (standardised series: a thirtieth of a
+deviation). It keeps a state on constant samples from collapsing, and gives way to the data where there is any."""
 
+RIDGE = 1e-3
+"""Prior precision of the regression, in units of a state's own covariance: a state without samples stays solvable."""
 
 _Progress = tuple[HmmParameters, jax.Array, jax.Array, jax.Array]
 """Parameters, history, iterations, and the gain of the last one."""
@@ -33,8 +36,8 @@ class Fit(NamedTuple):
     num_iterations
         Scalar int32.
     history
-        Shape (max_iterations,): log-likelihood before each iteration, NaN beyond the last. With priors (ridge, floor,
-        `stickiness`) it need not rise at every step.
+        Shape (max_iterations,): log-likelihood with the logarithm of the priors (see `log_prior`) before each iteration, NaN
+        beyond the last. It never falls.
     """
 
     parameters: HmmParameters
@@ -96,7 +99,13 @@ def fit(
             f"series must have shape (N, L, V) with at least num_states = {num_states} samples, got {series.shape}"
         )
     return _fit(  # type: ignore[no-any-return]
-        series, lengths, key, jnp.float32(tol), jnp.float32(stickiness), is_autoregressive=is_autoregressive, **counts
+        series,
+        lengths,
+        key,
+        jnp.asarray(tol, series.dtype),
+        jnp.asarray(stickiness, series.dtype),
+        is_autoregressive=is_autoregressive,
+        **counts,
     )
 
 
@@ -137,6 +146,7 @@ def _fit(
         def iterate(carry: _Progress) -> _Progress:
             parameters, history, number, _ = carry
             belief, pairs, total = expect(parameters)
+            total += log_prior(parameters, stickiness)
             gain = (total - history[jnp.maximum(number - 1, 0)]) / num_samples
             gain = jnp.where(number > 0, gain, jnp.inf)
             improved = _maximise(samples, counts, belief, pairs, stickiness, is_autoregressive)
@@ -170,12 +180,11 @@ def _maximise(
     mass = jnp.sum(weight, axis=0)
     square = jnp.einsum("tk,tr,ts->krs", weight, inputs, inputs, precision=FULL)
     product = jnp.einsum("tk,tr,tv->krv", weight, inputs, flat, precision=FULL)
-    # A little ridge keeps a state without samples, or with constant ones, solvable.
-    ridge = 1e-3 * jnp.eye(inputs.shape[1], dtype=flat.dtype)
-    regression = jnp.linalg.solve(square + ridge[None], product)
+    regression = jnp.linalg.solve(square + RIDGE * jnp.eye(inputs.shape[1], dtype=flat.dtype)[None], product)
     error = flat[:, None, :] - jnp.einsum("tr,krv->tkv", inputs, regression, precision=FULL)
     spread = jnp.einsum("tk,tkv,tkw->kvw", weight, error, error, precision=FULL)
-    floor = COVARIANCE_FLOOR * jnp.eye(num_features, dtype=flat.dtype)
+    prior = RIDGE * jnp.einsum("krv,krw->kvw", regression, regression, precision=FULL)
+    prior += PRIOR_SAMPLES * PRIOR_VARIANCE * jnp.eye(num_features, dtype=flat.dtype)[None]
     # One transition more to every state, shared, keeps each state within reach.
     seen = pairs + 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=flat.dtype)
     start = jnp.sum(belief[0] * counts[0][:, None], axis=0) + 1.0 / num_states
@@ -183,5 +192,23 @@ def _maximise(
         log_initial=jnp.log(start / jnp.sum(start)),
         log_transition=jnp.log(seen / jnp.sum(seen, axis=1, keepdims=True)),
         regression=regression,
-        covariance=spread / jnp.maximum(mass, 1e-3)[:, None, None] + floor[None],
+        covariance=(spread + prior) / (mass + PRIOR_SAMPLES)[:, None, None],
+    )
+
+
+def log_prior(parameters: HmmParameters, stickiness: jax.Array) -> jax.Array:
+    """Return the logarithm of the priors, but for a constant: what `fit` maximises is this plus the log-likelihood.
+
+    Dirichlet on the first state and on transitions, inverse Wishart on covariances, normal on regressions.
+    """
+    num_states, _, num_features = parameters.regression.shape
+    seen = 1.0 / num_states + stickiness * jnp.eye(num_states, dtype=parameters.log_transition.dtype)
+    scale = RIDGE * jnp.einsum("krv,krw->kvw", parameters.regression, parameters.regression, precision=FULL)
+    scale += PRIOR_SAMPLES * PRIOR_VARIANCE * jnp.eye(num_features, dtype=scale.dtype)[None]
+    _, log_determinant = jnp.linalg.slogdet(parameters.covariance)
+    misfit = jnp.trace(jnp.linalg.solve(parameters.covariance, scale), axis1=1, axis2=2)
+    return (
+        jnp.sum(parameters.log_initial) / num_states
+        + jnp.sum(seen * parameters.log_transition)
+        - 0.5 * jnp.sum(PRIOR_SAMPLES * log_determinant + misfit)
     )

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.kernels import hidden_markov
@@ -135,6 +137,27 @@ def known_model(is_autoregressive):
         regression = np.array([[[0.0], [0.95]], [[0.0], [-0.8]]])
         return np.array([0.5, 0.5]), transition, regression, np.array([[[0.05]], [[0.05]]])
     return np.array([0.5, 0.5]), transition, np.array([[[-1.0]], [[1.0]]]), np.array([[[0.1]], [[0.2]]])
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    is_autoregressive=st.booleans(),
+    noise=st.sampled_from([0.0, 1e-4, 1e-2, 1.0]),
+    stickiness=st.sampled_from([0.0, 30.0]),
+)
+def test_no_iteration_lowers_what_is_maximised(seed, is_autoregressive, noise, stickiness):
+    """Levels with next to no noise are where a variance that is floored after the step lowers the likelihood."""
+    rng = np.random.default_rng(seed)
+    levels = rng.normal(size=(3, 2))[np.cumsum(rng.random((4, 40)) < 0.1, axis=1) % 3]
+    with jax.enable_x64(True):  # in 32 bits sums are rounded by more than the last iterations gain
+        found = hidden_markov.fit(
+            jnp.asarray(levels + noise * rng.normal(size=levels.shape)), jnp.array([40, 40, 25, 40]),
+            jax.random.key(seed), num_states=3, num_restarts=2, max_iterations=15, is_autoregressive=is_autoregressive,
+            stickiness=stickiness,
+        )  # fmt: skip
+    history = np.asarray(found.history[: int(found.num_iterations)])
+    assert np.isfinite(np.asarray(found.log_likelihood))
+    assert (np.diff(history) >= -1e-7 * np.abs(history[1:])).all()
 
 
 @pytest.mark.parametrize("is_autoregressive", [False, True])
