@@ -8,7 +8,7 @@ from optim.cli.border import fail, note
 from optim.cli.cluster_input import JOBS, JobChoice, read_or_draw, take
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_table
+from optim.cli.output import OutputFormat, print_json, print_line, print_table
 from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 
@@ -43,11 +43,14 @@ class Outputs:
     ] = None
     log: Annotated[Path | None, option("--log", "Where to write every event (.npz).", "FILE", OUTPUT)] = None
 
+    report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
+    study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
+
     def source(self, processes: int) -> "RowSource":
         """Return where rows come from."""
         from optim.benchmarks.cluster_rows import RowSource
 
-        need_events = self.log is not None
+        need_events = self.study or self.log is not None or self.report is not None
         return RowSource(results=self.results, log=self.log, need_events=need_events, processes=processes)
 
 
@@ -76,7 +79,7 @@ def cluster(
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
-    for path in (outputs.results, outputs.log):
+    for path in (outputs.results, outputs.log, outputs.report):
         check_out(path)
     world = read_cluster(gpus)
     given = split_options(settings)
@@ -107,7 +110,39 @@ def cluster(
         print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
     if outputs.log is not None:
         save_run(record, outputs.log)
+    if outputs.report is not None:
+        from optim.benchmarks.pictures.cluster_report import write_cluster_report
+
+        write_cluster_report(record, outputs.report)
+    if outputs.study:
+        _print_study(record, output)
     return _ending(rows, len(requests))
+
+
+def _print_study(record: "RunRecord", output: OutputFormat) -> None:
+    """Print the Philly study's tables of each run."""
+    from optim.simulation.cluster.philly_study import philly_study
+
+    is_drawn = record.settings.get("failures") == "study"
+    for run in record.runs:
+        for table in philly_study(record.jobs, record.cluster, run, is_drawn=is_drawn):
+            if output is OutputFormat.JSON:
+                print_json(
+                    {
+                        "policy": run.policy,
+                        "study": table.name,
+                        "note": table.note,
+                        "header": table.header,
+                        "rows": table.rows,
+                    }
+                )
+                continue
+            print_line(f"{run.policy}: {table.title}")
+            if table.rows:
+                print_table(table.header, table.rows)
+            if table.note:
+                print_line(f"  {table.note}")
+            print_line()
 
 
 def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:

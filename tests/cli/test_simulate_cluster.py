@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from optim.benchmarks.pictures import cluster_report
 from optim.cli.main import app
 from optim.models.cluster.run_file import load_run
 
@@ -244,3 +245,17 @@ def test_the_answer_is_the_same_in_two_processes(trace, tmp_path):
     assert [run.policy for run in one.runs] == [run.policy for run in two.runs] == ["srsf", "las", "random"]
     assert [run.log.rows() for run in one.runs] == [run.log.rows() for run in two.runs]
     assert [run.metrics for run in one.runs] == [run.metrics for run in two.runs]
+
+
+def test_the_study_is_printed_and_a_page_written(trace, tmp_path, monkeypatch):
+    page = tmp_path / "page.html"
+    monkeypatch.setattr(cluster_report, "cluster_figures", lambda record: [])
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo", "--study")
+    result = run(*words, "--report", page)
+    assert result.exit_code == 0, result.output
+    assert "fifo: Waiting by gang and cause (table 2)" in result.stdout
+    assert "not in this trace" in result.stdout
+    assert "The Philly study under fifo" in page.read_text()
+    tables = [json.loads(line) for line in run(*words, "--format", "json").stdout.splitlines()[2:]]
+    assert [table["study"] for table in tables][:2] == ["waiting-by-gang", "waiting-by-virtual-cluster"]
+    assert tables[0]["rows"][0][0] == "1 GPU"

@@ -98,7 +98,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     makespan = float(run.log.time_us[-1])
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
-    over, fragmented, full = waiting(jobs, cluster, run).shares()
+    over, fragmented, full = waiting(jobs, cluster, run.log, run.end_us).shares()
     left = int((run.log.kind == Event.LEAVE).sum())
     return Metrics(
         jct_mean_h=float(completion.mean()) / HOUR_US,

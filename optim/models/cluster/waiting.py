@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
@@ -48,13 +48,17 @@ def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
     return given
 
 
-def waiting(jobs: Workload, cluster: Cluster, run: Run, quota: IntArray | None = None) -> WaitingSpells:
+def waiting(
+    jobs: Workload, cluster: Cluster, log: EventLog, end_us: IntArray, quota: IntArray | None = None
+) -> WaitingSpells:
     """Return when jobs waited in a run, and what for.
 
     Parameters
     ----------
-    jobs, cluster, run
-        What was played.
+    jobs, cluster, log
+        What was played, and its events.
+    end_us
+        When jobs that wait at last stop to: when they are sent away, or the run is over (`last_times`); shape (jobs,).
     quota
         GPUs of each virtual cluster; those of `quotas` unless given.
 
@@ -63,8 +67,7 @@ def waiting(jobs: Workload, cluster: Cluster, run: Run, quota: IntArray | None =
     Causes are told as in the Philly study: a job whose virtual cluster uses up its share waits for that share, whatever is
     free; only below it can fragmentation be to blame.
     """
-    log = run.log
-    spells = _spells(jobs, run)
+    spells = _spells(jobs, log, end_us)
     quota = quotas(jobs, cluster) if quota is None else quota
     marks = np.concatenate([[0.0], log.time_us.astype(float)])
     free = np.concatenate([[cluster.num_gpus], free_gpus(cluster, log)])
@@ -93,15 +96,22 @@ def _until(when: IntArray, marks: FloatArray, area: FloatArray, holds: IntArray)
     return np.asarray(area[at] + holds[at] * (when - marks[at]), float)
 
 
-def _spells(jobs: Workload, run: Run) -> tuple[IntArray, IntArray, IntArray]:
+def last_times(log: EventLog, count: int) -> IntArray:
+    """Return when each of so many jobs was done or sent away, or else the last event's time."""
+    end = np.full(count, int(log.time_us[-1]), np.int64)
+    is_over = (log.kind == Event.END) | (log.kind == Event.LEAVE)
+    end[log.job[is_over]] = log.time_us[is_over]
+    return end
+
+
+def _spells(jobs: Workload, log: EventLog, end_us: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return owner, begin and end of each spell of waiting."""
-    log = run.log
     starts = np.flatnonzero(log.kind == Event.START)
     stops = np.flatnonzero(log.kind == Event.PREEMPT)
     begins = np.concatenate([jobs.submit_us, log.time_us[stops]])
     owners = np.concatenate([np.arange(len(jobs)), log.job[stops]])
     never = np.flatnonzero(np.bincount(owners, minlength=len(jobs)) > np.bincount(log.job[starts], minlength=len(jobs)))
-    ends = np.concatenate([log.time_us[starts], run.end_us[never]])
+    ends = np.concatenate([log.time_us[starts], end_us[never]])
     enders = np.concatenate([log.job[starts], never])
     by_owner, by_ender = np.lexsort((begins, owners)), np.lexsort((ends, enders))
     return owners[by_owner], begins[by_owner], ends[by_ender]

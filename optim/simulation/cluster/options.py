@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from optim.core.ranges import check_in
+from optim.core.ranges import check_choices, check_in
 from optim.models.cluster.workload import PPM, US
 
 
@@ -48,6 +48,8 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
+        check_choices(self, {"placement": tuple(Placement)})
+        object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
         check_in("[0, 86400]", self, "overhead_s")
         check_in("[1, 1000]", self, "neighbour")
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.cluster.waiting import free_gpus, held_change, quotas, waiting
+from optim.models.cluster.waiting import free_gpus, held_change, last_times, quotas, waiting
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -33,7 +33,8 @@ def test_causes_of_waiting_are_what_adding_up_seconds_gives(world, groups):
             if not held[job, at]:
                 cause = 0 if used[at] >= quota[jobs.group[job]] else 1 if free[at] >= gpus else 2
                 causes[cause] += 1
-    spells = waiting(jobs, CLUSTER, run, quota)
+    spells = waiting(jobs, CLUSTER, run.log, run.end_us, quota)
+    assert last_times(run.log, len(jobs)).tolist() == run.end_us.tolist()
     assert spells.cause_us.sum(axis=0) == pytest.approx(causes * US)
     assert spells.shares() == pytest.approx(causes / max(1, causes.sum()))
     assert (spells.end_us - spells.begin_us).sum() == causes.sum() * US

@@ -15,7 +15,7 @@ from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split_settings
 from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.policies.gittins import gittins_index
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
@@ -142,3 +142,9 @@ def test_a_key_tells_apart_whatever_a_run_depends_on():
     }
     assert len(keys) == 8
     assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys
+
+
+def test_a_placement_may_be_written_as_a_text():
+    assert EngineOptions(placement="worst-fit").placement is Placement.WORST_FIT
+    with pytest.raises(InvalidOptionError, match="placement must be one of best-fit"):
+        EngineOptions(placement="anywhere")

@@ -1,0 +1,367 @@
+"""The tables of the Philly study for any trace and policy, beside the published figures."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.models.cluster.log import Event, EventLog
+from optim.models.cluster.metrics import HOUR_US
+from optim.models.cluster.philly_tables import (
+    BUCKET_NAMES,
+    BUCKETS,
+    DELAYED_JOBS,
+    FAILURES,
+    FRAGMENTATION_SHARE_OF_WAITING,
+    SPREAD_UTILISATION,
+    STATUS_SHARES,
+    UTILISATION,
+)
+from optim.models.cluster.run_file import LoggedRun
+from optim.models.cluster.waiting import WaitingSpells, last_times, quotas, waiting
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+
+BoolArray = NDArray[np.bool_]
+
+MINUTE_US = HOUR_US / 60
+NOT_IN_TRACE = "not in this trace"
+DRAWN = "drawn"
+EARLY_MIN = 10.0
+"""Minutes of a job of several GPUs that failing early plays on one GPU first."""
+STATUS_OF = {
+    **dict.fromkeys(("passed", "pass", "completed", "succeeded"), "passed"),
+    **dict.fromkeys(("killed", "cancelled", "preempted", "timeout", "deadline"), "killed"),
+    "": "",
+}
+"""The study's status of what traces write; whatever else they write counts as unsuccessful."""
+MACHINES = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 2**20))
+MEASURED_SIZES = (1, 4, 8, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyTable:
+    """One table.
+
+    Parameters
+    ----------
+    name, title
+        A word for programs, a line for people.
+    header, rows
+        Names and values, None where there is none.
+    note
+        What a reader should know; empty if nothing.
+    """
+
+    name: str
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    note: str = ""
+
+
+def philly_study(jobs: Workload, cluster: Cluster, run: LoggedRun, *, is_drawn: bool = False) -> tuple[StudyTable, ...]:
+    """Return the study's tables of a run.
+
+    Parameters
+    ----------
+    jobs, cluster, run
+        What was played, and its events.
+    is_drawn
+        Whether the jobs' outcomes were drawn rather than read.
+
+    References
+    ----------
+    Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019.
+    """
+    spells = waiting(jobs, cluster, run.log, last_times(run.log, len(jobs)))
+    bucket = np.searchsorted([most for _, most in BUCKETS], jobs.gpus)
+    told = DRAWN if is_drawn else "as the trace tells"
+    return (
+        _waiting_by_gang(bucket, spells, len(jobs)),
+        _waiting_by_cluster(jobs, cluster, spells),
+        _locality(jobs, run.log, bucket, spells),
+        _utilisation(jobs, run.log),
+        _statuses(jobs, told),
+        _failures(jobs, told),
+        _failing_early(jobs, told),
+        _left_out(jobs, cluster, run),
+    )
+
+
+def _per_job(spells: WaitingSpells, count: int) -> FloatArray:
+    """Return each job's waiting by cause, microseconds; shape (jobs, causes)."""
+    waited = np.zeros((count, spells.cause_us.shape[1]))
+    np.add.at(waited, spells.job, spells.cause_us)
+    return waited
+
+
+def _waiting_by_gang(bucket: IntArray, spells: WaitingSpells, count: int) -> StudyTable:
+    """Table 2: jobs held by which delay, the longer one counting."""
+    waited = _per_job(spells, count)
+    fair, fragmented = waited[:, 0] + waited[:, 2], waited[:, 1]
+    rows = []
+    for number, name in enumerate(BUCKET_NAMES):
+        mine = bucket == number
+        delayed = mine & (fair + fragmented > 0)
+        by_room = int((delayed & (fragmented > fair)).sum())
+        published = DELAYED_JOBS.get(name)
+        rows.append(
+            (
+                name,
+                int(mine.sum()),
+                int(delayed.sum()) - by_room,
+                by_room,
+                _share(by_room, int(delayed.sum())),
+                None if published is None else published[1] / sum(published),
+                _mean(waited.sum(axis=1)[mine]) / HOUR_US,
+                _share(float(fragmented[mine].sum()), float((fair + fragmented)[mine].sum())),
+            )
+        )
+    total = _share(float(fragmented.sum()), float((fair + fragmented).sum()))
+    shown = "-" if total is None else f"{total:.3f}"
+    return StudyTable(
+        name="waiting-by-gang",
+        title="Waiting by gang and cause (table 2)",
+        header=("gang", "jobs", "fair_share", "fragmentation", "fragmentation_share", "published", "wait_mean_h",
+                "fragmented_time_share"),
+        rows=tuple(rows),
+        note=f"fragmentation has {shown} of all waiting time; published: about {FRAGMENTATION_SHARE_OF_WAITING}",
+    )  # fmt: skip
+
+
+def _waiting_by_cluster(jobs: Workload, cluster: Cluster, spells: WaitingSpells) -> StudyTable:
+    """Each virtual cluster's share of the work and of the waiting."""
+    waited, quota = _per_job(spells, len(jobs)), quotas(jobs, cluster)
+    work = jobs.gpus * jobs.duration_us.astype(float) / HOUR_US
+    rows = []
+    for number, name in enumerate(jobs.groups):
+        mine = jobs.group == number
+        total = waited[mine].sum()
+        rows.append(
+            (
+                name or "(none)",
+                int(mine.sum()),
+                float(work[mine].sum()),
+                int(quota[number]),
+                _mean(waited[mine].sum(axis=1)) / HOUR_US,
+                *(_share(float(waited[mine, cause].sum()), float(total)) for cause in range(3)),
+            )
+        )
+    return StudyTable(
+        name="waiting-by-virtual-cluster",
+        title="Virtual clusters",
+        header=(
+            "virtual_cluster",
+            "jobs",
+            "gpu_hours",
+            "quota_gpus",
+            "wait_mean_h",
+            "over_quota",
+            "fragmented",
+            "full",
+        ),
+        rows=tuple(rows),
+        note="quotas are by GPU-hours; jobs without a virtual cluster form one of their own",
+    )
+
+
+def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSpells) -> StudyTable:
+    """Figure 4: on how many machines jobs started, against how long they had waited."""
+    first, machines = _first_starts(log)
+    waited = np.full(len(jobs), np.nan)
+    order = np.argsort(spells.begin_us, kind="stable")[::-1]
+    waited[spells.job[order]] = (spells.end_us - spells.begin_us)[order] / MINUTE_US  # the first spell is written last
+    rows = []
+    for number in (2, 3):
+        for least, most in MACHINES:
+            mine = first[(bucket[first] == number) & (machines >= least) & (machines <= most)]
+            if len(mine):
+                half, nine = np.percentile(waited[mine], [50, 90])
+                span = f"{least}" if least == most else f"{least}-{most}" if most < 2**20 else f">{least - 1}"
+                rows.append((BUCKET_NAMES[number], span, len(mine), float(half), float(nine)))
+    return StudyTable(
+        name="locality",
+        title="Machines at the first start, and the wait before it in minutes (figure 4)",
+        header=("gang", "machines", "jobs", "wait_p50_min", "wait_p90_min"),
+        rows=tuple(rows),
+        note="published: of 5-8 GPU, those that wait little are spread over 2 to 8 servers, long waiters get one",
+    )
+
+
+def _utilisation(jobs: Workload, log: EventLog) -> StudyTable:
+    """Tables 3 to 5 as a model: utilisation by a job's size, less for wider spreads."""
+    sizes = np.array(MEASURED_SIZES)
+    nearest = np.abs(np.log2(jobs.gpus)[:, None] - np.log2(sizes)).argmin(axis=1)
+    base = np.array([UTILISATION[f"{size} GPU"][3] for size in MEASURED_SIZES])
+    spread = sorted(SPREAD_UTILISATION)
+    factor = np.array([SPREAD_UTILISATION[number][0] for number in spread]) / SPREAD_UTILISATION[spread[0]][0]
+    start, machines = _starts(log)
+    held = _held_us(log)[start] * log.width[start]
+    job = log.job[start]
+    model = base[nearest[job]] * np.interp(machines, spread, factor)
+    rows = []
+    for number, size in enumerate(MEASURED_SIZES):
+        mine = nearest[job] == number
+        total = float(held[mine].sum())
+        rows.append(
+            (
+                f"{size} GPU",
+                total / HOUR_US,
+                _share(float(held[mine] @ machines[mine]), total),
+                _share(float(held[mine] @ model[mine]), total),
+                UTILISATION[f"{size} GPU"][3],
+            )
+        )
+    total = float(held.sum())
+    rows.append(("all", total / HOUR_US, _share(float(held @ machines), total), _share(float(held @ model), total),
+                 UTILISATION["all"][3]))  # fmt: skip
+    return StudyTable(
+        name="utilisation",
+        title="GPU utilisation by placement, per cent (tables 3 to 5)",
+        header=("nearest_size", "gpu_hours", "machines_mean", "model", "published"),
+        rows=tuple(rows),
+        note="a model, no measurement: the published mean of the nearest size x that of the spread over that on 2 servers",
+    )
+
+
+def _statuses(jobs: Workload, told: str) -> StudyTable:
+    """Table 6: jobs and GPU-time by how jobs ended."""
+    header = ("status", "jobs", "jobs_share", "published_jobs", "gpu_time_share", "published_gpu_time")
+    title = "GPU-time by status (table 6)"
+    names = np.array([STATUS_OF.get(name.lower(), "unsuccessful") for name in jobs.statuses], dtype=object)[jobs.status]
+    if not (names != "").any():
+        return StudyTable(name="statuses", title=title, header=header, rows=(), note=NOT_IN_TRACE)
+    time = jobs.gpus * jobs.duration_us.astype(float)
+    rows = []
+    for name in dict.fromkeys((*STATUS_SHARES, *sorted(set(names.tolist())))):
+        mine = names == name
+        shares = STATUS_SHARES.get(name, (None, None))
+        rows.append((name or "(unknown)", int(mine.sum()), float(mine.mean()), shares[0],
+                     float(time[mine].sum() / time.sum()), shares[1]))  # fmt: skip
+    return StudyTable(name="statuses", title=title, header=header, rows=tuple(rows), note=told)
+
+
+def _failures(jobs: Workload, told: str) -> StudyTable:
+    """Table 7: failures by reason."""
+    header = ("reason", "class", "retry_helps", "jobs", "jobs_share", "published", "fails_p50_min", "published_p50",
+              "fails_p90_min", "published_p90", "gpu_time_share")  # fmt: skip
+    title = "Failures (table 7)"
+    failed = jobs.fails_us >= 0
+    if not failed.any():
+        return StudyTable(name="failures", title=title, header=header, rows=(), note=NOT_IN_TRACE)
+    time = jobs.gpus * jobs.duration_us.astype(float)
+    all_jobs = sum(reason.jobs for reason in FAILURES.values())
+    rows = []
+    for number, name in enumerate(jobs.reasons):
+        mine = failed & (jobs.reason == number)
+        if not mine.any():
+            continue
+        known = FAILURES.get(name)
+        half, nine = np.percentile(jobs.fails_us[mine] / MINUTE_US, [50, 90])
+        rows.append(
+            (
+                name or "(not told)",
+                str(known.kind) if known else None,
+                known.is_transient if known else None,
+                int(mine.sum()),
+                float(mine.sum() / failed.sum()),
+                known.jobs / all_jobs if known else None,
+                float(half),
+                known.p50_min if known else None,
+                float(nine),
+                known.p90_min if known else None,
+                float(time[mine].sum() / time[failed].sum()),
+            )
+        )
+    rows.sort(key=lambda row: (-int(str(row[3])), str(row[0])))
+    return StudyTable(name="failures", title=title, header=header, rows=tuple(rows), note=told)
+
+
+def _failing_early(jobs: Workload, told: str) -> StudyTable:
+    """Account for the third lesson: what a pool of single GPUs, and no retry where it is useless, would save."""
+    header = ("measure", "jobs", "gpu_hours_saved", "gpu_hours_spent", "share_of_all_gpu_hours")
+    title = f"What failing early saves: the first {EARLY_MIN:g} minutes of jobs of several GPUs on one GPU"
+    failed = jobs.fails_us >= 0
+    if not failed.any():
+        return StudyTable(name="failing-early", title=title, header=header, rows=(), note=NOT_IN_TRACE)
+    time = jobs.gpus * jobs.duration_us.astype(float) / HOUR_US
+    once = np.where(failed, jobs.fails_us, 0) / HOUR_US
+    several, early = jobs.gpus > 1, jobs.fails_us <= EARLY_MIN * MINUTE_US
+    caught = failed & several & early
+    trial = np.minimum(EARLY_MIN * MINUTE_US, jobs.duration_us) / HOUR_US
+    known = [FAILURES.get(name) for name in jobs.reasons]
+    is_useless = np.array([reason is not None and not reason.is_transient for reason in known])[jobs.reason]
+    retried = failed & is_useless & ~caught & (jobs.fails_us < jobs.duration_us)
+    rows = [
+        ("caught in the pool", caught, float(time[caught].sum()), float(trial[several].sum())),
+        ("no retry where it is useless", retried, float((time - jobs.gpus * once)[retried].sum()), 0.0),
+    ]
+    return StudyTable(
+        name="failing-early",
+        title=title,
+        header=header,
+        rows=tuple(
+            (name, int(which.sum()), saved, spent, (saved - spent) / float(time.sum()))
+            for name, which, saved, spent in rows
+        ),
+        note=f"{told}; an account of the jobs as they are: good jobs of several GPUs wait {EARLY_MIN:g} minutes more. "
+        "--wrap fail-early plays it",
+    )
+
+
+def _left_out(jobs: Workload, cluster: Cluster, run: LoggedRun) -> StudyTable:
+    """Tell what the study doesn't: preemption, what checkpoints cost, and scale."""
+    log, metrics = run.log, run.metrics
+    stopped = log.job[log.kind == Event.PREEMPT]
+    days = max(metrics.makespan_h / 24, 1e-9)
+    rows: Sequence[tuple[str, float]] = (
+        ("preemptions", len(stopped)),
+        ("share of jobs preempted", len(np.unique(stopped)) / len(jobs)),
+        ("preemptions of the worst job", float(np.bincount(stopped, minlength=1).max())),
+        ("GPU-hours lost to restarts", metrics.overhead_gpu_hours),
+        ("share of GPU-time lost to restarts", metrics.overhead_gpu_hours / metrics.gpu_hours),
+        ("GPUs", cluster.num_gpus),
+        ("jobs", len(jobs)),
+        ("decisions a day", len(log) / days),
+    )
+    return StudyTable(
+        name="left-out",
+        title="What the study left out: preemption, the cost of checkpoints, scale",
+        header=("figure", "value"),
+        rows=tuple(rows),
+    )
+
+
+def _starts(log: EventLog) -> tuple[IntArray, IntArray]:
+    """Return the events that are starts, and on how many machines each is."""
+    start = np.flatnonzero(log.kind == Event.START)
+    event = np.repeat(np.arange(len(log)), np.diff(log.first))
+    pairs = np.unique(event * (int(log.machine.max(initial=0)) + 1) + log.machine)
+    machines = np.bincount(pairs // (int(log.machine.max(initial=0)) + 1), minlength=len(log))
+    return start, machines[start]
+
+
+def _first_starts(log: EventLog) -> tuple[IntArray, IntArray]:
+    """Return the jobs that ever started, and on how many machines they first did."""
+    start, machines = _starts(log)
+    job, at = np.unique(log.job[start], return_index=True)
+    return job, machines[at]
+
+
+def _held_us(log: EventLog) -> FloatArray:
+    """Return how long after each event the next of its job comes."""
+    order = np.argsort(log.job, kind="stable")
+    stop = np.full(len(log), int(log.time_us[-1]), np.int64)
+    is_same = log.job[order][1:] == log.job[order][:-1]
+    stop[order[:-1][is_same]] = log.time_us[order[1:][is_same]]
+    return np.asarray(stop - log.time_us, float)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None
+
+
+def _mean(values: FloatArray) -> float:
+    return float(values.mean()) if len(values) else 0.0
