@@ -73,6 +73,7 @@ def test_averages_keep_the_area_of_a_step_function():
     assert (len(means), middles[0]) == (400, pytest.approx(8 / 800))
 
 
+@pytest.mark.prove
 def test_a_page_has_every_policy_picture_and_table(record):
     page = render_cluster(record)
     titles = (
