@@ -74,7 +74,7 @@ def cluster(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
-    from optim.models.cluster.run_file import RunRecord, save_run
+    from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.catalogue import INDEX_POLICIES
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
@@ -108,7 +108,15 @@ def cluster(
         body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
         title = f"{len(jobs)} jobs on {world.num_gpus} GPUs"
         print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
+    _write(record, outputs, output)
+    return _ending(rows, len(requests))
+
+
+def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat) -> None:
+    """Write the log and the page, and print the study, as far as they are asked for."""
     if outputs.log is not None:
+        from optim.models.cluster.run_file import save_run
+
         save_run(record, outputs.log)
     if outputs.report is not None:
         from optim.benchmarks.pictures.cluster_report import write_cluster_report
@@ -116,7 +124,6 @@ def cluster(
         write_cluster_report(record, outputs.report)
     if outputs.study:
         _print_study(record, output)
-    return _ending(rows, len(requests))
 
 
 def _print_study(record: "RunRecord", output: OutputFormat) -> None:
