@@ -10,7 +10,8 @@ from optim.benchmarks.report import figure_element, page, table
 from optim.core.files import write_bytes
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.run_file import RunRecord
-from optim.simulation.cluster.philly_study import StudyTable, philly_study
+from optim.simulation.cluster.philly_outcomes import StudyTable
+from optim.simulation.cluster.philly_study import philly_study
 
 
 def write_cluster_report(record: RunRecord, path: Path) -> None:

@@ -10,7 +10,8 @@ from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.philly_study import NOT_IN_TRACE, philly_study
+from optim.simulation.cluster.philly_outcomes import NOT_IN_TRACE
+from optim.simulation.cluster.philly_study import philly_study
 from tests.support.small_clusters import workload
 
 MINUTE = 60
