@@ -1,0 +1,144 @@
+"""The suite `cluster`: policies x seeds on the same jobs, every run replayed, beside what no schedule beats."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from optim.benchmarks.pictures.cluster_suite import draw
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import Progress
+from optim.core.ranges import check_choices, check_in
+from optim.core.stopping import StoppingCriterion
+from optim.models.cluster.check import check_runs
+from optim.models.cluster.run_file import RunRecord
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import INDEX_POLICIES, POLICIES
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest, bound
+from optim.simulation.cluster.options import EngineOptions
+from optim.workloads.cluster.jobs import Oversized, Selection, cluster_jobs
+from optim.workloads.cluster.philly_jobs import PhillyOptions, draw_jobs
+from optim.workloads.cluster.themis_apps import ThemisOptions, draw_apps
+from optim.workloads.cluster.topology import read_cluster
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import ReadOptions
+
+DRAWN = ("philly", "themis")
+THREE_DAYS_S = 259_200.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterBenchOptions:
+    """What is played.
+
+    Parameters
+    ----------
+    gpus
+        Machines x GPUs, or a topology file.
+    generate
+        `philly` or `themis`: jobs are drawn by the seed, unless there is a trace.
+    jobs, apps
+        How many are drawn, or the first so many of a trace.
+    cap_s
+        Longer run times of drawn jobs are cut to this, so that one doesn't make the makespan.
+    trace, trace_format
+        Jobs of a trace instead.
+    overhead_s
+        As in the engine's options.
+    bound_steps
+        Steps of the search for prices.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    gpus: str = "24x8"
+    generate: str = "philly"
+    jobs: int = 1000
+    apps: int = 20
+    cap_s: float = THREE_DAYS_S
+    trace: Path | None = None
+    trace_format: str = "csv"
+    overhead_s: float = 30.0
+    bound_steps: int = 20
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_choices(self, {"generate": DRAWN})
+        check_in("[1, 10000000]", self, "jobs", "apps")
+        check_in("[0, 1000]", self, "bound_steps")
+        if self.trace is not None and not self.trace.is_file():
+            raise InvalidOptionError(f"trace {self.trace} is no file; give the path of one")
+
+    def load(self, seed: int) -> tuple[Workload, Cluster]:
+        """Return jobs and cluster."""
+        world = read_cluster(self.gpus)
+        selection = Selection(first=self.jobs, oversized=Oversized.DROP, seed=seed)
+        if self.trace is not None:
+            return cluster_jobs(read_jobs(self.trace, self.trace_format, ReadOptions()), selection, world), world
+        if self.generate == "themis":
+            return draw_apps(ThemisOptions(apps=self.apps), seed), world
+        return cluster_jobs(draw_jobs(PhillyOptions(jobs=self.jobs, cap_s=self.cap_s), seed), selection, world), world
+
+
+SIZES: Mapping[str, ClusterBenchOptions] = MappingProxyType(
+    {SMALL: ClusterBenchOptions(jobs=300, gpus="8x8"), FULL: ClusterBenchOptions(jobs=20_000, gpus="60x8")}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterWork(AbstractStudy):
+    """Play one policy, and replay it."""
+
+    options_type = ClusterBenchOptions
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Play the policy, and let the checker replay it."""
+        chosen, clock = self.chosen, PhaseClock()
+        with clock.phase("build"):
+            jobs, world = chosen.load(self.seed)
+            proven = bound(jobs, world, chosen.bound_steps)
+        options = EngineOptions(overhead_s=chosen.overhead_s)
+        task = Comparison(jobs, world, options, self.seed, proven["bounds"]["jct_mean_h"])
+        with clock.phase("solve"):
+            played = task.do(PolicyRequest(name=self.solver), stop, progress)
+        if played is None:
+            return Finding(seconds=clock.seconds, is_whole=False)
+        record = RunRecord(jobs=jobs, cluster=world, overhead_us=options.overhead_us, runs=(played.logged,), **proven)
+        with clock.phase("verify"):
+            problems = [str(row) for _, found in check_runs(record) for row in found.violations]
+        figures = asdict(played.row.metrics)
+        return Finding(
+            findings={**figures, "ratio_to_bound": played.row.ratio_to_bound, "bound_jct_mean_h": task.least_jct_h},
+            parameters={"jobs": len(jobs), "gpus": world.num_gpus},
+            seconds=clock.seconds,
+            problems=problems,
+            iterations=len(played.logged.log),
+        )
+
+
+def _subjects(options: ClusterBenchOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    source = options.trace.name if options.trace is not None else options.generate
+    yield StudySubject(name=f"{source}-{options.gpus}-{seed}", topic="cluster", drawn_from=(options, seed)), {}
+
+
+SPEC = register_study(
+    "cluster",
+    "cluster",
+    "policies of a cluster of GPUs on the same jobs, each run replayed, beside what no schedule beats",
+    kind=ClusterWork,
+    sizes=SIZES,
+    subjects=_subjects,
+    ways=tuple(POLICIES),
+    small_ways=tuple(INDEX_POLICIES),
+    columns=("jct_mean_h", "ratio_to_bound", "rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1",
+             "utilisation", "wait_fragmented_share", "preemptions"),
+    figures=draw,
+)  # fmt: skip
