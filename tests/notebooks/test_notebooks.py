@@ -8,9 +8,6 @@ from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-QUICK = {"auction", "kernels"}
-"""Notebooks that run in a few seconds; `make prove` runs the others, too."""
-RUNS = [pytest.param(path, marks=[] if path.stem in QUICK else [pytest.mark.prove]) for path in NOTEBOOKS]
 LIMIT_S = 300
 """Most seconds a cell may take on a busy machine; a cell takes a few seconds on an idle one."""
 
@@ -32,7 +29,8 @@ def test_is_stored_without_outputs(path):
             assert cell.execution_count is None, f"execution count of: {cell.source[:60]}"
 
 
-@pytest.mark.parametrize("path", RUNS, ids=name_of)
+@pytest.mark.prove
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=name_of)
 @pytest.mark.filterwarnings("default")  # of the notebook machinery; the kernel is another process anyway
 def test_runs_to_its_end(path):
     notebook = nbformat.read(path, as_version=4)
