@@ -45,9 +45,9 @@ paths = st.lists(st.tuples(st.integers(1, 2000), st.integers(1, 12)), min_size=1
 )
 
 
-def history(path, end_s=None, on_demand=8000):
+def history(path, end_s=None, on_demand=8000, gap_s=None):
     market = Market(instance_type="c3.xlarge", zone="z", on_demand_micro=on_demand, rate=1.0)
-    return history_of([market], [path], end_s=end_s)
+    return history_of([market], [path], end_s=end_s, gap_s=gap_s)
 
 
 @given(path=paths, at_equal=st.booleans())
@@ -120,7 +120,7 @@ def test_the_mean_time_is_the_area_under_kaplan_and_meiers_survival(seed):
     rng = np.random.default_rng(seed)
     time_s = np.cumsum(rng.choice([600, 1800, 5 * 3600], 200, p=[0.5, 0.45, 0.05]))
     path = PricePath(time_s=time_s, price_micro=1000 * rng.choice([1, 2, 3, 9], 200, p=[0.6, 0.2, 0.15, 0.05]))
-    prices = history(path, end_s=int(time_s[-1]) + 3600)
+    prices = history(path, end_s=int(time_s[-1]) + 3600, gap_s=4 * 3600)
     table = fit_evictions(prices, EvictionOptions(deltas_micro=(1000,), step_s=300))
     spans = []  # (seconds watched, whether an eviction ended them) of every start outside the gaps
     for start in range(-(-int(time_s[0]) // 300) * 300, prices.end_s, 300):
