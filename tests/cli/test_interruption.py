@@ -77,7 +77,13 @@ def assert_resumes_whole(start):
     assert after[: len(before)] == before
 
 
-@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["one process", "two processes"])
+@pytest.mark.parametrize(
+    "processes",
+    [
+        pytest.param((), id="one process"),
+        pytest.param(("--processes", "2"), id="two processes", marks=pytest.mark.prove),
+    ],
+)
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, processes):
     process = start(*BENCH, *processes, stuck_on="tiny-1")
     first = process.stdout.readline()

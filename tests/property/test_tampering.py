@@ -35,6 +35,11 @@ SMALL = (*BY_HAND, *REFERENCES[:3])
 """Instances whose schedules can be listed."""
 
 
+def seeds(number: int) -> list[Any]:
+    """Return seeds: the first for every run, the others for `make prove`."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.prove) for seed in range(1, number))]
+
+
 @cache
 def subject(name: str) -> tuple[AdmissionInstance, AdmissionPlan, float]:
     """Return an instance with a sound plan and its objective."""
@@ -79,7 +84,7 @@ def assert_same_opinion(instance: AdmissionInstance, workers: Rows, ps: Rows, ob
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_agrees_on_every_plan_with_one_row_changed(name: str, seed: int) -> None:
     """Some 28 changes each: most are refused, the sound ones (another server, one PS more) accepted."""
     instance, plan, objective = subject(name)
@@ -109,7 +114,7 @@ def test_agrees_on_changed_plans_of_any_instance(instance: AdmissionInstance, se
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_refuses_every_other_objective(name: str, seed: int) -> None:
     instance, plan, objective = subject(name)
     rng = np.random.default_rng(seed)
@@ -147,7 +152,7 @@ def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) ->
 
 
 @pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_agrees_on_every_proof_with_one_number_changed(name: str, seed: int) -> None:
     market = make_market(name, seed)
     payoff = [best_gain(market, own) for own in schedules(name)]

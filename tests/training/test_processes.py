@@ -60,7 +60,8 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(6, marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("kills", [1, 6])
 def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills):
     options = ClusterOptions(num_shards=2, sync_every=3)
     before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
