@@ -30,6 +30,9 @@ def _small() -> tuple[Case, ...]:
         *(_named(f"spot-hour-{k}", "one hour") for k in range(3)),
         _named("spot-market-0", "nested evictions", left_out=SLOW | {"dinkelbach"}),
         *(_named(f"spot-windows-{k}", "16 windows", left_out=SLOW, options=WINDOWS) for k in range(2)),
+        generated_case(
+            PROBLEM, GeneratorOptions(zone_types=12), "12 kinds without bids", 30.0, left_out=SLOW, options=WINDOWS
+        ),
     )
 
 
@@ -49,6 +52,9 @@ def _full() -> tuple[Case, ...]:
         *(
             generated_case(PROBLEM, GeneratorOptions(windows=k), f"{k} windows", 120.0, left_out=SLOW, options=WINDOWS)
             for k in (32, 64)
+        ),
+        generated_case(
+            PROBLEM, GeneratorOptions(zone_types=40), "40 kinds without bids", 60.0, left_out=SLOW, options=WINDOWS
         ),
     )
 

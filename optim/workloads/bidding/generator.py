@@ -9,6 +9,7 @@ from optim.core.ranges import check_in
 from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.instance import BiddingInstance
 from optim.models.bidding.price_history import PriceHistory
+from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
 from optim.workloads.bidding.instances import BiddingOptions, draw_instance
 from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
@@ -28,6 +29,9 @@ class GeneratorOptions(BiddingOptions):
         Length of the history.
     prices, on_demand
         Files of a real history and of on-demand prices, which then stand in for the generated one.
+    zone_types, preemptions
+        A decision without bids instead: so many kinds of machines by zone and type (see `CapacityOptions`), with hazards
+        fitted on a file of recorded preemption series if one is given.
     """
 
     num_types: int = 5
@@ -35,12 +39,17 @@ class GeneratorOptions(BiddingOptions):
     days: float = 60.0
     prices: str = ""
     on_demand: str = ""
+    zone_types: int = 0
+    preemptions: str = ""
 
     def __post_init__(self) -> None:
         BiddingOptions.__post_init__(self)
         check_in("[1, inf)", self, "days")
         if bool(self.prices) != bool(self.on_demand):
             raise InvalidOptionError("prices and on_demand go together: a file of each")
+        check_in("[0, 1000]", self, "zone_types")
+        if self.preemptions and not self.zone_types:
+            raise InvalidOptionError("preemptions go with zone_types, the number of kinds of machines on offer")
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
 
@@ -59,6 +68,14 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
     >>> generate(GeneratorOptions(num_types=1, num_zones=2, days=2, term="own"), seed=1).name
     'spot-2x12-own-1'
     """
+    if options.zone_types:
+        kinds = CapacityOptions(
+            zone_types=options.zone_types,
+            windows=options.windows or CapacityOptions().windows,
+            max_count=options.max_count,
+            preemptions=options.preemptions,
+        )
+        return draw_capacity(kinds, seed).instance
     if options.prices:
         return draw_instance(*_read(options.prices, options.on_demand, _changed(options)), options, seed)
     history = history_for(options, seed)

@@ -8,6 +8,9 @@ from optim.benchmarks.suites.bidding import SPEC, WINDOWS_TOL
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
 
+NAMES = {*reference_names("bidding"), "capacity-12-64-0"}
+"""Reference instances, and a decision without bids."""
+
 
 def work(**request):
     return plan_work([SPEC], BenchRequest(**request)).work
@@ -15,13 +18,13 @@ def work(**request):
 
 def test_at_small_size_every_reference_instance_is_solved_and_every_solver_runs():
     pieces = work()
-    assert {piece.subject.name for piece in pieces} == set(reference_names("bidding"))
+    assert {piece.subject.name for piece in pieces} == NAMES
     assert {piece.solver for piece in pieces} == {solver.name for solver in solvers_of("bidding")}
 
 
 def test_a_solver_that_is_asked_for_runs_wherever_it_can():
     names = {piece.subject.name for piece in work(solvers=("dinkelbach",))}
-    assert names == set(reference_names("bidding"))
+    assert names == NAMES
 
 
 def test_windows_are_solved_to_the_gap_that_is_promised_for_them():

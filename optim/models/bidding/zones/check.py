@@ -1,4 +1,4 @@
-"""Check the least cost of a job over zones from the traces alone: the plan's bill, and a potential under every step.
+"""Check the least cost of a job over zones from the traces alone, by (B.13) of docs/mathematics/bidding.md.
 
 Let a potential say of every situation how much is still to be paid at least. If no step, whatever it is, costs less than
 the potential falls by it, then no plan from the start costs less than the start's potential: the sum over its steps.
