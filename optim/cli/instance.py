@@ -1,13 +1,13 @@
 """`optim instance`: make, convert and describe instances, and print the schema of their files."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import OutputFormat, print_line, print_one
+from optim.cli.output import OutputFormat, print_line, print_one, print_rows
 from optim.cli.parameters import (
     FormatOption,
     InstanceOptionsOption,
@@ -93,15 +93,22 @@ def convert(
 def describe(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[PROBLEM] INSTANCE", help="A file, or a reference instance's name."),
+        typer.Argument(
+            metavar="[PROBLEM] INSTANCE",
+            help="A file (also a price list of Amazon, Azure or Google), or a reference instance's name.",
+        ),
     ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Show figures that tell what an instance is like."""
+    """Show figures that tell what an instance is like, or what was read of a cloud's price list."""
     from optim.benchmarks.sources import find_instance
     from optim.benchmarks.work import Subject
+    from optim.workloads.bidding.price_lists import ListedKind, describe_list, is_price_list
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
+    if is_price_list(name):
+        print_rows(describe_list(name), output, [field.name for field in fields(ListedKind)], title=name)
+        return ExitCode.DONE
     subject = Subject(find_instance(name))
     check_problem(problem, subject.problem.name, name)
     known = {"problem": subject.problem.name, "name": subject.name, "digest": subject.digest}

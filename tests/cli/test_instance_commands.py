@@ -109,3 +109,23 @@ def test_the_command_starts_without_loading_anything_heavy():
     command = [sys.executable, "-c", f"HEAVY = {heavy}; {script}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_describes_what_was_read_of_a_price_list_and_what_was_left_out(folder):
+    entry = {
+        "AvailabilityZone": "z",
+        "InstanceType": "p3.2xlarge",
+        "SpotPrice": "0.9",
+        "Timestamp": "2024-01-01T00:00:00Z",
+    }
+    (folder / "prices.json").write_text(json.dumps({"SpotPriceHistory": [entry]}))
+    result = run("instance", "describe", "prices.json", "--format", "json")
+    assert result.exit_code == 0, result.output
+    row = json.loads(result.stdout)
+    assert (row["provider"], row["machine"], row["place"], row["product"]) == (
+        "Amazon",
+        "p3.2xlarge",
+        "z",
+        "Linux/UNIX",
+    )
+    assert run("instance", "describe", "prices.json").exit_code == 0
