@@ -17,7 +17,7 @@ from optim.simulation.spot.deadline import DeadlineJob, run_deadline
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle
-from optim.simulation.spot.policies import ORACLES, POLICIES, check_policies, make_policy
+from optim.simulation.spot.policies import ORACLES, check_policies, make_policy
 from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.rows import Row, over, row_of_oracle, row_of_run
 from optim.simulation.spot.world import World
@@ -138,7 +138,7 @@ class Backtest(AbstractStarts):
             if history.touches_gap(start, start + least) or self._world.baseline_price(start) is None:
                 continue
             results = {}
-            for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n in POLICIES))):
+            for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in ORACLES))):
                 results[name] = run_policy(self._world, make_policy(name, self._world), start)
                 if history.touches_gap(start, results[name].end_s):
                     break
@@ -154,7 +154,7 @@ class Backtest(AbstractStarts):
         baseline = results["on-demand"].cost_usd
         bound = references["oracle"].bound_usd if "oracle" in references else None
         paid = references["oracle-paid"].cost_usd if "oracle-paid" in references else None
-        rows = {name: row_of_run(result, redrawn) for name, result in results.items()}
+        rows = {name: replace(row_of_run(result, redrawn), policy=name) for name, result in results.items()}
         rows |= {name: row_of_oracle(found, world.job_work, redrawn) for name, found in references.items()}
         return tuple(
             replace(

@@ -5,6 +5,7 @@ from functools import partial
 from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError
+from optim.core.own_code import is_own, load_own
 from optim.simulation.spot.bidbrain import BidBrainPolicy
 from optim.simulation.spot.policy import Policy, Recovery
 from optim.simulation.spot.simple_policies import OnDemandPolicy, StandardPolicy
@@ -25,9 +26,11 @@ POLICIES: Mapping[str, Callable[[World], Policy]] = MappingProxyType(
 ORACLES = ("oracle", "oracle-paid")
 """Clairvoyant references: bounds, not policies."""
 
+KNOWN = (*POLICIES, *ORACLES)
 
-def check_policies(names: Iterable[str], known: Iterable[str] = (*POLICIES, *ORACLES), where: str = "") -> None:
-    """Raise if a policy or reference is unknown.
+
+def check_policies(names: Iterable[str], known: Iterable[str] = KNOWN, where: str = "") -> None:
+    """Raise if a policy or reference is unknown; one's own is looked at when it is made.
 
     Raises
     ------
@@ -35,17 +38,20 @@ def check_policies(names: Iterable[str], known: Iterable[str] = (*POLICIES, *ORA
         The text lists those there are.
     """
     for name in names:
-        if name not in known:
+        if name not in known and not (known is KNOWN and is_own(name)):
             raise InvalidOptionError(f"unknown policy {name!r}{where}; there are: {', '.join(known)}")
 
 
 def make_policy(name: str, world: World) -> Policy:
-    """Return a new policy.
+    """Return a new policy: by name, or one's own by ``./mine.py:MyPolicy``, a subclass of `Policy` made with the world.
 
     Raises
     ------
     InvalidOptionError
         If there is none of that name.
     """
+    if is_own(name):
+        made: Policy = load_own(name, Policy, "a policy on spot prices")(world)
+        return made
     check_policies([name], POLICIES)
     return POLICIES[name](world)

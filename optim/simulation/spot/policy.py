@@ -1,10 +1,10 @@
 """What a policy sees and answers: prices up to now, its own leases, its progress."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
 
 from optim.models.bidding.price_history import HOUR_S
 
@@ -81,7 +81,7 @@ class View:
     work_left: float
 
 
-class Policy(Protocol):
+class Policy(ABC):
     """Decide what to ask for, and what to keep; whoever derives from it inherits the answers of a policy that holds on.
 
     Attributes
@@ -103,9 +103,9 @@ class Policy(Protocol):
         del leases
         return room > 0
 
+    @abstractmethod
     def decide(self, view: View) -> Request | None:
         """Return what to ask for, None for nothing; asked on every tick and after evictions."""
-        ...
 
     def keeps(self, view: View, lease: LiveLease) -> bool:
         """Tell at minute 58 of a lease's hour whether to keep it for another hour: until evicted, unless it knows better."""

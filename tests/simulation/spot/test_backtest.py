@@ -140,3 +140,30 @@ def test_policies_know_the_first_half_and_only_markets_that_have_one(history):
     gappy = history_of(history.markets, late, end_s=history.end_s)
     kept = make_world(gappy, cut, OPTIONS)
     assert [market.name for market in kept.history.markets] == [history.markets[0].name]
+
+
+OWN = """
+from optim.simulation.spot.policy import Policy, Recovery, Request
+
+class Mine(Policy):
+    name, recovery, has_reliable = "mine", Recovery.NOTHING, False
+
+    def __init__(self, world):
+        self._count = world.options.baseline
+
+    def decide(self, view):
+        return None if view.leases else Request(market=0, count=self._count, bid_micro=10**7)
+"""
+
+
+def test_a_policy_of_ones_own_is_run_by_file_and_class(history, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    world = make_world(history, None, OPTIONS)
+    (entry,) = run_backtest(world, (f"{file}:Mine", "on-demand"), starts=1, seed=0)
+    mine, on_demand = entry.rows
+    assert (mine.policy, mine.is_done, mine.evictions) == (f"{file}:Mine", True, 0)
+    assert mine.cost_usd < on_demand.cost_usd
+    assert mine.hours == on_demand.hours
+    with pytest.raises(InvalidOptionError, match="isn't a policy on spot prices"):
+        list(run_backtest(world, (f"{file}:Other",), starts=1, seed=0))
