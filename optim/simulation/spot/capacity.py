@@ -67,7 +67,7 @@ def simulate_capacity(
             (shocks.by_zone, shocks.zone[held]),
             (shocks.by_region, shocks.region[shocks.zone[held]]),
         ):
-            struck = (rng.random((MINUTES, len(rate))) < -np.expm1(-rate / MINUTES)).any(axis=0)
+            struck = np.asarray((rng.random((MINUTES, len(rate))) < -np.expm1(-rate / MINUTES)).any(axis=0))
             is_up &= ~struck[place]
         kept += float(capacity[held][is_up].sum()) >= least - 1e-9
     share = kept / runs

@@ -207,7 +207,8 @@ def _windows(shocks: CommonShocks, windows: int, rng: np.random.Generator) -> In
     def first(expected: FloatArray) -> FloatArray:
         """Return the hours until the first shock of each cause."""
         draws = rng.exponential(size=(len(expected), windows))
-        return np.divide(draws, expected[:, None], out=np.full(draws.shape, np.inf), where=expected[:, None] > 0)
+        never = np.full(draws.shape, np.inf)
+        return np.asarray(np.divide(draws, expected[:, None], out=never, where=expected[:, None] > 0))
 
     home = shocks.region[shocks.zone]
     hours = np.minimum(first(shocks.own), np.minimum(first(shocks.by_zone)[shocks.zone], first(shocks.by_region)[home]))
