@@ -61,3 +61,31 @@ def solved_reference_names() -> tuple[str, ...]:
         if folder.is_dir():
             names += [entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)]
     return tuple(sorted(names))
+
+
+def history_names(name: str) -> tuple[str, ...]:
+    """Return the names of the earlier days that ship for a reference instance, the earliest first; most have none."""
+    names = []
+    for owner in problem_names():
+        folder = files("optim.models") / owner / "histories"
+        if folder.is_dir():
+            days = (entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
+            names += [day for day in days if day.startswith(f"{name}-day")]
+    return tuple(sorted(names))
+
+
+def history_instance(name: str) -> Any:
+    """Return a shipped earlier day by name, such as ``medium-0-day1``.
+
+    Raises
+    ------
+    InvalidProblemError
+        If there is none of that name.
+    """
+    for owner in problem_names():
+        entry = files("optim.models") / owner / "histories" / f"{name}{SUFFIX}"
+        if entry.is_file():
+            return read_instance(read_bytes(str(entry)))
+    raise InvalidProblemError(
+        f"{name}: no such file, and no earlier day of that name ships; days are named like medium-0-day1"
+    )

@@ -1,0 +1,143 @@
+"""What an operator keeps between days: earlier days, and the prices learned from them (``optim/forecast/1``)."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from optim.core.documents import decode, encode, peek_schema
+from optim.core.errors import InvalidProblemError
+from optim.core.files import read_bytes, write_bytes
+from optim.models.admission.document import SCHEMA as INSTANCE_SCHEMA
+from optim.models.admission.document import AdmissionDocument
+from optim.models.admission.instance import AdmissionInstance, FloatArray
+from optim.models.admission.reading import document_from_instance, instance_from_document
+from optim.models.admission.union import check_same_day, together
+
+SCHEMA = "optim/forecast/1"
+
+
+class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A forecast; prices are lists over classes, slots and resources, utils a unit."""
+
+    schema: str
+    cluster: AdmissionDocument
+    days: list[AdmissionDocument]
+    fill: Annotated[float, msgspec.Meta(gt=0, le=1)]
+    worker_price: list[list[list[float]]]
+    ps_price: list[list[list[float]]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Forecast:
+    """Prices learned from days, with the days that stand behind them.
+
+    Parameters
+    ----------
+    cluster
+        The servers, slots and rules that the prices are for; it has no jobs.
+    days
+        The days learned from, each with its own jobs (its cluster may have had another size).
+    fill
+        Share of each capacity that the LP counted on, in (0, 1].
+    worker_price, ps_price
+        Shape (classes, slots, resources), utils a unit, >= 0: an optimal dual point of the packing LP of all days'
+        jobs, each at weight 1 / days. Shared servers have worker prices only.
+
+    Raises
+    ------
+    InvalidProblemError
+        If prices are negative, not finite, or not of the cluster's shape, or a day isn't of the cluster's kind.
+    """
+
+    cluster: AdmissionInstance
+    days: tuple[AdmissionInstance, ...]
+    fill: float
+    worker_price: FloatArray
+    ps_price: FloatArray
+
+    def __post_init__(self) -> None:
+        sides = {"worker_price": self.cluster.worker_servers, "ps_price": self.cluster.ps_servers}
+        for name, servers in sides.items():
+            prices = getattr(self, name)
+            classes = 0 if name == "ps_price" and self.cluster.has_shared_servers else servers.num_classes
+            shape = (classes, self.cluster.horizon, self.cluster.num_resources)
+            if prices.shape != shape and not (prices.size == 0 and classes == 0):
+                raise InvalidProblemError(
+                    f"{name} must list classes, slots and resources of shape {shape}, got {prices.shape}; learn anew"
+                )
+            if not np.isfinite(prices).all() or (prices < 0).any():
+                bad = prices[~(np.isfinite(prices) & (prices >= 0))][0]
+                raise InvalidProblemError(f"{name} must hold finite prices of at least 0, got {bad}; learn anew")
+        for day in self.days:
+            check_same_day(day, self.cluster, f"day {day.name!r} of the forecast")
+
+    @property
+    def num_days(self) -> int:
+        """How many days stand behind the prices."""
+        return len(self.days)
+
+    def save(self, path: str | Path) -> None:
+        """Write the forecast as JSON; a name ending in ``.gz`` is compressed."""
+        document = ForecastDocument(
+            schema=SCHEMA,
+            cluster=document_from_instance(self.cluster),
+            days=[document_from_instance(day) for day in self.days],
+            fill=self.fill,
+            worker_price=self.worker_price.tolist(),
+            ps_price=self.ps_price.tolist(),
+        )
+        write_bytes(path, encode(document))
+
+
+def without_jobs(instance: AdmissionInstance) -> AdmissionInstance:
+    """Return an instance's cluster."""
+    return replace(together([], instance), name=instance.name)
+
+
+def read_forecast(path: str | Path) -> Forecast:
+    """Read a forecast.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, isn't a forecast, or contradicts itself; the text names the file.
+    """
+    try:
+        return _forecast(decode(read_bytes(path), ForecastDocument))
+    except InvalidProblemError as error:
+        text = str(error)
+        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
+
+
+def is_forecast(path: str | Path) -> bool:
+    """Tell whether a file says that it is a forecast."""
+    return peek_schema(read_bytes(path)) == SCHEMA
+
+
+def _forecast(document: ForecastDocument) -> Forecast:
+    if document.schema != SCHEMA:
+        raise InvalidProblemError(f"schema must be {SCHEMA!r}, got {document.schema!r}")
+    return Forecast(
+        cluster=_instance(document.cluster),
+        days=tuple(_instance(day) for day in document.days),
+        fill=document.fill,
+        worker_price=_prices(document.worker_price, "worker_price"),
+        ps_price=_prices(document.ps_price, "ps_price"),
+    )
+
+
+def _instance(document: AdmissionDocument) -> AdmissionInstance:
+    if document.schema != INSTANCE_SCHEMA:
+        raise InvalidProblemError(f"cluster and days must be {INSTANCE_SCHEMA!r}, got {document.schema!r}")
+    return instance_from_document(document)
+
+
+def _prices(lists: list[list[list[float]]], name: str) -> FloatArray:
+    try:
+        prices = np.array(lists, dtype=np.float64)
+    except ValueError:
+        raise InvalidProblemError(f"{name} must list as many slots a class, and resources a slot; learn anew") from None
+    return prices if prices.ndim == 3 else np.zeros((0, 0, 0))

@@ -1,0 +1,206 @@
+"""Admission at prices learned from earlier days, with plans that change and promises that hold."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
+from optim.core.registry import register
+from optim.models.admission.forecast import is_forecast, read_forecast
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.union import together
+from optim.models.files import load
+from optim.models.reference import history_instance
+from optim.solvers.admission.learned.forecast import FILL, PriceForecast
+from optim.solvers.admission.learned.guard import Guard
+from optim.solvers.admission.learned.learned_run import Conduct, DayResult, LearnedDay
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import job_worth
+from optim.solvers.admission.posted_prices.theorems import full_share
+from optim.solvers.admission.pricing.dual_points import certified
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.warm_up import compile_columns, compile_online
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlineLearnedOptions:
+    """Options of `online-learned`.
+
+    Parameters
+    ----------
+    history
+        Earlier days: a forecast's file, or instance files and names of shipped days (``medium-0-day1``), with commas.
+        Without any, prices are learned from the first share of the day itself.
+    replan
+        Moves before each slot by which what hasn't run yet is packed anew; 0 fixes schedules at admission.
+    promised_share
+        Share of its value at admission that a job is promised: with `replan` its schedule may move to any completion
+        slot that earns as much.
+    resolve_every
+        Slots between two solves for new prices; 0 for none.
+    resolve_drift
+        Drift from the forecast's path, as a share of the capacity's worth, that also asks for a solve; 0 for none.
+    resolve_rounds
+        Most masters of one such solve.
+    smoothing, price_scale
+        Slots over which the LP's prices are averaged before they are posted, and what they are multiplied by.
+    warm_up
+        Without a history: share of the slots in which the paper's rule decides.
+    guard
+        Share of each class' servers on which the paper's rule guards against a wrong forecast; 0 for none.
+    strict
+        Whether the guard's prices reach U early enough for its competitive ratio to be proven, as in `online`.
+    """
+
+    history: str = ""
+    replan: int = 60
+    promised_share: float = 0.7
+    resolve_every: int = 0
+    resolve_drift: float = 0.0
+    resolve_rounds: int = 4
+    smoothing: int = 9
+    price_scale: float = 1.0
+    warm_up: float = 0.1
+    guard: float = 0.0
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        check_in("[0, inf)", self, "replan", "resolve_every", "resolve_drift")
+        check_in("[1, inf)", self, "resolve_rounds", "smoothing")
+        check_in("[0, 1]", self, "promised_share", "guard")
+        check_in("(0, 1]", self, "warm_up")
+        check_in("(0, inf)", self, "price_scale")
+        if self.guard > 0 and not self.history:
+            raise InvalidOptionError("guard needs a history, which its constants come from; give history, or guard=0")
+
+    @property
+    def conduct(self) -> Conduct:
+        """How the day is run."""
+        return Conduct(**{name: getattr(self, name) for name in Conduct.__slots__})
+
+
+@register("online-learned", problem="admission")
+class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
+    """Post prices learned from earlier days, decide at arrival, keep promises and pack the rest anew.
+
+    Notes
+    -----
+    A decision is irrevocable: admission, and a completion slot by which the job is done. Jobs are decided on one by one
+    and nothing is looked at before it arrives. With a `guard` the theorem of `learned.guard` holds whatever the forecast.
+
+    References
+    ----------
+    Those of `learned.forecast`, `learned.resolving`, `learned.warm_up` and `learned.replan`.
+    """
+
+    summary = "prices learned from earlier days, irrevocable promises, plans packed anew as the day goes on"
+    options_type = OnlineLearnedOptions
+
+    def warm_up(self, instance: AdmissionInstance, options: OnlineLearnedOptions) -> None:
+        """Compile the search on servers, and the LP."""
+        compile_online(is_shared=instance.has_shared_servers)
+        if options.history or options.resolve_every or options.resolve_drift:
+            compile_columns(is_shared=instance.has_shared_servers)
+
+    def run(self, instance: AdmissionInstance, options: OnlineLearnedOptions, monitor: Monitor, seed: int) -> Outcome:
+        """Learn, then live through the day."""
+        with monitor.clock.phase("learn"):
+            known = read_history(options.history, instance, monitor.part())
+        if known is None:
+            _LOG.info("no history: the paper's rule decides on the first %g of the day", options.warm_up)
+        return run_day(instance, known, options, monitor, seed)
+
+
+def run_day(
+    instance: AdmissionInstance,
+    known: PriceForecast | None,
+    options: OnlineLearnedOptions,
+    monitor: Monitor,
+    seed: int = 0,
+) -> Outcome:
+    """Live through a day at a forecast's prices, or without one; the forecast must be for the instance's cluster."""
+    clock = monitor.clock
+    with clock.phase("build"):
+        tables = JobTables.build(instance)
+        guard = None
+        if options.guard > 0 and known is not None:
+            past = together([day.jobs for day in known.days], instance)
+            function = ZeroStartPrice(full_at=full_share(past) if options.strict else 1.0)
+            guard = Guard(instance, options.guard, job_worth(past), function)
+        is_resolved = options.resolve_every > 0 or options.resolve_drift > 0
+        day = LearnedDay(
+            instance,
+            tables,
+            options.conduct,
+            prices=None if known is None else known.prices,
+            expected=[past.jobs for past in known.days] if known is not None and is_resolved else (),
+            fill=FILL if known is None else known.fill,
+            warm_up=options.warm_up,
+            guard=guard,
+            seed=seed,
+        )
+    with clock.phase("solve"):
+        result = drive(day, monitor, task="online-learned", total=float(instance.num_jobs))
+    outcome = certified(tables, result.plan, clock, result.prices, is_cut_short=monitor.reason is not None)
+    if guard is not None and options.strict and outcome.bound is not None:
+        claim = guard.claim(job_worth(instance))
+        outcome = replace(
+            outcome,
+            statement=f"{outcome.statement}; {claim.statement}",
+            conditions=tuple(str(condition) for condition in claim.rule.conditions),
+        )
+    return replace(
+        outcome,
+        iterations=len(result.decided),
+        decision_ms=tuple(1e3 * seconds for seconds in result.decision_s),
+        counts=_counts(result, known),
+    )
+
+
+def read_history(text: str, instance: AdmissionInstance, monitor: Monitor | None = None) -> PriceForecast | None:
+    """Return the forecast for an instance that an option's text means; None for an empty one.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a forecast is named beside something else.
+    InvalidProblemError
+        If a file or name is bad, or its days don't fit the instance.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        return None
+    forecasts = [name for name in names if os.path.exists(name) and is_forecast(name)]
+    if not forecasts:
+        return PriceForecast.fit([_day(name) for name in names], instance, monitor=monitor)
+    if len(names) > 1:
+        raise InvalidOptionError(f"history: {forecasts[0]} is a forecast and holds days of its own; give it alone")
+    return PriceForecast.of(read_forecast(Path(names[0]))).on(instance, monitor=monitor)
+
+
+def _day(name: str) -> AdmissionInstance:
+    day = load(name) if os.path.exists(name) else history_instance(name)
+    if not isinstance(day, AdmissionInstance):
+        raise InvalidOptionError(f"history: {name} is no admission instance; give days of the admission problem")
+    return day
+
+
+def _counts(result: DayResult, known: PriceForecast | None) -> dict[str, float]:
+    admitted = sum(result.decided.values())
+    times: Sequence[float] = result.resolve_s or (0.0,)
+    return {
+        "admitted": admitted,
+        "refused": len(result.decided) - admitted,
+        "days": 0 if known is None else known.num_days,
+        "guard_earned": result.guard_earned,
+        "resolves": len(result.resolve_s),
+        "resolve_ms": 1e3 * float(np.median(times)),
+    }
