@@ -26,6 +26,8 @@ TREE_BOUND = ("no plan is worth more than {bound}: the leaves of a tree of {node
 DUAL_BOUND = ("no plan is worth more than {bound}: a feasible point of the packing LP's dual",)
 RATIO_CLAIMS = (
     "; no plan is worth more than {ratio} times this one ({theorem} price, C1 to C6 hold)",
+    "; no plan is worth more than {ratio} times this one plus {wide} "
+    "({theorem} price on the guard's servers, C1 to C6 hold)",
     "; no competitive ratio is claimed: {failing} of the {theorem} price's conditions fail",
 )
 """What an online rule adds: its competitive ratio, or which of its theorem's conditions fail."""
@@ -165,7 +167,8 @@ class AdmissionClaims(AbstractClaims):
             return f"the conditions {failing} fail"
         objective, bound = self.solution.objective, self.solution.bound
         try:
-            is_backed = objective is not None and bound is not None and float(stated["ratio"]) * objective >= bound
+            shown = float(stated["ratio"]) * (objective or 0.0) + float(stated.get("wide", 0.0))
+            is_backed = objective is not None and bound is not None and shown >= bound
         except ValueError:
             is_backed = False
         return None if is_backed else f"the bound {bound} doesn't show a ratio of {stated['ratio']}"

@@ -6,8 +6,10 @@ All days' jobs share a cluster whose capacities are counted once a day. The dual
 
 is at fill = 1 the average over the days of the bound that p proves: the prices that would have been best on average. But
 that LP packs whole classes with parts of jobs. Single servers filled with whole ones, as jobs come, never get so full, and
-prices of an LP that counts on less of them earn more: over days 5 to 8 of the shipped histories, learned on days 1 to 4,
-posting earned 3 % (light), 1 % (medium) and 6 % (heavy) more at a fill of 0.6 than at 1.
+prices of an LP that counts on less of them earn more. Posted on days 5 to 8 of the shipped histories, learned on days 1 to
+4, they earned 1.0 % (light), 1.1 % (medium) and 6.2 % (heavy) more at a fill of 0.7 than at 1, and 3.1, 1.0 and 3.8 % at
+0.55.
+
 
 References
 ----------

@@ -1,0 +1,103 @@
+"""Learned prices: the sample-average LP, what a further day changes, and clusters that change."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.admission.instance import as_int_array
+from optim.solvers.admission.learned.forecast import PriceForecast, sample_average, smoothed
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.solve import solve
+from tests.support.admission.days import days, forecast
+
+
+def mean_bound(known: PriceForecast) -> float:
+    """Return the mean over the days of the Lagrangian bound that the prices prove, at the forecast's fill."""
+    total = 0.0
+    for day in known.days:
+        tables = JobTables.build(
+            replace(day, worker_servers=known.cluster.worker_servers, ps_servers=known.cluster.ps_servers)
+        )
+        rows = CapacityRows.of(tables)
+        payoff = price(tables, known.prices, with_schedules=False).payoff
+        total += float(payoff.sum() + known.fill * rows.flat(known.prices) @ rows.capacity)
+    return total / known.num_days
+
+
+def test_one_day_at_full_capacity_is_that_days_packing_lp() -> None:
+    today = days(0)[0]
+    known = PriceForecast.fit([today], fill=1.0, tol=1e-4)
+    bound = solve(today, "column-generation", options={"tol": 1e-4}).bound
+    assert mean_bound(known) == pytest.approx(bound, rel=2e-4)
+
+
+def test_prices_are_the_best_on_average_over_the_days() -> None:
+    *past, today = days(0)
+    known = PriceForecast.fit(past, today, tol=1e-3)
+    _, result = sample_average(past, known.cluster, fill=known.fill, tol=1e-3)
+    assert mean_bound(known) == pytest.approx(result.point.bound / 3, rel=1e-9)
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        other = replace(known, worker_price=factor * known.worker_price, ps_price=factor * known.ps_price)
+        assert mean_bound(other) >= mean_bound(known) * (1 - 1e-3)
+
+
+def test_a_further_day_costs_less_than_learning_anew_and_teaches_as_much() -> None:
+    *past, today = days(1)
+    updated = PriceForecast.fit(past[:2], today).updated(past[2])
+    anew = PriceForecast.fit(past, today)
+    assert updated.num_days == 3
+    assert mean_bound(updated) == pytest.approx(mean_bound(anew), rel=2e-3)
+    _, warm = sample_average(past, today, fill=0.6, start=anew.prices)
+    _, cold = sample_average(past, today, fill=0.6)
+    assert len(warm.pool) < len(cold.pool)
+
+
+def test_a_cluster_that_has_grown_gets_prices_of_its_own() -> None:
+    known, today = forecast(0), days(0)[3]
+    assert known.on(today) is known
+    more = replace(today.worker_servers, count=as_int_array((3 * today.worker_servers.count).tolist()))
+    grown = known.on(replace(today, worker_servers=more))
+    assert grown.worker_price.shape == known.worker_price.shape
+    assert grown.worker_price.sum() < known.worker_price.sum()
+
+
+def test_the_two_halves_of_equal_days_agree_and_a_single_day_has_none() -> None:
+    day = days(0)[0]
+    assert PriceForecast.fit([day]).half_difference() is None
+    assert PriceForecast.fit([day, day]).half_difference() == 0
+    assert forecast(0).half_difference() > 0
+
+
+def test_no_day_is_refused() -> None:
+    with pytest.raises(InvalidProblemError, match="at least one day"):
+        PriceForecast.fit([])
+
+
+def test_days_that_are_too_short_or_of_other_slots_are_refused_by_name() -> None:
+    today = days(0)[0]
+    with pytest.raises(InvalidProblemError, match="has 9 slots, instance 'day0' has 10"):
+        PriceForecast.fit([today], _longer(today))
+    with pytest.raises(InvalidProblemError, match="slots of"):
+        PriceForecast.fit([today], replace(today, slot_micro_s=2 * today.slot_micro_s))
+    with pytest.raises(InvalidProblemError, match="has 9 slots, instance 'day0' has 10"):
+        forecast(0).on(_longer(today))
+
+
+def _longer(instance):
+    def side(servers):
+        return replace(servers, capacity=np.concatenate([servers.capacity, servers.capacity[:, :1]], axis=1))
+
+    return replace(
+        instance, horizon=10, worker_servers=side(instance.worker_servers), ps_servers=side(instance.ps_servers)
+    )
+
+
+def test_smoothing_averages_over_the_slots_that_there_are() -> None:
+    array = np.arange(6.0).reshape(1, 6, 1)
+    even = smoothed(Prices(worker=array, ps=array[:0]), 3)
+    np.testing.assert_allclose(even.worker[0, :, 0], [0.5, 1, 2, 3, 4, 4.5])
+    assert even.ps.shape == (0, 6, 1)

@@ -1,0 +1,136 @@
+"""A day at learned prices: nothing is seen before it arrives, no promise is broken, no past slot is touched."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.driver import Monitor, drive
+from optim.core.stopping import IterationLimit
+from optim.models.admission.plan import JOB, SLOT
+from optim.models.admission.problem import PROBLEM
+from optim.models.admission.union import take_jobs, together
+from optim.models.files import verify
+from optim.solvers.admission.learned.guard import Guard
+from optim.solvers.admission.learned.learned_run import LearnedDay
+from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
+from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_ranges import job_worth
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.solve import solver_named
+from tests.support.admission.days import CLUSTERS, days, forecast, wrong
+from tests.support.admission.tiny import BY_HAND
+
+WAYS = {
+    "static": {"replan": 0},
+    "replan": {"replan": 8},
+    "firm": {"replan": 8, "promised_share": 1.0},
+    "resolving": {"replan": 3, "resolve_every": 4, "resolve_rounds": 1},
+    "drift": {"replan": 0, "resolve_drift": 0.3, "resolve_rounds": 1},
+    "guarded": {"replan": 3, "guard": 0.5},
+    "no history": {"replan": 3, "warm_up": 0.3},
+}
+
+
+def live(today, way: str, known, seed: int = 0, stop=None) -> tuple[LearnedDay, Monitor]:
+    """Return a day that is ready to be lived."""
+    chosen = {"smoothing": 1, **WAYS[way]}
+    options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
+    past = together([day.jobs for day in known.days], today)
+    guard = Guard(today, 0.5, job_worth(past), ZeroStartPrice()) if way == "guarded" else None
+    day = LearnedDay(
+        today,
+        JobTables.build(today),
+        options.conduct,
+        prices=None if way == "no history" else known.prices,
+        expected=[day.jobs for day in known.days] if way in ("resolving", "drift") else (),
+        fill=known.fill,
+        warm_up=options.warm_up,
+        guard=guard,
+        seed=seed,
+    )
+    return day, Monitor(stop)
+
+
+def lived(today, way: str, known, seed: int = 0, stop=None):
+    return drive(*live(today, way, known, seed, stop))
+
+
+@given(
+    cluster=st.integers(0, CLUSTERS - 1),
+    way=st.sampled_from(sorted(WAYS)),
+    kind=st.sampled_from(["random", "scaled", "permuted"]),
+    seed=st.integers(0, 10**6),
+    kept=st.integers(1, 13),
+)
+def test_a_later_job_changes_no_earlier_decision(cluster, way, kind, seed, kept) -> None:
+    today, known = days(cluster)[-1], wrong(cluster, kind, seed)
+    order = np.argsort(today.jobs.arrival, kind="stable")
+    first = np.sort(order[:kept])
+    fewer = replace(today, jobs=take_jobs(today.jobs, first))
+    whole, part = lived(today, way, known, seed), lived(fewer, way, known, seed)
+    for k, job in enumerate(first.tolist()):
+        assert whole.decided[job] == part.decided[k]
+        assert whole.promised.get(job) == part.promised.get(k)
+    # What ran before the next job came is the same, too.
+    before = int(today.jobs.arrival[order[kept]])
+    for a, b in ((whole.plan.workers, part.plan.workers), (whole.plan.ps, part.plan.ps)):
+        renamed = b.copy()
+        renamed[:, JOB] = first[b[:, JOB]]
+        np.testing.assert_array_equal(a[a[:, SLOT] < before], renamed[b[:, SLOT] < before])
+
+
+@given(
+    cluster=st.integers(0, CLUSTERS - 1),
+    way=st.sampled_from(sorted(WAYS)),
+    kind=st.sampled_from(["random", "scaled", "zero"]),
+    seed=st.integers(0, 10**6),
+)
+def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed) -> None:
+    today, known = days(cluster)[-1], wrong(cluster, kind, seed)
+    day, _ = live(today, way, known, seed)
+    promised: dict[int, int] = {}
+    ran = np.zeros((0, 4), dtype=np.int64)
+    for slot in range(today.horizon):
+        day.step()
+        now = day.finish(None) if slot == today.horizon - 1 else None
+        reservations = day._reservations
+        rows = reservations.plan().workers
+        rows = rows[rows[:, SLOT] <= slot]
+        np.testing.assert_array_equal(rows[rows[:, SLOT] < slot], ran)
+        ran = rows
+        for job, due in promised.items():
+            assert reservations.promised[job] == due
+        promised = dict(reservations.promised)
+        assert all(side.residual.min() >= 0 for side in reservations.state.sides)
+    completion = dict(zip(now.plan.admitted.tolist(), now.plan.completion.tolist(), strict=True))
+    assert completion.keys() == promised.keys() == {job for job, is_in in now.decided.items() if is_in}
+    assert all(completion[job] <= due for job, due in promised.items())
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
+def test_a_day_that_is_cut_short_keeps_its_promises_and_admits_nobody_else(way) -> None:
+    today, known = days(1)[-1], forecast(1)
+    result = lived(today, way, known, stop=IterationLimit(6))
+    assert 0 < len(result.decided) < today.num_jobs
+    assert set(result.plan.admitted.tolist()) == set(result.promised)
+    options = OnlineLearnedOptions(history="given", **{k: v for k, v in WAYS[way].items() if k != "warm_up"})
+    monitor = Monitor(IterationLimit(6))
+    solver = solver_named("admission", "online-learned")
+    outcome = run_day(today, known, options, monitor)
+    solution = solver.solution(today, outcome, options=options, seed=0, monitor=monitor)
+    assert verify(today, solution).violations == ()
+
+
+@pytest.mark.parametrize("name", sorted(BY_HAND))
+@pytest.mark.parametrize("options", [{}, {"replan": 10, "smoothing": 1}], ids=["usual", "many moves"])
+def test_instances_of_every_trait_are_decided_and_verified(name, options) -> None:
+    instance = BY_HAND[name]
+    solver = solver_named("admission", "online-learned")
+    monitor, chosen = Monitor(), OnlineLearnedOptions(warm_up=0.25, **options)
+    outcome = run_day(instance, None, chosen, monitor)
+    solution = solver.solution(instance, outcome, options=chosen, seed=0, monitor=monitor)
+    assert verify(instance, solution).violations == ()
+    assert PROBLEM.decision_to_json(instance, solution.decision) is not None

@@ -1,0 +1,69 @@
+"""Packing anew: worth at posted prices only grows, promises stay, and a planted better packing is found."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.solvers.admission.learned.posted import post, posted_state
+from optim.solvers.admission.learned.replan import improve
+from optim.solvers.admission.learned.reservations import Reservations
+from optim.solvers.admission.pricing.class_pricing import Prices
+from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.days import CLUSTERS, days, forecast, wrong
+from tests.support.admission.tiny import job_document, tiny_instance
+
+
+def filled(today, prices, share=0.5) -> Reservations:
+    """Reserve as many jobs as have a positive payoff."""
+    reservations = Reservations(today, posted_state(today, prices), JobTables.build(today))
+    for job in range(today.num_jobs):
+        found = reservations.find(job)
+        if found is not None:
+            reservations.promise(found, share * found.value)
+    return reservations
+
+
+def total(reservations: Reservations) -> float:
+    return sum(map(reservations.worth, reservations.held.values()))
+
+
+@given(cluster=st.integers(0, CLUSTERS - 1), seed=st.integers(0, 10**6))
+def test_worth_grows_and_promises_stay(cluster, seed) -> None:
+    today, known = days(cluster)[-1], wrong(cluster, "random", seed)
+    reservations = filled(today, known.prices)
+    post(reservations.state, forecast(cluster).prices)
+    before, promised = total(reservations), dict(reservations.promised)
+    gained = improve(reservations, 10, np.random.default_rng(seed))
+    assert gained >= -1e-9 * abs(before)
+    np.testing.assert_allclose(total(reservations), before + gained, rtol=1e-9, atol=1e-9)
+    assert reservations.promised == promised
+    for job, reservation in reservations.held.items():
+        assert reservation.schedule.completion <= promised[job]
+    for side in reservations.state.sides:
+        taken = np.zeros_like(side.capacity)
+        kind = reservations.state.sides.index(side)
+        for reservation in reservations.held.values():
+            use = reservation.uses[kind]
+            taken[use.slot, :, use.server] += use.amount
+        np.testing.assert_array_equal(side.capacity - side.residual, taken)
+
+
+def test_a_reservation_leaves_slots_that_have_become_dear() -> None:
+    flat = {"kind": "constant", "value": 9}
+    today = tiny_instance(job_document("a", utility=flat))
+    free = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
+    reservations = filled(today, free)
+    assert reservations.promised[0] == 3
+    assert reservations.held[0].schedule.completion == 1
+    dear = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
+    dear.worker[0, :2, 0] = 1.0
+    post(reservations.state, dear)
+    assert improve(reservations, 20, np.random.default_rng(0)) == 4.0
+    assert set(reservations.held[0].schedule.workers[:, 0].tolist()) == {2, 3}
+
+
+def test_nothing_held_is_nothing_to_do() -> None:
+    today = tiny_instance()
+    free = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
+    empty = Reservations(today, posted_state(today, free), JobTables.build(today))
+    assert improve(empty, 5, np.random.default_rng(0)) == 0.0
