@@ -1,6 +1,6 @@
 """Suites that set a problem's solvers side by side: cases of instances, and the work that comes of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,18 @@ def generated_case(problem: str, drawn: Any, label: str, limit_s: float, **field
     return Case(source=GeneratedSource(options=drawn, problem=problem), label=label, time_limit_s=limit_s, **fields)
 
 
+Further = Callable[[BenchRequest, Any, int, Sequence[str]], Mapping[str, Mapping[str, Any]]]
+"""From a request, an instance, a seed and the solvers that are run: options by solver that belong to the instance."""
+
+
+def nothing_further(
+    request: BenchRequest, instance: Any, seed: int, solvers: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return no options: most solvers' don't depend on the instance."""
+    del request, instance, seed, solvers
+    return {}
+
+
 def register_solver_suite(
     problem: str,
     summary: str,
@@ -57,6 +69,7 @@ def register_solver_suite(
     full: Callable[[], Iterable[Case]],
     given: Callable[[InstanceSource], Case] = given_case,
     columns: tuple[str, ...] = ("case",),
+    further: Further = nothing_further,
 ) -> BenchSpec:
     """Register a problem's usual suite: each case with each solver and seed, cases outermost."""
 
@@ -65,7 +78,7 @@ def register_solver_suite(
             cases: Iterable[Case] = [given(source) for source in request.sources]
         else:
             cases = small() if request.size == SMALL else full()
-        return solve_cases(problem, cases, request)
+        return solve_cases(problem, cases, request, further)
 
     return register_suite(
         BenchSpec(
@@ -80,7 +93,9 @@ def register_solver_suite(
     )
 
 
-def solve_cases(problem: str, cases: Iterable[Case], request: BenchRequest) -> Iterator[AbstractWork | Skipped]:
+def solve_cases(
+    problem: str, cases: Iterable[Case], request: BenchRequest, further: Further = nothing_further
+) -> Iterator[AbstractWork | Skipped]:
     """Yield the work of cases.
 
     Raises
@@ -93,6 +108,7 @@ def solve_cases(problem: str, cases: Iterable[Case], request: BenchRequest) -> I
     for case in cases:
         for seed in request.seeds:
             subject = Subject(case.source.load(seed))
+            own = further(request, subject.instance, seed, names)
             for name in names:
                 if name in case.left_out and not request.solvers:
                     continue
@@ -103,7 +119,7 @@ def solve_cases(problem: str, cases: Iterable[Case], request: BenchRequest) -> I
                     solver=name,
                     seed=seed,
                     time_limit_s=case.time_limit_s if request.time_limit_s is None else request.time_limit_s,
-                    options={**case.options.get(name, {}), **options[name]},
+                    options={**case.options.get(name, {}), **own.get(name, {}), **options[name]},
                     labels={} if case.label is None else {"case": case.label},
                 )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from optim.benchmarks.record import Record
@@ -35,6 +36,10 @@ class BenchRequest:
         Wall-clock limit of one solve in seconds.
     options
         Solver options by name; a name ``solver.option`` is meant for that solver alone.
+    histories
+        Earlier days a day for solvers that learn: shipped ones, or else drawn; those that ship by default.
+    folder
+        Where drawn days are kept.
     """
 
     size: str = SMALL
@@ -44,6 +49,8 @@ class BenchRequest:
     seeds: tuple[int, ...] = (0,)
     time_limit_s: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    histories: int | None = None
+    folder: Path = Path("results")
 
     def for_problem(self, problem: str) -> "BenchRequest":
         """Return the request with the instances that a suite of this problem draws from the profiles, if any."""

@@ -69,7 +69,7 @@ def bench(
         options=split_options(instance_option, "--instance-option"),
         problem=_problem_of(words or (), suites),
     )
-    specs, request = _requested(wanted, words or (), suites, solving)
+    specs, request = _requested(wanted, words or (), suites, solving, files.out)
     golden = None if files.compare is None else read_golden(files.compare)
     path = files.results_path
     records: list[Record] = []
@@ -134,7 +134,7 @@ def _problem_of(words: Sequence[str], suites: SuiteChoice) -> str:
 
 
 def _requested(
-    wanted: "InstanceRequest", words: Sequence[str], suites: SuiteChoice, solving: SolveChoice
+    wanted: "InstanceRequest", words: Sequence[str], suites: SuiteChoice, solving: SolveChoice, folder: Path
 ) -> "tuple[tuple[BenchSpec, ...], BenchRequest]":
     """Return the suites that are meant, and what is asked of them."""
     from optim.benchmarks.registry import choose_suites
@@ -151,9 +151,17 @@ def _requested(
         solvers=split_list(solving.solver) or None,
         seeds=split_seeds(solving.seed),
         time_limit_s=check_time_limit(solving.time_limit),
-        options=split_options(solving.settings),
+        options=split_options(solving.settings) | _learned_from(solving),
+        histories=solving.histories,
+        folder=folder,
     )
     return specs, request
+
+
+def _learned_from(solving: SolveChoice) -> dict[str, str]:
+    """Return the option that hands earlier days to the solver that learns from them."""
+    names = split_list(solving.history)
+    return {"online-learned.history": ",".join(names)} if names else {}
 
 
 def _exit_code(records: "Sequence[Record]", differences: "Sequence[Difference]") -> ExitCode:

@@ -44,6 +44,14 @@ class SolveChoice:
     time_limit: Annotated[
         float | None, option("--time-limit", "Wall-clock limit of a solve in seconds.", "S", SOLVING)
     ] = None
+    history: Annotated[
+        Several,
+        option("--history", "Earlier days, or a forecast, for online-learned; repeat or commas.", "FILE", SOLVING),
+    ] = None
+    histories: Annotated[
+        int | None,
+        option("--histories", "Earlier days of each instance: shipped, or else drawn.", "N", SOLVING, min=0),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

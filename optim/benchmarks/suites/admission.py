@@ -1,11 +1,27 @@
 """Admission: every solver side by side on the reference instances, or on the user's own."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from optim.benchmarks.cases import GIVEN_LIMIT_S, Case, register_solver_suite
 from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
+from optim.benchmarks.spec import BenchRequest
+from optim.core.files import prepare_folder
+from optim.models.admission.instance import AdmissionInstance
+from optim.models.files import save
+from optim.models.reference import history_names
+from optim.workloads.admission.earlier_days import drawn_days
+
+LEARNER = "online-learned"
+"""Who learns from earlier days."""
+
+USUAL_DAYS = 4
+"""Of the shipped days so many are learned from, unless asked otherwise."""
+
+_LOG = logging.getLogger(__name__)
 
 EXACT_SOLVERS = frozenset({"branch-and-price", "compact-milp"})
 """Solvers whose trees are for tiny and small instances: left out of larger ones unless asked for."""
@@ -58,6 +74,27 @@ def _given(source: InstanceSource) -> Case:
     return Case(source=source, time_limit_s=PROFILED_LIMIT_S if isinstance(source, ProfiledSource) else GIVEN_LIMIT_S)
 
 
+def _history(
+    request: BenchRequest, instance: AdmissionInstance, seed: int, solvers: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Return the earlier days of solvers that learn: those that ship for a reference, or as many as asked for are drawn."""
+    is_given = {"history", f"{LEARNER}.history"} & set(request.options)
+    if LEARNER not in solvers or is_given or request.histories == 0:
+        return {}
+    shipped = history_names(instance.name)
+    if shipped:
+        return {LEARNER: {"history": ",".join(shipped[: request.histories or USUAL_DAYS])}}
+    if request.histories is None:
+        return {}
+    files = []
+    for day in drawn_days(instance, request.histories, seed):
+        files.append(str(request.folder / "histories" / f"{day.name}.json.gz"))
+        prepare_folder(Path(files[-1]))
+        save(day, files[-1])
+    _LOG.info("%s: no earlier days ship; %d drawn ones, of the generator's jobs, are used", instance.name, len(files))
+    return {LEARNER: {"history": ",".join(files)}}
+
+
 SPEC = register_solver_suite(
     "admission",
     "every solver side by side on the reference instances, or on your own",
@@ -65,4 +102,5 @@ SPEC = register_solver_suite(
     _full,
     given=_given,
     columns=(),
+    further=_history,
 )

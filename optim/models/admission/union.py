@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -54,6 +55,7 @@ def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
     return Jobs(
         ids=tuple(jobs.ids[i] for i in which.tolist()),
         utilities=tuple(jobs.utilities[i] for i in which.tolist()),
+        speedup=tuple(jobs.speedup[i] for i in which.tolist()) if jobs.speedup else (),
         segment_offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         **{name: getattr(jobs, name)[which] for name in PER_JOB},
         **{name: getattr(jobs, name)[segments] for name in PER_SEGMENT},
@@ -76,10 +78,13 @@ def together(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInsta
     width = (0, cluster.num_resources)
     empty = {name: np.zeros(width if name.endswith("demand") else 0, dtype=np.int64) for name in PER_SEGMENT}
     empty |= {name: np.zeros(0, dtype=np.float64 if name == "min_utility" else np.int64) for name in PER_JOB}
-    joined = {name: np.concatenate([empty[name], *(getattr(jobs, name) for jobs in kept)]) for name in empty}
+    joined: dict[str, Any] = {name: np.concatenate([empty[name], *(getattr(jobs, name) for jobs in kept)]) for name in empty}
     jobs = Jobs(
         ids=tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids),
         utilities=tuple(utility for jobs in kept for utility in jobs.utilities),
+        speedup=tuple(table for jobs in kept for table in jobs.speedup or ((),) * len(jobs))
+        if any(jobs.speedup for jobs in kept)
+        else (),
         segment_offset=np.concatenate([[0], *shifted]).astype(np.int64),
         **joined,
     )

@@ -5,6 +5,7 @@ from optim.benchmarks.runner import plan_work
 from optim.benchmarks.sources import NamedSource
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.suites.admission import EXACT_SOLVERS, SPEC
+from optim.models.files import load
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
 
@@ -36,6 +37,25 @@ def test_own_instances_have_every_solver_and_the_limit_given(dummies):
     assert {piece.time_limit_s for piece in work} == {GIVEN_LIMIT_S}
     limited = plan_work([SPEC], BenchRequest(sources=request.sources, time_limit_s=7.0)).work
     assert {piece.time_limit_s for piece in limited} == {7.0}
+
+
+def test_who_learns_gets_the_days_that_ship_those_given_or_drawn_ones(tmp_path):
+    def history(**request):
+        (piece,) = plan_work([SPEC], BenchRequest(solvers=("online-learned",), folder=tmp_path, **request)).work
+        return piece.options.get("history")
+
+    medium, tiny = ((NamedSource(name),) for name in ("medium-0", "tiny-0"))
+    assert history(sources=medium) == ",".join(f"medium-0-day{k}" for k in range(1, 5))
+    assert history(sources=medium, histories=1) == "medium-0-day1"
+    assert history(sources=medium, histories=0) is None
+    assert history(sources=medium, options={"online-learned.history": "mine.json"}) == "mine.json"
+    assert history(sources=tiny) is None
+    files = history(sources=tiny, histories=2).split(",")
+    assert [load(name).worker_servers.types for name in files] == [load_reference().worker_servers.types] * 2
+
+
+def load_reference():
+    return NamedSource("tiny-0").load(0)
 
 
 def test_generated_instances_depend_on_the_seed():

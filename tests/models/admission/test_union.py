@@ -1,8 +1,10 @@
 """Jobs of several days on one cluster."""
 
+from dataclasses import fields
+
 import numpy as np
 
-from optim.models.admission.union import take_jobs, together
+from optim.models.admission.union import PER_JOB, PER_SEGMENT, take_jobs, together
 from tests.support.admission.tiny import SEGMENTS, job_document, tiny_instance
 
 FIRST = tiny_instance(job_document("a", segments=SEGMENTS), job_document("b", arrival=2))
@@ -28,3 +30,16 @@ def test_jobs_are_taken_in_the_order_asked_for() -> None:
     assert taken.ids == ("b", "a")
     np.testing.assert_array_equal(taken.segment_offset, [0, 1, 3])
     np.testing.assert_array_equal(taken.worker_demand[1:], FIRST.jobs.worker_demand[:2])
+
+
+def test_speeds_of_several_workers_go_with_their_jobs() -> None:
+    fast = tiny_instance(job_document("fast", speedup=[1, 1.5]), job_document("plain"))
+    union = together([SECOND.jobs, fast.jobs], FIRST)
+    assert union.jobs.speedup == ((), fast.jobs.speedup[0], ())
+    np.testing.assert_array_equal(union.target[1:], fast.target)
+    assert take_jobs(fast.jobs, np.array([1, 0])).speedup == fast.jobs.speedup[::-1]
+
+
+def test_every_field_of_jobs_is_joined() -> None:
+    named = {field.name for field in fields(FIRST.jobs)}
+    assert named == {*PER_JOB, *PER_SEGMENT, "ids", "utilities", "segment_offset", "speedup"}
