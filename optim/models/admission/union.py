@@ -78,7 +78,9 @@ def together(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInsta
     width = (0, cluster.num_resources)
     empty = {name: np.zeros(width if name.endswith("demand") else 0, dtype=np.int64) for name in PER_SEGMENT}
     empty |= {name: np.zeros(0, dtype=np.float64 if name == "min_utility" else np.int64) for name in PER_JOB}
-    joined: dict[str, Any] = {name: np.concatenate([empty[name], *(getattr(jobs, name) for jobs in kept)]) for name in empty}
+    joined: dict[str, Any] = {
+        name: np.concatenate([empty[name], *(getattr(jobs, name) for jobs in kept)]) for name in empty
+    }
     jobs = Jobs(
         ids=tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids),
         utilities=tuple(utility for jobs in kept for utility in jobs.utilities),

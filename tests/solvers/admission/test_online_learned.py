@@ -37,24 +37,24 @@ def test_room_is_kept_for_what_yesterday_teaches(tmp_path: Path) -> None:
     today, yesterday = planted()
     save(yesterday, tmp_path / "yesterday.json")
     learned = solve(today, "online-learned", options={"history": str(tmp_path / "yesterday.json"), "smoothing": 1})
-    assert learned.objective == 9.0 == solve(today, "compact-milp").objective
+    assert learned.objective == 9.0  # all that there is: the cheap job needs both slots
     assert solve(today, "online").objective == 2.0
 
 
 def test_learning_and_packing_anew_earn_more_in_all_than_the_paper_s_rule() -> None:
-    # A ratchet: the sums of what three loaded days earned when this was written, less two per cent.
-    size = GeneratorOptions(num_jobs=40, num_slots=24, num_worker_servers=5, num_ps_servers=5)
-    drawn = [generate(size, seed=k) for k in range(6)]
+    # A ratchet: what two loaded days earned when this was written, less three per cent.
+    size = GeneratorOptions(num_jobs=30, num_slots=20, num_worker_servers=4, num_ps_servers=4)
+    drawn = [generate(size, seed=k) for k in range(4)]
     earned = {"online": 0.0, "static": 0.0, "replan": 0.0}
-    for past, today in ((drawn[0], drawn[1]), (drawn[2], drawn[3]), (drawn[4], drawn[5])):
+    for past, today in ((drawn[0], drawn[1]), (drawn[2], drawn[3])):
         known = PriceForecast.fit([past], today, tol=1e-2)
         earned["online"] += solve(today, "online").objective
         for name, moves in (("static", 0), ("replan", 20)):
             outcome = run_day(today, known, OnlineLearnedOptions(history="given", replan=moves), Monitor())
             earned[name] += outcome.objective
-    print(earned)
-    assert earned["static"] > earned["online"]
-    assert earned["replan"] > earned["online"]
+    assert earned["online"] == pytest.approx(584.634, abs=1e-3)
+    assert earned["static"] > 0.97 * 828.8
+    assert earned["replan"] > 0.97 * 871.9
 
 
 def test_a_forecast_file_is_as_good_as_its_days(tmp_path: Path) -> None:

@@ -30,15 +30,15 @@ def mean_bound(known: PriceForecast) -> float:
 
 def test_one_day_at_full_capacity_is_that_days_packing_lp() -> None:
     today = days(0)[0]
-    known = PriceForecast.fit([today], fill=1.0, tol=1e-4)
-    bound = solve(today, "column-generation", options={"tol": 1e-4}).bound
-    assert mean_bound(known) == pytest.approx(bound, rel=2e-4)
+    known = PriceForecast.fit([today], fill=1.0)
+    bound = solve(today, "column-generation", options={"tol": 1e-3}).bound
+    assert mean_bound(known) == pytest.approx(bound, rel=2e-3)
 
 
 def test_prices_are_the_best_on_average_over_the_days() -> None:
-    *past, today = days(0)
-    known = PriceForecast.fit(past, today, tol=1e-3)
-    _, result = sample_average(past, known.cluster, fill=known.fill, tol=1e-3)
+    past = days(0)[:3]
+    prices, result = sample_average(past, forecast(0).cluster, fill=0.6, tol=1e-3)
+    known = replace(forecast(0), worker_price=prices.worker, ps_price=prices.ps)
     assert mean_bound(known) == pytest.approx(result.point.bound / 3, rel=1e-9)
     for factor in (0.5, 0.9, 1.1, 2.0):
         other = replace(known, worker_price=factor * known.worker_price, ps_price=factor * known.ps_price)
@@ -47,12 +47,11 @@ def test_prices_are_the_best_on_average_over_the_days() -> None:
 
 def test_a_further_day_costs_less_than_learning_anew_and_teaches_as_much() -> None:
     *past, today = days(1)
-    updated = PriceForecast.fit(past[:2], today).updated(past[2])
-    anew = PriceForecast.fit(past, today)
+    updated = PriceForecast.fit(past[:2], today, tol=1e-2).updated(past[2], tol=1e-2)
     assert updated.num_days == 3
-    assert mean_bound(updated) == pytest.approx(mean_bound(anew), rel=2e-3)
-    _, warm = sample_average(past, today, fill=0.6, start=anew.prices)
-    _, cold = sample_average(past, today, fill=0.6)
+    assert mean_bound(updated) == pytest.approx(mean_bound(forecast(1)), rel=2e-2)
+    _, warm = sample_average(past, today, fill=0.6, start=forecast(1).prices, tol=1e-2)
+    _, cold = sample_average(past, today, fill=0.6, tol=1e-2)
     assert len(warm.pool) < len(cold.pool)
 
 
@@ -67,8 +66,9 @@ def test_a_cluster_that_has_grown_gets_prices_of_its_own() -> None:
 
 def test_the_two_halves_of_equal_days_agree_and_a_single_day_has_none() -> None:
     day = days(0)[0]
-    assert PriceForecast.fit([day]).half_difference() is None
-    assert PriceForecast.fit([day, day]).half_difference() == 0
+    twice = replace(forecast(0), days=(day, day))
+    assert replace(twice, days=(day,)).half_difference() is None
+    assert twice.half_difference() == 0
     assert forecast(0).half_difference() > 0
 
 

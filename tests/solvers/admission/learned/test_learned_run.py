@@ -25,8 +25,8 @@ from tests.support.admission.tiny import BY_HAND
 
 WAYS = {
     "static": {"replan": 0},
-    "replan": {"replan": 8},
-    "firm": {"replan": 8, "promised_share": 1.0},
+    "replan": {"replan": 4},
+    "firm": {"replan": 4, "promised_share": 1.0},
     "resolving": {"replan": 3, "resolve_every": 4, "resolve_rounds": 1},
     "drift": {"replan": 0, "resolve_drift": 0.3, "resolve_rounds": 1},
     "guarded": {"replan": 3, "guard": 0.5},
