@@ -46,8 +46,9 @@ LEAST_GAIN = 0.05
 CENTRAL = (0.1, 10.0)
 """Complementarity products between these multiples of their target count as central."""
 
-MOST_SLACK = 0.01
-"""Share of a row's capacity that a warm start frees at most."""
+MOST_SLACK, MOST_ADDED = 1e-5, 1e-4
+"""Share of a row's capacity that a warm start frees at most, and of a job that it adds to its columns: what one row needs
+shrinks all columns, and each share of 1e-4 throws the point back by 1e-4 of the objective."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -195,7 +196,7 @@ class _Iteration:
         mu = start.job_price + missing + 0.1 * gap / max(self.num_jobs, 1)
         p = np.maximum(start.row_price, target)
         z = np.maximum(self._loss(p, mu), 1e-12)
-        x = np.maximum(np.nan_to_num(start.x), np.minimum(target / z, 0.1 / self.columns_of[self.job]))
+        x = np.maximum(np.nan_to_num(start.x), np.minimum(target / z, MOST_ADDED / self.columns_of[self.job]))
         shrink = 1.0
         for used, price in ((self.system.by_row @ x, p), (self.system.by_job(x), mu)):
             room = 1.0 - np.minimum(target / price, MOST_SLACK)

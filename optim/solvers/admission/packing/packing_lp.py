@@ -229,8 +229,8 @@ class PackingLP:
         if self._job_price is not None:
             start = WarmStart(
                 x=pool.weight,
-                row_price=self._row_price[active],
-                job_price=self._job_price,
+                row_price=(search.best.prices * search.limit)[active],
+                job_price=search.best.payoff,
                 complementarity=tol * float(pool.value @ np.nan_to_num(pool.weight)),
             )
         solved = solve_packing(

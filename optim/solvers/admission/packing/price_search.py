@@ -46,6 +46,7 @@ class BestPoint:
     """The best point of the present programme, and the best that was ever proven (with other cuts, maybe)."""
 
     prices: FloatArray
+    payoff: FloatArray
     bound: float
     proven: PricePoint
 
@@ -194,4 +195,4 @@ class PriceSearch:
         proven = PricePoint(row_prices=prices[: self._rows.num_rows], payoff=payoff, bound=bound, cuts=cuts)
         if self._best is not None and self._best.proven.bound < bound:
             proven = self._best.proven
-        return BestPoint(prices=prices, bound=bound, proven=proven)
+        return BestPoint(prices=prices, payoff=payoff, bound=bound, proven=proven)
