@@ -13,6 +13,7 @@ from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from optim.workloads.profiles.document import Interval, ProfileDocument
+    from optim.workloads.profiles.job_profile import ProfileOptions
 
 
 def profile(
@@ -26,10 +27,19 @@ def profile(
         list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")
     ] = None,
     accept_noise: Annotated[bool, option("--accept-noise", "Go on although other work disturbs the times.")] = False,
+    command: Annotated[
+        str | None,
+        option("--command", "A script of one's own instead, with {workers} where their number goes.", "WORDS"),
+    ] = None,
+    workers: Annotated[str, option("--workers", "Numbers of workers that the script runs with.", "N,N,...")] = "1,2,4",
+    name: Annotated[str, option("--name", "Name of the script's job.", "NAME")] = "script",
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement."""
+    """Measure training jobs on this machine: tau, e, b, B, speed functions, scaling, slowdown by placement.
+
+    With --command it is a script of one's own, in any framework, whose loop calls `optim.profiling.StepTimer` each step.
+    """
     from optim.core.options import build_options
     from optim.training.applications import APPLICATIONS
     from optim.workloads.profiles.document import write_profiles
@@ -40,12 +50,16 @@ def profile(
     check_out(out)
     if not 0 < scale <= 1:
         raise InvalidOptionError(f"--scale must be above 0 and at most 1, got {scale}")
-    names = split_list(application) or tuple(APPLICATIONS)
-    for name in names:
-        if name not in APPLICATIONS:
-            raise InvalidOptionError(f"unknown application {name!r}; there are: {', '.join(APPLICATIONS)}")
     options = build_options(ProfileOptions, split_options(settings))
-    jobs = {name: APPLICATIONS[name].at_scale(scale, seed=seed) for name in names}
+    if command is not None:
+        if application:
+            raise InvalidOptionError("--command profiles a script of one's own; leave --application out")
+        return _profile_script(command, workers, options, name, out, output)
+    names = split_list(application) or tuple(APPLICATIONS)
+    for word in names:
+        if word not in APPLICATIONS:
+            raise InvalidOptionError(f"unknown application {word!r}; there are: {', '.join(APPLICATIONS)}")
+    jobs = {word: APPLICATIONS[word].at_scale(scale, seed=seed) for word in names}
     with terminal_progress() as progress, listening("a profile of the jobs that are finished is written") as stop:
         found = measure_profiles(jobs, options, accept_noise=accept_noise, stop=stop, progress=progress)
         was_stopped = stop.is_requested
@@ -60,6 +74,32 @@ def profile(
         note(remark)
     if was_stopped:
         return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+def _profile_script(
+    command: str, workers: str, options: "ProfileOptions", name: str, out: Path | None, output: OutputFormat
+) -> ExitCode:
+    """Profile a script of one's own."""
+    from optim.workloads.profiles.commands import profile_command
+    from optim.workloads.profiles.document import SCHEMA, ProfileDocument, write_profiles
+    from optim.workloads.profiles.doubts import doubts
+
+    numbers = [int(word) if word.strip().isdecimal() else 0 for word in workers.split(",")]
+    with terminal_progress() as progress, listening("the script is ended") as stop:
+        job = profile_command(command, numbers, options, name=name, stop=stop, progress=progress)
+    found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)
+    if out is not None:
+        write_profiles(found, out)
+        note(f"the profile of {name} in {out}; `optim bench --profile {out}` runs on it")
+    if output is OutputFormat.JSON or out is None:
+        print_json(found)
+    else:
+        _print_profiles(found)
+    if job.usage:
+        note(f"the data support the model: {job.usage.model}")
+    for remark in doubts(found):
+        note(remark)
     return ExitCode.DONE
 
 

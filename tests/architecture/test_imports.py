@@ -16,7 +16,7 @@ PACKAGE = ROOT / "optim"
 
 FLOORS = (
     ("core",),
-    ("models", "kernels"),
+    ("models", "kernels", "profiling"),
     ("solvers", "training", "phases", "workloads"),
     ("simulation",),
     ("benchmarks",),

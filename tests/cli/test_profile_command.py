@@ -1,6 +1,7 @@
 """`optim profile` from the outside."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -48,6 +49,24 @@ def test_prints_the_profile_without_a_file():
     assert json.loads(result.stdout)["schema"] == "optim/profile/1"
 
 
+def test_profiles_a_script_of_ones_own(quick):
+    (quick / "train.py").write_text(
+        "import sys, time\n"
+        "from optim.profiling import StepTimer\n"
+        "timer = StepTimer(model=[0.0] * 1000)\n"
+        "for step in range(6):\n"
+        "    with timer:\n"
+        "        time.sleep(0.02 / int(sys.argv[1]))\n"
+    )
+    words = ["--command", f"{sys.executable} train.py {{workers}}", "--workers", "1,2", "--name", "mine"]
+    result = CliRunner().invoke(app, ["profile", *words, "--out", "own.json"])
+    assert result.exit_code == 0, result.stderr
+    (job,) = read_profiles(quick / "own.json").jobs
+    assert (job.name, job.gradient_mb) == ("mine", 0.004)
+    assert [point.workers for point in job.scaling] == [1, 2]
+    assert "the data support the model: " in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
@@ -55,6 +74,9 @@ def test_prints_the_profile_without_a_file():
         (["--scale", "0"], "--scale"),
         (["--option", "repeats=0"], "repeats"),
         (["--out", "none/profile.json"], "no folder"),
+        (["--command", "python train.py"], "must have {workers}"),
+        (["--command", "x {workers}", "--workers", "two"], "--workers must be 1 and other numbers"),
+        (["--command", "x {workers}", "--application", "topic-model"], "leave --application out"),
     ],
 )
 def test_says_in_one_line_what_is_wrong(words, cause):

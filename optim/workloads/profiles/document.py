@@ -94,6 +94,22 @@ class Demand(Struct, forbid_unknown_fields=True):
     storage_gb: NonNegative = 0.0
 
 
+class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What a script took of the machine that it was profiled on; fields that nobody could tell are absent.
+
+    `model` is the model of its step's seconds that the measurements support, `warmup_s` what its first steps took beyond as
+    many usual ones.
+    """
+
+    model: Name
+    warmup_s: NonNegative
+    host_gb: NonNegative
+    device_gb: NonNegative | None = None
+    cpu_share: NonNegative | None = None
+    device_share: NonNegative | None = None
+    network_mbps: NonNegative | None = None
+
+
 class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One kind of training job.
 
@@ -125,6 +141,7 @@ class JobProfile(Struct, forbid_unknown_fields=True, omit_defaults=True):
         Annotated[int, Meta(ge=1, description="mini-batches of an epoch, of all workers together")] | UnsetType
     ) = UNSET
     samples: Annotated[int, Meta(ge=1)] | UnsetType = UNSET
+    usage: Usage | UnsetType = UNSET
 
 
 class Machine(Struct, forbid_unknown_fields=True):

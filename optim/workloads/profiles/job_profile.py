@@ -166,7 +166,7 @@ def job_profile(measured: JobMeasurements, server: ServerFigures) -> JobProfile:
         startup_min=measured.startup_s / MINUTE_S,
         change_min=carry_s / MINUTE_S,
         eviction_min=(carry_s + apply_s) / MINUTE_S,
-        placement=_placement(tau.value, size / MEGA, worker.value, options),
+        placement=placement_of(tau.value, size / MEGA, worker.value, options),
         worker=Demand(gpu=options.gpu, vcpu=options.vcpu, memory_gb=options.memory_gb),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * size / 1e9, 3))),
         speed=_speed("synchronous", terms, measured.steps, workers, batch),
@@ -233,8 +233,8 @@ def _speed(
     )
 
 
-def _placement(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
-    """Return how much longer a mini-batch takes beyond the machine."""
+def placement_of(tau_s: float, megabytes: float, own_mbps: float, options: ProfileOptions) -> Placement:
+    """Return how much longer a mini-batch takes beyond the machine, within which it has `own_mbps`."""
 
     def step(mbps: float) -> float:
         return tau_s + MEGABITS_THERE_AND_BACK * megabytes / min(mbps, own_mbps)

@@ -1,0 +1,236 @@
+"""Profile a training script of one's own: run it with several numbers of workers, and fit what its steps took."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Struct
+
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption
+from optim.profiling.step_timer import FOLDER_VARIABLE, SCHEMA
+from optim.workloads.profiles.document import Demand, Interval, JobProfile, ScalingPoint, Usage
+from optim.workloads.profiles.job_profile import MEGA, MINUTE_S, ProfileOptions, placement_of
+from optim.workloads.profiles.model_choice import choose_model
+from optim.workloads.profiles.timing import DROPPED, Timing
+
+PLACE = "{workers}"
+LEAST_STEPS = 3
+SHOWN = 200
+"""Characters of a failed script's last line that are shown."""
+
+GIGA = 1e9
+LOCAL_MBPS = 100_000.0
+"""Bandwidth within a machine, of which a script tells nothing: about a tenth of what memory copies."""
+
+LOOK_S = 0.1
+
+
+class Steps(Struct):
+    """What one process of a script has measured, as `StepTimer` writes it."""
+
+    schema: str
+    seconds: list[float]
+    alone_s: list[float]
+    started_at: float
+    model_bytes: int
+    wall_s: float
+    host_bytes: int
+    devices: int = 0
+    cpu_share: float | None = None
+    network_bytes: int | None = None
+    device_bytes: int | None = None
+    device_share: float | None = None
+    samples: int | None = None
+    batch: int | None = None
+    epochs: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Measured:
+    """A script's run with so many workers.
+
+    Parameters
+    ----------
+    workers
+        How many.
+    step, alone
+        A step's timing, and that of a worker's own part of it; warm-up left out.
+    startup_s, warmup_s
+        Seconds until the first step began, and that the steps left out took beyond as many usual ones.
+    processes
+        What each process has told.
+    """
+
+    workers: int
+    step: Timing
+    alone: Timing
+    startup_s: float
+    warmup_s: float
+    processes: tuple[Steps, ...]
+
+
+def profile_command(
+    command: str,
+    workers: Sequence[int],
+    options: ProfileOptions,
+    *,
+    name: str,
+    stop: Interruption,
+    progress: Progress,
+) -> JobProfile:
+    """Run a script for each number of workers, and return its profile; `usage.model` names what the data support.
+
+    Parameters
+    ----------
+    command
+        With ``{workers}`` where the number goes. It calls a `StepTimer` each step.
+    workers
+        Numbers of workers, 1 among them.
+    options
+        What isn't measured on one machine.
+    name
+        Of the job.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the command has no place for the workers, or 1 isn't among them.
+    NotAllowedError
+        If the script fails, calls no timer, or is interrupted.
+    """
+    if PLACE not in command:
+        raise InvalidOptionError(f"--command must have {PLACE} where the number of workers goes, got {command!r}")
+    if 1 not in workers or len(set(workers)) < 2 or min(workers) < 1:
+        raise InvalidOptionError(f"--workers must be 1 and other numbers, got {','.join(map(str, workers))}")
+    runs = []
+    progress.start(f"profile of {name}", len(workers))
+    for number, count in enumerate(sorted(set(workers))):
+        runs.append(run_script(command.replace(PLACE, str(count)), count, stop))
+        progress.update(number + 1)
+    progress.finish()
+    return script_profile(name, command, runs, options)
+
+
+def run_script(command: str, workers: int, stop: Interruption) -> Measured:
+    """Run a script to its end, and read what its processes have written."""
+    with tempfile.TemporaryDirectory(prefix="optim-profile-") as folder:
+        words, begun = shlex.split(command), time.time()
+        with (Path(folder, "errors")).open("w+", encoding="utf-8", errors="replace") as errors:
+            try:
+                running = subprocess.Popen(
+                    words, env={**os.environ, FOLDER_VARIABLE: folder}, stdout=subprocess.DEVNULL, stderr=errors
+                )
+            except OSError as error:
+                raise InvalidOptionError(f"--command can't be run: {error}; give a program and its words") from error
+            try:
+                while running.poll() is None and not stop.is_requested:
+                    time.sleep(LOOK_S)
+            finally:
+                if running.poll() is None:
+                    running.terminate()
+                    running.wait()
+            errors.seek(0)
+            last = (errors.read().strip().splitlines() or ["no word"])[-1][:SHOWN]
+        if stop.is_requested:
+            raise NotAllowedError(f"stopped while {command!r} ran: no profile")
+        if running.returncode != 0:
+            raise NotAllowedError(f"{command!r} ended with code {running.returncode}: {last}")
+        return measured(_read(Path(folder), command), workers, begun)
+
+
+def _read(folder: Path, command: str) -> list[Steps]:
+    found = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
+    if not found or any(len(own.seconds) < DROPPED + LEAST_STEPS or own.schema != SCHEMA for own in found):
+        raise NotAllowedError(
+            f"{command!r} timed {min((len(own.seconds) for own in found), default=0)} steps, at least {DROPPED + LEAST_STEPS} "
+            "are needed; call optim.profiling.StepTimer each step"
+        )
+    return found
+
+
+def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured:
+    """Put the processes of a run together: a step lasts as long as the slowest one's."""
+    length = min(len(own.seconds) for own in processes)
+    steps = np.max([own.seconds[:length] for own in processes], axis=0)
+    alone = np.max([(own.alone_s if len(own.alone_s) >= length else own.seconds)[:length] for own in processes], axis=0)
+    usual = float(np.median(steps[DROPPED:]))
+    return Measured(
+        workers=workers,
+        step=Timing(seconds=steps[DROPPED:]),
+        alone=Timing(seconds=alone[DROPPED:]),
+        startup_s=max(0.0, max(own.started_at for own in processes) - begun),
+        warmup_s=max(0.0, float(steps[:DROPPED].sum()) - DROPPED * usual),
+        processes=tuple(processes),
+    )
+
+
+def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
+    """Fit and assemble a script's profile; bandwidths are the options', for one machine has none to measure."""
+    one = next(run for run in runs if run.workers == 1)
+    model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])
+    told = one.processes[0]
+    gradient_mb = max(told.model_bytes / MEGA, 1e-6)
+    worker = Interval.exactly(options.rack_mbps)
+    carry_s = 8 * gradient_mb / options.rack_mbps
+    has_work = None not in (told.samples, told.batch, told.epochs)
+    points = []
+    for run in sorted(runs, key=lambda run: run.workers):
+        own, alone = run.step.interval(), one.step.interval()
+        low, high = (alone.low / own.high, alone.high / own.low) if run.workers > 1 else (1.0, 1.0)
+        points.append(ScalingPoint(workers=run.workers, speedup=alone.value / own.value, low=low, high=high))
+    host_gb = max(own.host_bytes for run in runs for own in run.processes) / GIGA
+    return JobProfile(
+        name=name,
+        source=f"measured by {command!r}",
+        minibatch_s=one.alone.interval(),
+        gradient_mb=gradient_mb,
+        worker_mbps=worker,
+        ps_mbps=worker.through(lambda mbps: mbps * options.workers_a_server),
+        scaling=points,
+        startup_min=one.startup_s / MINUTE_S,
+        change_min=carry_s / MINUTE_S,
+        eviction_min=carry_s / MINUTE_S,
+        placement=placement_of(one.alone.median, gradient_mb, LOCAL_MBPS, options),
+        worker=Demand(gpu=float(told.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
+        ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * gradient_mb / 1000, 3))),
+        speed=speed,
+        linear_error=max(abs(point.workers / point.speedup - 1.0) for point in points),
+        usage=_usage(runs, model),
+        epochs=told.epochs if has_work and told.epochs is not None else UNSET,
+        minibatches=-(-told.samples // told.batch) if has_work and told.samples and told.batch else UNSET,
+        samples=told.samples if has_work and told.samples is not None else UNSET,
+    )
+
+
+def _usage(runs: Sequence[Measured], model: str) -> Usage:
+    """Return what the script takes of a machine, as far as anybody tells."""
+    everybody = [own for run in runs for own in run.processes]
+
+    def most(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return max(known) if known else None
+
+    device = most([own.device_bytes for own in everybody])
+    return Usage(
+        model=model,
+        warmup_s=max(run.warmup_s for run in runs),
+        host_gb=max(own.host_bytes for own in everybody) / GIGA,
+        device_gb=None if device is None else device / GIGA,
+        cpu_share=most([own.cpu_share for own in everybody]),
+        device_share=most([own.device_share for own in everybody]),
+        network_mbps=most(
+            [
+                None if own.network_bytes is None or own.wall_s <= 0 else own.network_bytes * 8 / MEGA / own.wall_s
+                for own in everybody
+            ]
+        ),
+    )

@@ -1,0 +1,107 @@
+"""A loop's steps are timed by a clock in the test's hand, and written where they are looked for."""
+
+import json
+
+import numpy as np
+import pytest
+
+from optim.profiling import StepTimer
+from optim.profiling.step_timer import FOLDER_VARIABLE
+
+
+class Hand:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """The clock at 0."""
+    return Hand()
+
+
+def test_a_context_times_a_step_and_nothing_between_two(clock):
+    timer = StepTimer(clock=clock)
+    for seconds in (2.0, 3.0):
+        with timer:
+            clock.now += seconds
+        clock.now += 100.0
+    assert timer.seconds == [2.0, 3.0]
+
+
+def test_a_call_ends_a_step_that_began_when_the_last_one_ended(clock):
+    timer = StepTimer(clock=clock)
+    for seconds in (2.0, 3.0):
+        clock.now += seconds
+        timer()
+    assert timer.seconds == [2.0, 3.0]
+
+
+def test_workers_that_run_in_turn_count_as_the_slowest_of_them(clock):
+    timer = StepTimer(clock=clock)
+    with timer:
+        for seconds in (2.0, 5.0, 3.0):
+            with timer.alone():
+                clock.now += seconds
+        clock.now += 1.0
+    assert timer.seconds == [6.0]
+    assert timer.alone_s == [5.0]
+
+
+def test_a_step_that_fails_is_not_counted(clock):
+    timer = StepTimer(clock=clock)
+    with pytest.raises(ZeroDivisionError), timer:
+        raise ZeroDivisionError
+    assert timer.seconds == []
+
+
+def test_results_are_waited_for_before_the_clock_is_read(clock):
+    class Result:
+        """Something on a device."""
+
+        def block_until_ready(self):
+            clock.now += 7.0
+
+    timer = StepTimer(clock=clock)
+    timer({"loss": [Result()]})
+    with timer, timer.alone(Result):
+        pass
+    assert timer.seconds == [7.0, 7.0]
+
+
+def test_what_was_measured_lies_where_the_profile_looks(tmp_path, monkeypatch, clock):
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    model = {"inner": np.zeros((3, 4), np.float32), "outer": [np.zeros(2)]}
+    timer = StepTimer(model=model, samples=100, batch=10, epochs=2, clock=clock)
+    with timer:
+        clock.now += 1.5
+    (path,) = tmp_path.iterdir()
+    record = json.loads(path.read_text())
+    assert record["seconds"] == [1.5]
+    assert record["model_bytes"] == 48 + 16
+    assert (record["samples"], record["batch"], record["epochs"]) == (100, 10, 2)
+    assert record["host_bytes"] > 1e6
+    assert record["schema"] == "optim/steps/1"
+
+
+def test_elsewhere_nothing_is_written(tmp_path, monkeypatch, clock):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    StepTimer(clock=clock)()
+    assert list(tmp_path.iterdir()) == []
+    StepTimer(clock=clock, path="own.json")()
+    assert [path.name for path in tmp_path.iterdir()] == ["own.json"]
+
+
+def test_a_modules_parameters_are_counted_in_bytes(clock):
+    class Module:
+        """Stands for PyTorch's."""
+
+        def parameters(self):
+            return iter([np.zeros(5, np.float32), np.zeros((2, 2), np.float16)])
+
+    assert StepTimer(model=Module(), clock=clock).record()["model_bytes"] == 28

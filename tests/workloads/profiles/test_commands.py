@@ -1,0 +1,127 @@
+"""A training script of one's own is run, timed and fitted; the examples predict what they weren't fitted to."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Interruption
+from optim.workloads.profiles.commands import Steps, measured, profile_command, run_script, script_profile
+from optim.workloads.profiles.job_profile import ProfileOptions
+from optim.workloads.profiles.model_choice import MODELS, choose_model
+from optim.workloads.profiles.speed import steps_per_second
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+SCRIPT = """
+import sys, time
+from optim.profiling import StepTimer
+timer = StepTimer(model=[0.0] * 1000, samples=64, batch=8, epochs=3)
+for step in range(8):
+    with timer:
+        time.sleep(0.001)
+"""
+
+
+def steps(seconds, **fields):
+    """What a process tells."""
+    known = {"schema": "optim/steps/1", "alone_s": [], "started_at": 105.0, "model_bytes": 2_000_000, "wall_s": 10.0}
+    return Steps(seconds=seconds, host_bytes=3_000_000_000, **{**known, **fields})
+
+
+def test_the_slowest_process_makes_the_step_and_warm_up_is_told_apart():
+    run = measured([steps([9.0, 2, 2, 1, 2, 3]), steps([5.0, 2, 2, 2, 1, 3, 9])], 2, 100.0)
+    assert run.step.seconds.tolist() == [2.0, 2.0, 3.0]
+    assert run.warmup_s == 13.0 - 3 * 2.0
+    assert run.startup_s == 5.0
+
+
+def test_a_scripts_profile_has_its_bytes_work_and_speed():
+    def run(workers, seconds):
+        told = steps(
+            [seconds] * 6, alone_s=[seconds / 2] * 6, samples=100, batch=8, epochs=5.0, devices=2, network_bytes=10**7
+        )
+        return measured([told], workers, 100.0)
+
+    found = script_profile("mine", "x", [run(w, 4.0 / w + 1.0) for w in (1, 2, 4)], ProfileOptions())
+    assert found.usage.model == "compute and fixed"
+    assert [c.value for c in found.speed.coefficients] == pytest.approx([4.0, 1.0, 0, 0, 0])
+    assert [point.speedup for point in found.scaling] == pytest.approx([1.0, 5 / 3, 2.5])
+    assert found.minibatch_s.value == 2.5
+    assert (found.gradient_mb, found.epochs, found.minibatches, found.samples) == (2.0, 5.0, 13, 100)
+    assert (found.worker.gpu, found.worker.memory_gb) == (2.0, 3.0)
+    assert found.startup_min == pytest.approx(5 / 60)
+    assert found.usage.network_mbps == pytest.approx(8.0)
+    assert found.placement.cluster > found.placement.rack > 1.0
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if len(MODELS[name]) < 3])
+def test_the_model_that_made_the_times_is_chosen(name):
+    w = np.array([1.0, 2.0, 4.0])
+    terms = {0: 1 / w, 1: np.ones(3), 3: w}
+    truth = [2.0, 0.5]
+    seconds = sum(value * terms[column] for value, column in zip(truth, MODELS[name], strict=False))
+    chosen, speed = choose_model([1, 2, 4], seconds.tolist())
+    assert chosen == name
+    assert 1 / steps_per_second(speed, np.array([3.0]), np.ones(1)) == pytest.approx(
+        sum(value * {0: 1 / 3, 1: 1.0, 3: 3.0}[column] for value, column in zip(truth, MODELS[name], strict=False))
+    )
+
+
+@given(st.lists(st.floats(0.01, 10), min_size=2, max_size=6))
+def test_every_choice_has_fewer_coefficients_than_points(seconds):
+    name, speed = choose_model(range(1, len(seconds) + 1), seconds)
+    assert len(MODELS[name]) < len(seconds)
+    assert sum(c.value > 0 for c in speed.coefficients) <= len(MODELS[name])
+
+
+def test_one_number_of_workers_tells_no_speed():
+    with pytest.raises(InvalidProblemError, match="at least 2 numbers of workers"):
+        choose_model([2, 2], [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("command", "workers", "cause"),
+    [("python train.py", [1, 2], "must have {workers}"), ("x {workers}", [2, 4], "must be 1 and other numbers")],
+)
+def test_refuses_what_tells_no_speed(command, workers, cause):
+    with pytest.raises(InvalidOptionError, match=cause):
+        profile_command(command, workers, ProfileOptions(), name="x", stop=Interruption(), progress=SilentProgress())
+
+
+def test_a_script_is_run_and_its_last_words_are_told_when_it_fails(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    run = run_script(f"{sys.executable} {script}", 1, Interruption())
+    assert len(run.step.seconds) == 5
+    assert 0.001 <= run.step.median < 1
+    script.write_text("raise SystemExit('no data')")
+    with pytest.raises(NotAllowedError, match="ended with code 1: no data"):
+        run_script(f"{sys.executable} {script}", 1, Interruption())
+    with pytest.raises(NotAllowedError, match=r"timed 0 steps, .* call optim.profiling.StepTimer"):
+        run_script(f"{sys.executable} -c pass", 1, Interruption())
+    with pytest.raises(InvalidOptionError, match="can't be run"):
+        run_script("/none/train", 1, Interruption())
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_the_example_predicts_three_workers_from_one_two_and_four(framework):
+    if importlib.util.find_spec(framework) is None or importlib.util.find_spec(framework).origin is None:
+        pytest.skip(f"{framework} isn't installed")
+    command = f"{sys.executable} {EXAMPLES / f'train_{framework}.py'} --workers {{workers}}"
+    options, known = ProfileOptions(), (1, 2, 4)
+    runs = {
+        workers: run_script(command.replace("{workers}", str(workers)), workers, Interruption())
+        for workers in (*known, 3)
+    }
+    profile = script_profile(framework, command, [runs[workers] for workers in known], options)
+    predicted = 1 / steps_per_second(profile.speed, np.array([3.0]), np.ones(1))[0]
+    assert len(MODELS[profile.usage.model]) < len(known)
+    assert predicted == pytest.approx(runs[3].step.median, rel=0.15)
