@@ -21,9 +21,10 @@ def run(
     *,
     slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = 4.0,
     gradient_seconds: Annotated[
-        float, option("--gradient-seconds", "Least time of a gradient; 0 for as fast as cores allow.", "S")
+        float, option("--gradient-seconds", "Least time from one push of a worker to its next.", "S")
     ] = 0.05,
     max_processes: Annotated[int, option("--max-processes", "Most processes at once.", min=1)] = 64,
+    cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = 1.6,
     kill_servers: Annotated[
         int | None, option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1)
     ] = None,
@@ -32,8 +33,9 @@ def run(
 ) -> ExitCode:
     """Train the jobs of an admission solution on this machine: planned against realised completion.
 
-    Every worker and every parameter server is a process; they change each slot as the solution says. Exit code 3 if a
-    job's result isn't that of an undisturbed run, bit for bit.
+    Every worker and every parameter server is a process; they change each slot as the solution says. A job's work, sizes and
+    speed are the instance's own, at the scale of time that --slot-seconds sets; workers hold themselves to shares of cores.
+    Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
     """
     if kill_servers is not None:
         if files:
@@ -43,7 +45,9 @@ def run(
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
     from optim.simulation.live.job_plan import PlanOptions
 
-    plan = PlanOptions(slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, seed=seed)
+    plan = PlanOptions(
+        slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, cores=cores, seed=seed
+    )
     return _play(files[0], files[1], plan, output)
 
 
@@ -52,7 +56,7 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution, verify
-    from optim.simulation.live.plan_run import run_plan
+    from optim.simulation.live.plan_run import run_plan, summary_of
 
     instance = find_instance(instance_name)
     if problem_of(instance).name != "admission":
@@ -76,6 +80,17 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
         print_rows([_shown(row) for row in rows], output, title="completion in slots from the beginning")
+    scale = options.slot_s / (instance.slot_micro_s / 1e6)
+    note(
+        f"scale of time: a slot of {instance.slot_micro_s / 1e6:g} s lasts {options.slot_s:g} s here, {scale:.3g} of it"
+    )
+    found = summary_of(rows)
+    if found.median_error is not None:
+        note(
+            f"error of completion: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, most {found.max_error:.1%}, "
+            f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} jobs not done"
+        )
+    note(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     if any(row.is_exact is False for row in rows):
@@ -88,7 +103,7 @@ def _shown(row: Any) -> dict[str, object]:
     is_done = row.realised_slots is not None
     return {
         "job": row.job, "application": row.application, "planned": row.planned_slots, "realised": row.realised_slots,
-        "late": row.realised_slots - row.planned_slots if is_done else None, "utility planned": row.planned_utility,
+        "late": row.realised_slots - row.planned_slots if is_done else None, "error": row.error, "utility planned": row.planned_utility,
         "utility realised": row.realised_utility, "clocks": row.clocks, "changes": row.changes,
         "first loss": row.first_loss, "last loss": row.last_loss, "exact": row.is_exact,
     }  # fmt: skip

@@ -27,7 +27,7 @@ def solution(tmp_path_factory):
 
 @pytest.mark.prove
 def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solution):
-    done = run("tiny-0", solution, "--slot-seconds", "2", "--gradient-seconds", "0.1", "--format", "json")
+    done = run("tiny-0", solution, "--slot-seconds", "1", "--cores", "0.2", "--format", "json")
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert {row["job"] for row in rows} == {"j0000", "j0001"}
@@ -36,7 +36,11 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
         assert row["realised_slots"] > 0
         assert row["last_loss"] < row["first_loss"]
         assert row["changes"] >= 2
+        assert row["error"] > -1
     assert "slot 0" in done.stderr
+    assert "scale of time: a slot of " in done.stderr
+    assert "error of completion: median " in done.stderr
+    assert "utility planned " in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
 """One job of a plan in a thread of its own: it trains with what each slot gives it, until its work is done."""
 
+import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
-from optim.simulation.live.paced import Paced
+from optim.simulation.live.own_job import OwnJob, Pace
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.options import ClusterOptions
@@ -22,8 +23,12 @@ from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_a
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
-PARTITIONS_PER_WORKER = 4
-"""Partitions a worker has at the most workers: the fewer, the more of them wait for the last."""
+MOST_PARTITIONS, PARTITIONS_PER_WORKER = 24, 4
+"""Partitions are a common multiple of all the plan's numbers of workers, so that nobody waits for the last; where that is
+more than the first of these, so many for each of the most workers."""
+
+LEAST_S, MOST_CLOCKS = 0.01, 1_000
+"""Least seconds of a push, and most clocks of a job."""
 
 IDLE_S = 0.01
 """How often a job without machines looks at the time."""
@@ -38,7 +43,10 @@ class JobRow:
     job, application
         Its name, and what it trained.
     planned_slots, realised_slots
-        When it is complete, in slots from the beginning (the end of slot 2 is 3); None if it was not.
+        When its work is done, in slots from the beginning (the end of slot 2 is 3): by the instance's own seconds of a
+        mini-batch and speeds, and here; None if it was not.
+    error
+        Realised over planned time since its first slot, less 1.
     planned_utility, realised_utility
         What that earns.
     clocks, gradients
@@ -53,8 +61,9 @@ class JobRow:
 
     job: str
     application: str
-    planned_slots: int
+    planned_slots: float
     realised_slots: float | None
+    error: float | None
     planned_utility: float
     realised_utility: float
     clocks: int
@@ -84,28 +93,43 @@ class JobRun:
     application, optimiser
         What it trains.
     clocks
-        Clocks of training that the plan's work comes to.
+        Clocks of training that the job's work comes to.
+    share
+        Of a core, that each worker holds itself to.
     """
 
     plan: JobPlan
     options: PlanOptions
+    share: float = 1.0
+    scale: float = 1.0
     record: TrainingRecord | None = None
     finished_s: float | None = None
     changes: int = 0
     error: BaseException | None = None
     _count: int = 0
-    application: Application = field(init=False)
+    application: OwnJob = field(init=False)
+    _played: OwnJob = field(init=False)
     optimiser: "AbstractOptimiser" = field(init=False)
     clocks: int = field(init=False)
 
     def __post_init__(self) -> None:
-        most_workers, _ = self.plan.most
-        self.application, self.optimiser = _make_job(
-            self.plan.job, PARTITIONS_PER_WORKER * most_workers, self.options.seed
+        plan, options = self.plan, self.options
+        application, self.optimiser = _make_job(plan.job, num_partitions(plan), options.seed)
+        # One worker's seconds of the whole job, dealt out in equal pushes that are no shorter than asked for.
+        whole_s, partitions = plan.work * options.slot_s, application.num_partitions
+        self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, LEAST_S), 1, MOST_CLOCKS))
+        gradient_s = whole_s / partitions / self.clocks
+        self.application = OwnJob(
+            application=application,
+            num_floats=min(round(plan.gradient_floats * self.scale), options.most_floats),
         )
-        gradient_s = self.options.gradient_s or _measure_gradient_s(self.application)
-        gradients = self.plan.work * self.options.slot_s / gradient_s
-        self.clocks = max(1, int(gradients / self.application.num_partitions))
+        self._played = replace(
+            self.application,
+            compute_s=gradient_s * (1 - plan.link_share),
+            link_s=gradient_s * plan.link_share,
+            share=self.share,
+            pace=Pace(),
+        )
 
     def play(self, start: threading.Barrier, last_slot: int, is_stopped: Callable[[], bool]) -> None:
         """Train until the work is done, the time is over, or somebody asks to stop."""
@@ -116,19 +140,23 @@ class JobRun:
         except Exception as error:  # handed to the main thread, which raises it
             self.error = error
             start.abort()
+        finally:
+            if self._played.pace is not None:
+                self._played.pace.close()
 
     def _play(self, start: threading.Barrier, last_slot: int, is_stopped: Callable[[], bool]) -> None:
         _, most_servers = self.plan.most
         cluster = ClusterOptions(num_shards=most_servers, policy=Fixed(fixed=Stage.SEPARATE))
-        paced = Paced(application=self.application, gradient_s=self.options.gradient_s)
-        with Processes(paced, cluster, max_machines=2 * self.options.max_processes) as transport:
-            trainer = Trainer(paced, self.optimiser, cluster, transport)
+        with Processes(self._played, cluster, max_machines=2 * self.options.max_processes) as transport:
+            trainer = Trainer(self._played, self.optimiser, cluster, transport)
             trainer.controller.resume(0)
-            self._fit(trainer, 0)
+            started = time.perf_counter()
+            self._fit(trainer, 0, 0)
             while trainer.controller.machines.joining and not is_stopped():
                 message = transport.receive()
                 if message is not None:
                     trainer.controller.receive(message)
+            lead_s = min(time.perf_counter() - started, self.options.slot_s / 2)
             start.wait()  # slot 0 begins when its machines are up, everywhere
             begun = time.perf_counter()
             trainer.controller.resume(self.clocks)
@@ -140,7 +168,8 @@ class JobRun:
                 if trainer.clock == self.clocks:
                     self.finished_s = elapsed
                     break
-                self._fit(trainer, slot)
+                # Machines are ordered as early as their start takes; what leaves, leaves when its slot is over.
+                self._fit(trainer, slot, int((elapsed + lead_s) / self.options.slot_s))
                 message = transport.receive() if _has_company(trainer) else None
                 if message is None:
                     time.sleep(IDLE_S)
@@ -148,9 +177,17 @@ class JobRun:
                     trainer.take(message)
             self.record = trainer.record()
 
-    def _fit(self, trainer: Trainer, slot: int) -> None:
-        """Add and evict until the job has, or will have, what the plan gives it in a slot; late jobs keep their last."""
-        wanted = self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
+    def _wanted(self, slot: int) -> tuple[int, int]:
+        """Return the machines that the plan gives in a slot; late jobs keep their last."""
+        return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
+
+    def _fit(self, trainer: Trainer, slot: int, coming_slot: int) -> None:
+        """Add and evict until the job has, or will have, what the plan gives it in a slot and in the one that comes."""
+        now, soon = self._wanted(slot), self._wanted(coming_slot)
+        wanted = max(now[0], soon[0]), max(now[1], soon[1])
+        workers = max(1, len(trainer.controller.roles.workers))
+        assert self._played.pace is not None, "made with one"
+        self._played.pace.write(workers / self.plan.speed(workers))
         controller = trainer.controller
         tiers = (
             ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
@@ -172,14 +209,15 @@ class JobRun:
         record, plan = self.record, self.plan
         losses = record.losses if record else ()
         realised = self.finished_s / self.options.slot_s if self.finished_s is not None else None
-        earned = 0.0
+        first, earned = min(plan.machines), 0.0
         if realised is not None and realised < instance.horizon:
             earned = float(instance.value[plan.job, int(realised)])
         return JobRow(
             job=plan.name,
-            application=type(self.application).__name__,
-            planned_slots=plan.last_slot + 1,
+            application=type(self.application.application).__name__,
+            planned_slots=plan.planned_slots,
             realised_slots=realised,
+            error=None if realised is None else (realised - first) / (plan.planned_slots - first) - 1.0,
             planned_utility=float(instance.value[plan.job, plan.last_slot]),
             realised_utility=earned,
             clocks=len(losses),
@@ -202,6 +240,12 @@ def _has_company(trainer: Trainer) -> bool:
     return bool(controller.machines.joining) or not is_at_rest
 
 
+def num_partitions(plan: JobPlan) -> int:
+    """Return into how many partitions a job's data is cut."""
+    common = math.lcm(*{workers for workers, _ in plan.machines.values()})
+    return common if common <= MOST_PARTITIONS else PARTITIONS_PER_WORKER * plan.most[0]
+
+
 def _make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":
     """Return one of three small applications in turn, and a rule that suits it."""
     from optim.kernels.parameter_server import Adagrad, Sgd
@@ -212,14 +256,3 @@ def _make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, A
     if kind == 1:
         return LogisticRegression(num_partitions=num_partitions, seed=own_seed), Adagrad(learning_rate=0.1)
     return TopicModel(num_partitions=num_partitions, seed=own_seed), Sgd(learning_rate=0.5)
-
-
-def _measure_gradient_s(application: Application, repeats: int = 5) -> float:
-    """Return the median seconds of a gradient here and now, the first one with its data left out."""
-    parameters = application.initial_parameters()
-    seconds = []
-    for clock in range(repeats + 1):
-        begun = time.perf_counter()
-        application.gradient(parameters, 0, clock)
-        seconds.append(time.perf_counter() - begun)
-    return float(np.median(seconds[1:]))

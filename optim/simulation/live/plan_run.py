@@ -1,16 +1,21 @@
 """Several jobs at once on this machine, with the workers and servers of an admission plan, slot by slot.
 
-The plan says for each job and slot how many workers and parameter servers it has. Here every one of them is a process.
-A job trains until it has done the work that the plan allots to it; whether that is when the plan says is the question.
+The plan says for each job and slot how many workers and parameter servers it has. Here every one of them is a process, and
+a slot lasts as long as the scale of time says. A job's work is its own: its mini-batches by the seconds that the instance
+says of one, at that scale. Each worker holds itself to a share of a core. Whether the work is done when the plan says is
+the question.
 """
 
 import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
 from optim.simulation.live.job_run import IDLE_S, JobRow, JobRun
@@ -44,7 +49,12 @@ def run_plan(
     """
     jobs = read_plan(instance, plan)
     _check_processes(jobs, options)
-    runs = [JobRun(job, options) for job in jobs]
+    busiest = max(
+        (sum(job.machines.get(slot, (0, 0))[0] for job in jobs) for slot in range(instance.horizon)), default=0
+    )
+    share = min(1.0, options.cores / max(1, busiest))
+    scale = options.slot_s / (instance.slot_micro_s / MICRO)
+    runs = [JobRun(job, options, share=share, scale=scale) for job in jobs]
     last = max((job.last_slot for job in jobs), default=-1) + options.overrun
     start = threading.Barrier(len(runs) + 1)
     threads = [threading.Thread(target=run.play, args=(start, last, is_stopped), daemon=True) for run in runs]
@@ -74,3 +84,47 @@ def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
             f"the plan has {at_once} workers and servers in one slot, more than max_processes {options.max_processes}; "
             "raise it, or choose a smaller instance"
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary:
+    """How far the jobs of a run were from their plan.
+
+    Attributes
+    ----------
+    jobs, unfinished
+        How many were played, and how many weren't done in time.
+    median_error, p90_error, max_error
+        Of the absolute relative error of the time from a job's first slot to its completion, over those done.
+    mean_error
+        With its sign: above 0 jobs are late.
+    planned_utility, realised_utility
+        Summed over all jobs.
+    """
+
+    jobs: int
+    unfinished: int
+    median_error: float | None
+    p90_error: float | None
+    max_error: float | None
+    mean_error: float | None
+    planned_utility: float
+    realised_utility: float
+
+
+def summary_of(rows: Sequence[JobRow]) -> PlanSummary:
+    """Return the errors' distribution, and what they do to utility."""
+    errors = np.array([row.error for row in rows if row.error is not None])
+    figures: list[float | None] = [None] * 4
+    if len(errors):
+        figures = [*np.quantile(np.abs(errors), [0.5, 0.9, 1.0]).tolist(), float(errors.mean())]
+    return PlanSummary(
+        jobs=len(rows),
+        unfinished=sum(row.realised_slots is None for row in rows),
+        median_error=figures[0],
+        p90_error=figures[1],
+        max_error=figures[2],
+        mean_error=figures[3],
+        planned_utility=sum(row.planned_utility for row in rows),
+        realised_utility=sum(row.realised_utility for row in rows),
+    )
