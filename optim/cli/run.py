@@ -1,6 +1,7 @@
 """`optim run`: play an admission solution with real training jobs, or kill their servers for a drill."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,16 @@ def run(
     kill_servers: Annotated[
         int | None, option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1)
     ] = None,
+    application: Annotated[
+        str | None, option("--application", "Train this instead: a name, or a class of one's own.", "NAME|MODULE:CLASS")
+    ] = None,
+    data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
+    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1)] = 50,
+    workers: Annotated[int, option("--workers", "Worker processes; the first one also serves.", min=1)] = 2,
+    rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = 0.1,
+    checkpoint: Annotated[
+        Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")
+    ] = None,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -37,6 +48,17 @@ def run(
     speed are the instance's own, at the scale of time that --slot-seconds sets; workers hold themselves to shares of cores.
     Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
     """
+    if application is not None:
+        if files or kill_servers is not None:
+            raise InvalidOptionError("--application is trained alone; leave INSTANCE, SOLUTION and --kill-servers out")
+        from optim.cli.run_application import ApplicationRun, train_application
+
+        asked = ApplicationRun(
+            name=application, data=data, clocks=clocks, workers=workers, rate=rate, checkpoint=checkpoint, seed=seed
+        )
+        return train_application(asked, output)
+    if data is not None or checkpoint is not None:
+        raise InvalidOptionError("--data and --checkpoint belong to --application NAME; add it")
     if kill_servers is not None:
         if files:
             raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {' '.join(files)} out")

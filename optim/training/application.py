@@ -1,6 +1,11 @@
 """What can be trained: a loss over fixed data partitions, and its gradients."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from optim.training.messages import Vector
 
@@ -37,3 +42,69 @@ class Application(Protocol):
         `clock` is for applications that draw at random: they make their stream from seed, partition and clock.
         """
         ...
+
+
+class UserApplication(ABC):
+    """An application of one's own: four methods, of which the last two are called in processes of their own.
+
+    Objects travel to these processes by pickling, so the class must be importable there, and what is large should be read
+    where it is needed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Mean(UserApplication):
+    ...     def sizes(self):
+    ...         return [2, 3]  # examples in each partition
+    ...
+    ...     def start(self):
+    ...         return np.zeros(1)
+    ...
+    ...     def loss(self, parameters, partition, clock):
+    ...         return float((parameters[0] - partition) ** 2 / 2)
+    ...
+    ...     def slope(self, parameters, partition, clock):
+    ...         return parameters - partition
+    >>> Mean().gradient(Mean().initial_parameters(), 1, 0)
+    (array([-1.], dtype=float32), 1.5)
+    """
+
+    @abstractmethod
+    def sizes(self) -> Sequence[float]:
+        """Return how many examples each partition has; its length is the number of partitions."""
+
+    @abstractmethod
+    def start(self) -> ArrayLike:
+        """Return the parameters before the first clock, any shape."""
+
+    @abstractmethod
+    def loss(self, parameters: Vector, partition: int, clock: int) -> float:
+        """Return the mean loss over a partition."""
+
+    @abstractmethod
+    def slope(self, parameters: Vector, partition: int, clock: int) -> ArrayLike:
+        """Return the mean gradient over a partition, in the shape of `start`."""
+
+    @property
+    def num_partitions(self) -> int:
+        """Partitions."""
+        return len(self.sizes())
+
+    @property
+    def num_parameters(self) -> int:
+        """Length of the flat vector."""
+        return int(np.size(self.start()))
+
+    def initial_parameters(self) -> Vector:
+        """Return the flat parameters."""
+        return np.asarray(self.start(), dtype=np.float32).ravel().copy()
+
+    def weight(self, partition: int) -> float:
+        """Return a partition's size."""
+        return float(self.sizes()[partition])
+
+    def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
+        """Return the flat gradient and the summed loss."""
+        own = np.asarray(parameters).reshape(np.shape(self.start()))
+        slope = np.asarray(self.slope(own, partition, clock), dtype=np.float32).ravel()
+        return slope, self.loss(own, partition, clock) * self.weight(partition)

@@ -9,10 +9,9 @@ of all shards are left; what was computed since is computed again.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from optim.core.errors import InvalidOptionError, NotAllowedError, TrainingError
 from optim.training.application import Application
+from optim.training.checkpoints import StartingPoint, initial_point
 from optim.training.dataflow import Dataflow
 from optim.training.ledger import CopyLedger
 from optim.training.membership import Membership
@@ -66,7 +65,12 @@ class Controller:
     """
 
     def __init__(
-        self, transport: Transport, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions
+        self,
+        transport: Transport,
+        application: Application,
+        optimiser: "AbstractOptimiser",
+        options: ClusterOptions,
+        start: StartingPoint | None = None,
     ) -> None:
         if options.staleness > 0 and optimiser.num_slots > 0:
             raise InvalidOptionError(
@@ -87,7 +91,7 @@ class Controller:
         self._copies = CopyLedger(options.num_shards)
         self._rebuild: Rebuild | None = None
         self._clock = 0  # of the boundary, or of the rebuild
-        self._install_initial(application)
+        self._install(start or initial_point(application, optimiser))
 
     # -- membership ---------------------------------------------------------------------------------------------------
 
@@ -191,9 +195,8 @@ class Controller:
 
     def _sync_all(self) -> None:
         """Have every server send what its backup lacks."""
-        self._send_all(
-            (server, Sync(generation=self.generation, shard=k)) for k, server in enumerate(self.roles.servers)
-        )
+        sync = [Sync(generation=self.generation, shard=shard) for shard in range(self._options.num_shards)]
+        self._send_all(zip(self.roles.servers, sync, strict=False))  # without machines there is no server
 
     # -- phases -------------------------------------------------------------------------------------------------------
 
@@ -245,9 +248,9 @@ class Controller:
         num_shards = options.num_shards
         if not machines.staying:
             return Roles(stage=Stage.TRADITIONAL, workers=(), servers=(), backups=(STORAGE,) * num_shards)
-        reliable, transient = machines.reliable, machines.transient
-        stage = options.policy.stage(len(reliable), len(transient))
-        return lay_out(stage, reliable, transient, num_shards, max_actives=options.max_actives, previous=self.roles)
+        tiers = machines.reliable, machines.transient
+        stage = options.policy.stage(*map(len, tiers))
+        return lay_out(stage, *tiers, num_shards, max_actives=options.max_actives, previous=self.roles)
 
     def _adopt(self, roles: Roles) -> None:
         """Work by a layout, and give back the machines that were waiting to leave and have no part in it."""
@@ -260,10 +263,8 @@ class Controller:
 
     def _compute_elsewhere(self, message: Pushed) -> None:
         """Have a refused gradient computed again, by another machine where there is one."""
-        others = [name for name in self.roles.workers if name != message.machine and self.machines.is_alive(name)]
-        if others:
-            owners = enumerate(self.owners)
-            self.owners = tuple(others[0] if k == message.partition else owner for k, owner in owners)
+        if others := [name for name in self.roles.workers if name != message.machine and self.machines.is_alive(name)]:
+            self.owners = tuple(others[0] if k == message.partition else own for k, own in enumerate(self.owners))
         self.flow.compute_again([message.partition])
 
     def _hand_over(self, machine: str) -> None:
@@ -339,12 +340,11 @@ class Controller:
         for holder, clock in copies.trim():
             self._transport.send(holder, Trim(generation=self.generation, clock=clock))
 
-    def _install_initial(self, application: Application) -> None:
-        """Put the parameters of clock 0 into the storage: there is always something to return to."""
-        initial = application.initial_parameters()
+    def _install(self, start: StartingPoint) -> None:
+        """Put where the run begins into the storage: there is always something to return to."""
+        self.flow.begin_at(start.clock, start.parameters, start.losses)
         for shard, part in enumerate(self.flow.ranges):
-            parameters = initial[part].copy()
-            slots = tuple(np.zeros_like(parameters) for _ in range(self._optimiser.num_slots))
-            values = ShardValues(shard, 0, parameters, slots)
+            own, *slots = (array[part].copy() for array in (start.parameters, *start.slots))
+            values = ShardValues(shard, start.clock, own, tuple(slots))
             self._transport.send(STORAGE, Install(generation=0, values=values))
-            self._copies.confirm(STORAGE, shard, 0)
+            self._copies.confirm(STORAGE, shard, start.clock)

@@ -135,6 +135,11 @@ class Dataflow:
         del self.losses[clock:]
         self._publish(clock, parts)
 
+    def begin_at(self, clock: int, parameters: Vector, losses: Sequence[float]) -> None:
+        """Stand where a run begins."""
+        self.losses = list(losses)
+        self.reset(clock, [parameters[part].copy() for part in self.ranges])
+
     def compute_again(self, partitions: Iterable[int]) -> None:
         """Have partitions computed again whose worker is lost."""
         for partition in partitions:

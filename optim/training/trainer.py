@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from optim.core.errors import NotAllowedError
 from optim.core.ranges import check_in
 from optim.training.application import Application
+from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller
 from optim.training.messages import Message, Vector
 from optim.training.options import ClusterOptions
@@ -133,6 +135,8 @@ class Trainer:
         What is trained, by which rule, and how.
     transport
         Where the machines live; objects of this process if not given.
+    start
+        Where the run begins: the application's own parameters at clock 0 if not given.
     """
 
     def __init__(
@@ -141,12 +145,13 @@ class Trainer:
         optimiser: "AbstractOptimiser",
         options: ClusterOptions | None = None,
         transport: Transport | None = None,
+        start: StartingPoint | None = None,
     ) -> None:
         self.transport: Transport = InProcess(application) if transport is None else transport
-        self.controller = Controller(self.transport, application, optimiser, options or ClusterOptions())
+        self.controller = Controller(self.transport, application, optimiser, options or ClusterOptions(), start)
         self.rows: list[ClockRow] = []
         self._started = time.perf_counter()
-        self._seen_clock = 0
+        self._seen_clock = 0 if start is None else start.clock
         self._last_lost = ""
 
     @property
@@ -273,3 +278,26 @@ def run_alone(application: Application, optimiser: "AbstractOptimiser", clocks: 
     """Return the run on one machine of this process, which nobody disturbs."""
     alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
     return Trainer(application, optimiser).run(clocks, [alone])
+
+
+def resumable(
+    application: Application,
+    optimiser: "AbstractOptimiser",
+    options: ClusterOptions,
+    transport: Transport,
+    folder: str | Path,
+) -> Trainer:
+    """Return a trainer whose checkpoints lie in a folder, and that goes on from the newest whole one there.
+
+    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the folder's checkpoints are all damaged, or of another job.
+    """
+    job = f"{application!r} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
+    storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)
+    trainer = Trainer(application, optimiser, options, storage, storage.latest())
+    storage.losses = lambda: trainer.controller.flow.losses
+    return trainer

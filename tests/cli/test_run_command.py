@@ -47,6 +47,10 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
     ("words", "message"),
     [
         ((), "expected INSTANCE SOLUTION, got 0 words"),
+        (("--application", "chess"), "unknown application 'chess'"),
+        (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
+        (("--data", "x.csv"), "--data and --checkpoint belong to --application"),
+        (("tiny-0", "--application", "topic-model"), "--application is trained alone"),
         (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),
         (("auction-tiny-0", "nowhere.json"), "auction-tiny-0 isn't an admission instance"),
@@ -61,3 +65,19 @@ def test_wrong_use_is_one_line_and_exit_code_two(words, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.prove
+def test_an_application_goes_on_from_its_checkpoints_on_data_of_ones_own(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("\n".join(f"{u} {i} {(u * i) % 5}" for u in range(12) for i in range(6)))
+    words = ("--application", "matrix-factorisation", "--data", path, "--workers", "1", "--format", "json")
+    whole = run(*words, "--clocks", "15")
+    assert whole.returncode == 0, whole.stderr
+    first = run(*words, "--clocks", "10", "--checkpoint", tmp_path / "run")
+    again = run(*words, "--clocks", "15", "--checkpoint", tmp_path / "run")
+    assert "going on from clock 10" in again.stderr
+    assert again.stdout == whole.stdout
+    assert whole.stdout.startswith(first.stdout)
+    losses = [json.loads(line)["loss"] for line in whole.stdout.splitlines()]
+    assert losses[-1] < losses[0]

@@ -24,10 +24,13 @@ class GeneratedApplication(ABC, Generic[DataT]):
         P, pieces that the data is cut into for good.
     seed
         What data, model and start are drawn from.
+    source
+        A file of data of one's own, in place of drawn data; `from_file` takes the sizes from it.
     """
 
     num_partitions: int = 8
     seed: int = 0
+    source: str = ""
     _data: dict[int, DataT] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -59,6 +62,10 @@ class GeneratedApplication(ABC, Generic[DataT]):
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> DataT:
         """Draw the data of a partition."""
 
+    @abstractmethod
+    def _take(self, start: int, stop: int) -> DataT:
+        """Return examples of the user's file."""
+
     def size(self, partition: int) -> int:
         """Return how many examples a partition has."""
         start, stop = bounds(self.num_examples, self.num_partitions, partition)
@@ -69,8 +76,10 @@ class GeneratedApplication(ABC, Generic[DataT]):
         return float(self.size(partition))
 
     def data(self, partition: int) -> DataT:
-        """Return a partition's data, made on first use."""
-        if partition not in self._data:
+        """Return a partition's data, made or read on first use."""
+        if partition not in self._data and self.source:
+            self._data[partition] = self._take(*bounds(self.num_examples, self.num_partitions, partition))
+        elif partition not in self._data:
             rng = np.random.default_rng([self.seed, 1, partition])
             self._data[partition] = self._make(partition, self.size(partition), rng)
         return self._data[partition]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.training.applications.data_files import read_examples
 from optim.training.applications.generated import GeneratedApplication
 from optim.training.messages import Vector
 
@@ -44,6 +45,23 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
             num_partitions=num_partitions,
             seed=seed,
         )
+
+    @classmethod
+    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "LogisticRegression":
+        """Return the application on examples of one's own, in the order of the file."""
+        values, classes = read_examples(path)
+        return cls(
+            num_observations=len(values),
+            num_features=values.shape[1],
+            num_classes=max(2, int(classes.max()) + 1),
+            num_partitions=num_partitions,
+            seed=seed,
+            source=path,
+        )
+
+    def _take(self, start: int, stop: int) -> "tuple[Vector, np.ndarray[tuple[int, ...], np.dtype[np.int64]]]":
+        values, classes = read_examples(self.source)
+        return values[start:stop], classes[start:stop]
 
     @property
     def num_examples(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
+from optim.training.applications.data_files import read_ratings
 from optim.training.applications.generated import GeneratedApplication
 from optim.training.messages import Vector
 from optim.training.partitions import bounds
@@ -46,6 +47,24 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
             num_partitions=num_partitions,
             seed=seed,
         )
+
+    @classmethod
+    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
+        """Return the application on ratings of one's own; partitions are ranges of them, sorted by user."""
+        users, items, values = read_ratings(path)
+        return cls(
+            num_users=int(users.max()) + 1,
+            num_items=int(items.max()) + 1,
+            num_ratings=len(values),
+            num_partitions=num_partitions,
+            seed=seed,
+            source=path,
+        )
+
+    def _take(self, start: int, stop: int) -> sparse.csr_array:
+        users, items, values = (column[start:stop] for column in read_ratings(self.source))
+        pointers = np.concatenate([[0], np.cumsum(np.bincount(users, minlength=self.num_users))]).astype(np.int32)
+        return sparse.csr_array((values, items.astype(np.int32), pointers), shape=(self.num_users, self.num_items))
 
     @property
     def num_examples(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma
 
+from optim.training.applications.data_files import read_bags
 from optim.training.applications.generated import GeneratedApplication
 from optim.training.messages import Vector
 
@@ -56,6 +57,15 @@ class TopicModel(GeneratedApplication[Counts]):
             num_partitions=num_partitions,
             seed=seed,
         )
+
+    @classmethod
+    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "TopicModel":
+        """Return the application on documents of one's own, in the order of the file."""
+        documents, words = read_bags(path).shape
+        return cls(num_documents=documents, num_words=words, num_partitions=num_partitions, seed=seed, source=path)
+
+    def _take(self, start: int, stop: int) -> Counts:
+        return read_bags(self.source)[start:stop]
 
     @property
     def num_examples(self) -> int:

@@ -1,0 +1,105 @@
+"""`optim run --application`: train one application, on data of one's own, with checkpoints that survive everything."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
+from optim.cli.output import OutputFormat, print_json, print_rows
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
+
+if TYPE_CHECKING:
+    from optim.kernels.parameter_server import AbstractOptimiser
+    from optim.training.application import Application
+
+SHOWN = 10
+"""Clocks between two rows of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationRun:
+    """What is asked for: the options of the command."""
+
+    name: str
+    data: Path | None
+    clocks: int
+    workers: int
+    rate: float
+    checkpoint: Path | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_in("(0, inf)", self, "rate")
+
+
+def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
+    """Train with worker processes, and print a row for each clock (JSON) or every tenth."""
+    from optim.training.options import ClusterOptions
+    from optim.training.processes import Processes
+    from optim.training.stages import Fixed, Stage
+    from optim.training.trainer import Action, Event, Trainer, resumable
+
+    application, optimiser = chosen(asked)
+    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL))
+    names = tuple(f"worker-{k}" for k in range(asked.workers))
+    with (
+        Processes(application, options, max_machines=asked.workers) as processes,
+        listening("the last checkpoint stays") as stop,
+    ):
+        if asked.checkpoint is None:
+            trainer = Trainer(application, optimiser, options, processes)
+        else:
+            trainer = resumable(application, optimiser, options, processes, asked.checkpoint)
+            if trainer.clock:
+                note(f"going on from clock {trainer.clock} of {asked.checkpoint}")
+        events = [Event(clock=0, action=Action.ADD_RELIABLE, machines=names)]
+        losses: tuple[float, ...] = ()
+        while trainer.clock < asked.clocks and not stop.is_requested:
+            record = trainer.run(min(asked.clocks, (trainer.clock // SHOWN + 1) * SHOWN), events)
+            losses, events = record.losses, []
+    losses = losses or tuple(trainer.controller.flow.losses)
+    rows = [{"clock": clock, "loss": loss} for clock, loss in enumerate(losses)]
+    if output is OutputFormat.JSON:
+        for row in rows:
+            print_json({"application": asked.name, "seed": asked.seed, **row})
+    else:
+        print_rows(
+            [row for row in rows if row["clock"] % SHOWN == 0 or row is rows[-1]],
+            output,
+            title="mean loss before each clock",
+        )
+    return ExitCode.INTERRUPTED if stop.is_requested else ExitCode.DONE
+
+
+def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
+    """Return the application, on the user's data if there is some, and a rule that suits it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no such application, or it takes no file.
+    """
+    from optim.kernels.parameter_server import Adagrad, Sgd
+    from optim.training.applications import APPLICATIONS
+
+    if asked.name in APPLICATIONS:
+        kind = APPLICATIONS[asked.name]
+        own = (
+            kind(seed=asked.seed) if asked.data is None else kind.from_file(str(asked.data.resolve()), seed=asked.seed)
+        )
+        is_descent = asked.name == "topic-model"  # its gradient is a natural one: the rate says how far to go along it
+        return own, Sgd(learning_rate=min(asked.rate, 1.0)) if is_descent else Adagrad(learning_rate=asked.rate)
+    module, _, name = asked.name.partition(":")
+    if not name:
+        raise InvalidOptionError(
+            f"unknown application {asked.name!r}; there are: {', '.join(APPLICATIONS)}, and MODULE:CLASS for one's own"
+        )
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
+    return (found() if asked.data is None else found(str(asked.data))), Adagrad(learning_rate=asked.rate)

@@ -1,0 +1,78 @@
+"""Checkpoints on disk: a run goes on after its controller is gone, and damage is found."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.kernels.parameter_server import Adam
+from optim.training.applications import LogisticRegression
+from optim.training.checkpoints import KEPT, StartingPoint, read_checkpoint, write_checkpoint
+from optim.training.options import ClusterOptions
+from optim.training.trainer import Action, Event, Trainer, resumable
+from optim.training.transport import InProcess
+
+JOB = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
+RULE = Adam(learning_rate=0.05)
+OPTIONS = ClusterOptions(num_shards=3, checkpoint_every=4, sync_every=2)
+
+
+def machines(*names):
+    return [Event(clock=0, action=Action.ADD_RELIABLE, machines=names)]
+
+
+def begun(folder, application=JOB):
+    return resumable(application, RULE, OPTIONS, InProcess(application), folder)
+
+
+@pytest.mark.parametrize("died_at", [3, 9, 14])
+def test_a_run_goes_on_where_the_dead_controllers_storage_stood(tmp_path, died_at):
+    undisturbed = Trainer(JOB, RULE, OPTIONS).run(17, machines("a", "b"))
+    begun(tmp_path).run(died_at, machines("a", "b"))  # nobody says good-bye
+    again = begun(tmp_path)
+    assert died_at - 4 <= again.clock <= died_at
+    record = again.run(17, machines("c"))
+    assert record.equals(undisturbed)
+    assert record.num_computed == 4 * (17 - begun_clock(again, record))
+
+
+def begun_clock(trainer, record):
+    """The clock before the first row that a trainer wrote."""
+    return trainer.rows[0].clock - 1
+
+
+def test_only_the_last_ones_are_kept_and_a_damaged_one_costs_one_more(tmp_path):
+    begun(tmp_path).run(17, machines("a"))
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == KEPT
+    newest = begun(tmp_path).clock
+    content = bytearray(paths[-1].read_bytes())
+    content[len(content) // 2] ^= 1
+    paths[-1].write_bytes(bytes(content))
+    assert begun(tmp_path).clock < newest
+    paths[0].write_bytes(b"")
+    with pytest.raises(InvalidProblemError, match="remove it, and the run goes on from the one before"):
+        begun(tmp_path)
+
+
+def test_another_jobs_checkpoint_is_refused(tmp_path):
+    begun(tmp_path).run(9, machines("a"))
+    other = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4, seed=1)
+    with pytest.raises(InvalidProblemError, match="a checkpoint of another job"):
+        begun(tmp_path, other)
+
+
+def test_what_is_written_is_read_and_every_field_is_under_the_checksum(tmp_path):
+    point = StartingPoint(7, np.arange(3, dtype=np.float32), (np.ones(3, np.float32),), (1.0, 0.5))
+    path = tmp_path / "checkpoint-1.npz"
+    write_checkpoint(path, point, "job")
+    read = read_checkpoint(path, "job")
+    assert (read.clock, read.losses) == (7, (1.0, 0.5))
+    assert np.array_equal(read.parameters, point.parameters)
+    assert np.array_equal(read.slots[0], point.slots[0])
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    for name in set(arrays) - {"job"}:
+        changed = arrays | {name: arrays[name] + 1 if arrays[name].dtype.kind in "if" else np.array("x")}
+        np.savez(path, **changed)
+        with pytest.raises(InvalidProblemError, match="its checksum"):
+            read_checkpoint(path, "job")
