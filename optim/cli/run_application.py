@@ -61,6 +61,10 @@ def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
         while trainer.clock < asked.clocks and not stop.is_requested:
             record = trainer.run(min(asked.clocks, (trainer.clock // SHOWN + 1) * SHOWN), events)
             losses, events = record.losses, []
+        if asked.checkpoint is not None and losses:
+            trainer.controller.save()
+            while trainer.controller.saved_clock < trainer.clock:
+                trainer.step()
     losses = losses or tuple(trainer.controller.flow.losses)
     rows = [{"clock": clock, "loss": loss} for clock, loss in enumerate(losses)]
     if output is OutputFormat.JSON:
