@@ -10,14 +10,18 @@ from optim.core.options import build_options
 from optim.core.own_code import installed_names, is_own, load_installed, load_own
 from optim.models.cluster.workload import Workload
 from optim.simulation.cluster.engine import Policy
+from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.policy import PlanningPolicy
+from optim.simulation.cluster.planning.rounds import RoundOptions
 from optim.simulation.cluster.policies.borg import Borg, BorgOptions
 from optim.simulation.cluster.policies.drf import Drf, DrfOptions
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
+from optim.simulation.cluster.policies.finish_time_fairness import FinishTimeFairness
 from optim.simulation.cluster.policies.gandiva import Gandiva, GandivaOptions
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
 from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
+from optim.simulation.cluster.policies.max_min import MaxMin
 from optim.simulation.cluster.policies.mesos import Mesos, MesosOptions
 from optim.simulation.cluster.policies.omega import Omega, OmegaOptions
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
@@ -28,6 +32,10 @@ from optim.simulation.cluster.policies.themis_greedy import ThemisGreedy
 from optim.simulation.cluster.policies.themis_leases import LeaseOptions
 from optim.simulation.cluster.policies.tiresias import TiresiasOptions, tiresias
 from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
+from optim.simulation.cluster.wrappers.fail_early import FailEarly, FailEarlyOptions
+from optim.simulation.cluster.wrappers.isolate import Isolate, IsolateOptions
+from optim.simulation.cluster.wrappers.patience import Patience, PatienceOptions
+from optim.simulation.cluster.wrappers.stop_at_gain import StopAtGain, StopAtGainOptions
 
 ENTRY_POINT_GROUP = "optim.policies"
 WHAT = "a policy of simulate cluster"
@@ -46,7 +54,9 @@ INDEX_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]
 PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
     "borg": (BorgOptions, Borg),
     "drf": (DrfOptions, Drf),
+    "finish-time-fairness": (RoundOptions, FinishTimeFairness),
     "gandiva": (GandivaOptions, Gandiva),
+    "max-min": (RoundOptions, MaxMin),
     "mesos": (MesosOptions, Mesos),
     "omega": (OmegaOptions, Omega),
     "static": (StaticOptions, Static),
@@ -62,6 +72,30 @@ POLICIES = {**INDEX_POLICIES, **PLANNING_POLICIES}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOptions:
     """Options of a policy that has none."""
+
+
+WRAPPERS: Mapping[str, tuple[type[Any], Callable[[Any, PlanningPolicy, Workload], PlanningPolicy]]] = {
+    "fail-early": (FailEarlyOptions, FailEarly),
+    "isolate": (IsolateOptions, Isolate),
+    "patience": (PatienceOptions, Patience),
+    "stop-at-gain": (StopAtGainOptions, StopAtGain),
+}
+"""Around any policy; an index policy within is played by planning."""
+
+
+def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] | None = None) -> PlanningPolicy:
+    """Return a policy with a wrapper around it.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is no wrapper of that name, or an option isn't one of its.
+    """
+    if name not in WRAPPERS:
+        raise InvalidOptionError(f"unknown wrapper {name[:40]!r}; there are: {', '.join(WRAPPERS)}")
+    options_type, build = WRAPPERS[name]
+    inner = policy if isinstance(policy, PlanningPolicy) else ByKey(policy, jobs)
+    return build(build_options(options_type, options), inner, jobs)
 
 
 def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:

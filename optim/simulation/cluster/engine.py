@@ -5,20 +5,17 @@ from collections.abc import Callable
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
-from optim.core.registry import Support
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import PPM, Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import PlanningPolicy
 
 Policy = IndexPolicy | PlanningPolicy
-
-ONE_KIND = "it knows one type of GPU; choose a policy that plans"
-WHOLE_GPUS = "shared GPUs and slowdown by neighbours are known to policies that plan only; choose one of them"
 
 STEPS = 20_000
 """Instants played between two looks at progress and interruption: some milliseconds."""
@@ -47,31 +44,24 @@ def play(
     InvalidProblemError
         If a gang is larger than the cluster, or a plan breaks a rule.
     UnsupportedProblemError
-        If the policy can't serve these jobs on this cluster under these options.
+        If the policy can't serve these jobs on this cluster.
     """
     jobs.check_fits(cluster)
     options = options or EngineOptions()
-    check_support(policy, jobs, cluster, options)
+    if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
+        policy = ByKey(policy, jobs)
     if isinstance(policy, PlanningPolicy):
+        found = policy.supports(jobs, cluster)
+        if not found:
+            raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
         return play_plans(jobs, cluster, policy, options, seed, watch)
     return _play_index(jobs, cluster, policy, options, seed, watch)
 
 
-def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:
-    """Check that a policy can serve such jobs on such a cluster under such options.
-
-    Raises
-    ------
-    UnsupportedProblemError
-        If it can't; the text says why.
-    """
-    if isinstance(policy, IndexPolicy):
-        has_kinds = jobs.kind_ppm.shape[1] > 0 and not (jobs.kind_ppm[:, np.unique(cluster.kind)] == PPM).all()
-        found = Support(False, ONE_KIND) if has_kinds else Support(not options.needs_planning, WHOLE_GPUS)
-    else:
-        found = policy.supports(jobs, cluster)
-    if not found:
-        raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
+def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
+    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, no slowdown by neighbours."""
+    has_kinds = jobs.kind_ppm.shape[1] > 0 and not (jobs.kind_ppm[:, np.unique(cluster.kind)] == PPM).all()
+    return not has_kinds and not options.needs_planning
 
 
 def _play_index(

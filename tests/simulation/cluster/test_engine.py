@@ -157,3 +157,18 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
         policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS)
         run, log = _both_logs((sizes, [0, 0, 1, 1], jobs, policy, EngineOptions(overhead_s=0.001)))
         assert run.log.rows() == log
+
+
+def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
+    """Two halves of a GPU run together; a job is twice as slow on the second type."""
+    shares = Workload(
+        submit_us=np.zeros(2), gpus=np.ones(2), duration_us=np.full(2, S), share_milli=np.array([500, 500])
+    )
+    fifo = IndexPolicy(name="fifo", source="", key=Key.SUBMISSION)
+    assert play(shares, Cluster.grid("1x1"), fifo).end_us.tolist() == [S, 2 * S]
+    assert play(shares, Cluster.grid("1x1"), fifo, EngineOptions(sharing=True)).end_us.tolist() == [S, S]
+    slow = Workload(
+        submit_us=np.zeros(1), gpus=np.ones(1), duration_us=np.full(1, S), kind_ppm=np.array([[10**6, 2 * 10**6]])
+    )
+    other = Cluster(gpus=np.array([1]), kind=np.array([1]), kinds=("a", "b"))
+    assert play(slow, other, fifo).end_us.tolist() == [2 * S]

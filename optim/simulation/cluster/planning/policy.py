@@ -67,6 +67,8 @@ class PlanningPolicy(ABC):
         What it sees that a real scheduler wouldn't; empty if nothing.
     reads_losses
         Whether it follows the losses that jobs report, so that it needs loss curves.
+    places_itself
+        Whether it brings its own placement, so that the engine's rule and wrappers around placement don't reach it.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -77,6 +79,7 @@ class PlanningPolicy(ABC):
     completed: ClassVar[str] = ""
     sees: ClassVar[tuple[Sight, ...]] = ()
     reads_losses: ClassVar[bool] = False
+    places_itself: ClassVar[bool] = False
     plans_at_events: bool = True
 
     @property

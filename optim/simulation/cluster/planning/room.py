@@ -138,6 +138,16 @@ class Room:
             if self.site.has_host:
                 self.host[:, machine] += self.site.asks[:, job]
 
+    def confine(self, part: Callable[[int], BoolArray | None]) -> None:
+        """Confine jobs to machines, besides other limits."""
+        before = self.allowed
+
+        def both(job: int) -> BoolArray | None:
+            mine, others = part(job), before(job) if before is not None else None
+            return mine if others is None else others if mine is None else mine & others
+
+        self.allowed, self.too_wide = both, NO_WIDTH
+
     def limit(self, job: int) -> BoolArray | None:
         """Return the machines that a job is confined to, None for all."""
         usable, allowed = self.site.usable(job), self.allowed(job) if self.allowed else None

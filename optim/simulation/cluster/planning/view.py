@@ -1,6 +1,6 @@
 """What a planning policy sees at an instant."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,8 @@ class View:
         Numbers of the jobs that wait or run, by submission.
     running
         GPUs of each job that runs, by its number, in the order of their last starts.
+    prepare
+        What wrappers do to all room before the policy inside sees it.
     num_groups
         Number of virtual clusters.
     is_shared
@@ -65,6 +67,8 @@ class View:
         self._count = num_submitted
         self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
         self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
+        self.prepare: list[Callable[[Room], None]] = []
+        self._is_whole = True
         self.num_groups = len(books.jobs.groups)
         self.is_shared = books.site.is_shared
         for name in COLUMNS:
@@ -73,7 +77,9 @@ class View:
     @property
     def waiting(self) -> IntArray:
         """Numbers of the jobs that wait, by submission."""
-        return self.jobs[~self._books.is_running[self.jobs]]
+        if self._is_whole:
+            return self.jobs[~self._books.is_running[self.jobs]]
+        return self.jobs[~np.isin(self.jobs, list(self.running))]
 
     @property
     def executed_us(self) -> IntArray:
@@ -94,6 +100,10 @@ class View:
     def started_us(self) -> IntArray:
         """When each job was last started, -1 if it never was."""
         return _read_only(self._books.started[: self._count])
+
+    def progress_since(self, job: int) -> int:
+        """Return since or from when a running job gets on: after the pause of its start."""
+        return int(self._books.pause_end[job])
 
     @property
     def stopped_us(self) -> IntArray:
@@ -119,6 +129,11 @@ class View:
             raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Sight.RUN_TIMES,)")
         return np.asarray(self._books.jobs.duration_us[: self._count] - self.served_us)
 
+    @property
+    def num_losses(self) -> int:
+        """How many losses a job reports up to the end of all its planned work, 0 where losses aren't known."""
+        return int(self._books.jobs.loss.shape[1])
+
     def losses(self, job: int) -> FloatArray:
         """Return the losses that a job has reported so far: one at each equal step of its work, the first before any."""
         points: FloatArray = self._books.jobs.loss[job]
@@ -129,7 +144,17 @@ class View:
 
     def room(self, without: Iterable[int] = ()) -> Room:
         """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""
-        return self._books.room(without)
+        room = self._books.room(without)
+        for prepare in self.prepare:
+            prepare(room)
+        return room
+
+    def hide(self, hidden: Collection[int], stopped: Collection[int] = ()) -> None:
+        """Hide jobs from the policy inside a wrapper, which looks after them itself, and show others as waiting."""
+        gone = {*hidden, *stopped}
+        self._is_whole = False
+        self.running = MappingProxyType({job: gpus for job, gpus in self.running.items() if job not in gone})
+        self.jobs = self.jobs[~np.isin(self.jobs, list(hidden))]
 
     def machine_of(self, gpu: int) -> int:
         """Return the machine of a GPU."""

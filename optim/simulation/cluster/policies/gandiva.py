@@ -75,6 +75,8 @@ class Gandiva(PlanningPolicy):
         "compute least, and kept if both together get more done than in turn; growth is for jobs whose most_gpus exceeds the gang"
     )
 
+    places_itself = True
+
     def __init__(self, options: GandivaOptions, jobs: Workload) -> None:
         del jobs
         self.options = options

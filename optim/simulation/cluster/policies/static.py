@@ -76,7 +76,7 @@ class Static(PlanningPolicy):
         """Place each virtual cluster's jobs in its machines."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
         group = view.group
-        room.allowed = lambda job: self.owner == group[job]
+        room.confine(lambda job: self.owner == group[job])
         for each in np.unique(group[waiting]).tolist():
             if self._has_free(room.free, each):
                 fill(view, room, waiting[group[waiting] == each].tolist(), gpus, not self.options.backfill)

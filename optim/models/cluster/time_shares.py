@@ -1,0 +1,96 @@
+"""Time shares of jobs on types of GPU: max-min throughput and finish-time fairness, stated in CVXPY and as sparse arrays.
+
+Statement ((D.6) and (D.7) of docs/mathematics/cluster.md): x[j, k] is the share of time for which job j holds its gang on type
+k. A job is in one place at a time, and a type has so many GPUs:
+
+    sum_k x[j, k] <= 1,    sum_j w_j x[j, k] <= G_k,    x >= 0.
+
+References
+----------
+Narayanan, Santhanam, Kazhamiaka, Phanishayee, Zaharia, "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning
+Workloads" (Gavel), OSDI 2020, sections 4.1 and 4.2; Mahajan et al., Themis, NSDI 2020, for the ratio.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from optim.models.cluster.world import FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ShareProblem:
+    """Jobs that share types of GPU in time.
+
+    Parameters
+    ----------
+    throughput
+        Steps a second of each job's gang on each type, 0 where it can't run; shape (jobs, types).
+    width
+        Gang of each job; shape (jobs,).
+    gpus
+        GPUs of each type; shape (types,).
+    elapsed_s
+        Time since each job's submission; shape (jobs,).
+    left
+        Steps that each job still has to do; shape (jobs,).
+    isolated_s
+        Time for which each job's isolated counterpart has run so far; shape (jobs,).
+    """
+
+    throughput: FloatArray
+    width: IntArray
+    gpus: IntArray
+    elapsed_s: FloatArray
+    left: FloatArray
+    isolated_s: FloatArray
+
+    @property
+    def isolated(self) -> FloatArray:
+        """Steps a second of each job with a 1/n share of every type's GPUs: its counterpart alone."""
+        count = len(self.width)
+        share = np.minimum(1.0, self.gpus[None, :] / (count * self.width[:, None]))
+        share /= np.maximum(1.0, share.sum(axis=1))[:, None]
+        return np.asarray((self.throughput * share).sum(axis=1))
+
+    @property
+    def isolated_end_s(self) -> FloatArray:
+        """Run time of each job's isolated counterpart, what it has run so far included."""
+        return self.isolated_s + self.left / self.isolated
+
+
+def max_min_model(problem: ShareProblem) -> Any:
+    """Return the largest least throughput, relative to the isolated counterpart's, as a CVXPY problem with variable `x`."""
+    import cvxpy as cp
+
+    x = cp.Variable(problem.throughput.shape, nonneg=True, name="x")
+    speed = cp.sum(cp.multiply(problem.throughput / problem.isolated[:, None], x), axis=1)
+    return cp.Problem(cp.Maximize(cp.min(speed)), _constraints(cp, problem, x))
+
+
+def finish_time_model(problem: ShareProblem) -> Any:
+    """Return the least largest finish-time ratio as a CVXPY problem with variable `x`.
+
+    The ratio of a job is its whole time with shares x over that of its isolated counterpart:
+    ``(elapsed + left / throughput(x)) / (isolated so far + left / isolated throughput)``.
+    """
+    import cvxpy as cp
+
+    x = cp.Variable(problem.throughput.shape, nonneg=True, name="x")
+    end = problem.isolated_end_s  # the unit of time of each job, so that all numbers are of one size
+    speed = cp.sum(cp.multiply(problem.throughput * (end / problem.left)[:, None], x), axis=1)
+    ratio = problem.elapsed_s / end + cp.inv_pos(speed)
+    return cp.Problem(cp.Minimize(cp.max(ratio)), _constraints(cp, problem, x))
+
+
+def _constraints(cp: Any, problem: ShareProblem, x: Any) -> list[Any]:
+    used = cp.sum(cp.multiply(problem.width[:, None].astype(float), x), axis=0)
+    return [cp.sum(x, axis=1) <= 1, used <= problem.gpus]
+
+
+def worst_ratio(problem: ShareProblem, shares: FloatArray) -> float:
+    """Return the largest finish-time ratio that shares come to."""
+    speed = (problem.throughput * shares).sum(axis=1) / problem.left
+    with np.errstate(divide="ignore"):
+        return float(((problem.elapsed_s + 1 / speed) / problem.isolated_end_s).max())

@@ -1,0 +1,108 @@
+"""An index policy played by planning: for wrappers, shared GPUs and whatever else the compiled loop doesn't know."""
+
+import numpy as np
+
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.planning.filling import make_room
+from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
+from optim.simulation.cluster.planning.room import Room
+from optim.simulation.cluster.planning.view import View
+
+NEVER = 2**62
+
+
+class ByKey(PlanningPolicy):
+    """The same order, ticks and thresholds as the compiled loop; without preemption the same log.
+
+    Where a job preempts, those make room whose GPUs the placement rule gives it once the least urgent ones have yielded; the
+    compiled loop spares the most urgent ones of the place, too.
+    """
+
+    def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
+        self.policy, self.jobs = policy, jobs
+        self.name, self.source = policy.name, policy.source  # type: ignore[misc]
+        reads = policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
+        self.sees = (Sight.RUN_TIMES,) if reads else ()  # type: ignore[misc]
+
+    @property
+    def needs(self) -> str:
+        """What it sees that a real scheduler wouldn't."""
+        return self.policy.needs
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Draw the order of a lottery."""
+        del cluster
+        self.drawn = np.random.default_rng(seed).permutation(len(self.jobs))
+
+    def _keys(self, view: View) -> IntArray:
+        """Return key and tie of each job submitted so far; shape (2, jobs)."""
+        key, count = self.policy.key, len(view.gpus)
+        first = np.zeros(count, np.int64)
+        if key is Key.DRAWN:
+            first = self.drawn[:count]
+        elif key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
+            first = view.remaining_us * (view.gpus if key is Key.REMAINING_SERVICE else 1)
+        elif key in (Key.ATTAINED_TIME, Key.ATTAINED_SERVICE):
+            first = view.executed_us * (view.gpus if key is Key.ATTAINED_SERVICE else 1)
+        elif key is Key.TABLE:
+            ranks = np.asarray(self.policy.ranks, np.int64)
+            first = ranks[np.searchsorted(self.policy.thresholds, view.executed_us * view.gpus, side="right")]
+        started = np.where(view.first_start_us >= 0, view.first_start_us, NEVER)
+        return np.stack([first, started if self.policy.tie is Tie.FIRST_START else np.zeros(count, np.int64)])
+
+    def plan(self, view: View) -> Plan:
+        """Go through the jobs once."""
+        policy, gpus, room = self.policy, dict(view.running), view.room()
+        is_tick = policy.preempts is Preempts.AT_TICKS and view.now_us % policy.quantum_us == 0
+        keys = self._keys(view)
+        waiting = view.waiting
+        order = waiting[np.lexsort((waiting, keys[1][waiting], keys[0][waiting]))]
+        running = np.fromiter(gpus, np.int64, len(gpus))
+        victims = running[np.lexsort((running, keys[1][running], keys[0][running]))][::-1].tolist()
+        rank = {job: (int(keys[0][job]), int(keys[1][job]), job) for job in [*victims, *order.tolist()]}
+        can_preempt = is_tick or policy.preempts is Preempts.AT_EVENTS
+        queue, held_up = order.tolist()[::-1], set()
+        while queue:
+            job = queue.pop()
+            width = room.site.widths[job]
+            if width in held_up:
+                continue
+            if self._take(room, job, gpus):
+                continue
+            less = [other for other in victims if other in gpus and rank[other] > rank[job]] if can_preempt else []
+            before = set(gpus)
+            if less and make_room(room, job, less, gpus):
+                stopped = sorted(before - set(gpus), key=lambda other: rank[other])
+                queue = sorted([*queue, *stopped], key=lambda other: rank[other], reverse=True)
+            elif policy.backfill:
+                held_up.add(width)
+            else:
+                break
+        return Plan(gpus=gpus, again_us=self._next_time(view, gpus))
+
+    @staticmethod
+    def _take(room: Room, job: int, gpus: dict[int, Gpus]) -> bool:
+        taken = room.place(job)
+        if taken is not None:
+            gpus[job] = taken
+        return taken is not None
+
+    def _next_time(self, view: View, gpus: dict[int, Gpus]) -> int | None:
+        """Return the next tick, or when a job reaches a threshold, if anybody waits for it."""
+        if not gpus or len(gpus) == len(view.jobs):
+            return None
+        times = (
+            [(view.now_us // self.policy.quantum_us + 1) * self.policy.quantum_us]
+            if self.policy.preempts is Preempts.AT_TICKS
+            else []
+        )
+        executed = view.executed_us
+        for job in gpus:
+            service = int(executed[job]) * int(view.gpus[job])
+            ahead = next((crossing for crossing in self.policy.crossings if crossing > service), None)
+            if ahead is not None:
+                begins = max(view.now_us, view.progress_since(job) if job in view.running else view.now_us)
+                times.append(begins + -(-(ahead - service) // int(view.gpus[job])))
+        return min((time for time in times if time > view.now_us), default=None)

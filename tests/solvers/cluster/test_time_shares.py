@@ -1,0 +1,86 @@
+"""Time shares against their statement in CVXPY, and by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.time_shares import ShareProblem, finish_time_model, max_min_model, worst_ratio
+from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
+
+AGREEMENT = 1e-5
+
+
+def drawn(seed, jobs, kinds=3):
+    """Return jobs at different stages of their lives, on types that suit them more or less, some not at all."""
+    rng = np.random.default_rng(seed)
+    throughput = rng.uniform(1, 5, (jobs, kinds)) * (rng.random((jobs, kinds)) < 0.8)
+    throughput[:, 0] = np.maximum(throughput[:, 0], 0.5)
+    total, done = rng.uniform(100, 5000, jobs), rng.uniform(0, 0.9, jobs)
+    problem = ShareProblem(
+        throughput=throughput,
+        width=rng.choice([1, 2, 4], jobs),
+        gpus=rng.integers(4, 9, kinds),
+        elapsed_s=np.zeros(jobs),
+        left=total * (1 - done),
+        isolated_s=np.zeros(jobs),
+    )
+    isolated = total * done / problem.isolated
+    return replace(problem, isolated_s=isolated, elapsed_s=isolated * rng.uniform(0.1, 1.5, jobs))
+
+
+def _is_feasible(problem, x):
+    assert (x >= -1e-9).all()
+    assert (x.sum(axis=1) <= 1 + 1e-7).all()
+    assert (problem.width @ x <= problem.gpus * (1 + 1e-7)).all()
+    assert (x[problem.throughput == 0] == 0).all()
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_finish_time_shares_reach_what_the_convex_programme_does(seed, jobs):
+    problem = drawn(seed, jobs)
+    found = finish_time_shares(problem)
+    _is_feasible(problem, found.x)
+    assert found.value == pytest.approx(worst_ratio(problem, found.x))
+    model = finish_time_model(problem)
+    model.solve(solver="CLARABEL")
+    assert found.value == pytest.approx(model.value, rel=AGREEMENT)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_max_min_shares_reach_what_the_programme_does(seed, jobs):
+    problem = drawn(seed, jobs)
+    found = max_min_shares(problem)
+    _is_feasible(problem, found.x)
+    model = max_min_model(problem)
+    model.solve(solver="CLARABEL")
+    assert found.value == pytest.approx(model.value, rel=AGREEMENT)
+
+
+def _one_type(jobs, gpus, **more):
+    ones = np.ones(jobs)
+    columns = {"elapsed_s": 0 * ones, "left": 100 * ones, "isolated_s": 0 * ones, **more}
+    return ShareProblem(throughput=np.ones((jobs, 1)), width=np.ones(jobs, np.int64), gpus=np.array([gpus]), **columns)
+
+
+def test_equal_jobs_share_equally():
+    found = finish_time_shares(_one_type(4, 2))
+    assert found.x.ravel() == pytest.approx([0.5] * 4)
+    assert found.value == pytest.approx(1)
+
+
+def test_a_job_that_is_late_gets_more():
+    """Two jobs on a GPU, 100 s left each, isolated 200 s each; one is 100 s late: 100 + 100 / a = 100 / (1 - a)."""
+    problem = _one_type(2, 1, elapsed_s=np.array([100.0, 0.0]))
+    late = (5**0.5 - 1) / 2
+    found = finish_time_shares(problem)
+    assert found.x.ravel() == pytest.approx([late, 1 - late], abs=1e-5)
+    assert found.value == pytest.approx(0.5 / (1 - late), rel=AGREEMENT)
+
+
+def test_a_job_that_runs_nowhere_is_refused():
+    with pytest.raises(UnsupportedProblemError, match="no type of GPU"):
+        max_min_shares(replace(_one_type(2, 1), throughput=np.array([[1.0], [0.0]])))
