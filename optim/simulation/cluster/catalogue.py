@@ -13,18 +13,23 @@ from optim.simulation.cluster.engine import Policy
 from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.policy import PlanningPolicy
 from optim.simulation.cluster.planning.rounds import RoundOptions
+from optim.simulation.cluster.policies.allox import Allox, AlloxOptions
 from optim.simulation.cluster.policies.borg import Borg, BorgOptions
 from optim.simulation.cluster.policies.drf import Drf, DrfOptions
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
 from optim.simulation.cluster.policies.finish_time_fairness import FinishTimeFairness
 from optim.simulation.cluster.policies.gandiva import Gandiva, GandivaOptions
+from optim.simulation.cluster.policies.gandiva_fair import GandivaFair
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
 from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
 from optim.simulation.cluster.policies.max_min import MaxMin
 from optim.simulation.cluster.policies.mesos import Mesos, MesosOptions
+from optim.simulation.cluster.policies.oasis import Oasis, OasisOptions
 from optim.simulation.cluster.policies.omega import Omega, OmegaOptions
+from optim.simulation.cluster.policies.optimus import Optimus
 from optim.simulation.cluster.policies.shortest import ShortestOptions, srsf, srtf
+from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
 from optim.simulation.cluster.policies.static import Static, StaticOptions
 from optim.simulation.cluster.policies.tetris import Tetris, TetrisOptions
 from optim.simulation.cluster.policies.themis import Themis, ThemisOptions
@@ -52,13 +57,18 @@ INDEX_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]
 """Compiled: those that are played where no policy is named."""
 
 PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
+    "allox": (AlloxOptions, Allox),
     "borg": (BorgOptions, Borg),
     "drf": (DrfOptions, Drf),
     "finish-time-fairness": (RoundOptions, FinishTimeFairness),
     "gandiva": (GandivaOptions, Gandiva),
+    "gandiva-fair": (RoundOptions, GandivaFair),
     "max-min": (RoundOptions, MaxMin),
     "mesos": (MesosOptions, Mesos),
+    "oasis": (OasisOptions, Oasis),
     "omega": (OmegaOptions, Omega),
+    "optimus": (SlaqOptions, Optimus),
+    "slaq": (SlaqOptions, Slaq),
     "static": (StaticOptions, Static),
     "tetris": (TetrisOptions, Tetris),
     "themis": (ThemisOptions, Themis),

@@ -1,0 +1,96 @@
+"""Gandiva-fair: tickets give users equal GPU-time of every type, and users trade types that suit them less."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from optim.models.cluster.time_shares import ShareProblem
+from optim.models.cluster.world import FloatArray, IntArray
+from optim.simulation.cluster.planning.filling import users_of
+from optim.simulation.cluster.planning.rounds import ShareRounds
+from optim.simulation.cluster.planning.view import View
+
+MOST_TRADES = 200
+
+
+def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
+    """Let users trade two types until nobody gains: the one to whom the fast type is worth most buys from the one to whom least.
+
+    Parameters
+    ----------
+    entitled
+        GPUs of the slow and the fast type of each user; shape (users, 2).
+    speedup
+        How much faster each user's jobs are on the fast type; shape (users,).
+
+    Returns
+    -------
+    FloatArray
+        What they hold after; the price of a fast GPU in slow ones is the geometric mean of both speedups, so that both gain.
+    """
+    held = entitled.astype(float).copy()
+    order = np.argsort(speedup, kind="stable")
+    low, high = 0, len(order) - 1
+    for _ in range(MOST_TRADES):
+        seller, buyer = order[low], order[high]
+        if low >= high or speedup[buyer] <= speedup[seller] * (1 + 1e-9):
+            break
+        price = float(np.sqrt(speedup[buyer] * speedup[seller]))
+        amount = min(held[seller, 1], held[buyer, 0] / price)
+        held[seller] += (amount * price, -amount)
+        held[buyer] += (-amount * price, amount)
+        if held[seller, 1] <= 1e-9:
+            low += 1
+        else:
+            high -= 1
+    return held
+
+
+def water_fill(wanted: FloatArray, total: float) -> FloatArray:
+    """Return what each user gets of a type: as much as wanted, or an equal part of what is left; shape (users,)."""
+    got, left = np.zeros(len(wanted)), total
+    for place, user in enumerate(np.argsort(wanted, kind="stable")):
+        got[user] = min(wanted[user], left / (len(wanted) - place))
+        left -= got[user]
+    return got
+
+
+class GandivaFair(ShareRounds):
+    """Equal tickets; a user's part of a type is shared by its jobs; two neighbouring types are traded, slowest first."""
+
+    name = "gandiva-fair"
+    source = "Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020"
+    completed = (
+        "users are virtual clusters (apps where there is one), with equal tickets; trades between neighbouring types at the geometric mean "
+        "of the two speedups; what a user doesn't need goes to the others; rounds of 360 s as in max-min in place of stride scheduling"
+    )
+
+    def left_s(self, view: View) -> FloatArray:
+        """Return ones, and note whose jobs they are: it doesn't look at what is left."""
+        self.user: IntArray = users_of(view)[view.jobs]
+        return np.ones(len(view.gpus))
+
+    def shares(self, problem: ShareProblem) -> FloatArray:
+        """Divide each type among the users, let them trade, and divide a user's part among its jobs."""
+        users, owner = np.unique(self.user, return_inverse=True)
+        demand = np.bincount(owner, weights=problem.width)
+        kinds = problem.throughput.shape[1]
+        part = np.tile(problem.gpus / len(users), (len(users), 1)).astype(float)
+        speed = np.stack(
+            [np.bincount(owner, weights=problem.throughput[:, k] * problem.width) for k in range(kinds)], axis=1
+        )
+        speed = np.maximum(speed / demand[:, None], 1e-9)
+        by_speed = np.argsort(speed.mean(axis=0), kind="stable")
+        for slow, fast in pairwise(by_speed):
+            part[:, [slow, fast]] = trade(part[:, [slow, fast]], speed[:, fast] / speed[:, slow])
+        x = np.zeros_like(problem.throughput)
+        left = np.ones(len(problem.width))
+        for kind in by_speed[::-1]:
+            can = (problem.throughput[:, kind] > 0) * left * problem.width
+            wanted = np.bincount(owner, weights=can, minlength=len(users))
+            got = np.minimum(wanted, part[:, kind])
+            got += water_fill(wanted - got, float(problem.gpus[kind] - got.sum()))
+            ratio = np.divide(got, wanted, out=np.zeros(len(users)), where=wanted > 0)
+            x[:, kind] = ratio[owner] * can / problem.width
+            left -= x[:, kind]
+        return x

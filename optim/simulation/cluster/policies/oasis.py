@@ -1,0 +1,209 @@
+"""OASiS: a job is admitted if its utility pays for GPUs at prices that rise with what is already promised."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from optim.core.ranges import check_in
+from optim.models.admission.utility import SigmoidUtility
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.elastic import realise
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, Sight
+from optim.simulation.cluster.planning.view import View
+from optim.workloads.admission.utility_mix import UtilityMix
+
+SCALES = (1.0, 0.1, 0.0)
+"""What the last prices are multiplied by for the bound; the best is told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OasisOptions:
+    """Options.
+
+    Parameters
+    ----------
+    slot_s
+        Length of a slot.
+    patience
+        How many times its shortest run time a job is planned ahead, besides a day.
+    delay
+        Target delay of a job's utility, in its shortest run times.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a value is outside its range.
+    """
+
+    slot_s: float = 900.0
+    patience: float = 3.0
+    delay: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        check_in("[1, 86400]", self, "slot_s")
+        check_in("[0, 100]", self, "patience")
+        check_in("[0.1, 100]", self, "delay")
+
+
+class Oasis(PlanningPolicy):
+    """On its submission a job gets the schedule of the largest utility less price, or is refused."""
+
+    name = "oasis"
+    source = "Bao, Peng, Wu, Li, Online Job Scheduling in Distributed Machine Learning Clusters, INFOCOM 2018, algorithms 1 and 2"
+    completed = (
+        "GPUs are the one resource, all machines one; utilities drawn by admission's UtilityMix from the run's seed, 15-minute slots; "
+        "prices rise from U / L = the extreme utilities a GPU-slot; ends are looked at up to a day and three run times ahead, at 48 "
+        "times; slots lose a restart each; a job that isn't done by its schedule's end takes what is idle"
+    )
+    sees = (Sight.RUN_TIMES,)
+
+    def __init__(self, options: OasisOptions, jobs: Workload) -> None:
+        self.options, self.jobs = options, jobs
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Let jobs change their width up to the gang, and be refused."""
+        self.pause_us = options.overhead_us
+        return replace(super().rules(options), is_elastic=True, may_refuse=True)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Draw the utilities and set the prices' range."""
+        self.slot = round(self.options.slot_s * US)
+        self.useful = max(self.slot - self.pause_us, self.slot // 4)
+        self.gpus = cluster.num_gpus
+        shortest = self.jobs.duration_us / self.slot
+        self.utility = UtilityMix().draw(self.options.delay * shortest + 1, np.random.default_rng(seed))
+        worth = np.array([self._value(job, np.array([length]))[0] for job, length in enumerate(shortest.tolist())])
+        work = np.maximum(self.jobs.gpus * shortest, 1.0)
+        self.high = float(worth.max())
+        self.low = max(float((worth / work).min()) / 2, self.high * 1e-9)
+        self.used = np.zeros(1024, np.int64)
+        self.schedule: dict[int, dict[int, int]] = {}
+        self.admitted: list[int] = []
+        self.earned, self.refused, self.late = 0.0, 0, 0
+        self.done: set[int] = set()
+
+    def _value(self, job: int, delay: FloatArray) -> FloatArray:
+        """Return the utility of ends so many slots after the submission."""
+        one: SigmoidUtility = self.utility[job]
+        return np.asarray(one.theta1 / (1 + np.exp(np.clip(one.theta2 * (delay - one.theta3), -700, 700))))
+
+    def _price(self, used: IntArray) -> FloatArray:
+        """Return the price of a GPU-slot by what is promised of the slot."""
+        return np.asarray(self.low * (self.high / self.low) ** (used / self.gpus))
+
+    def plan(self, view: View) -> Plan:
+        """Decide about new jobs, and give the admitted ones what their schedules say of this slot."""
+        leave = [job for job in view.waiting.tolist() if job not in self.schedule and not self._admit(view, job)]
+        self._count(view)
+        now = view.now_us // self.slot
+        again = (now + 1) * self.slot
+        active = [job for job in self.admitted if job in set(view.jobs.tolist())]
+        if view.now_us % self.slot and not self._is_idle(view, active, now):
+            return Plan(gpus={j: g for j, g in view.running.items() if j not in leave}, again_us=again, leave=leave)
+        widths = {job: self.schedule[job][now] for job in active if self.schedule[job].get(now)}
+        left = self.gpus - sum(widths.values())
+        for job in active:
+            if now >= max(self.schedule[job]) + 1 and left > 0:
+                widths[job] = min(int(view.gpus[job]), left)
+                left -= widths[job]
+        return Plan(gpus=realise(view, widths), again_us=again if active else None, leave=leave)
+
+    def _is_idle(self, view: View, active: list[int], now: int) -> bool:
+        """Tell whether a job whose schedule is over waits while GPUs are idle."""
+        late = [job for job in active if job not in view.running and now > max(self.schedule[job])]
+        return bool(late) and view.room().num_free > 0
+
+    def _admit(self, view: View, job: int) -> bool:
+        """Give a job its best schedule; False if none is worth its price."""
+        first = -(-view.now_us // self.slot)
+        gang, need = int(view.gpus[job]), int(view.remaining_us[job]) * int(view.gpus[job])
+        units = -(-need // self.useful)  # GPU-slots
+        shortest = -(-units // gang)
+        most = shortest + int(self.options.patience * shortest) + 96
+        self._reach(first + most + 1)
+        used = self.used[first : first + most]
+        price, room = self._price(used), np.minimum(gang, self.gpus - used)
+        best, chosen = 0.0, None
+        for length in np.unique(np.geomspace(shortest, most, 48).astype(np.int64)).tolist():
+            order = np.argsort(price[:length], kind="stable")
+            taken = np.minimum(
+                room[:length][order], np.maximum(0, units - np.concatenate([[0], np.cumsum(room[:length][order])[:-1]]))
+            )
+            if taken.sum() < units:
+                continue
+            cost = float(taken @ price[:length][order])
+            end = (first + length) - view.submit_us[job] / self.slot
+            payoff = float(self._value(job, np.array([end]))[0]) - cost
+            if payoff > best:
+                best, chosen = payoff, (order, taken)
+        if chosen is None:
+            self.refused += 1
+            return False
+        order, taken = chosen
+        self.used[first + order] += taken
+        self.schedule[job] = {int(first + at): int(count) for at, count in zip(order, taken, strict=True) if count}
+        self.admitted.append(job)
+        return True
+
+    def _reach(self, slots: int) -> None:
+        if slots > len(self.used):
+            self.used = np.concatenate([self.used, np.zeros(max(slots, 2 * len(self.used)), np.int64)])
+
+    def _count(self, view: View) -> None:
+        """Add up the utility of the jobs that ended since."""
+        there = set(view.jobs.tolist())
+        for job in [job for job in self.admitted if job not in there]:
+            self.admitted.remove(job)
+            self._earn(job, view.now_us)
+
+    def _earn(self, job: int, end_us: int) -> None:
+        delay = (end_us - int(self.jobs.submit_us[job])) / self.slot
+        self.earned += float(self._value(job, np.array([delay]))[0])
+        self.late += end_us > (max(self.schedule[job]) + 1) * self.slot
+
+    def bound(self) -> float:
+        """Return a utility that no schedule of these jobs exceeds: at any prices, all jobs' best payoffs and all GPU-slots' prices."""
+        price = self._price(self.used) * (self.used > 0)
+        return min(float(self.gpus * scale * price.sum()) + sum(self._payoffs(scale * price)) for scale in SCALES)
+
+    def _payoffs(self, price: FloatArray) -> Iterator[float]:
+        """Yield at least what each job could gain at prices: between two ends, the first's utility less the second's cost."""
+        for job in range(len(self.jobs)):
+            first = int(self.jobs.submit_us[job] // self.slot)
+            gang, units = int(self.jobs.gpus[job]), self.jobs.gpus[job] * self.jobs.duration_us[job] / self.slot
+            shortest = self.jobs.duration_us[job] / self.slot
+            last = max(len(price) - first, 1)
+            ends = np.unique(np.append(np.geomspace(max(1, int(shortest)), last, 12).astype(np.int64), last))
+            cost = []
+            for end in ends.tolist():
+                cheapest = np.sort(price[first : first + end + 1])
+                whole = int(units // gang)
+                part = cheapest[: whole + 1]
+                cost.append(
+                    float(
+                        gang * part[:whole].sum() + (units - gang * whole) * (part[whole] if len(part) > whole else 0.0)
+                    )
+                )
+            begins = np.concatenate(
+                [[shortest], np.maximum(shortest, ends)]
+            )  # later than the last end slots cost nothing
+            cost.append(0.0)
+            yield float(np.maximum(0.0, self._value(job, begins) - np.array(cost)).max(initial=0.0))
+
+    def figures(self) -> Mapping[str, float]:
+        """Return utility, its bound, and how many jobs were refused or late."""
+        for job in self.admitted:
+            self._earn(job, int(self.jobs.submit_us[job] + 10**15))
+        self.admitted = []
+        return {
+            "utility": self.earned,
+            "utility_bound": self.bound(),
+            "refused": float(self.refused),
+            "late": float(self.late),
+            "slot_s": self.options.slot_s,
+        }

@@ -1,0 +1,95 @@
+"""SLAQ: GPUs go to whoever's loss falls most in the next epoch."""
+
+from dataclasses import dataclass, replace
+
+from optim.core.ranges import check_in
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.elastic import marginal_widths, realise
+from optim.simulation.cluster.planning.loss_curve import LossCurve, fit_loss
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+from optim.simulation.cluster.planning.view import View
+
+UNKNOWN = 1e6
+"""Worth of a job's first GPU while its losses say nothing yet: before all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlaqOptions:
+    """Options.
+
+    Parameters
+    ----------
+    epoch_s
+        How often GPUs are dealt out anew.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is outside its range.
+    """
+
+    epoch_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Check the range."""
+        check_in("[1, 86400]", self, "epoch_s")
+
+
+class Slaq(PlanningPolicy):
+    """One GPU at a time, to the job with the largest predicted drop of its loss in the next epoch, relative to its drop so far."""
+
+    name = "slaq"
+    source = "Zhang, Stafman, Or, Freedman, SLAQ: Quality-Driven Scheduling for Distributed Machine Learning, SoCC 2017, section 4"
+    completed = (
+        "epochs of 300 s; the loss curve is Optimus' family; a job of which less than three losses are known gets a GPU first; jobs "
+        "are as fast as they are wide, up to their gang"
+    )
+    reads_losses = True
+    plans_at_events = True
+
+    def __init__(self, options: SlaqOptions, jobs: Workload) -> None:
+        del jobs
+        self.options = options
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Let jobs change their width."""
+        return replace(super().rules(options), is_elastic=True)
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget all curves."""
+        super().begin(cluster, seed)
+        self.curves: dict[int, tuple[int, LossCurve | None]] = {}
+
+    def plan(self, view: View) -> Plan:
+        """Deal the GPUs out at the end of an epoch, or when some are idle and jobs wait."""
+        step = round(self.options.epoch_s * US)
+        again = (view.now_us // step + 1) * step
+        if view.now_us % step and not (len(view.waiting) and view.room().num_free):
+            return Plan(gpus=dict(view.running), again_us=again if len(view.jobs) else None)
+        served = view.served_us
+        facts = {job: self._facts(view, job, int(served[job])) for job in view.jobs.tolist()}
+
+        def gain(job: int, width: int) -> float:
+            curve, steps, pace, drop = facts[job]
+            if curve is None:
+                return UNKNOWN if width == 0 else 1 / (UNKNOWN * (width + 1))
+            ahead = pace * step / int(view.gpus[job])
+            return max((curve.at(steps + width * ahead) - curve.at(steps + (width + 1) * ahead)) / drop, 1e-12)
+
+        most = {job: int(view.most_gpus[job]) for job in facts}
+        widths = marginal_widths(most, view.cluster.num_gpus, gain)
+        return Plan(gpus=realise(view, widths), again_us=again)
+
+    def _facts(self, view: View, job: int, served: int) -> tuple[LossCurve | None, float, float, float]:
+        """Return a job's curve, steps done, steps a microsecond on its gang, and how far its loss has fallen."""
+        losses = view.losses(job)
+        known, curve = self.curves.get(job, (0, None))
+        if known != len(losses):
+            curve = fit_loss(losses)
+            self.curves[job] = (len(losses), curve)
+        steps = len(losses) - 1
+        drop = float(losses[0] - losses[-1]) if len(losses) else 0.0
+        return curve if drop > 0 else None, float(steps), steps / max(served, 1), drop
