@@ -63,6 +63,7 @@ def cluster(
         list[str] | None,
         option("--policy", "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.", "NAME"),
     ] = None,
+    wrap: Annotated[list[str] | None, option("--wrap", "Around each policy; the last is nearest.", "NAME")] = None,
     settings: Annotated[
         list[str] | None,
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
@@ -87,7 +88,8 @@ def cluster(
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
     jobs = read_or_draw(choice, world, selecting, own, seed)
     jobs.check_fits(world)
-    options, requests = split_settings(given, split_list(policy) or tuple(INDEX_POLICIES))
+    names = ["+".join((*split_list(wrap), name)) for name in split_list(policy) or tuple(INDEX_POLICIES)]
+    options, requests = split_settings(given, names)
     task = Comparison(jobs, world, options, seed)
     task.check(requests)
     _introduce(jobs, world, seed)

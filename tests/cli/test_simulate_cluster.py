@@ -64,7 +64,7 @@ def test_the_table_shows_the_bounds_first(trace):
     [
         (("--gpus", "60"), "60x8"),
         (("--gpus", "0x8"), "1 to"),
-        (("--policy", "nonsense"), "there are: borg"),
+        (("--policy", "nonsense"), "there are: allox"),
         (("--trace-format", "nonsense"), "one of philly"),
         (("--gpus", "1x1"), "oversized=drop"),
         (("--option", "oversized=maybe"), "one of refuse, drop"),

@@ -111,7 +111,8 @@ def wrap(name: str, policy: Policy, jobs: Workload, options: Mapping[str, Any] |
 def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = None) -> Policy:
     """Return a policy by its name, of a file (``./mine.py:MyPolicy``), or of another package (entry points `optim.policies`).
 
-    A class of one's own derives from `PlanningPolicy`. It is made without arguments, or with its options if it has a
+    ``WRAPPER+NAME`` puts wrappers around it, the last one nearest; their options are named ``WRAPPER.NAME``. A class of one's own
+    derives from `PlanningPolicy`. It is made without arguments, or with its options if it has a
     dataclass `Options`, and the workload if it takes a second argument.
 
     Raises
@@ -119,6 +120,15 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     InvalidOptionError
         If there is no policy of that name, or an option isn't one of its.
     """
+    around, _, inner = name.rpartition("+") if not is_own(name.split("+", maxsplit=1)[0]) else ("", "", name)
+    if around:
+        given = dict(options or {})
+        own = {key: given.pop(key) for key in list(given) if "." in key}
+        policy = make_policy(inner, jobs, given)
+        for each in reversed(around.split("+")):
+            mine = {key.partition(".")[2]: value for key, value in own.items() if key.startswith(f"{each}.")}
+            policy = wrap(each, policy, jobs, mine)
+        return policy
     if name in POLICIES:
         options_type, build = POLICIES[name]
         return build(build_options(options_type, options), jobs)
@@ -133,8 +143,8 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
 
 
 def label(name: str) -> str:
-    """Return what options call a policy: of one's own file its class."""
-    return name.rpartition(":")[2] if is_own(name) else name
+    """Return what options call a policy: of one's own file its class, and without the wrappers around it."""
+    return name.rpartition(":")[2] if is_own(name) else name.rpartition("+")[2]
 
 
 def _make_own(found: type[PlanningPolicy], name: str, jobs: Workload, options: Mapping[str, Any] | None) -> Policy:

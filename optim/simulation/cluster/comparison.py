@@ -107,6 +107,9 @@ def split_settings(
             engine[key] = value
         elif policy in own:
             own[policy][name] = value
+        elif any(policy in each.split("+")[:-1] for each in names):
+            for each in names:
+                own[label(each)].update({key: value} if policy in each.split("+")[:-1] else {})
         else:
             raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
     requests = tuple(PolicyRequest(name=name, options=tuple(sorted(own[label(name)].items()))) for name in names)
@@ -162,7 +165,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             If a policy can't serve these jobs on this cluster.
         """
         for request in requests:
-            check_support(request.build(self.jobs), self.jobs, self.cluster, self.options)
+            check_support(request.build(self.jobs), self.jobs, self.cluster)
 
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
         """Play a policy."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
+from optim.core.registry import SUPPORTED
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import PPM, Workload
@@ -50,12 +51,23 @@ def play(
     options = options or EngineOptions()
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = ByKey(policy, jobs)
+    check_support(policy, jobs, cluster)
     if isinstance(policy, PlanningPolicy):
-        found = policy.supports(jobs, cluster)
-        if not found:
-            raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
         return play_plans(jobs, cluster, policy, options, seed, watch)
     return _play_index(jobs, cluster, policy, options, seed, watch)
+
+
+def check_support(policy: Policy, jobs: Workload, cluster: Cluster) -> None:
+    """Check that a policy can serve such jobs on such a cluster; index policies serve all.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If it can't; the text says why.
+    """
+    found = policy.supports(jobs, cluster) if isinstance(policy, PlanningPolicy) else SUPPORTED
+    if not found:
+        raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
 
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:

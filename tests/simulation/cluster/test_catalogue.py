@@ -101,3 +101,15 @@ def test_names_of_policies_are_those_of_the_catalogue():
         policy = make_policy(name, JOBS)
         assert policy.name == name
         assert policy.source
+
+
+def test_wrappers_are_named_before_the_policy_and_take_options_of_their_name():
+    policy = make_policy(
+        "isolate+patience+fifo", JOBS, {"backfill": "true", "patience.wait_s": "7", "isolate.wide": "3"}
+    )
+    assert policy.name == "isolate+patience+fifo"
+    assert policy.options.wide == 3
+    assert policy.inner.options.wait_s == 7
+    assert policy.inner.inner.policy.backfill
+    with pytest.raises(InvalidOptionError, match="unknown wrapper 'fifo'"):
+        make_policy("fifo+fifo", JOBS)
