@@ -1,6 +1,9 @@
 """`optim simulate cluster` and the replay of what it logs."""
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -259,3 +262,20 @@ def test_the_study_is_printed_and_a_page_written(trace, tmp_path, monkeypatch):
     tables = [json.loads(line) for line in run(*words, "--format", "json").stdout.splitlines()[2:]]
     assert [table["study"] for table in tables][:2] == ["waiting-by-gang", "waiting-by-virtual-cluster"]
     assert tables[0]["rows"][0][0] == "1 GPU"
+
+
+@pytest.mark.prove
+def test_events_are_the_same_in_two_runs_and_under_two_hash_seeds(tmp_path):
+    logs = []
+    for number, hash_seed in enumerate(("0", "0", "7")):
+        logs.append(tmp_path / f"{number}.npz")
+        words = ("simulate", "cluster", "--generate", "philly", "--jobs", "300", "--gpus", "6x8", "--policy",
+                 "fifo,las,tiresias-gittins,random,drf,yarn-cs,tetris", "--option", "oversized=drop",
+                 "--bound-steps", "2", "--log", logs[-1])  # fmt: skip
+        command = [sys.executable, "-m", "optim.cli", *map(str, words)]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True)
+    first, *others = (load_run(log) for log in logs)
+    for other in others:
+        assert [run.log.rows() for run in first.runs] == [run.log.rows() for run in other.runs]
+        assert [run.metrics for run in first.runs] == [run.metrics for run in other.runs]
+        assert first.bounds == other.bounds
