@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from optim.simulation.containers.world import World
 
 NUM_GENERATED = 500
+FEW = 20
+"""Series, from which on intervals over containers are taken seriously."""
 HEADER = (
     *("policy", "resource", "multiplier", "under_time", "total_allocation", "unit", "reduction", "95 % interval"),
     *("over_share", "oom", "changes"),
@@ -86,6 +88,8 @@ def containers(
             f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
             + (f"; {world.num_phases} phases by {options.encoder}" if world.num_phases else "")
         )
+        if world.num_containers < FEW:
+            note(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
         progress.start(f"{len(names)} policies", len(names))
         if values:
             _at_multipliers(world, names, values, output, progress, interruption)

@@ -113,5 +113,6 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
         phase=None if series.phase is None else series.phase[source],
         phase_names=series.phase_names,
         limit=None if series.limit is None else series.limit[old],
+        units=series.units,
     )
     return Grid(series=grid, row=row)

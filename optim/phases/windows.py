@@ -41,10 +41,10 @@ def split_containers(
 ) -> tuple[IntArray, IntArray]:
     """Return segments of a random part of the containers, and of a `share` of them that is held out.
 
-    All segments of a container are on one side. Containers without a segment of at least `least_samples` are never held
-    out: they would tell nothing. Where a single container tells something, both sides are all containers.
+    All segments of a container, and all containers of a unit (a pod), are on one side. Units without a segment of at least `least_samples` are never held
+    out: they would tell nothing. Where a single unit tells something, both sides are all containers.
     """
-    owner = series.container_index
+    owner = series.unit_index
     telling = np.unique(owner[series.lengths >= least_samples])
     number = len(telling)
     if number <= 1:

@@ -1,7 +1,7 @@
 """Series of many containers in one array: ragged, and never padded to the longest."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -111,6 +111,9 @@ class ContainerSeries(Segmented):
         Names of the true phases 0, 1, ...; empty where there is no truth.
     limit
         Shape (S, R): what each container may use at most, NaN where unknown; None where nothing is known.
+    units
+        What containers belong to that share a fate (their pod), by name; one that isn't in it stands for itself. Splits keep
+        units together.
 
     Raises
     ------
@@ -127,6 +130,7 @@ class ContainerSeries(Segmented):
     phase: IntArray | None = None
     phase_names: tuple[str, ...] = ()
     limit: FloatArray | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check what the arrays must fulfil."""
@@ -235,6 +239,13 @@ class ContainerSeries(Segmented):
         """Number of each segment's container in order of appearance, shape (S,)."""
         number = {name: place for place, name in enumerate(dict.fromkeys(self.containers))}
         return np.array([number[name] for name in self.containers], dtype=np.int64)
+
+    @property
+    def unit_index(self) -> IntArray:
+        """Number of the unit that each segment's container belongs to, in order of appearance, shape (S,)."""
+        units = [("unit", self.units[name]) if name in self.units else ("container", name) for name in self.containers]
+        number = {unit: place for place, unit in enumerate(dict.fromkeys(units))}
+        return np.array([number[unit] for unit in units], dtype=np.int64)
 
     def rows(self, segment: int) -> slice:
         """Return the rows of a segment."""

@@ -57,11 +57,13 @@ def split_series(series: ContainerSeries, options: WorldOptions, seed: int) -> t
     Raises
     ------
     InvalidProblemError
-        If there is a single container: nothing would be learned on others.
+        If all containers are one unit: nothing would be learned on others.
     """
     grid = to_grid(series, options.interval_s, options.max_gap_s).series
-    if len(set(grid.containers)) < 2:
-        raise InvalidProblemError("at least two containers are needed, one to learn from; the series have one")
+    if grid.unit_index.max() < 1:
+        raise InvalidProblemError(
+            "at least two containers of different pods are needed, one to learn from; the series have one pod or container"
+        )
     learned, held = split_containers(grid, options.test_share, np.random.default_rng(seed))
     return grid.select(learned), grid.select(held)
 

@@ -16,6 +16,12 @@ from optim.workloads.containers.rows import series_of_rows
 LABELS = ("namespace", "pod", "container")
 """Labels that name a container; those that a series lacks are left out."""
 
+PAUSE_CONTAINER = "POD"
+"""The container that only holds a pod's network."""
+
+STEP_TOL = 0.01
+"""Relative difference of steps that counts as none."""
+
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series which has none of `LABELS`."""
 
@@ -49,12 +55,17 @@ def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
     A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
     become GiB if they are a level and MB if they are a rate. The answer to ``rate(...)`` has no name: give it one.
 
+    Of what cAdvisor tells of a pod, each container counts once: its pause container (``container="POD"``) is left out, and so
+    is the pod's own sum (no label ``container``) where its containers are there too. Containers of a pod are one unit, which
+    splits keep together. Queries need the same step; that they begin at different moments does no harm, as samples are matched
+    to the nearest of the earliest query's.
+
     Parameters
     ----------
     files
         Files by the resource that they hold. A name that starts with ``#`` stands for none: the resource is then known
         by the metric's own name, and a file may hold several metrics. Each resource must be there for a container's
-        sample to count, so use one step and one start for all queries.
+        sample to count.
 
     Returns
     -------
@@ -64,31 +75,68 @@ def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
     Raises
     ------
     InvalidProblemError
-        If a file is no such answer, or two series have the same container and resource.
+        If a file is no such answer, two series have the same container and resource, or steps differ.
     """
+    answers = [(name, path, series) for name, path in files.items() for series in _answer(path).data.result]
+    split_pods = {_pod(series.metric) for *_, series in answers if _is_container(series.metric)}
     columns: dict[str, Resource] = {}
-    found: dict[str, dict[float, dict[str, float]]] = {}
-    taken: set[tuple[str, str]] = set()
-    for name, path in files.items():
-        for series in _answer(path).data.result:
-            resource, times, values = _resource(path, name, series)
-            container = _container(series.metric)
-            if (container, resource.name) in taken:
-                raise InvalidProblemError(
-                    f"{path}: two series of {resource.name} for container {container!r}; sum them in the query"
-                )
-            taken.add((container, resource.name))
-            columns.setdefault(resource.name, resource)
-            samples = found.setdefault(container, {})
-            for time, value in zip(times.tolist(), values.tolist(), strict=True):
-                samples.setdefault(round(time, 3), {})[resource.name] = value
-    if not found:
-        raise InvalidProblemError(f"{', '.join(map(str, files.values()))}: no series in it; check the query")
-    rows = [(key, time, values) for key, samples in found.items() for time, values in samples.items()]
-    table = np.array([[values.get(name, np.nan) for name in columns] for *_, values in rows])
+    found: dict[tuple[str, str], tuple[FloatArray, FloatArray]] = {}
+    units: dict[str, str] = {}
+    for name, path, series in answers:
+        pod = _pod(series.metric)
+        is_pods_sum = pod in split_pods and not series.metric.get("container")
+        if series.metric.get("container") == PAUSE_CONTAINER or is_pods_sum:
+            continue
+        resource, times, values = _resource(path, name, series)
+        container = _container(series.metric)
+        if (container, resource.name) in found:
+            raise InvalidProblemError(
+                f"{path}: two series of {resource.name} for container {container!r}; sum them in the query"
+            )
+        found[container, resource.name] = times, values
+        columns.setdefault(resource.name, resource)
+        if pod is not None:
+            units[container] = "/".join(pod)
     where = ", ".join(map(str, files.values()))
-    keys = np.array([key for key, *_ in rows], dtype=object)
-    return series_of_rows(where, keys, np.array([time for _, time, _ in rows]), table, tuple(columns.values()))
+    if not found:
+        raise InvalidProblemError(f"{where}: no series of a container in it; check the query")
+    samples = _matched(where, found)
+    keys = np.array([container for container, _ in samples], dtype=object)
+    table = np.array([[values.get(name, np.nan) for name in columns] for values in samples.values()])
+    times = np.array([time for _, time in samples])
+    return series_of_rows(where, keys, times, table, tuple(columns.values()), units=units)
+
+
+def _matched(
+    where: str, found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]]
+) -> dict[tuple[str, float], dict[str, float]]:
+    """Return the values of each container and time by resource, times moved to the earliest query's moments."""
+    steps = {
+        resource: float(
+            np.median(np.concatenate([np.diff(times) for (_, own), (times, _) in found.items() if own == resource]))
+        )
+        for resource in dict.fromkeys(resource for (_, resource), (times, _) in found.items() if len(times) > 1)
+    }
+    if steps and max(steps.values()) > (1 + STEP_TOL) * min(steps.values()):
+        told = ", ".join(f"{resource} {step:g} s" for resource, step in steps.items())
+        raise InvalidProblemError(f"{where}: queries have different steps ({told}); use one step for all")
+    begin = min((float(times[0]) for times, _ in found.values() if len(times)), default=0.0)
+    step = min(steps.values(), default=0.0)
+    samples: dict[tuple[str, float], dict[str, float]] = {}
+    for (container, resource), (times, values) in found.items():
+        moments = begin + step * np.round((times - begin) / step) if step > 0 else times
+        for time, value in zip(np.round(moments, 3).tolist(), values.tolist(), strict=True):
+            samples.setdefault((container, time), {}).setdefault(resource, value)
+    return samples
+
+
+def _pod(metric: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return namespace and name of a series' pod, None for a series of no pod."""
+    return (metric.get("namespace", ""), metric["pod"]) if metric.get("pod") else None
+
+
+def _is_container(metric: Mapping[str, str]) -> bool:
+    return bool(metric.get("pod")) and metric.get("container", "") not in ("", PAUSE_CONTAINER)
 
 
 def _answer(path: str | Path) -> _Answer:

@@ -1,6 +1,8 @@
 """Rows of samples in any order become series."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ def series_of_rows(
     limit: FloatArray | None = None,
     phase: IntArray | None = None,
     phase_names: tuple[str, ...] = (),
+    units: Mapping[str, str] = MappingProxyType({}),
 ) -> ContainerSeries:
     """Sort rows by container and time.
 
@@ -40,6 +43,8 @@ def series_of_rows(
         Shape (rows, R) or None; a container's last known limits count.
     phase, phase_names
         True phase of each row and names of phases, where they are known.
+    units
+        Of containers, see `ContainerSeries`.
 
     Raises
     ------
@@ -68,4 +73,5 @@ def series_of_rows(
         phase=None if phase is None else phase[order],
         phase_names=phase_names,
         limit=None if limit is None else limit[order][last],
+        units=units,
     )

@@ -1,11 +1,16 @@
 """Readers of container files and of Prometheus' answers."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import ContainerSeries
+from optim.phases.windows import split_containers
 from optim.workloads.containers import read_containers, read_prometheus
 from tests.support.public_traces import TRACE_DIR
 
@@ -118,6 +123,60 @@ def test_overlapping_and_unsorted_answers_count_each_time_stamp_once(tmp_path):
     series = read_prometheus({"#0": path})
     assert series.time_s.tolist() == [15, 30]
     assert series.values[:, 0].tolist() == [1.0, 1.0]
+
+
+def cadvisor(pod, container, *, begin=0, scale=1.0):
+    """Return what cAdvisor tells of one container: CPU seconds and bytes."""
+    labels = {"namespace": "ml", "pod": pod} | ({"container": container} if container else {})
+    times = [begin + 15 * k for k in range(4)]
+    return (
+        ({"__name__": "container_cpu_usage_seconds_total", **labels}, [(t, scale * t) for t in times]),
+        ({"__name__": "container_memory_working_set_bytes", **labels}, [(t, scale * 2**30) for t in times]),
+    )
+
+
+def test_each_container_of_a_pod_counts_once_and_neither_its_sum_nor_its_pause_does(tmp_path):
+    path = tmp_path / "range.json"
+    told = [("p-0", None, 3.0), ("p-0", "POD", 0.1), ("p-0", "train", 2.0), ("p-0", "logs", 0.9), ("p-1", None, 1.5)]
+    path.write_text(answer(*(series for pod, name, scale in told for series in cadvisor(pod, name, scale=scale))))
+    series = read_prometheus({"#0": path})
+    # Of the second pod nothing but the sum is told, so that it stands for the pod.
+    assert series.containers == ("ml/p-0/train", "ml/p-0/logs", "ml/p-1")
+    assert series.values[series.starts].tolist() == [[2.0, 2.0], [0.9, 0.9], [1.5, 1.5]]
+    assert series.unit_index.tolist() == [0, 0, 1]
+
+
+@given(seed=st.integers(0, 2**32 - 1), pods=st.integers(2, 6), containers=st.integers(1, 4), share=st.floats(0.1, 0.9))
+def test_no_split_parts_the_containers_of_a_pod(seed, pods, containers, share):
+    names = [f"pod-{pod}/c-{number}" for pod in range(pods) for number in range(containers)]
+    series = ContainerSeries.from_arrays({name: [[1.0]] * 5 for name in names}, ("cpu",), 15.0)
+    series = replace(series, units={name: name.partition("/")[0] for name in names})
+    learned, held = (
+        {name.partition("/")[0] for name in series.select(part).containers}
+        for part in split_containers(series, share, np.random.default_rng(seed))
+    )
+    assert not learned & held
+    assert learned | held == {f"pod-{pod}" for pod in range(pods)}
+
+
+def test_queries_that_begin_at_different_moments_are_matched(tmp_path):
+    path, later = tmp_path / "cpu.json", tmp_path / "memory.json"
+    cpu, _ = cadvisor("p-0", "train")
+    _, memory = cadvisor("p-0", "train", begin=7)
+    path.write_text(answer(cpu))
+    later.write_text(answer(memory))
+    series = read_prometheus({"#0": path, "#1": later})
+    assert np.diff(series.time_s).tolist() == [15.0, 15.0]
+    assert series.values.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_queries_of_different_steps_are_refused_with_both(tmp_path):
+    path = tmp_path / "range.json"
+    cpu, _ = cadvisor("p-0", "train")
+    memory = ({**cpu[0], "__name__": "container_memory_working_set_bytes"}, [(30 * k, 1) for k in range(4)])
+    path.write_text(answer(cpu, memory))
+    with pytest.raises(InvalidProblemError, match=r"different steps \(cpu 15 s, memory 30 s\); use one step"):
+        read_prometheus({"#0": path})
 
 
 def test_nameless_prometheus_series_take_the_name_given(tmp_path):
