@@ -1,5 +1,6 @@
 """Which phase a container will be in: Markov, semi-Markov, and the posterior over paths that others took."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
@@ -188,7 +189,12 @@ def forecast_scores(
 ) -> dict[int, tuple[float, float]]:
     """Return mean log-loss (nats) and Brier score of forecasts at random samples of other containers, by horizon.
 
-    Probabilities below 1e-3 count as 1e-3, so that a forecast without doubt has a finite loss.
+    Both are proper: whoever tells what he believes has the least in the mean. The log-loss of a forecast that rules out what
+    then comes is infinite, and so is the mean over it; the Brier score, at most 2, compares forecasts without doubt, too.
+
+    References
+    ----------
+    Gneiting and Raftery (2007). Strictly proper scoring rules, prediction, and estimation. doi:10.1198/016214506000001437.
     """
     labels = [(np.repeat(phase, dwell), phase, dwell) for phase, dwell in runs.sequences()]
     furthest = max(horizons)
@@ -207,7 +213,7 @@ def forecast_scores(
         for horizon in horizons:
             probability = found[horizon - 1]
             truth = int(own[t + horizon])
-            loss[horizon][0] -= float(np.log(max(probability[truth], 1e-3)))
+            loss[horizon][0] += -math.log(probability[truth]) if probability[truth] > 0 else math.inf
             loss[horizon][1] += float(((probability - np.eye(forecaster.num_phases)[truth]) ** 2).sum())
     return {horizon: (a / len(chosen), b / len(chosen)) for horizon, (a, b) in loss.items()}
 

@@ -1,5 +1,6 @@
 """What a fitted model tells a person, as rows of plain values."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,10 @@ def score_rows(
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     horizons = tuple(horizon for horizon in HORIZONS if horizon <= num_steps) or (num_steps,)
     found = score_table(model.forecaster, runs, horizons, methods)
-    return [dict(zip(("method", "horizon", "log_loss", "brier"), row, strict=True)) for row in found]
+    return [
+        {"method": method, "horizon": horizon, "brier": brier, "log_loss": loss if math.isfinite(loss) else None}
+        for method, horizon, loss, brier in found
+    ]
 
 
 def forecast_rows(

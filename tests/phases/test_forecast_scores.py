@@ -32,7 +32,8 @@ def test_scores_are_means_over_all_samples_that_have_a_future(method):
             for place, horizon in enumerate(horizons):
                 probability = ahead[horizon - 1]
                 truth = np.eye(3)[own[now + horizon]]
-                loss[place] -= np.log(max(probability @ truth, 1e-3))
+                likelihood = probability @ truth
+                loss[place] += -np.log(likelihood) if likelihood > 0 else np.inf
                 brier[place] += ((probability - truth) ** 2).sum()
     expected = {horizon: (loss[k] / number, brier[k] / number) for k, horizon in enumerate(horizons)}
     scores = forecast_scores(made, found, horizons, method)
