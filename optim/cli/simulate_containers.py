@@ -84,12 +84,7 @@ def containers(
     series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
         world = prepare_world(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
-        note(
-            f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
-            + (f"; {world.num_phases} phases by {options.encoder}" if world.num_phases else "")
-        )
-        if world.num_containers < FEW:
-            note(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
+        _tell(world, options.encoder)
         progress.start(f"{len(names)} policies", len(names))
         if values:
             _at_multipliers(world, names, values, output, progress, interruption)
@@ -97,6 +92,16 @@ def containers(
             _at_equal_risk(world, names, (risk, resamples, seed), report, output, progress, interruption)
         progress.finish()
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+def _tell(world: "World", encoder: str) -> None:
+    """Say on how many series policies run."""
+    note(
+        f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
+        + (f"; {world.num_phases} phases by {encoder}" if world.num_phases else "")
+    )
+    if world.num_containers < FEW:
+        note(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
 
 
 def _at_equal_risk(
