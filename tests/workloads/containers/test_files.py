@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import ContainerSeries
+from optim.models.containers.series import CPU, ContainerSeries
 from optim.phases.windows import split_containers
 from optim.workloads.containers import read_containers, read_prometheus
+from optim.workloads.containers.rows import series_of_rows
 from tests.support.public_traces import TRACE_DIR
 
 
@@ -206,3 +207,15 @@ def test_other_answers_are_refused(tmp_path, text, cause):
     path.write_text(text)
     with pytest.raises(InvalidProblemError, match=cause):
         read_prometheus({"cpu": path})
+
+
+def test_rows_in_any_order_become_series_and_of_equal_times_the_last_one_counts():
+    keys = np.array(["b", "a", "b", "b", "a"], dtype=object)
+    times = np.array([15.0, 0.0, 0.0, 15.0, 15.0])
+    values = np.array([[1.0], [2.0], [3.0], [4.0], [np.nan]])
+    series = series_of_rows("somewhere", keys, times, values, (CPU,), units={"a": "pod"})
+    assert series.containers == ("b", "a")
+    assert series.values[:, 0].tolist() == [3.0, 4.0, 2.0]
+    assert series.lengths.tolist() == [2, 1]
+    # One that belongs to no unit stands for itself, whatever it is called.
+    assert series_of_rows("x", keys, times, values, (CPU,), units={"a": "b"}).unit_index.tolist() == [0, 1]
