@@ -114,3 +114,11 @@ def test_counts_that_would_fill_the_memory_are_named_with_their_limit(tmp_path, 
     code, said = assert_ends_well(tmp_path, monkeypatch, "instance describe {}", json.dumps(fields).encode())
     assert code == 2
     assert "--limit count=N" in said or "machines[0].free" in said
+
+
+def test_a_gang_of_a_thousand_million_gpus_is_no_list_of_servers(tmp_path, monkeypatch):
+    rows = PHILLY.splitlines()
+    rows[7] = "application_6,3600,1000000000,6000,vc1"
+    code, error = assert_ends_well(tmp_path, monkeypatch, CONVERT, "\n".join(rows).encode())
+    assert code == 2
+    assert "servers for a trace's jobs" in error

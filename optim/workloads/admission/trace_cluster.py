@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 from optim.models.admission.instance import MICRO, FloatArray, IntArray, ServerClasses
 from optim.workloads.admission.trace_options import TraceOptions
 from optim.workloads.traces.job_table import JobTable, NodeTable
@@ -36,6 +37,11 @@ def uniform_cluster(gpus: int, options: TraceOptions) -> tuple[ServerClasses, Se
         Workers that the cluster should hold, unless `num_worker_servers` says otherwise.
     options
         Demands, sizes of servers, and numbers where they are given.
+
+    Raises
+    ------
+    InvalidProblemError
+        If these are more servers than the limit on counts.
     """
     worker = np.array([options.worker_gpu, options.worker_vcpu, options.worker_memory_gb])
     ps = np.array([0.0, options.ps_vcpu, options.ps_memory_gb])
@@ -113,6 +119,7 @@ def num_ps(gpus: int, options: TraceOptions) -> int:
 def _even_sizes(total: int, largest: int) -> list[int]:
     """Return sizes of as few servers as can hold `total`, differing by one at most."""
     number = math.ceil(total / largest)
+    check_limit("count", number, "servers for a trace's jobs")
     return [total // number + (k < total % number) for k in range(number)]
 
 
