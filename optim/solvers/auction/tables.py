@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.compile_cache import compiled
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray, Locality
+
+NAMED = int(Locality.NAMED)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,7 +74,9 @@ class Tables:
         level = bids.locality[keep]
         order = np.lexsort((keep, bids.rho[keep], -level, bids.gpus[keep], bids.app[keep]))
         keep = keep[order]
-        keep = np.sort(keep[_beats_earlier(bids.app[keep], bids.locality[keep], bids.rho[keep])])
+        is_best = np.zeros(len(keep), dtype=bool)
+        _beats_earlier(bids.app[keep], bids.locality[keep], bids.rho[keep], is_best)
+        keep = np.sort(keep[is_best])
         level, size = bids.locality[keep], bids.gpus[keep]
         is_named = level == Locality.NAMED
         key = level * (cluster.num_free + 1) + size
@@ -99,17 +104,15 @@ class Tables:
         return float(self.weight[choice[choice >= 0]].sum())
 
 
-def _beats_earlier(app: IntArray, level: IntArray, rho: FloatArray) -> np.ndarray:
+@compiled
+def _beats_earlier(app, level, rho, marked):
     """Mark rows better than every earlier row of the same app whose locality is at least as wide."""
-    marked = np.zeros(len(app), dtype=bool)
-    best: list[float] = []
-    last = -1
-    for k, (i, lv, value) in enumerate(zip(app.tolist(), level.tolist(), rho.tolist(), strict=True)):
-        if i != last:
-            best, last = [np.inf] * (Locality.CLUSTER + 1), i
-        if lv == Locality.NAMED:
+    best = np.full(NAMED, np.inf)
+    for k in range(len(app)):
+        if k == 0 or app[k] != app[k - 1]:
+            best[:] = np.inf
+        if level[k] == NAMED:
             marked[k] = True
-        elif value < min(best[lv:]):
+        elif rho[k] < best[level[k] :].min():
             marked[k] = True
-            best[lv] = value
-    return marked
+            best[level[k]] = rho[k]

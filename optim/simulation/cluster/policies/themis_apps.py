@@ -22,7 +22,7 @@ LEAST_LEFT_MIN = 1e-6
 
 @dataclass(slots=True)
 class Totals:
-    """What is known of an app from its submission on: gang-time of all its jobs, the longest of them, all their GPUs."""
+    """What is known of an app from its submission on: its jobs, their gang-time, the longest of them, all their GPUs."""
 
     first_us: int
     area_us: float
@@ -30,6 +30,7 @@ class Totals:
     longest_min: float = 0.0
     demand: int = 0
     slowdown: Slowdown = field(default_factory=Slowdown)
+    jobs: list[int] = field(default_factory=list)
 
 
 class Census:
@@ -53,6 +54,7 @@ class Census:
             found.work_min += minutes * gang
             found.longest_min = max(found.longest_min, minutes)
             found.demand += gang
+            found.jobs.append(job)
         self._known_jobs = len(view.submit_us)
 
     def mean_apps(self, app: int, now_us: int) -> float:

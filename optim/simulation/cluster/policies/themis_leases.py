@@ -95,38 +95,40 @@ class LeasingPolicy(PlanningPolicy):
         """End leases, hold a round if one is due, and put jobs on what their apps hold."""
         now, lease = view.now_us, self.options.lease_us
         remaining = view.remaining_us
-        jobs_of: dict[int, list[int]] = {}
-        for job, app in zip(view.jobs.tolist(), view.app[view.jobs].tolist(), strict=True):
-            jobs_of.setdefault(app, []).append(job)
-        self.census.update(view, remaining, len(jobs_of))
-        touched = self._drop_ended(view, jobs_of)
+        active = np.flatnonzero(np.bincount(view.app[view.jobs]))
+        live = set(active.tolist())
+        self.census.update(view, remaining, len(live))
+        touched = self._drop_ended(view, live)
         has_arrivals = len(self.census.totals) > self._known_apps
         self._known_apps = len(self.census.totals)
         expiring = self._expire(now)
-        is_freed = bool(expiring) or any(app not in jobs_of for app in touched)
-        for app in [app for app in self._leases if app not in jobs_of]:
+        is_freed = bool(expiring) or not touched <= live
+        for app in [app for app in self._leases if app not in live]:
             del self._leases[app]
         is_due = now % lease == 0 if self.options.aligned else is_freed or has_arrivals
         touched |= set(expiring)
-        if is_due and jobs_of:
+        if is_due and live:
             touched |= self._hold_round(view, remaining, expiring)
-        for app in sorted(touched):
-            self._split(app, jobs_of.get(app, []), view, remaining)
+        is_live = np.zeros(len(view.app), np.bool_)
+        is_live[view.jobs] = True
+        for app in sorted(touched & live):
+            jobs = np.array(self.census.totals[app].jobs)
+            self._split(app, jobs[is_live[jobs]], view.gpus, remaining)
         again = None
-        if jobs_of:
+        if live:
             ends = [end for gpus in self._leases.values() for end in gpus.values()]
             again = (now // lease + 1) * lease if self.options.aligned else min(ends, default=None)
         gpus = {job: held for jobs in self._assigned.values() for job, held in jobs.items()}
         return Plan(gpus=gpus, again_us=again)
 
-    def _drop_ended(self, view: View, jobs_of: Mapping[int, Sequence[int]]) -> set[int]:
+    def _drop_ended(self, view: View, live: set[int]) -> set[int]:
         """Forget jobs that are over; return their apps."""
         touched = set()
         for app, jobs in self._assigned.items():
             for job in [job for job in jobs if job not in view.running]:
                 del jobs[job]
                 touched.add(app)
-        for app in [app for app in self._assigned if app not in jobs_of]:
+        for app in [app for app in self._assigned if app not in live]:
             del self._assigned[app]
         return touched
 
@@ -189,12 +191,11 @@ class LeasingPolicy(PlanningPolicy):
             counts[self.machine_of[gpu]] = counts.get(self.machine_of[gpu], 0) + 1
         return tuple(sorted(counts.items()))
 
-    def _split(self, app: int, jobs: Sequence[int], view: View, remaining: IntArray) -> None:
-        """Put an app's jobs on its GPUs, those with most work left first; without leases it is given back what it can't use."""
-        if not jobs:
-            return
-        order = sorted(jobs, key=lambda job: (-int(remaining[job]), job))
-        waiting = [(job, int(view.gpus[job])) for job in order]
+    def _split(self, app: int, jobs: IntArray, gangs: IntArray, remaining: IntArray) -> None:
+        """Put an app's jobs on its GPUs, those with most work left first."""
         leases = self._leases.get(app, {})
-        assigned = split(leases, self._assigned.get(app, {}), waiting, self.machine_of, self.rack_of)
-        self._assigned[app] = assigned
+        order = jobs[np.lexsort((jobs, -remaining[jobs]))]
+        if gangs[order].max() == gangs[order].min():
+            order = order[: len(leases)]  # further ones can't get a GPU
+        waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
+        self._assigned[app] = split(leases, self._assigned.get(app, {}), waiting, self.machine_of, self.rack_of)
