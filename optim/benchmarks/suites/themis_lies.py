@@ -1,0 +1,58 @@
+"""The study `themis-lies`: how often a lie pays across Themis' rounds, by payment rule."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.studies.themis_rounds import LieOptions, search_lies
+from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
+from optim.core.clock import PhaseClock
+from optim.core.options import options_as_dict
+from optim.core.progress import Progress
+from optim.core.stopping import StoppingCriterion
+from optim.models.auction.plan import PaymentRule
+
+SIZES: Mapping[str, LieOptions] = MappingProxyType(
+    {SMALL: LieOptions(draws=2, repeats=2, apps=4, shrink=120.0), FULL: LieOptions(draws=8, repeats=6)}
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LieWork(AbstractStudy):
+    """Search lies under one payment rule."""
+
+    options_type = LieOptions
+    is_stoppable = False
+
+    def measure(self, stop: StoppingCriterion, progress: Progress) -> Finding:
+        """Play with the truth and with every lie."""
+        del stop
+        clock, rule = PhaseClock(), str(self.labels["rule"])
+        progress.start(f"lies under {rule}", None)
+        with clock.phase("solve"):
+            found = search_lies(self.chosen, rule, self.seed)
+        progress.finish()
+        return Finding(findings=options_as_dict(found), seconds=clock.seconds, iterations=found.lies)
+
+
+def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
+    for rule in PaymentRule:
+        sizes = {"apps": options.apps, "gpus": options.machines * options.gpus, "machines": options.machines}
+        name = f"liars-{options.apps}-{seed}"
+        subject = StudySubject(name=name, topic="auction", drawn_from=options, parameters=sizes)
+        yield subject, {"rule": rule.value}
+
+
+SPEC = register_study(
+    "themis-lies",
+    "auction",
+    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals)",
+    kind=LieWork,
+    sizes=SIZES,
+    subjects=_rules,
+    ways=("simulation",),
+    others="the study plays the policies itself",
+    columns=("rule", "profitable", "low", "high", "harmful", "gain", "gain_half", "best_gain"),
+)

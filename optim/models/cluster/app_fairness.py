@@ -1,0 +1,61 @@
+"""Finish-time fairness of apps, whose jobs are trials of one search: an app is over with its last job."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.cluster.log import Run
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, FloatArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AppFairness:
+    """Fairness of each app, in the order of their numbers.
+
+    Parameters
+    ----------
+    seconds
+        From its first submission to its last end.
+    rho, rho_space
+        That time over the ideal one, (C.1) of docs/mathematics/auction.md in both readings (C.2): the whole cluster for 1/N
+        of the time, or 1/N of the cluster all the time.
+    """
+
+    seconds: FloatArray
+    rho: FloatArray
+    rho_space: FloatArray
+
+
+def app_fairness(jobs: Workload, cluster: Cluster, run: Run) -> AppFairness:
+    """Return the fairness of all apps of a run in which every job was done or left.
+
+    N is the average number of active apps over an app's own life. The ideal time is that of all its work on as many GPUs as
+    there are or as its jobs can use, never less than its longest job's.
+    """
+    _, app = np.unique(jobs.app, return_inverse=True)
+    count = int(app.max()) + 1
+    begin, end = np.full(count, np.inf), np.zeros(count)
+    np.minimum.at(begin, app, jobs.submit_us.astype(float))
+    np.maximum.at(end, app, run.end_us.astype(float))
+    end = np.maximum(end, begin + 1.0)
+    times = np.unique(np.concatenate([begin, end]))
+    active = (np.searchsorted(np.sort(begin), times, "right") - np.searchsorted(np.sort(end), times, "right")).astype(
+        float
+    )
+    area = np.concatenate([[0.0], np.cumsum(active[:-1] * np.diff(times))])
+    average = (np.interp(end, times, area) - np.interp(begin, times, area)) / (end - begin)
+    work = np.bincount(app, jobs.gpus * jobs.duration_us.astype(float))
+    demand = np.bincount(app, jobs.gpus)
+    longest = np.zeros(count)
+    np.maximum.at(longest, app, jobs.duration_us.astype(float))
+
+    def ideal(gpus: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(work / np.minimum(gpus, demand), longest))
+
+    whole = average * ideal(np.full(count, float(cluster.num_gpus)))
+    return AppFairness(
+        seconds=(end - begin) / 1e6,
+        rho=(end - begin) / whole,
+        rho_space=(end - begin) / ideal(cluster.num_gpus / average),
+    )

@@ -1,0 +1,104 @@
+"""Studies of Themis' rounds: their statistics, and that an honest liar is no liar."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from optim.benchmarks.runner import plan_work
+from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.studies.themis_rounds import (
+    Interval,
+    LieOptions,
+    LyingThemis,
+    WorldOptions,
+    measured,
+    run_policy,
+    summed_up,
+    wilson,
+)
+from optim.benchmarks.suites.themis import SPEC
+from optim.benchmarks.suites.themis_lies import SPEC as LIES
+from optim.core.errors import InvalidOptionError
+from optim.core.progress import SilentProgress
+from optim.core.stopping import Never
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.policies.themis import Themis, ThemisOptions
+
+TINY = WorldOptions(apps=3, machines=2, gpus=2, draws=2, shrink=600.0)
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0], [0.5, 0.7, 0.2, 0.9], list(range(10))])
+def test_an_interval_is_students(values):
+    found = Interval.of(values)
+    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+    assert (found.mean - found.half, found.mean + found.half) == (
+        pytest.approx(low, rel=2e-3),
+        pytest.approx(high, rel=2e-3),
+    )
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 12), (3, 12), (12, 12)])
+def test_a_share_has_wilsons_interval(hits, count):
+    known = stats.binomtest(hits, count).proportion_ci(0.95, method="wilson")
+    assert wilson(hits, count) == pytest.approx((known.low, known.high), abs=1e-4)
+
+
+def test_only_lies_that_surely_save_time_pay():
+    gains = [
+        Interval(mean=0.2, half=0.1),
+        Interval(mean=0.2, half=0.3),
+        Interval(mean=5e-4, half=0.0),
+        Interval(mean=-0.2, half=0.1),
+    ]
+    found = summed_up(gains)
+    assert (found.profitable, found.harmful, found.best_gain, found.lies) == (0.25, 0.25, 0.2, 4)
+
+
+def test_an_app_that_lies_by_nothing_is_honest():
+    jobs, settings = TINY.jobs(0), ThemisOptions(lease_min=5.0, fairness=0.5)
+    honest = play(jobs, TINY.cluster, Themis(settings, jobs), EngineOptions(), 0)
+    for lie in ("rho", "table", "demand"):
+        told = play(jobs, TINY.cluster, LyingThemis(settings, jobs, 0, lie, 1.0), EngineOptions(), 0)
+        assert told.log.rows() == honest.log.rows()
+
+
+def test_every_lie_changes_what_is_granted():
+    options = LieOptions()
+    jobs, settings = options.jobs(1), ThemisOptions(lease_min=5.0, fairness=0.5)
+    honest = play(jobs, options.cluster, Themis(settings, jobs), EngineOptions(), 0)
+    for lie in ("rho", "table", "demand"):
+        told = [
+            play(jobs, options.cluster, LyingThemis(settings, jobs, 0, lie, factor), EngineOptions(), 0)
+            for factor in (0.25, 4.0)
+        ]
+        assert any(run.log.rows() != honest.log.rows() for run in told)
+
+
+def test_a_policy_beside_itself_is_as_fair():
+    found = measured(TINY, "themis", {}, 0, beside="themis")
+    assert found["times_fairer"] == Interval(mean=1.0, half=0.0)
+    assert found["gpu_time"] == Interval(mean=1.0, half=0.0)
+    run = run_policy(TINY.jobs(0), TINY.cluster, "themis", {}, 0)
+    assert run.is_done.all()
+
+
+def test_records_are_verified_and_come_out_again():
+    sizes = {"apps": 2, "machines": 2, "gpus": 1, "draws": 2, "shrink": 5000.0}
+    work = [piece for piece in plan_work([SPEC], BenchRequest(options=sizes)).work if piece.labels["case"] != "f"]
+    assert {piece.labels["case"] for piece in work} == {"default", "lease", "rival"}
+    lies = plan_work([LIES], BenchRequest(options={**sizes, "repeats": 2})).work
+    for piece in (work[0], work[-1], lies[0]):
+        one, two = (piece.run(Never(), SilentProgress()) for _ in range(2))
+        assert one.verified
+        assert one.error is None
+        assert one.findings == two.findings
+
+
+def test_refuses_worlds_that_are_none():
+    with pytest.raises(InvalidOptionError, match="draws"):
+        replace(TINY, draws=1)
+    with pytest.raises(InvalidOptionError, match="repeats"):
+        LieOptions(repeats=1)
