@@ -67,14 +67,11 @@ def test_an_app_that_lies_by_nothing_is_honest():
 
 def test_every_lie_changes_what_is_granted():
     options = LieOptions()
-    jobs, settings = options.jobs(1), ThemisOptions(lease_min=5.0, fairness=0.5)
+    jobs, settings = options.jobs(2), ThemisOptions(lease_min=5.0, fairness=0.5)
     honest = play(jobs, options.cluster, Themis(settings, jobs), EngineOptions(), 0)
-    for lie in ("rho", "table", "demand"):
-        told = [
-            play(jobs, options.cluster, LyingThemis(settings, jobs, 0, lie, factor), EngineOptions(), 0)
-            for factor in (0.25, 4.0)
-        ]
-        assert any(run.log.rows() != honest.log.rows() for run in told)
+    for lie, factor in (("rho", 4.0), ("table", 4.0), ("demand", 0.25)):
+        told = play(jobs, options.cluster, LyingThemis(settings, jobs, 2, lie, factor), EngineOptions(), 0)
+        assert told.log.rows() != honest.log.rows()
 
 
 def test_a_policy_beside_itself_is_as_fair():
