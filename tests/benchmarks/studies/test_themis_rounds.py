@@ -83,7 +83,7 @@ def test_a_policy_beside_itself_is_as_fair():
 
 
 def test_records_are_verified_and_come_out_again():
-    sizes = {"apps": 2, "machines": 2, "gpus": 1, "draws": 2, "shrink": 5000.0}
+    sizes = {"apps": 2, "machines": 2, "gpus": 4, "draws": 2, "shrink": 5000.0}
     work = [piece for piece in plan_work([SPEC], BenchRequest(options=sizes)).work if piece.labels["case"] != "f"]
     assert {piece.labels["case"] for piece in work} == {"default", "lease", "rival"}
     lies = plan_work([LIES], BenchRequest(options={**sizes, "repeats": 2})).work
