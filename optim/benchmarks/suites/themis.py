@@ -41,7 +41,7 @@ class ThemisWork(AbstractStudy):
             rival = "themis" if labels["case"] == "rival" else None
             found = measured(self.chosen, str(labels["policy"]), settings, self.seed, beside=rival)
         progress.finish()
-        findings = {}
+        findings: dict[str, float] = {}
         for name, interval in found.items():
             findings |= {name: interval.mean, f"{name}_half": interval.half}
         return Finding(findings=findings, seconds=clock.seconds, iterations=self.chosen.draws)

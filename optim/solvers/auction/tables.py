@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray, Locality
-
-NAMED = int(Locality.NAMED)
+from optim.solvers.auction.counting.knapsacks import mark_better
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +73,7 @@ class Tables:
         order = np.lexsort((keep, bids.rho[keep], -level, bids.gpus[keep], bids.app[keep]))
         keep = keep[order]
         is_best = np.zeros(len(keep), dtype=bool)
-        _beats_earlier(bids.app[keep], bids.locality[keep], bids.rho[keep], is_best)
+        mark_better(bids.app[keep], bids.locality[keep], bids.rho[keep], int(Locality.NAMED), is_best)
         keep = np.sort(keep[is_best])
         level, size = bids.locality[keep], bids.gpus[keep]
         is_named = level == Locality.NAMED
@@ -102,17 +100,3 @@ class Tables:
     def welfare(self, choice: IntArray) -> float:
         """Return the log welfare of a choice of kept rows."""
         return float(self.weight[choice[choice >= 0]].sum())
-
-
-@compiled
-def _beats_earlier(app, level, rho, marked):
-    """Mark rows better than every earlier row of the same app whose locality is at least as wide."""
-    best = np.full(NAMED, np.inf)
-    for k in range(len(app)):
-        if k == 0 or app[k] != app[k - 1]:
-            best[:] = np.inf
-        if level[k] == NAMED:
-            marked[k] = True
-        elif rho[k] < best[level[k] :].min():
-            marked[k] = True
-            best[level[k]] = rho[k]

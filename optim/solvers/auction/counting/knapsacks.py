@@ -57,3 +57,20 @@ def best_without(head, tail, offset, size, weight, app, choice):
     choice[app] = -1
     trace(tail, order[::-1].copy(), offset, size, weight, after, room - split, choice)
     return value[split]
+
+
+@compiled
+def mark_better(app, level, rho, num_levels, marked):
+    """Mark rows better than every earlier row of the same app whose locality is at least as wide.
+
+    Rows of a locality beyond the last of `num_levels`, which name their machines, are marked whatever they are.
+    """
+    best = np.full(num_levels, np.inf)
+    for k in range(len(app)):
+        if k == 0 or app[k] != app[k - 1]:
+            best[:] = np.inf
+        if level[k] == num_levels:
+            marked[k] = True
+        elif rho[k] < best[level[k] :].min():
+            marked[k] = True
+            best[level[k]] = rho[k]
