@@ -12,6 +12,7 @@ from optim.models.auction.instance import Horizon
 from optim.models.auction.slowdown import Slowdown
 from optim.models.cluster.workload import PPM, US
 from optim.models.cluster.world import FloatArray, IntArray
+from optim.simulation.cluster.planning.room import BoolArray
 from optim.simulation.cluster.planning.view import View
 from optim.solvers.auction.agent import Bid, Grant, Offer
 
@@ -94,9 +95,8 @@ class Live:
     is_mixed: IntArray
 
 
-def live_apps(view: View, remaining_us: IntArray) -> Live:
-    """Add live jobs up by app."""
-    jobs = view.jobs
+def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: BoolArray) -> Live:
+    """Add live jobs up by app; those that are paused have work, but no use for a GPU now."""
     apps, row = np.unique(view.app[jobs], return_inverse=True)
     minutes, gangs = remaining_us[jobs] / MINUTE_US, view.gpus[jobs]
     longest, common = np.zeros(len(apps)), np.zeros(len(apps), np.int64)
@@ -108,7 +108,7 @@ def live_apps(view: View, remaining_us: IntArray) -> Live:
         apps=apps,
         work_min=np.bincount(row, minutes * gangs, len(apps)).astype(np.float64),
         longest_min=longest,
-        demand=np.bincount(row, gangs, len(apps)).astype(np.int64),
+        demand=np.maximum(common, np.bincount(row, np.where(is_paused, 0, gangs), len(apps)).astype(np.int64)),
         gang=common,
         is_mixed=np.asarray(common < most, np.int64),
     )
@@ -179,13 +179,13 @@ class AppAgent:
         self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
 
 
-def profiles(view: View, live: Live, census: Census, ideal: IdealTime) -> list[AppProfile]:
+def profiles(view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime) -> list[AppProfile]:
     """Return what each live app knows of itself, without the GPUs it holds."""
     found = []
     gangs_of: dict[int, tuple[int, ...]] = {}
     if live.is_mixed.any():
         mixed = set(live.apps[live.is_mixed > 0].tolist())
-        for job in view.jobs.tolist():
+        for job in jobs.tolist():
             app = int(view.app[job])
             if app in mixed:
                 gangs_of[app] = (*gangs_of.get(app, ()), int(view.gpus[job]))

@@ -6,8 +6,8 @@ apps report, and what is on offer is divided. Between rounds an app only puts it
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,13 +15,20 @@ from optim.core.ranges import check_choices, check_in
 from optim.core.registry import Support
 from optim.models.auction.fairness import IdealTime
 from optim.models.auction.instance import Cluster as Offered
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
 from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, live_apps, profiles
 from optim.simulation.cluster.policies.themis_places import Entries, chosen_gpus, near_the_old, split
+from optim.simulation.cluster.policies.themis_tuning import LEAST_LOSSES, TUNERS, AppTuner
 
+NO_TUNER = "none"
+NEEDS_LOSSES = (
+    f"a tuner needs trials that report at least {LEAST_LOSSES} losses; give the jobs loss curves, or leave it out"
+)
 ONE_KIND = "apps lease GPUs of one type; leave the types of the cluster or of the jobs out"
 
 
@@ -38,16 +45,22 @@ class LeaseOptions:
         free is offered at once.
     ideal
         Reading of the ideal time that rho is relative to: `time-share` (the paper's) or `space-share`.
+    tuner, eta
+        What schedules the trials of an app: `none` (all run to their end), `halving`, `hyperband`, of which one in `eta`
+        goes on, or `curves`. Tuners kill trials by the losses that they report, at rounds and whenever a trial ends.
     """
 
     lease_min: float = 20.0
     aligned: bool = True
     ideal: str = IdealTime.TIME_SHARE.value
+    tuner: str = NO_TUNER
+    eta: int = 3
 
     def __post_init__(self) -> None:
         """Check the ranges."""
         check_in("[0.01, 1e5]", self, "lease_min")
-        check_choices(self, {"ideal": [reading.value for reading in IdealTime]})
+        check_in("[2, 100]", self, "eta")
+        check_choices(self, {"ideal": [reading.value for reading in IdealTime], "tuner": (NO_TUNER, *TUNERS)})
 
     @property
     def lease_us(self) -> int:
@@ -67,12 +80,17 @@ class LeasingPolicy(PlanningPolicy):
     sees: ClassVar[tuple[Sight, ...]] = (Sight.RUN_TIMES,)
 
     def __init__(self, options: LeaseOptions, jobs: Workload) -> None:
-        del jobs
-        self.options = options
+        self.options, self._points = options, jobs.loss.shape[1]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Several types of GPU aren't known."""
+        """Several types of GPU aren't known, and a tuner needs losses."""
+        if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < LEAST_LOSSES:
+            return Support(False, NEEDS_LOSSES)
         return Support(not jobs.kind_ppm.shape[1] or len(np.unique(cluster.kind)) == 1, ONE_KIND)
+
+    def rules(self, options: EngineOptions) -> Rules:
+        """Tuners send trials away."""
+        return replace(super().rules(options), may_refuse=self.options.tuner != NO_TUNER)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget earlier runs."""
@@ -86,6 +104,8 @@ class LeasingPolicy(PlanningPolicy):
         self._leases: dict[int, dict[int, int]] = {}  # by app its GPUs, and until when
         self._assigned: dict[int, dict[int, Gpus]] = {}  # by app its jobs' GPUs
         self._known_apps = 0
+        self._tuners: dict[int, AppTuner] = {}
+        self._paused: dict[int, frozenset[int]] = {}
 
     @abstractmethod
     def divide(self, offer: Offered, agents: Sequence[AppAgent]) -> Mapping[int, Entries]:
@@ -107,10 +127,15 @@ class LeasingPolicy(PlanningPolicy):
             del self._leases[app]
         is_due = now % lease == 0 if self.options.aligned else is_freed or has_arrivals
         touched |= set(expiring)
-        if is_due and live:
-            touched |= self._hold_round(view, remaining, expiring)
         is_live = np.zeros(len(view.app), np.bool_)
         is_live[view.jobs] = True
+        work = remaining
+        killed: list[int] = []
+        if self.options.tuner != NO_TUNER:
+            work, killed = self._review(view, remaining, is_live, sorted(live if is_due else touched & live))
+            touched |= {int(view.app[job]) for job in killed}
+        if is_due and live:
+            touched |= self._hold_round(view, np.flatnonzero(is_live), work, expiring)
         for app in sorted(touched & live):
             jobs = np.array(self.census.totals[app].jobs)
             self._split(app, jobs[is_live[jobs]], view.gpus, remaining)
@@ -119,7 +144,34 @@ class LeasingPolicy(PlanningPolicy):
             ends = [end for gpus in self._leases.values() for end in gpus.values()]
             again = (now // lease + 1) * lease if self.options.aligned else min(ends, default=None)
         gpus = {job: held for jobs in self._assigned.values() for job, held in jobs.items()}
-        return Plan(gpus=gpus, again_us=again)
+        return Plan(gpus=gpus, again_us=again, leave=killed)
+
+    def _review(
+        self, view: View, remaining: IntArray, is_live: "np.ndarray[Any, np.dtype[np.bool_]]", apps: Sequence[int]
+    ) -> tuple[IntArray, list[int]]:
+        """Let tuners look at their trials; return the work that each is expected to do, and the trials killed."""
+        work, served = remaining.copy(), view.served_us
+        killed: list[int] = []
+        for app in apps:
+            totals = self.census.totals[app]
+            is_new = app not in self._tuners
+            if is_new:
+                self._tuners[app] = TUNERS[self.options.tuner](tuple(totals.jobs), self.options.eta, self._points)
+            mine = [job for job in totals.jobs if is_live[job]]
+            whole = served[mine] + remaining[mine]
+            progress = dict(zip(mine, (served[mine] / whole).tolist(), strict=True))
+            found = self._tuners[app].review(progress, view.losses)
+            for job, total in zip(mine, whole.tolist(), strict=True):
+                if job in found.expected:
+                    work[job] = round(total * found.expected[job])
+            killed += sorted(found.killed)
+            is_live[list(found.killed)] = False
+            self._paused[app] = found.paused
+            for job in found.killed | found.paused:
+                self._assigned.get(app, {}).pop(job, None)
+            if is_new:  # the ideal time is that of the work that the tuner will let them do
+                totals.work_min *= max(0.0, sum(found.expected.values())) / len(mine)
+        return work, killed
 
     def _drop_ended(self, view: View, live: set[int]) -> set[int]:
         """Forget jobs that are over; return their apps."""
@@ -143,7 +195,7 @@ class LeasingPolicy(PlanningPolicy):
                     del leases[gpu]
         return expiring
 
-    def _hold_round(self, view: View, remaining: IntArray, expiring: Mapping[int, list[int]]) -> set[int]:
+    def _hold_round(self, view: View, jobs: IntArray, work: IntArray, expiring: Mapping[int, list[int]]) -> set[int]:
         """Offer what is free to the apps; return who got some."""
         taken = {gpu for leases in self._leases.values() for gpu in leases}
         free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
@@ -158,8 +210,9 @@ class LeasingPolicy(PlanningPolicy):
             slot_gpus=self.cluster.gpus,
             slot_free=np.array([len(gpus) for gpus in free.values()], np.int64),
         )
-        live = live_apps(view, remaining)
-        known = profiles(view, live, self.census, IdealTime(self.options.ideal))
+        paused = frozenset().union(*self._paused.values())
+        live = live_apps(view, jobs, work, np.isin(jobs, list(paused)))
+        known = profiles(view, jobs, live, self.census, IdealTime(self.options.ideal))
         agents = [
             AppAgent(app, profile, self._places(self._leases.get(app, ())), self._places(expiring.get(app, ())))
             for app, profile in zip(live.apps.tolist(), known, strict=True)
@@ -194,7 +247,11 @@ class LeasingPolicy(PlanningPolicy):
     def _split(self, app: int, jobs: IntArray, gangs: IntArray, remaining: IntArray) -> None:
         """Put an app's jobs on its GPUs, those with most work left first."""
         leases = self._leases.get(app, {})
+        jobs = jobs[~np.isin(jobs, list(self._paused.get(app, ())))]
         order = jobs[np.lexsort((jobs, -remaining[jobs]))]
+        if not len(order):
+            self._assigned[app] = {}
+            return
         if gangs[order].max() == gangs[order].min():
             order = order[: len(leases)]  # further ones can't get a GPU
         waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
