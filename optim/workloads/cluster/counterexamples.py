@@ -1,0 +1,71 @@
+"""Small worlds, found by search, in which a scheduler breaks a promise; each with what shows it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.models.cluster.world import Cluster
+
+MINUTE_US = 60 * US
+NETWORK_PPM, COMPUTE_PPM = (PPM, 1_300_000, 1_800_000), (PPM, 1_020_000, 1_100_000)
+"""Slowdown by machine, rack and cluster of jobs that the network binds, and of those that computing does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counterexample:
+    """A world of machines of two GPUs, its jobs apps of their own, played without overhead, gangs spread if they must.
+
+    Parameters
+    ----------
+    policy
+        Whose promise it breaks.
+    racks
+        Rack of each machine.
+    rows
+        (minute of submission, GPUs, minutes, whether the network binds it) of each job.
+    rho_max, envy
+        Worst finish-time fairness (above 1: no sharing incentive), and how many times faster a job would be on the GPUs of
+        another at the same time (above 1: envy).
+    """
+
+    policy: str
+    racks: tuple[int, ...]
+    rows: tuple[tuple[int, int, int, bool], ...]
+    rho_max: float
+    envy: float
+
+    @property
+    def cluster(self) -> Cluster:
+        """The machines."""
+        return Cluster(gpus=np.full(len(self.racks), 2), rack=np.array(self.racks))
+
+    @property
+    def jobs(self) -> Workload:
+        """The jobs."""
+        submit, gpus, minutes, _ = (np.array(column, np.int64) for column in zip(*self.rows, strict=True))
+        return Workload(
+            submit_us=submit * MINUTE_US,
+            gpus=gpus,
+            duration_us=minutes * MINUTE_US,
+            slowdown_ppm=np.array([NETWORK_PPM if is_network else COMPUTE_PPM for *_, is_network in self.rows]),
+        )
+
+
+COUNTEREXAMPLES = (
+    Counterexample(
+        policy="drf",
+        racks=(0, 0, 1),
+        rows=((0, 2, 40, True), (1, 1, 60, False), (1, 1, 30, False), (1, 1, 40, True), (2, 2, 10, True)),
+        rho_max=1.1045,
+        envy=1.8,
+    ),
+    Counterexample(
+        policy="las",
+        racks=(0, 1, 2),
+        rows=((0, 2, 30, True), (0, 1, 10, False), (1, 1, 10, True), (2, 2, 10, True), (2, 1, 10, True)),
+        rho_max=1.0289,
+        envy=1.8,
+    ),
+)
+"""Dominant resource fairness and least attained service give neither sharing incentive nor freedom from envy once placement counts."""
