@@ -68,13 +68,13 @@ def test_every_claim_is_verified_whatever_the_instances_traits(name: str, option
     assert solution.stats.counts["admitted"] + solution.stats.counts["refused"] == instance.num_jobs
 
 
-@pytest.mark.parametrize("name", ["small-0", "medium-0"])
-def test_reference_instances_are_decided_and_verified(name: str) -> None:
+@pytest.mark.parametrize(("name", "worth"), [("small-2", 262.28695453), ("medium-0", 1978.34412811)])
+def test_reference_instances_are_decided_as_ever_and_verified(name: str, worth: float) -> None:
+    """Prices that differ in their last digits break ties otherwise, which earns 4 % less on medium-0."""
     instance = reference_instance(name)
     solution = solve(instance, "online")
     assert verify(instance, solution).violations == ()
-    assert solution.objective is not None
-    assert solution.objective > 0
+    assert solution.objective == pytest.approx(worth, rel=1e-9)
 
 
 def test_jobs_are_decided_by_arrival_and_then_as_listed() -> None:

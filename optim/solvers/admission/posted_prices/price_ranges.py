@@ -280,23 +280,27 @@ def _log_lower(
     num_resources = instance.num_resources
     # On shared servers one lambda serves workers and PSs together, and `largest` is the sum of both demands.
     halves = 1.0 if instance.has_shared_servers else 2.0
-    least = np.log(worth.least)
-    match lower:
-        case LowerScale.PAPER_L:
-            need = worth.worker_slots * largest.sum(axis=1)
-            if not need.any():
-                return np.array(-np.inf)
-            # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say.
-            return np.asarray((least - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total)))
-        case LowerScale.SIMPLE_L:
-            return np.asarray(least.min() - np.log(4.0 * total))
-        case LowerScale.UNIT_FREE_L:
-            return np.asarray(least.min() - np.log(2.0 * num_rows(instance) * capacity))
-        case LowerScale.SUMMED_LAMBDA:
-            return np.asarray((least - np.log(halves * worth.worker_slots * largest.sum(axis=1))).min())
-        case LowerScale.UNIT_FREE_LAMBDA:
-            each = least[:, None] - np.log(halves * num_resources * worth.worker_slots[:, None] * largest)
-            return np.asarray(each.min(axis=0))
+    with np.errstate(divide="ignore"):
+        match lower:
+            case LowerScale.PAPER_L:
+                need = worth.worker_slots * largest.sum(axis=1)
+                if not need.any():
+                    return np.array(-np.inf)
+                # 1 / eta = min_i W_i sum_r w_i^r / total; jobs that use nothing here have no say. Logarithms first: f(T - a)
+                # may be next to nothing.
+                return np.asarray(
+                    (np.log(worth.least) - np.log(need)).min() + np.log(need[need > 0].min() / (4.0 * total))
+                )
+            case LowerScale.SIMPLE_L:
+                return np.asarray(np.log(worth.least.min() / (4.0 * total)))
+            case LowerScale.UNIT_FREE_L:
+                return np.asarray(np.log(worth.least.min() / (2.0 * num_rows(instance) * capacity)))
+            case LowerScale.SUMMED_LAMBDA:
+                each = worth.least / (halves * worth.worker_slots * largest.sum(axis=1))
+                return np.asarray(np.log(each.min()))
+            case LowerScale.UNIT_FREE_LAMBDA:
+                each = worth.least[:, None] / (halves * num_resources * worth.worker_slots[:, None] * largest)
+                return np.asarray(np.log(each.min(axis=0)))
 
 
 def num_rows(instance: AdmissionInstance) -> int:
