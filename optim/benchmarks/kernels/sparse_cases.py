@@ -20,6 +20,7 @@ from optim.kernels.parameter_server import (
     Sgd,
     initial_rows,
     pull_rows,
+    pull_rows_to_host,
     push_sparse,
     row_parameters,
     shard_ranges,
@@ -76,7 +77,7 @@ class SparseCase:
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice.
 
-    As in a dense case a table with slots lies in as many shards as there are cores. Workers send each server its own
+    The loop over rows runs on one core, so a table lies in as many shards as there are cores. Workers send each server its own
     rows, so that the message is split beforehand. The same on one shard is a side of its own.
     """
     rows = rng.integers(0, case.rows, case.pushed).astype(np.int32)
@@ -88,7 +89,7 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     rule = RULES[case.rule]
     is_on_cpu = jax.default_backend() == "cpu"
     layout = RowLayout(optimiser=rule, width=case.width, method="loop" if is_on_cpu else "sort")
-    is_split = rule.num_slots > 0 and is_on_cpu and cores > 1
+    is_split = is_on_cpu and cores > 1
     server = _RowServer(layout, start, rows, values, cores if is_split else 1)
     plain = PlainSparse(rule, start, rows, values)
     pool = ThreadPoolExecutor(cores)
@@ -156,7 +157,9 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
     layout = RowLayout(optimiser=RULES["sgd"], width=start.shape[1])
     table, asked = initial_rows(jnp.array(start), layout), jnp.array(rows)
     taken, looped = (np.empty((rows.size, start.shape[1]), np.float32) for _ in range(2))
-    kernel = Held(lambda _: pull_rows(table, asked, layout=layout), None)
+    pulled = np.empty((rows.size, start.shape[1]), np.float32)
+    kernel = Held(lambda _: pull_rows_to_host(table, rows, layout=layout, out=pulled), None)
+    gather = Held(lambda _: pull_rows(table, asked, layout=layout), None)
     pool = ThreadPoolExecutor(cores)
     in_c, copied = c_loops(pool, cores), np.empty((rows.size, start.shape[1]), np.float32)
     return Contest(
@@ -164,6 +167,7 @@ def _pull_contest(start: FloatArray, rows: RowArray, cores: int) -> Contest:
             JAX: kernel,
             "numpy": lambda: np.take(start, rows, axis=0, out=taken, mode="clip"),
             "numba": lambda: loop.pull(start, rows, looped),
+            "xla": gather,
             **({} if in_c is None else {"c": lambda: in_c.pull(start, rows, copied)}),
         },
         found=lambda: kernel.held,

@@ -44,6 +44,7 @@ from optim.kernels.parameter_server.sparse import Rows as Rows
 from optim.kernels.parameter_server.sparse import coalesce_rows as coalesce_rows
 from optim.kernels.parameter_server.sparse import initial_rows as initial_rows
 from optim.kernels.parameter_server.sparse import pull_rows as pull_rows
+from optim.kernels.parameter_server.sparse import pull_rows_to_host as pull_rows_to_host
 from optim.kernels.parameter_server.sparse import push_sparse as push_sparse
 from optim.kernels.parameter_server.sparse import row_parameters as row_parameters
 from optim.kernels.parameter_server.sparse import row_slots as row_slots

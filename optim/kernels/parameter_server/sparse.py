@@ -13,17 +13,20 @@ slot in one array, as real and imaginary parts: there each pushed row is visited
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
 from optim.kernels.parameter_server.shapes import check_rows
 
+Vector = NDArray[Any]
 Method = Literal["loop", "sort"]
 Messages = tuple[jax.Array, jax.Array, jax.Array]
 """Rows, whether their update is due, and their gradients; of all messages or of one."""
@@ -140,6 +143,36 @@ def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
     read = _read_rows(table.arrays[0], rows)
     return lax.real(read) if layout.is_paired else read
+
+
+def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vector | None = None) -> Vector:
+    """Return what `pull_rows` does as a NumPy array, for workers that read it from memory.
+
+    On a CPU the table is looked at where it lies, and rows are copied once by NumPy: XLA's gather goes through them element
+    by element. The look ends with the call, so the next push may still have the table's memory.
+
+    Parameters
+    ----------
+    table, layout
+        As in `pull_rows`.
+    rows
+        Shape (N,), whole numbers.
+    out
+        Shape (N, layout.width), float32: where to; a new array if not given.
+    """
+    if jax.default_backend() != "cpu":
+        read = np.asarray(pull_rows(table, jnp.asarray(rows), layout=layout))
+        if out is None:
+            return read
+        np.copyto(out, read)
+        return out
+    wanted, held = np.asarray(rows), np.asarray(table.arrays[0])
+    parameters = held.real if layout.is_paired else held
+    read = np.take(parameters, wanted, axis=0, out=out, mode="clip")
+    is_out = (wanted < 0) | (wanted >= len(parameters))
+    if is_out.any():
+        read[is_out] = 0.0
+    return read
 
 
 @partial(jax.jit, static_argnames="num_rows")

@@ -23,6 +23,7 @@ from optim.kernels.parameter_server import (
     coalesce_rows,
     initial_rows,
     pull_rows,
+    pull_rows_to_host,
     push_sparse,
     row_parameters,
     row_slots,
@@ -255,3 +256,19 @@ def test_a_push_is_the_same_where_the_librarys_integers_have_64_bits(layout, dty
         found = push(table_of(layout), rows.astype(dtype), values, layout)
     assert found.dtype == np.float32
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("optimiser", [Sgd(learning_rate=0.1), Adagrad(learning_rate=0.1)])
+def test_rows_come_to_the_host_as_they_are_pulled_and_the_table_can_still_be_pushed_to(optimiser):
+    layout = RowLayout(optimiser=optimiser, width=3)
+    table = initial_rows(jnp.arange(12.0).reshape(4, 3), layout)
+    rows = np.array([2, -1, 0, 4, 2], np.int32)
+    pulled = pull_rows_to_host(table, rows, layout=layout)
+    assert np.array_equal(pulled, pull_rows(table, jnp.asarray(rows), layout=layout))
+    assert pulled.dtype == np.float32
+    out = np.ones((5, 3), np.float32)
+    assert pull_rows_to_host(table, rows, layout=layout, out=out) is out
+    before = out.copy()
+    table = push_sparse(table, jnp.asarray(rows), jnp.ones((5, 3)), jnp.int32(0), layout=layout)
+    assert np.array_equal(out, before), "a copy of its own"
+    assert not np.array_equal(pull_rows_to_host(table, rows, layout=layout), before)

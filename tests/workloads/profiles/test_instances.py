@@ -61,6 +61,15 @@ def test_jobs_without_work_of_their_own_last_about_as_long_as_those_of_the_gener
     assert 0.5 < ratio < 2
 
 
+def test_a_job_without_work_of_its_own_has_the_mini_batches_that_its_drawn_seconds_hold():
+    own, plain = admission_instance(without_work(published_profiles()), SMALL, 3), generate(SMALL, 3)
+    assert own.jobs.chunks.tolist() == plain.jobs.chunks.tolist()
+    seconds = [np.array([float(chunk) for chunk in each.chunk_slots]) * each.jobs.epochs for each in (own, plain)]
+    is_long = own.jobs.epochs >= 10  # of others the rounding to whole epochs tells
+    assert is_long.sum() > 5
+    np.testing.assert_allclose(seconds[0][is_long], seconds[1][is_long], rtol=0.06)
+
+
 def test_jobs_do_their_kinds_epochs_however_long_these_take():
     profiles = published_profiles()
     minibatches = {}
