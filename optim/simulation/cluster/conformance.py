@@ -17,7 +17,7 @@ HOUR_US = 3600 * US
 POINTS = 17
 
 
-def small_workload(seed: int, cluster: Cluster, count: int = 30) -> Workload:
+def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
     """Return jobs of all that a workload may say: ties, gangs wider than a machine, two virtual clusters, failures, losses."""
     rng = np.random.default_rng(seed)
     gpus = np.minimum(rng.choice([1, 1, 1, 2, 4, 8, 12], count), cluster.num_gpus)

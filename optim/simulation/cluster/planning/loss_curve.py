@@ -15,7 +15,7 @@ from optim.models.cluster.world import FloatArray
 LEAST_POINTS = 3
 """Fewer losses say nothing about three coefficients."""
 
-FLOORS = 40
+FLOORS = 200
 """Values of b2 that are tried between 0 and the least loss."""
 
 
@@ -41,16 +41,18 @@ def fit_loss(losses: FloatArray) -> LossCurve | None:
     count = len(losses)
     if count < LEAST_POINTS or losses[-1] >= losses[0] or losses.min() <= 0:
         return None
-    steps = np.arange(count)
-    best, found = np.inf, None
-    for b2 in losses.min() * (1 - np.geomspace(1e-4, 1, FLOORS)):
-        rest = losses - b2
-        weight = rest**2  # of 1 / rest, to first order
-        design = np.stack([steps, np.ones(count)], axis=1) * weight[:, None]
-        (b0, b1), *_ = np.linalg.lstsq(design, weight / rest, rcond=None)
-        if b0 <= 0 or b1 <= 0:
-            continue
-        error = float(((1 / (b0 * steps + b1) + b2 - losses) ** 2).sum())
-        if error < best:
-            best, found = error, LossCurve(b0=float(b0), b1=float(b1), b2=float(b2))
-    return found
+    steps = np.arange(count, dtype=float)
+    b2 = losses.min() * (1 - np.geomspace(1e-4, 1, FLOORS))[:, None]
+    rest = losses - b2
+    weight = rest**4  # squared, of 1 / rest, to first order
+    zeroth, first, second = weight.sum(axis=1), weight @ steps, weight @ steps**2
+    target, slope = (weight / rest).sum(axis=1), (weight / rest) @ steps
+    determinant = zeroth * second - first**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        b0, b1 = (zeroth * slope - first * target) / determinant, (second * target - first * slope) / determinant
+        error = ((1 / (b0[:, None] * steps + b1[:, None]) + b2 - losses) ** 2).sum(axis=1)
+    error = np.where((b0 > 0) & (b1 > 0) & np.isfinite(error), error, np.inf)
+    best = int(error.argmin())
+    if not np.isfinite(error[best]):
+        return None
+    return LossCurve(b0=float(b0[best]), b1=float(b1[best]), b2=float(b2[best, 0]))
