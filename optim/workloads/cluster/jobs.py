@@ -95,7 +95,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     """
     order = np.argsort(table.submit_s, kind="stable")
     dropped = dict(table.dropped)
-    notes = [*table.notes, *_remarks(table.submit_s)]
+    notes = list(table.notes)
     if selection.since is not None:
         is_late = table.submit_s[order] >= seconds_of(table.begin, selection.since)
         order, dropped[EARLIER] = order[is_late], int((~is_late).sum())
@@ -110,6 +110,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     if not len(order):
         raise InvalidProblemError("no job of the trace is left; choose other dates or a larger cluster")
     submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
+    notes.extend(_remarks(table.submit_s, submit))
     if ratio is not None:
         fastest = np.nanmin(ratio[order], axis=1)
         duration = duration * fastest
@@ -134,12 +135,12 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     )
 
 
-def _remarks(submit_s: FloatArray) -> list[str]:
-    """Say whether rows had to be sorted, and how many share their time."""
+def _remarks(read_s: FloatArray, played_s: FloatArray) -> list[str]:
+    """Say whether rows had to be sorted, and how many of those played share their time."""
     remarks = []
-    if (np.diff(submit_s) < 0).any():
+    if (np.diff(read_s) < 0).any():
         remarks.append("the rows aren't in the order of time: they were sorted")
-    doubled = len(submit_s) - len(np.unique(submit_s))
+    doubled = len(played_s) - len(np.unique(played_s))
     if doubled:
         remarks.append(f"{doubled} jobs were submitted at the very time of another: they keep the order of their rows")
     return remarks
