@@ -17,7 +17,7 @@ from optim.simulation.live.lease_run import ReplayOptions, undisturbed
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
 JOB = ["--job-hours", "3", "--option", "baseline=8", "--option", "max_spot=8", "--option", "checkpoint_min=3"]
-SMALL = [*JOB, "--clocks", "40", "--hour-seconds", "0", "--max-processes", "2"]
+SMALL = [*JOB, "--clocks", "40", "--hour-seconds", "0", "--max-processes", "3"]
 PATIENCE_S = 600
 """Far more than any of these runs takes; only one that hangs meets it."""
 
@@ -52,7 +52,7 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
     summaries = {row["policy"]: row for row in lines(result) if row.get("summary")}
     wanted = {"policy", "hours", "machines", "clock", "loss", "bill_usd", "free_hours", "event"}
     assert all(wanted <= set(row) for row in rows)
-    losses = undisturbed(ReplayOptions(clocks=40, max_processes=2, seed=3), 40).losses
+    losses = undisturbed(ReplayOptions(clocks=40, max_processes=3, seed=3), 40).losses
     assert [row["loss"] for row in rows] == [losses[row["clock"] - 1] if row["clock"] else None for row in rows]
     policies = ("--policy", "proteus", "--policy", "standard-checkpoint")
     spot = run("spot", *words, *JOB, *policies, "--starts", 1, "--processes", 1)
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_all_processes_and_tells_what_is_done(tmp_path):
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom optim.cli.main import main\n"
     )
-    words = ["simulate", "training", "--hour-seconds", "1000", "--max-processes", "2", "--policy", "standard-agile"]
+    words = ["simulate", "training", "--hour-seconds", "1000", "--max-processes", "3", "--policy", "standard-agile"]
     words += ["--format", "json", "--picture", str(picture)]
     running = subprocess.Popen(
         [sys.executable, "-c", f"{script}if __name__ == '__main__': main()", *words],

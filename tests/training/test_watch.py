@@ -28,8 +28,9 @@ def test_a_count_that_stands_still_for_too_long_is_silence():
         watch.expect(machine)
         watch.arrive(machine, 0)
     assert look(watch, clock, 1.0, {"beats": 1, "stopped": 1}) == []
-    assert look(watch, clock, 1.75, {"beats": 2, "stopped": 1}) == []
-    assert look(watch, clock, 0.75, {"beats": 3, "stopped": 1}) == ["stopped"]
+    # Its last sign of life was a quarter of a second in.
+    assert look(watch, clock, 1.25, {"beats": 2, "stopped": 1}) == []
+    assert look(watch, clock, 0.25, {"beats": 3, "stopped": 1}) == ["stopped"]
     assert look(watch, clock, 1.0, {"beats": 4, "stopped": 1}) == [], "said once"
     assert watch.reason("stopped") == "without a sign of life for 2 s"
     watch.forget("stopped")

@@ -17,7 +17,9 @@ from optim.kernels.parameter_server import shard_ranges
 
 SOURCE = Path(__file__).with_name("loops.c")
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O3", "-march=native", "-ffast-math", "-fno-math-errno", "-shared", "-fPIC")
+# Not -ffast-math: linked with it, a library switches subnormal numbers off for the process that loads it.
+SUMS_IN_ANY_ORDER = ("-fassociative-math", "-fno-signed-zeros", "-fno-trapping-math", "-ffinite-math-only")
+FLAGS = ("-O3", "-march=native", *SUMS_IN_ANY_ORDER, "-fno-math-errno", "-shared", "-fPIC")
 
 Part = Callable[[int, int], Any]
 

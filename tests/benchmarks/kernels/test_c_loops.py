@@ -69,3 +69,9 @@ def test_without_a_compiler_there_are_no_loops(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
     assert c_loops(None, 1) is None
     module._compiled.cache_clear()
+
+
+def test_subnormal_numbers_are_still_there_once_the_library_is_loaded(loops):
+    """Linked with the usual fast flags, it would switch them off for the whole process."""
+    assert np.float64(5e-324) * 0.75 == 5e-324
+    assert np.float64(2e-308) / 4 > 0

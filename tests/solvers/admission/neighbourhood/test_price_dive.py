@@ -24,7 +24,7 @@ def dived(name, stop):
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=10)
-    relaxed = PackingLP(tables, rows).run(Monitor(), tol=1e-3, first=walk, between=walk)
+    relaxed = PackingLP(tables, rows).run(Monitor(), tol=1e-6, first=walk, between=walk)
     weight = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs)
     return instance, dive(tables, rows, relaxed.point, weight, Monitor(stop)), relaxed.point.bound
 
