@@ -108,6 +108,7 @@ def test_kill_9_loses_only_the_record_in_flight(start, started):
     assert_resumes_whole(start)
 
 
+@pytest.mark.prove
 def test_kill_9_takes_the_child_processes_along(start, started):
     process = start(*BENCH, "--processes", "2", stuck_on="tiny-0")
     wait_until(started.exists)
@@ -164,6 +165,7 @@ def test_ctrl_c_during_a_solve_keeps_the_best_so_far(start, started):
     assert Path("s.json").exists()
 
 
+@pytest.mark.prove
 def test_a_second_ctrl_c_aborts_even_inside_compiled_code(start, started):
     process = start("solve", "tiny-0", "--solver", "stubborn", "--out", "s.json")
     wait_until(started.exists)

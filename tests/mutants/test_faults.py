@@ -77,6 +77,7 @@ def test_draws_the_same_faults_from_a_seed_in_proportion_to_the_code():
     assert {room_of(fault.path) for fault in drawn} == {"models/bidding"}
 
 
+@pytest.mark.prove
 def test_a_module_meets_its_own_tests_first_and_every_test_in_the_end():
     nearness = Nearness(ROOT)
     own, beside, near, rest = nearness.stages("optim/models/bidding/eviction.py")

@@ -49,7 +49,7 @@ def clusters() -> None:
     play(job, Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
 
 
-HALVES = ((own_servers, clusters), (shared_servers, auctions))
+HALVES = ((own_servers, auctions), (shared_servers, clusters))
 """What each of two processes compiles, in about the same time."""
 
 

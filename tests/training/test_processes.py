@@ -96,6 +96,7 @@ def test_processes_compute_the_bits_of_this_process_also_when_workers_die_leave_
     assert not any(is_running(process_id) for process_id in survivors.values())
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.prove)])
 def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_path):
     script = tmp_path / "running.py"
