@@ -87,11 +87,14 @@ class PricedSchedules:
         return PricedSchedules(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
-def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArray]:
-    """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each."""
+def unit_costs(tables: JobTables, prices: Prices, segments: IntArray | None = None) -> tuple[FloatArray, FloatArray]:
+    """Return what one worker and one PS of each job cost, shape (segments, classes, slots) each.
+
+    Where some segments are named the others are left as they come, so that shards of the jobs cost their share.
+    """
     ps_prices = prices.worker if tables.instance.has_shared_servers else prices.ps
-    worker = _unit_cost(tables.worker_demand, prices.worker)
-    ps = _unit_cost(tables.ps_demand, ps_prices)
+    worker = _unit_cost(tables.worker_demand, prices.worker, segments)
+    ps = _unit_cost(tables.ps_demand, ps_prices, segments)
     if prices.worker_extra is not None:
         worker += prices.worker_extra
     if prices.ps_extra is not None:
@@ -99,8 +102,12 @@ def unit_costs(tables: JobTables, prices: Prices) -> tuple[FloatArray, FloatArra
     return worker, ps
 
 
-def _unit_cost(demand: FloatArray, price: FloatArray) -> FloatArray:
+def _unit_cost(demand: FloatArray, price: FloatArray, segments: IntArray | None) -> FloatArray:
     """Return demand times price summed over resources: (segments, resources) and (classes, slots, resources)."""
+    if segments is not None:
+        cost = np.empty((len(demand), *price.shape[:2]))
+        cost[segments] = _unit_cost(demand[segments], price, None)
+        return cost
     flat = price.reshape(-1, price.shape[2]) @ demand.T
     return np.ascontiguousarray(flat.T).reshape(len(demand), *price.shape[:2])
 
@@ -112,6 +119,7 @@ def price(
     jobs: IntArray | None = None,
     floor: FloatArray | None = None,
     with_schedules: bool = True,
+    segments: IntArray | None = None,
 ) -> PricedSchedules:
     """Find each job's best schedule at the given prices, exactly.
 
@@ -123,6 +131,8 @@ def price(
         Shape (priced,): payoffs not above it are of no interest (0 by default); the search stops earlier.
     with_schedules
         Whether the counts are wanted; without them counts are left empty.
+    segments
+        Demand segments of the priced jobs, where costs of the others' shall not be worked out.
 
     Notes
     -----
@@ -132,7 +142,7 @@ def price(
     """
     which = np.arange(tables.num_jobs) if jobs is None else jobs
     floors = np.zeros(len(which)) if floor is None else floor
-    worker_cost, ps_cost = unit_costs(tables, prices)
+    worker_cost, ps_cost = unit_costs(tables, prices, segments)
     classes, ps_classes, horizon = worker_cost.shape[1], ps_cost.shape[1], tables.value.shape[1]
     room = len(which) if with_schedules else 0
     workers = np.zeros((room, classes, horizon), dtype=np.int32)

@@ -70,12 +70,19 @@ class JobShards(AbstractPost):
         """Return the jobs of a shard."""
         return np.arange(shard, self.tables.num_jobs, self.num_shards)
 
+    @cached_property
+    def _segments(self) -> list[IntArray]:
+        """The demand segments of each shard's jobs."""
+        return [np.flatnonzero(self.tables.segment_job % self.num_shards == shard) for shard in range(self.num_shards)]
+
     def answer(self, shard: int, question: FloatArray, own: IntArray | None) -> ShardPrices | ShardColumns:
         """Price a shard's jobs at row prices, or give the schedules that some of them have at these."""
         name = question.tobytes()
         before, priced = self._last.get(shard, (b"", None))
         if priced is None or before != name:
-            priced = price(self.tables, self.rows.prices(question), jobs=self.jobs(shard))
+            priced = price(
+                self.tables, self.rows.prices(question), jobs=self.jobs(shard), segments=self._segments[shard]
+            )
             self._last[shard] = name, priced
         if own is None:
             return ShardPrices(priced.payoff, total_use(self.tables, self.rows, priced), schedule_keys(priced))

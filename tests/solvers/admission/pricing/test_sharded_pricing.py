@@ -55,7 +55,7 @@ def test_shards_together_give_what_one_process_gives(small, seed, num_workers):
     pricer = CrewPricer(Apart(JobShards(instance, SHARDS), num_workers, seed), tables, SHARDS)
     payoff, use, keys = pricer.price(point)
     expected = price(tables, rows.prices(point))
-    np.testing.assert_array_equal(payoff, expected.payoff)
+    np.testing.assert_allclose(payoff, expected.payoff, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(use, total_use(tables, rows, expected), rtol=1e-12, atol=1e-12)
     served = np.flatnonzero(expected.completion >= 0)
     assert [k for k, key in enumerate(keys) if key is not None] == served.tolist()
@@ -115,7 +115,7 @@ def test_threads_give_the_answers_of_their_shards_in_order(small):
     instance, tables, rows = small
     with ThreadCrew(JobShards(instance, SHARDS), 3) as crew:
         payoff, _, _ = CrewPricer(crew, tables, SHARDS).price(np.zeros(rows.num_rows))
-    np.testing.assert_array_equal(payoff, price(tables, rows.prices(np.zeros(rows.num_rows))).payoff)
+    np.testing.assert_allclose(payoff, price(tables, rows.prices(np.zeros(rows.num_rows))).payoff, rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_worker_that_is_lost_in_the_middle_changes_nothing(small):
                 threading.Timer(0.002 * number, os.kill, (keepers[number % 2].pid, signal.SIGKILL)).start()
             payoff, _, keys = pricer.price(point)
             expected = price(tables, rows.prices(point))
-            np.testing.assert_array_equal(payoff, expected.payoff)
+            np.testing.assert_allclose(payoff, expected.payoff, rtol=1e-12)
             served = np.flatnonzero([key is not None for key in keys])
             np.testing.assert_array_equal(pricer.columns(point, served).workers, expected.select(served).workers)
 
