@@ -27,7 +27,7 @@ def package_versions() -> Mapping[str, str]:
 def machine_facts() -> Mapping[str, str | int]:
     """Return what is needed to judge seconds: processor, cores that may be used, system, Python."""
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cpu_count": os.cpu_count() or 1,
         "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         "system": f"{platform.system()} {platform.machine()}",
@@ -59,7 +59,7 @@ def commit() -> str | None:
     return found.stdout.strip() or None
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     """Return the processor's name; Python's own answer is empty or vague on Linux."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

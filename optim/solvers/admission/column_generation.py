@@ -1,13 +1,12 @@
 """The LP optimum of the packing form by column generation: an upper bound with its proof, no plan."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import load_dask
-from optim.core.execution.crews import Crew, ThreadCrew
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
@@ -17,8 +16,11 @@ from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.sharded_pricing import CrewPricer, JobShards
 from optim.solvers.admission.warm_up import compile_columns, compile_online
+
+if TYPE_CHECKING:
+    from optim.core.execution.crews import Crew
+    from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +92,7 @@ class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions
         with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
-        post = JobShards.of(instance)
-        with monitor.clock.phase("solve"), pricing_crew(post, options) as crew:
-            pricer = None if crew is None else CrewPricer(crew, tables, post.num_shards)
+        with monitor.clock.phase("solve"), crew_pricer(tables, options) as pricer:
             result = solve_packing_lp(tables, rows, options, monitor, pricer)
         outcome = result.outcome()
         return replace(
@@ -103,17 +103,25 @@ class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions
 
 
 @contextmanager
-def pricing_crew(post: JobShards, options: ColumnGenerationOptions) -> Iterator[Crew | None]:
-    """Give the crew that the options name, None for this process."""
+def crew_pricer(tables: JobTables, options: ColumnGenerationOptions) -> "Iterator[CrewPricer | None]":
+    """Give the pricer of the crew that the options name, None for this process."""
     if options.engine == "here":
         yield None
-    elif options.engine == "threads":
-        with ThreadCrew(post) as threads:
-            yield threads
-    else:
-        scheduler = None if options.engine == "dask" else options.engine
-        with load_dask().dask_cluster(scheduler, options.workers) as engine, engine.crew(post) as crew:
-            yield crew
+        return
+    from optim.core.execution import load_dask
+    from optim.core.execution.crews import ThreadCrew
+    from optim.solvers.admission.pricing.sharded_pricing import CrewPricer, JobShards
+
+    post = JobShards.of(tables.instance)
+    with ExitStack() as opened:
+        crew: Crew
+        if options.engine == "threads":
+            crew = opened.enter_context(ThreadCrew(post.laid_out()))
+        else:
+            scheduler = None if options.engine == "dask" else options.engine
+            engine = opened.enter_context(load_dask().dask_cluster(scheduler, options.workers))
+            crew = opened.enter_context(engine.crew(post))
+        yield CrewPricer(crew, tables, post.num_shards)
 
 
 def solve_packing_lp(
@@ -121,7 +129,7 @@ def solve_packing_lp(
     rows: CapacityRows,
     options: ColumnGenerationOptions,
     monitor: Monitor,
-    pricer: CrewPricer | None = None,
+    pricer: "CrewPricer | None" = None,
 ) -> PackingResult:
     """Run the method that the options name; a pricer prices the jobs elsewhere."""
     if options.method == "plain":

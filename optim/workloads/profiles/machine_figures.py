@@ -1,13 +1,13 @@
 """What a machine can do at most: copying in and beyond the cache, and the cost of a call."""
 
 import os
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from optim.core.memory import last_level_cache, memory_allowed, working_set
+from optim.core.provenance import cpu_name
 from optim.workloads.profiles.document import Machine
 from optim.workloads.profiles.timing import Clock, present_load, time_interleaved
 
@@ -84,7 +84,7 @@ def measure_machine(
         budget_s=ROOF_S,
     )
     machine = Machine(
-        cpu=_cpu_name(),
+        cpu=cpu_name(),
         cores=usable_cores(),
         device=jax.devices()[0].platform,
         jax=jax.__version__,
@@ -104,13 +104,3 @@ def _governor() -> str:
         return GOVERNOR.read_text().strip() or "unknown"
     except OSError:
         return "unknown"
-
-
-def _cpu_name() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or "unknown"

@@ -1,10 +1,10 @@
 """Optimus: one more GPU to whoever's remaining time it shortens most."""
 
-from optim.models.cluster.workload import US, Workload
-from optim.simulation.cluster.planning.elastic import marginal_widths, realise
-from optim.simulation.cluster.planning.policy import Plan
+from collections.abc import Callable
+
+from optim.models.cluster.workload import US
 from optim.simulation.cluster.planning.view import View
-from optim.simulation.cluster.policies.slaq import Slaq, SlaqOptions
+from optim.simulation.cluster.policies.slaq import Slaq
 
 FIRST = 1e18
 """Worth of a job's first GPU: all start with one before any gets a second."""
@@ -23,15 +23,9 @@ class Optimus(Slaq):
         "known is taken to be halfway; GPUs are dealt out every 300 s and when some are idle and jobs wait"
     )
 
-    def __init__(self, options: SlaqOptions, jobs: Workload) -> None:
-        super().__init__(options, jobs)
-
-    def plan(self, view: View) -> Plan:
-        """Deal the GPUs out by the largest drop of remaining time."""
-        step = round(self.options.epoch_s * US)
-        again = (view.now_us // step + 1) * step
-        if view.now_us % step and not (len(view.waiting) and view.room().num_free):
-            return Plan(gpus=dict(view.running), again_us=again if len(view.jobs) else None)
+    def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
+        """Return by how much one GPU more than a width shortens a job's remaining time."""
+        del step
         served = view.served_us
         left = {job: self._left(view, job, int(served[job])) for job in view.jobs.tolist()}
 
@@ -41,8 +35,7 @@ class Optimus(Slaq):
             alone = left[job] * int(view.gpus[job])
             return alone / width - alone / (width + 1)
 
-        most = {job: int(view.most_gpus[job]) for job in left}
-        return Plan(gpus=realise(view, marginal_widths(most, view.cluster.num_gpus, gain)), again_us=again)
+        return gain
 
     def _left(self, view: View, job: int, served: int) -> float:
         """Return the predicted time that a job still needs on its gang, in microseconds."""

@@ -1,5 +1,6 @@
 """SLAQ: GPUs go to whoever's loss falls most in the next epoch."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from optim.core.ranges import check_in
@@ -69,6 +70,12 @@ class Slaq(PlanningPolicy):
         again = (view.now_us // step + 1) * step
         if view.now_us % step and not (len(view.waiting) and view.room().num_free):
             return Plan(gpus=dict(view.running), again_us=again if len(view.jobs) else None)
+        gain = self._gain(view, step)
+        most = {job: int(view.most_gpus[job]) for job in view.jobs.tolist()}
+        return Plan(gpus=realise(view, marginal_widths(most, view.cluster.num_gpus, gain)), again_us=again)
+
+    def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
+        """Return what a job gains by one GPU more than a width in an epoch of `step` microseconds."""
         served = view.served_us
         facts = {job: self._facts(view, job, int(served[job])) for job in view.jobs.tolist()}
 
@@ -79,9 +86,7 @@ class Slaq(PlanningPolicy):
             ahead = pace * step / int(view.gpus[job])
             return max((curve.at(steps + width * ahead) - curve.at(steps + (width + 1) * ahead)) / drop, 1e-12)
 
-        most = {job: int(view.most_gpus[job]) for job in facts}
-        widths = marginal_widths(most, view.cluster.num_gpus, gain)
-        return Plan(gpus=realise(view, widths), again_us=again)
+        return gain
 
     def _facts(self, view: View, job: int, served: int) -> tuple[LossCurve | None, float, float, float]:
         """Return a job's curve, steps done, steps a microsecond on its gang, and how far its loss has fallen."""

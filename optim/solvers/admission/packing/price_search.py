@@ -11,6 +11,7 @@ design", 2007, DOI 10.1002/net.20137 (in-out separation).
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array, vstack
@@ -24,7 +25,9 @@ from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.polyak import PolyakSteps
-from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
+
+if TYPE_CHECKING:
+    from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
 
 FIRST_TARGET = 0.96
 """Polyak target of the first walk, as a share of the best bound, before any primal value is known."""
@@ -173,7 +176,7 @@ class PriceSearch:
         bound = self._note(point, priced.payoff, use)
         return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
 
-    def _ask(self, pricer: CrewPricer, point: FloatArray, *, keeps_columns: bool) -> _Evaluation:
+    def _ask(self, pricer: "CrewPricer", point: FloatArray, *, keeps_columns: bool) -> _Evaluation:
         """Evaluate a point by a crew."""
         payoff, use, keys = pricer.price(point)
         bound = self._note(point, payoff, use)

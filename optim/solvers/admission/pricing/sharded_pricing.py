@@ -51,6 +51,11 @@ class JobShards(AbstractPost):
         """Send no tables: they are laid out where they are used."""
         return {"instance": self.instance, "num_shards": self.num_shards}
 
+    def laid_out(self) -> "JobShards":
+        """Return this with its tables laid out: several threads that ask at once would each do so."""
+        _ = self.rows, self._segments, self._last
+        return self
+
     @cached_property
     def tables(self) -> JobTables:
         """The jobs, laid out."""

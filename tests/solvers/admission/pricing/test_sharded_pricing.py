@@ -88,9 +88,7 @@ def test_any_number_of_workers_proves_the_same_bound(small, monkeypatch):
     here = optim.solve(instance, "column-generation")
     bounds = []
     for num_workers in (1, 2, 4):
-        monkeypatch.setattr(
-            "optim.solvers.admission.column_generation.ThreadCrew", lambda post, n=num_workers: Entered(post, n)
-        )
+        monkeypatch.setattr("optim.core.execution.crews.ThreadCrew", lambda post, n=num_workers: Entered(post, n))
         solution = optim.solve(instance, "column-generation", options={"engine": "threads"})
         assert optim.verify(instance, solution).is_ok
         bounds.append(solution.bound)
