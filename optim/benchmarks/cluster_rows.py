@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import msgspec
 
 from optim.benchmarks.results_file import open_lines
 from optim.core.documents import encode_line
+from optim.core.execution import Engine, InThisProcess
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 from optim.models.cluster.run_file import LoggedRun, load_run
@@ -54,14 +55,14 @@ class RowSource:
         File of events of an earlier run of the same command; None for none.
     need_events
         Whether rows alone don't do: what has no events in `log` is played again.
-    processes
-        How many policies are played at once.
+    engine
+        Where policies are played; in this process by default.
     """
 
     results: Path | None = None
     log: Path | None = None
     need_events: bool = False
-    processes: int = 1
+    engine: Engine = field(default_factory=InThisProcess)
 
     def rows(
         self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
@@ -82,7 +83,7 @@ class RowSource:
             kept = {} if file is None else dict(file.records)
             is_kept = [key in kept and (not self.need_events or key in before) for key in keys]
             todo = [request for request, is_there in zip(requests, is_kept, strict=True) if not is_there]
-            played = task.play(todo, self.processes, stop, progress)
+            played = task.play(todo, self.engine, stop, progress)
             for key, is_there in zip(keys, is_kept, strict=True):
                 if is_there:
                     yield GivenRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)

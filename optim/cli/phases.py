@@ -8,9 +8,11 @@ import typer
 
 from optim.cli import phases_watch
 from optim.cli.border import note
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_fields, print_json, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, option, split_list, split_options, split_seeds
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options, split_seeds
 from optim.cli.phases_watch import ModelArgument
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
@@ -145,6 +147,7 @@ def report(
 
 
 @app.command()
+@grouped
 def score(
     *,
     generate: Annotated[int, option("--generate", "Containers; a fifth tests.", "N", SERIES, min=3)] = 500,
@@ -158,10 +161,11 @@ def score(
     smoothing: Annotated[int, option("--smoothing", "Majority of N labels.", "N", min=1)] = 1,
     test_drift: Annotated[float, option("--test-drift", "Drift of the test containers.", "X")] = 0.0,
     confusion: Annotated[bool, option("--confusion", "Also a row a seed, with the confusion.")] = False,
+    where: EngineChoice,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Score encoders on generated containers whose phases are known: a row an encoder, means over seeds."""
-    from optim.benchmarks.studies.phase_recovery import recover, summarise
+    from optim.benchmarks.studies.phase_recovery import RecoveryTask, summarise
     from optim.core.options import build_options
     from optim.phases.encoders import ENCODERS, make_encoder
     from optim.workloads.containers import ContainerOptions
@@ -172,28 +176,25 @@ def score(
         make_encoder(name, own.get(name))
     options = build_options(ContainerOptions, {**split_options(generator_option), "num_containers": generate})
     chosen = split_seeds(seeds) if seeds else tuple(range(5))
+    task = RecoveryTask(
+        options=options,
+        num_phases=num_phases,
+        encoder_options=own,
+        test_drift=test_drift,
+        parameters={"smoothing": smoothing},
+    )
     summaries = []
-    with terminal_progress() as progress:
-        progress.start("score", len(names) * len(chosen))
-        for place, name in enumerate(names):
-            rows = []
-            for seed in chosen:
-                row = recover(
-                    *(options, name, seed),
-                    num_phases=num_phases,
-                    encoder_options=own.get(name),
-                    test_drift=test_drift,
-                    smoothing=smoothing,
-                )
-                rows.append(row)
-                progress.update(place * len(chosen) + len(rows))
-                if confusion and output is OutputFormat.JSON:
-                    print_json(row)
+    with (
+        terminal_progress() as progress,
+        listening("the encoders so far are printed") as interruption,
+        where.opened() as engine,
+    ):
+        for rows in task.by_encoder(names, chosen, engine, interruption, progress):
             summaries.append(summarise(rows))
             if output is OutputFormat.JSON:
-                print_json(summaries[-1])
-        progress.finish()
-    if output is OutputFormat.TABLE:
+                for shown in (*(rows if confusion else ()), summaries[-1]):
+                    print_json(shown)
+    if output is OutputFormat.TABLE and summaries:
         header = ("encoder", "ari", "low", "high", "inner", "ami", *(f"f1 {name}" for name in summaries[-1].f1))
         table = [
             [row.encoder, row.ari, row.ari_low, row.ari_high, row.ari_inner, row.ami, *row.f1.values()]
@@ -201,7 +202,7 @@ def score(
         ]
         seeds_text = ", ".join(map(str, chosen))
         print_table(header, table, title=f"adjusted Rand index and 95 % interval over seeds {seeds_text}")
-    return ExitCode.DONE
+    return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
 app.command()(phases_watch.watch)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import fail, note
 from optim.cli.cluster_input import JOBS, JobChoice, read_or_draw, take
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_table
@@ -14,6 +15,7 @@ from optim.cli.progress import terminal_progress
 
 if TYPE_CHECKING:
     from optim.benchmarks.cluster_rows import RowSource
+    from optim.core.execution import Engine
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
     from optim.models.cluster.run_file import RunRecord
@@ -46,12 +48,12 @@ class Outputs:
     report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
     study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
 
-    def source(self, processes: int) -> "RowSource":
+    def source(self, engine: "Engine") -> "RowSource":
         """Return where rows come from."""
         from optim.benchmarks.cluster_rows import RowSource
 
         need_events = self.study or self.log is not None or self.report is not None
-        return RowSource(results=self.results, log=self.log, need_events=need_events, processes=processes)
+        return RowSource(results=self.results, log=self.log, need_events=need_events, engine=engine)
 
 
 @grouped
@@ -69,7 +71,7 @@ def cluster(
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
     ] = None,
     bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0)] = 60,
-    processes: Annotated[int, option("--processes", "The answer is the same for any.", min=1)] = 1,
+    where: EngineChoice,
     outputs: Outputs,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
@@ -93,7 +95,11 @@ def cluster(
     task = Comparison(jobs, world, options, seed)
     task.check(requests)
     _introduce(jobs, world, seed)
-    with terminal_progress() as progress, listening("the rows so far are kept") as interruption:
+    with (
+        terminal_progress() as progress,
+        listening("the rows so far are kept") as interruption,
+        where.opened() as engine,
+    ):
         record = RunRecord(
             jobs=jobs,
             cluster=world,
@@ -104,7 +110,7 @@ def cluster(
         task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
             print_json({"bounds": record.bounds})
-        rows, record = _play(task, requests, record, outputs.source(processes), (interruption, progress, output))
+        rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
         least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
         body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]

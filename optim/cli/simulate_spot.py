@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import note
+from optim.cli.engine import PairChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
@@ -56,28 +57,32 @@ def spot(
     settings: Annotated[
         list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
     ] = None,
-    processes: Annotated[int, option("--processes", "The answer is the same for any.", min=1)] = 2,
+    where: PairChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Run policies from the same random starts: a row each, and a summary with confidence intervals."""
     names = split_list(policy)
     hint = "the rows so far are printed"
-    with terminal_progress() as progress, listening(hint) as interruption:
-        running = {"starts": starts, "seed": seed, "stop": interruption, "progress": progress}
+    with (
+        terminal_progress() as progress,
+        listening(hint) as interruption,
+        where.opened(num_short=starts) as engine,
+    ):
+        running = {"starts": starts, "seed": seed, "engine": engine, "stop": interruption, "progress": progress}
         if trace.availability is not None:
             if prices != PriceChoice(on_demand=prices.on_demand):
                 raise InvalidOptionError(
                     "--availability goes with none of --prices, --product, --train-until and --volatile"
                 )
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _deadlines(trace, prices.on_demand, names, given, {**running, "processes": processes})
+            entries = _deadlines(trace, prices.on_demand, names, given, running)
         else:
             for name in ("zone", "deadline_hours", "egress"):
                 if getattr(trace, name) is not None:
                     raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FILE")
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _backtest(prices, names or DEFAULT_POLICIES, given, {**running, "processes": processes})
+            entries = _backtest(prices, names or DEFAULT_POLICIES, given, running)
         rows: list[Row] = []
         lost = 0
         for entry in entries:
@@ -145,7 +150,6 @@ def _deadlines(
     if is_single:
         work = build_options(ZoneOptions, {**given, **hours}).job_hours
         job = DeadlineJob(work_h=work, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
-        del running["processes"]
         return run_deadlines(zone_named(traces, zones[0]), job, names or DEADLINE_DEFAULT, **running)
     options = build_options(ZoneOptions, {**given, **hours})
     market = market_of(traces, zones)

@@ -64,3 +64,46 @@ def test_says_what_was_sent_to_workers_and_where_the_page_is(monkeypatch):
     assert result.exit_code == 0
     assert "Dask's page: http://here/status" in result.stderr
     assert "sent to workers once each: 2.5 MB" in result.stderr
+
+
+class Counting(InThisProcess):
+    """Pieces are done here, and counted."""
+
+    page, sent_bytes = "http://here/status", 0
+
+    def __init__(self):
+        self.num_pieces = 0
+
+    def run(self, task, pieces, stop, progress):
+        for entry in super().run(task, pieces, stop, progress):
+            self.num_pieces += 1
+            yield entry
+
+
+SWEEPS = {
+    "simulate cluster --generate themis --apps 3 --gpus 2x4 --policy fifo,srtf --bound-steps 1": 2,
+    "simulate spot --policy on-demand --starts 3 --job-hours 1": 3,
+    "phases score --generate 5 --encoder raw-window --seeds 0,1": 2,
+}
+
+
+@pytest.mark.parametrize(("sweep", "num_pieces"), SWEEPS.items())
+def test_every_sweep_runs_where_it_is_told(sweep, num_pieces, monkeypatch):
+    pytest.importorskip("distributed")
+    command = [*sweep.split(), "--format", "json"]
+    here = CliRunner().invoke(app, command)
+    assert here.exit_code == 0
+    engine = Counting()
+    monkeypatch.setattr("optim.core.execution.dask_engine.dask_cluster", lambda *how: nullcontext(engine))
+    there = CliRunner().invoke(app, [*command, "--scheduler", "tcp://somewhere:1"])
+    assert (there.exit_code, there.stdout, engine.num_pieces) == (0, here.stdout, num_pieces)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("sweep", SWEEPS)
+def test_a_dask_cluster_gives_every_sweep_the_same_rows(sweep):
+    pytest.importorskip("distributed")
+    command = [*sweep.split(), "--format", "json"]
+    rows = [CliRunner().invoke(app, [*command, *where.split()]) for where in ("", "--engine dask --processes 2")]
+    assert [result.exit_code for result in rows] == [0, 0]
+    assert rows[0].stdout == rows[1].stdout

@@ -1,12 +1,16 @@
 """How well each encoder finds phases that are known: fitted on some generated containers, scored on others."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.execution import AbstractTask, Engine, in_order
+from optim.core.progress import Progress
+from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.containers.series import IntArray
 from optim.phases.agreement import adjusted_mutual_information, adjusted_rand_index, confusion, matched_f1, near_change
 from optim.phases.model import PhaseModel
@@ -33,7 +37,7 @@ class Recovery:
     ami
         Adjusted mutual information.
     f1
-        F1 of each true phase after matching.
+        F1 of each true phase after matching; None where no sample has that phase.
     num_phases
         Phases that were fitted.
     confusion
@@ -45,7 +49,7 @@ class Recovery:
     ari: float
     ari_inner: float
     ami: float
-    f1: tuple[float, ...]
+    f1: tuple[float | None, ...]
     num_phases: int
     confusion: tuple[tuple[int, ...], ...]
 
@@ -63,7 +67,7 @@ class RecoverySummary:
     ari_inner, ami
         Means, see `Recovery`.
     f1
-        Mean F1 by true phase.
+        Mean F1 by true phase, over the seeds that have it; None where none has.
     seeds, ari_by_seed
         The seeds and their indices.
     """
@@ -74,7 +78,7 @@ class RecoverySummary:
     ari_high: float | None
     ari_inner: float
     ami: float
-    f1: Mapping[str, float]
+    f1: Mapping[str, float | None]
     seeds: tuple[int, ...]
     ari_by_seed: tuple[float, ...]
 
@@ -127,6 +131,73 @@ def recover(
     return _scored(encoder, seed, model.num_phases_, grid.phase, labels, is_scored, is_inner)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
+    """Score encoders on seeds: pieces are (encoder, seed).
+
+    Parameters
+    ----------
+    options, num_phases, test_drift
+        As in `recover`.
+    encoder_options
+        By encoder.
+    parameters
+        Further parameters of `PhaseModel`.
+    """
+
+    options: ContainerOptions
+    num_phases: int | None
+    encoder_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    test_drift: float = 0.0
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return "score"
+
+    def name(self, piece: tuple[str, int]) -> str:
+        """Return encoder and seed."""
+        return f"{piece[0]}, seed {piece[1]}"
+
+    def kind(self, piece: tuple[str, int]) -> str:
+        """Return the encoder, whose loops are compiled once a process."""
+        return piece[0]
+
+    def do(self, piece: tuple[str, int], stop: StoppingCriterion, progress: Progress) -> Recovery:
+        """Score an encoder on a seed."""
+        del stop, progress
+        encoder, seed = piece
+        return recover(
+            *(self.options, encoder, seed),
+            num_phases=self.num_phases,
+            encoder_options=self.encoder_options.get(encoder),
+            test_drift=self.test_drift,
+            **self.parameters,
+        )
+
+    def lost(self, piece: tuple[str, int], reason: str) -> Recovery:
+        """Say that the process of a piece died.
+
+        Raises
+        ------
+        NotAllowedError
+            Always.
+        """
+        raise NotAllowedError(f"{self.name(piece)} was not scored: {reason}; use --processes 1")
+
+    def by_encoder(
+        self, encoders: Sequence[str], seeds: Sequence[int], engine: Engine, stop: Interruption, progress: Progress
+    ) -> Iterator[list[Recovery]]:
+        """Yield each encoder's rows over all seeds in turn, until `stop` is requested: then whole encoders only."""
+        pieces = [(encoder, seed) for encoder in encoders for seed in seeds]
+        found = in_order(engine.run(self, pieces, stop, progress))
+        for _, group in groupby(found, key=lambda row: row.encoder):
+            rows = list(group)
+            if len(rows) == len(seeds):
+                yield rows
+
+
 def _scored(
     encoder: str, seed: int, num_phases: int, truth: IntArray, labels: IntArray, scored: Any, inner: Any
 ) -> Recovery:
@@ -137,10 +208,16 @@ def _scored(
         ari=adjusted_rand_index(truth[scored], labels[scored]),
         ari_inner=adjusted_rand_index(truth[inner], labels[inner]),
         ami=adjusted_mutual_information(truth[scored], labels[scored]),
-        f1=tuple(matched_f1(truth[scored], labels[scored]).tolist()),
+        f1=_by_phase(truth[scored], labels[scored]),
         num_phases=num_phases,
         confusion=tuple(tuple(row) for row in confusion(truth[scored], labels[scored]).tolist()),
     )
+
+
+def _by_phase(truth: IntArray, labels: IntArray) -> tuple[float | None, ...]:
+    """Return F1 by phase, None for those that no sample has."""
+    scores = matched_f1(truth, labels)
+    return tuple(float(scores[k]) if (truth == k).any() else None for k in range(len(PHASE_NAMES)))
 
 
 def summarise(rows: Sequence[Recovery]) -> RecoverySummary:
@@ -152,7 +229,10 @@ def summarise(rows: Sequence[Recovery]) -> RecoverySummary:
 
         half = float(t.ppf(0.975, len(rows) - 1) * values.std(ddof=1) / np.sqrt(len(rows)))
         low, high = float(values.mean()) - half, float(values.mean()) + half
-    f1 = np.mean([row.f1 for row in rows], axis=0)
+    f1 = {}
+    for phase, name in enumerate(PHASE_NAMES):
+        seen = [score for row in rows if (score := row.f1[phase]) is not None]
+        f1[name] = float(np.mean(seen)) if seen else None
     return RecoverySummary(
         encoder=rows[0].encoder,
         ari=float(values.mean()),
@@ -160,7 +240,7 @@ def summarise(rows: Sequence[Recovery]) -> RecoverySummary:
         ari_high=high,
         ari_inner=float(np.mean([row.ari_inner for row in rows])),
         ami=float(np.mean([row.ami for row in rows])),
-        f1=dict(zip(PHASE_NAMES, f1.tolist(), strict=False)),
+        f1=f1,
         seeds=tuple(row.seed for row in rows),
         ari_by_seed=tuple(values.tolist()),
     )

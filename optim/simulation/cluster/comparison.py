@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.core.execution import AbstractTask, in_order, local_engine
+from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
@@ -206,10 +206,9 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         raise NotAllowedError(f"policy {piece.name[:40]} was not played: {reason}; use --processes 1")
 
     def play(
-        self, requests: Sequence[PolicyRequest], processes: int, stop: Interruption, progress: Progress
+        self, requests: Sequence[PolicyRequest], engine: Engine, stop: Interruption, progress: Progress
     ) -> Iterator[Played]:
         """Yield what each policy came to, in order, until `stop` is requested."""
-        engine = local_engine(min(processes, len(requests)))
         for played in in_order(engine.run(self, requests, stop, progress)):
             if played is not None:
                 yield played

@@ -1,4 +1,4 @@
-"""Back-tests: policies and references from the same random starts, in several processes."""
+"""Back-tests: policies and references from the same random starts, each start a piece of work."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import AbstractTask, in_order, local_engine
+from optim.core.execution import AbstractTask, Engine, InThisProcess, in_order
 from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.bidding.availability import AvailabilityTrace
@@ -112,12 +112,13 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         return f"start {piece}"
 
     def yield_rows(
-        self, starts: int, processes: int, stop: Interruption | None, progress: Progress | None
+        self, starts: int, engine: Engine | None, stop: Interruption | None, progress: Progress | None
     ) -> Iterator[StartRows]:
         """Yield the rows of so many starts in order."""
-        # A process takes longer to begin than a start takes to run.
-        engine = local_engine(processes if starts >= 2 * processes else 1)
-        yield from in_order(engine.run(self, range(starts), stop or Interruption(), progress or SilentProgress()))
+        running = (engine or InThisProcess()).run(
+            self, range(starts), stop or Interruption(), progress or SilentProgress()
+        )
+        yield from in_order(running)
 
 
 class Backtest(AbstractStarts):
@@ -173,7 +174,7 @@ def run_backtest(
     *,
     starts: int,
     seed: int,
-    processes: int = 1,
+    engine: Engine | None = None,
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[StartRows]:
@@ -187,13 +188,13 @@ def run_backtest(
         Names of policies and references.
     starts, seed
         How many starts, and what they are drawn by.
-    processes
-        The answer is the same for any number.
+    engine
+        Where starts are run, in this process by default; the answer is the same for any.
     stop, progress
         Ends the run early, after the starts that are running; hears how many are done.
     """
     check_policies(policies)
-    return Backtest(world, policies, seed).yield_rows(starts, processes, stop, progress)
+    return Backtest(world, policies, seed).yield_rows(starts, engine, stop, progress)
 
 
 class _Deadlines(AbstractStarts):
@@ -225,10 +226,13 @@ def run_deadlines(
     *,
     starts: int,
     seed: int,
+    engine: Engine | None = None,
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[StartRows]:
     """Yield the rows of policies under a deadline, from random ticks that leave the trace long enough.
+
+    Parameters are those of `run_backtest`, but for what is run: one zone's trace, and a job with a deadline.
 
     Raises
     ------
@@ -241,4 +245,4 @@ def run_deadlines(
         raise InvalidOptionError(
             f"the trace of {trace.zone} is shorter than the deadline of {job.deadline_h:g} h; shorten it"
         )
-    return _Deadlines(trace, job, policies, ticks, seed).yield_rows(starts, 1, stop, progress)
+    return _Deadlines(trace, job, policies, ticks, seed).yield_rows(starts, engine, stop, progress)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import InThisProcess
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from optim.models.cluster.workload import US
@@ -122,7 +123,7 @@ def test_an_unknown_policy_is_named_with_the_known_ones():
 
 def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
     stop, task = Interruption(), Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
-    rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], 1, stop, SilentProgress())
+    rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], InThisProcess(), stop, SilentProgress())
     assert next(rows).row.policy == "fifo"
     stop.request()
     assert list(rows) == []

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import local_engine
 from optim.models.bidding.price_history import PricePath, history_of
 from optim.simulation.spot.backtest import make_world, run_backtest
 from optim.simulation.spot.options import SpotOptions
@@ -23,7 +24,7 @@ def history():
 def test_the_number_of_processes_changes_nothing(history):
     world = make_world(history, None, OPTIONS)
     one, two = (
-        [entry.rows for entry in run_backtest(world, NAMES, starts=6, seed=3, processes=processes)]
+        [entry.rows for entry in run_backtest(world, NAMES, starts=6, seed=3, engine=local_engine(processes))]
         for processes in (1, 2)
     )
     assert one == two

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.execution import Engine
 from optim.core.own_code import is_own, load_own
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
@@ -110,7 +111,7 @@ def run_over_zones(
     *,
     starts: int,
     seed: int,
-    processes: int = 1,
+    engine: Engine | None = None,
     stop: Interruption | None = None,
     progress: Progress | None = None,
 ) -> Iterator[StartRows]:
@@ -124,13 +125,13 @@ def run_over_zones(
         Names of policies over zones, classes of one's own, and `optimum`.
     starts, seed
         How many starts, and what they are drawn by.
-    processes
-        The answer is the same for any number.
+    engine
+        Where starts are run, in this process by default; the answer is the same for any.
     stop, progress
         Ends the run early, after the starts that are running; hears how many are done.
     """
     check_zone_policies(policies)
-    return ZoneBacktest(world, policies, seed).yield_rows(starts, processes, stop, progress)
+    return ZoneBacktest(world, policies, seed).yield_rows(starts, engine, stop, progress)
 
 
 def _row_of_run(market: ZoneMarket, job: ZoneJob, run: ZoneRun, name: str) -> Row:
