@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+DOCS_STAMP := $(VENV)/.docs-installed
 PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup bench test prove mutants fuzz lines check lint types wheel lock clean
+.PHONY: help setup bench test prove docs mutants fuzz lines check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -26,7 +27,14 @@ bench: $(STAMP)  ## run every suite at small size: table and report
 test: $(STAMP)  ## the tests, 25 fresh random examples a property
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
-prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
+$(DOCS_STAMP): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
+	@touch $(DOCS_STAMP)
+
+docs: $(DOCS_STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
+
+prove: $(DOCS_STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove'
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) fuzz
@@ -58,4 +66,4 @@ lock: $(STAMP)  ## renew constraints.txt from the environment
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache dist
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build

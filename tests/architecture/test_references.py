@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MATHEMATICS = sorted((ROOT / "docs" / "mathematics").glob("*.md"))
-DOCUMENTS = [*map(ROOT.joinpath, ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "docs").glob("*.md")), *MATHEMATICS]
+DOCUMENTS = [*map(ROOT.joinpath, ("README.md", "CONTRIBUTING.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FORMAT = re.compile(r"optim/\w+/\d+")
 """Names of file formats look like paths: `optim/admission/1`."""
 

@@ -11,7 +11,9 @@ from optim.training.messages import Vector
 
 @dataclass(frozen=True, kw_only=True)
 class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[int, ...], np.dtype[np.int64]]"]]):
-    """Minimise ``mean of log(sum_c exp(w_c . x)) - w_y . x + decay / 2 |w|^2``.
+    """Multinomial logistic regression with ridge regularisation.
+
+    Minimise ``mean of log(sum_c exp(w_c . x)) - w_y . x + decay / 2 |w|^2``.
 
     Partitions are groups of observations, drawn around one centre for each class.
 

@@ -13,7 +13,9 @@ from optim.training.partitions import bounds
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
-    """Minimise ``sum over known (u, i) of (x_ui - l_u . r_i)^2 / 2 + decay / 2 (|l_u|^2 + |r_i|^2)``.
+    """Factorisation of a matrix of which some entries are known.
+
+    Minimise ``sum over known (u, i) of (x_ui - l_u . r_i)^2 / 2 + decay / 2 (|l_u|^2 + |r_i|^2)``.
 
     Partitions are ranges of users. The data is a product of random factors of the same rank, plus noise.
 

@@ -1,0 +1,78 @@
+"""What the README and the site tell a reader to type works as it stands."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.code_blocks import ROOT, RUN, Block, PageRun, blocks_of, bring_traces, pages
+
+PAGES = {page.relative_to(ROOT).as_posix(): blocks_of(page) for page in pages()}
+SHOWN = ("json", "text", "toml")
+"""Languages of blocks that show something and aren't run."""
+
+DIRECTIVE = "{"
+
+
+def chosen(page: str, *when: str) -> list[Block]:
+    """Return the blocks of a page that are run then."""
+    return [block for block in PAGES[page] if block.file is None and block.language in RUN and block.when in when]
+
+
+def run_blocks(page: str, folder: Path, blocks: list[Block]) -> None:
+    """Run blocks of a page in a folder that has the page's files."""
+    run = PageRun(folder)
+    run.give(PAGES[page])
+    for block in blocks:
+        run.run(block)
+
+
+def name_of(block: Block) -> str:
+    return f"{block.page.relative_to(ROOT)}:{block.line}"
+
+
+TRACED = [block for blocks in PAGES.values() for block in blocks if block.when == "traces"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_block_says_what_it_is(page):
+    unknown = [
+        f"line {block.line}: {block.language!r}"
+        for block in PAGES[page]
+        if block.language not in (*RUN, *SHOWN) and not block.language.startswith(DIRECTIVE)
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if chosen(page, "quick")])
+def test_quick_blocks_run(page, tmp_path):
+    run_blocks(page, tmp_path, chosen(page, "quick"))
+
+
+@pytest.mark.prove
+@pytest.mark.filterwarnings("default")  # of libraries that a reader's own process would only print
+@pytest.mark.parametrize("page", [page for page in PAGES if chosen(page, "quick", "prove")])
+def test_all_blocks_of_a_page_run_in_their_order(page, tmp_path):
+    run_blocks(page, tmp_path, chosen(page, "quick", "prove"))
+
+
+@pytest.mark.prove
+@pytest.mark.trace
+@pytest.mark.parametrize("block", TRACED, ids=name_of)
+def test_blocks_on_public_traces_run(block, tmp_path):
+    bring_traces(block, tmp_path)
+    run_blocks(block.page.relative_to(ROOT).as_posix(), tmp_path, [block])
+
+
+def test_a_command_that_fails_and_a_wrong_comment_are_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- run: quick -->\n```bash\noptim instance describe none-such\n```\n")
+    with pytest.raises(Exception, match="none-such"):
+        PageRun(tmp_path).run(blocks_of(page)[0])
+    page.write_text("<!-- run: perhaps -->\n```bash\ntrue\n```\n")
+    with pytest.raises(ValueError, match="perhaps"):
+        blocks_of(page)
+    page.write_text("<!-- file: a.csv -->\n```csv\nx\n```\n\n```bash\ntest -s a.csv\nexit 7\n```\n")
+    run, blocks = PageRun(tmp_path), blocks_of(page)
+    run.give(blocks)
+    with pytest.raises(AssertionError, match="exit code 7"):
+        run.run(blocks[1])

@@ -1,0 +1,152 @@
+"""Code blocks of the README and the site's pages, and how they are run.
+
+A comment before a block says what is done with it; without one it is run by `make prove`:
+
+    <!-- run: quick -->                  by `make test`, too, `optim` in this process
+    <!-- run: traces -->                 by `make prove` where the public traces are
+    <!-- run: no, needs two machines --> never, for that reason
+    <!-- file: mine.csv -->              the block is that file's content
+
+Blocks of a page run in their order, in one folder, those of Python with one set of names. The page's files lie there from
+the beginning; where a block reads a file of the reader's that no page gives, such as `metrics.csv`, a small one lies there.
+"""
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.support.public_traces import TRACE_DIR
+from tests.support.sample_files import SAMPLES
+
+ROOT = Path(__file__).parents[2]
+RUN = ("python", "bash")
+FENCE = re.compile(r"^(?:<!-- (?P<told>[^\n]*) -->\n)?```(?P<language>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
+TOLD = re.compile(r"run: (?P<run>quick|traces|no, .+)|file: (?P<file>[\w.-]+)")
+LIMIT_S = 540
+"""Most seconds that a block of shell commands may take on a busy machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A block: where it stands, its language, its code, and what its comment says."""
+
+    page: Path
+    line: int
+    language: str
+    code: str
+    when: str = "prove"
+    file: str | None = None
+
+
+def pages() -> list[Path]:
+    """Return all documents that have code blocks, generated ones and notebooks apart."""
+    found = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    return sorted(path for path in found if "api" not in path.parts and "```" in path.read_text())
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return a page's blocks in their order.
+
+    Raises
+    ------
+    ValueError
+        If a comment before a block doesn't say what is done with it.
+    """
+    text = page.read_text()
+    return [_block(page, text, found) for found in FENCE.finditer(text)]
+
+
+def _block(page: Path, text: str, found: re.Match[str]) -> Block:
+    line = text.count("\n", 0, found.start("code"))
+    told = TOLD.fullmatch(found["told"]) if found["told"] else None
+    if found["told"] and told is None:
+        raise ValueError(f"{page.name}:{line}: comment {found['told']!r} before a block; see {Path(__file__).name}")
+    return Block(
+        page=page, line=line, language=found["language"], code=found["code"],
+        when=(told and told["run"]) or "prove", file=told and told["file"],
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class PageRun:
+    """A page's folder and names while its blocks run."""
+
+    folder: Path
+    names: dict[str, object] = field(default_factory=lambda: {"__name__": "a_page"})
+
+    def give(self, blocks: Iterable[Block]) -> None:
+        """Write the files that blocks are."""
+        for block in blocks:
+            if block.file is not None:
+                (self.folder / block.file).write_text(block.code)
+
+    def run(self, block: Block) -> str:
+        """Run a block, and return what it printed.
+
+        Raises
+        ------
+        AssertionError
+            If a command ends with another exit code than 0.
+        """
+        for name, write in SAMPLES.items():
+            if name.replace(".py", ":") in block.code and not (self.folder / name).exists():
+                write(self.folder / name)
+        if block.language == "python":
+            return self._python(block)
+        return self._commands(block) if block.when == "quick" else self._shell(block)
+
+    def _python(self, block: Block) -> str:
+        shown = io.StringIO()
+        code = compile("\n" * block.line + block.code, str(block.page), "exec")
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
+            exec(code, self.names)
+        return shown.getvalue()
+
+    def _commands(self, block: Block) -> str:
+        from optim.cli.main import app
+
+        shown = io.StringIO()
+        for line in block.code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            assert words[0] == "optim", f"a quick block has commands of optim alone, not {line!r}"
+            with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
+                code = app(words[1:], standalone_mode=False)
+            assert not code, f"{block.page.name}:{block.line}: {line!r} ended with exit code {code}"
+        return shown.getvalue()
+
+    def _shell(self, block: Block) -> str:
+        commands = self.folder / ".bin"
+        for name, words in {"optim": "-m optim", "python": ""}.items():
+            commands.mkdir(exist_ok=True)
+            (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+            (commands / name).chmod(0o755)
+        env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.code],
+            cwd=self.folder, env=env, check=False, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, (
+            f"{block.page.name}:{block.line} ended with exit code {done.returncode}: {done.stderr[-2000:]}"
+        )
+        return done.stdout
+
+
+def bring_traces(block: Block, folder: Path) -> None:
+    """Link the public traces that a block names into a folder, or skip the test."""
+    for name in set(re.findall(r"[\w.-]+\.(?:csv|json)\.gz", block.code)):
+        found = sorted(TRACE_DIR.rglob(name))
+        if not found:
+            pytest.skip(f"the public trace {name} is not there; set OPTIM_TRACE_DIR to the folder that has it")
+        if not (folder / name).exists():
+            (folder / name).symlink_to(found[0])
