@@ -14,6 +14,7 @@ from optim.cli.parameters import FormatOption, SeedOption, grouped, option, spli
 from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
+from optim.core.own_code import is_own
 
 if TYPE_CHECKING:
     from optim.simulation.spot.backtest import StartRows
@@ -28,6 +29,8 @@ ZONE_DEFAULT = (
     *("uniform-progress-zones", "adaptive-zones", "skynomad", "cheapest-zone"),
     *("greedy-spot", "on-demand", "optimum"),
 )
+SHARE_HOURS = 3000.0
+"""Hours of jobs on prices that take as long to simulate as a process takes to begin."""
 DEADLINES = "Availability and a deadline"
 SHOWN = (
     *("cost_usd", "hours", "cost_per_work", "free_hours", "evictions"),
@@ -67,7 +70,7 @@ def spot(
     with (
         terminal_progress() as progress,
         listening(hint) as interruption,
-        where.opened(num_short=starts) as engine,
+        where.opened(num_short=_shares(starts, job_hours, names, trace)) as engine,
     ):
         running = {"starts": starts, "seed": seed, "engine": engine, "stop": interruption, "progress": progress}
         if trace.availability is not None:
@@ -98,6 +101,13 @@ def spot(
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.NOTHING if lost else ExitCode.DONE
+
+
+def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:
+    """Return into how many pieces that are worth a process the starts fall; a policy of one's own may take any time."""
+    if trace.availability is not None or any(is_own(name) for name in names):
+        return starts
+    return int(min(starts, starts * job_hours / SHARE_HOURS))
 
 
 def _backtest(

@@ -49,7 +49,6 @@ def read_columns(
     import pandas as pd
 
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
-    known_texts: dict[str, str] = {}
     num_rows = 0
     try:
         with _open(path) as source:
@@ -60,8 +59,9 @@ def read_columns(
             for block in pd.read_csv(io.BufferedReader(source), **options):
                 _require_columns(path, tuple(read), block.columns)
                 for name in texts:
-                    column = block[name].to_numpy(dtype=object)
-                    read[name].append(np.array([known_texts.setdefault(text, text) for text in column], dtype=object))
+                    # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
+                    codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
+                    read[name].append(known[codes])
                 for name in numbers:
                     read[name].append(_numbers(path, block[name], num_rows))
                 num_rows += len(block)
@@ -90,9 +90,9 @@ def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.floa
     import pandas as pd
 
     values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
-    is_empty = (column.str.strip() == "").to_numpy()
-    is_wrong = ~np.isfinite(values) & ~is_empty
-    fields = column.to_numpy(dtype=object)
+    fields, is_wrong = column.to_numpy(dtype=object), ~np.isfinite(values)
+    doubtful = np.flatnonzero(is_wrong)
+    is_wrong[doubtful] = [str(field).strip() != "" for field in fields[doubtful]]
     refuse(path, column.name, is_wrong, "a finite number is due", fields, rows_before)
     refuse(path, column.name, np.abs(values) > LARGEST, f"a number of at most {LARGEST:g} is due", fields, rows_before)
     return values

@@ -1,11 +1,13 @@
 """`optim simulate spot`: JSON lines with a summary, and one clear line for bad input."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.cli.simulate_spot import AvailabilityChoice, _shares
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -292,3 +294,12 @@ def test_prices_without_a_currency_and_tables_without_a_pair_are_one_line(zones)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert "column 'price_usd_per_hour' is missing" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("starts", "hours", "names", "shares"),
+    [(200, 20.0, ("proteus",), 1), (200, 20.0, ("./mine.py:Mine",), 200), (2, 1e6, (), 2), (9, float("nan"), (), 9)],
+)
+def test_short_runs_are_worth_no_process_and_a_policy_of_ones_own_may_take_any_time(starts, hours, names, shares):
+    assert _shares(starts, hours, names, AvailabilityChoice()) == shares
+    assert _shares(starts, hours, names, AvailabilityChoice(availability=Path("a.csv"))) == starts

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.compile_cache import compiled
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.first_crossing import crossings, crossings_of_bid
 from optim.models.bidding.price_history import HOUR_S, FloatArray, IntArray, PriceHistory, PricePath
@@ -257,14 +258,26 @@ def _between(by_minute: FloatArray, time_s: int) -> float:
     return value if rest == 0 else value + rest / MINUTE_S * float(by_minute[minute + 1] - value)
 
 
+@compiled
 def _rising(survival: FloatArray) -> FloatArray:
-    """Make survival rise with the delta, minute by minute: the nearest such table in least squares."""
-    from scipy.optimize import isotonic_regression
-
-    wrong = np.flatnonzero((np.diff(survival, axis=0) < 0).any(axis=0))
-    for minute in wrong.tolist():
-        survival[:, minute] = isotonic_regression(survival[:, minute]).x
-    return survival
+    """Make survival rise with the delta, minute by minute: the nearest such table in least squares, by pooling violators."""
+    deltas, minutes = survival.shape
+    result, mean, size = survival.copy(), np.empty(deltas), np.empty(deltas, dtype=np.int64)
+    for minute in range(minutes):
+        blocks = 0
+        for d in range(deltas):
+            mean[blocks], size[blocks] = survival[d, minute], 1
+            while blocks and mean[blocks - 1] > mean[blocks]:
+                joint = size[blocks - 1] + size[blocks]
+                mean[blocks - 1] += (mean[blocks] - mean[blocks - 1]) * size[blocks] / joint
+                size[blocks - 1] = joint
+                blocks -= 1
+            blocks += 1
+        d = 0
+        for block in range(blocks):
+            result[d : d + size[block], minute] = mean[block]
+            d += size[block]
+    return result
 
 
 def _shrunk(beta: FloatArray, hours: FloatArray) -> FloatArray:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from optim.core.compile_cache import compiled
 from optim.models.bidding.price_history import IntArray, PricePath
 
 NEVER = np.iinfo(np.int64).max // 4
@@ -34,7 +35,7 @@ def crossings(path: PricePath, deltas_micro: IntArray, *, at_equal: bool = False
     """
     price = path.price_micro
     size = len(price)
-    higher = _next_higher(price, at_equal=at_equal)
+    higher = _next_higher(price, at_equal)
     ahead = np.append(price, NEVER)
     time_s = np.append(path.time_s, NEVER)
     place = higher[:-1].copy()
@@ -56,14 +57,16 @@ def crossings_of_bid(path: PricePath, bid_micro: int, *, at_equal: bool = False)
     return time_s[np.searchsorted(above, np.arange(len(path)), side="right")]
 
 
-def _next_higher(price: IntArray, *, at_equal: bool) -> IntArray:
+@compiled
+def _next_higher(price: IntArray, at_equal: bool) -> IntArray:
     """Return the next step with a higher price (or an equal one), the number of steps where there is none."""
-    values = price.tolist()
-    size = len(values)
-    higher = [size] * (size + 1)
-    open_steps: list[int] = []
-    for step, value in enumerate(values):
-        while open_steps and (values[open_steps[-1]] < value or (at_equal and values[open_steps[-1]] == value)):
-            higher[open_steps.pop()] = step
-        open_steps.append(step)
-    return np.array(higher, dtype=np.int64)
+    size = len(price)
+    higher = np.full(size + 1, size, dtype=np.int64)
+    open_steps, depth = np.empty(size, dtype=np.int64), 0
+    for step in range(size):
+        while depth and price[open_steps[depth - 1]] < price[step] + int(at_equal):
+            depth -= 1
+            higher[open_steps[depth]] = step
+        open_steps[depth] = step
+        depth += 1
+    return higher

@@ -8,7 +8,15 @@ import numpy as np
 from optim.models.bidding.eviction import usable_hours
 from optim.models.bidding.instance import FloatArray, IntArray
 from optim.models.bidding.price_history import HOUR_S, MICRO
-from optim.simulation.spot.footprint_value import value_each, value_held, value_leases
+from optim.simulation.spot.footprint_value import (
+    Additions,
+    Goods,
+    Overheads,
+    first_improvement,
+    value_each,
+    value_held,
+    value_leases,
+)
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.simple_policies import checkpoint_interval
@@ -50,22 +58,30 @@ class BidBrainPolicy(Policy):
         self._seller = np.concatenate([np.arange(len(markets)), list(types.values())])
         self._is_spot = np.arange(len(self._seller)) < len(markets)
         known = world.table.survival[np.array(world.table_row)[self._seller]]
-        self._survival = np.where(self._is_spot[:, None, None], known, 1.0)
-        self._usable = usable_hours(self._survival)
-        self._deltas = world.table.deltas_micro
-        self._rate = np.array([markets[m].rate for m in self._seller])
-        self._on_demand = np.array([markets[m].on_demand_micro for m in self._seller])
-        self._list_prices = self._on_demand[~self._is_spot].astype(np.float64).tolist()
+        survival = np.where(self._is_spot[:, None, None], known, 1.0)
+        usable = usable_hours(survival)
         startup = minutes(options.startup_min) // 60
-        self._new_risk = 1.0 - self._survival[:, :, -1]
-        self._new_usable = np.maximum(0.0, self._usable[:, :, -1] - self._usable[:, :, startup])
-        self._fixed_usd = options.reliable * world.reliable.on_demand_micro / MICRO
-        self._change_h = minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0
-        self._lost_h = minutes(options.eviction_min) / HOUR_S
+        self.goods = Goods(
+            rate=np.array([markets[m].rate for m in self._seller]),
+            highest=np.array([markets[m].on_demand_micro for m in self._seller]),
+            survival=survival,
+            usable=usable,
+            new_risk=1.0 - survival[:, :, -1],
+            new_hours=np.maximum(0.0, usable[:, :, -1] - usable[:, :, startup]),
+            deltas=world.table.deltas_micro,
+        )
+        self._list_prices = self.goods.highest[~self._is_spot].astype(np.float64).tolist()
+        lost_h = minutes(options.eviction_min) / HOUR_S
         if recovery is Recovery.CHECKPOINT:
             usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
             interval = min(checkpoint_interval(usual_s, self._write_s, is_daly=options.daly), 4 * HOUR_S)
-            self._lost_h = (minutes(options.restart_min) + interval / 2) / HOUR_S
+            lost_h = (minutes(options.restart_min) + interval / 2) / HOUR_S
+        self.overheads = Overheads(
+            fixed_usd=options.reliable * world.reliable.on_demand_micro / MICRO,
+            lost_h=lost_h,
+            change_h=minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0,
+            serial=options.serial,
+        )
         self._counts = np.array(sorted({2**k for k in range(20) if 2**k <= options.max_spot} | {options.max_spot}))
 
     @property
@@ -76,24 +92,60 @@ class BidBrainPolicy(Policy):
         """Return the request that lowers the expected cost per work most, if any does."""
         if view.room <= 0:
             return None
-        held = _Footprint(self, view)
-        counts = np.minimum(self._counts, view.room)
-        ratio = held.with_each(counts, np.where(self._is_spot, view.room, view.on_demand_room))
+        held, added = _Footprint(self, view), self._additions(view.room, view.on_demand_room)
+        ratio = held.with_each(added)
         place = int(ratio.argmin())
         if not ratio.flat[place] < held.ratio(0.0):
             return None
         good, d, n = np.unravel_index(place, ratio.shape)
-        count, seller = int(counts[n]), int(self._seller[good])
+        count, seller = int(added.counts[n]), int(self._seller[good])
         if not self._is_spot[good]:
             return Request(market=seller, count=count, bid_micro=None)
-        is_list_price = d == len(self._deltas)
-        bid = self._on_demand[good] if is_list_price else held.prices[good] + self._deltas[d]
+        is_list_price = d == len(self.goods.deltas)
+        bid = self.goods.highest[good] if is_list_price else held.prices[good] + self.goods.deltas[d]
         return Request(market=seller, count=count, bid_micro=int(bid))
+
+    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+        """Return the position of the first tick at which a request would lower the expected cost per work."""
+        if type(self).decide is not BidBrainPolicy.decide:
+            return 0  # a policy derived from this one has its own reasons to ask
+        room, on_demand_room = rooms
+        if room <= 0:
+            return len(ticks)
+        first: int = first_improvement(
+            ticks.start,
+            ticks.step,
+            len(ticks),
+            self.table_of(leases, ticks.start),
+            self._world.changes,
+            self._additions(room, on_demand_room),
+            self.goods,
+            self.overheads,
+        )
+        return first
+
+    def _additions(self, room: int, on_demand_room: int) -> Additions:
+        return Additions(np.minimum(self._counts, room), np.where(self._is_spot, room, on_demand_room))
+
+    def table_of(self, leases: Sequence[LiveLease], now_s: int, renewed: LiveLease | None = None) -> IntArray:
+        """Return leases as a table for compiled loops, shape (leases, 6): see `GOOD` to `WAIT_S`."""
+        rows = [
+            (
+                self.good(lease),
+                lease.count,
+                lease.price_micro if lease.bid_micro is None else lease.bid_micro,
+                lease.price_micro,
+                0 if lease is renewed else lease.hour_end_s(now_s) - now_s,
+                max(0, lease.ready_s - now_s),
+            )
+            for lease in leases
+        ]
+        return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
     def keeps(self, view: View, lease: LiveLease) -> bool:
         """Compare the footprint with the lease renewed at the present price with the footprint without it."""
         keep = _Footprint(self, view, renewed=lease).ratio(0.0)
-        drop = _Footprint(self, view, without=lease).ratio(self._change_h)
+        drop = _Footprint(self, view, without=lease).ratio(self.overheads.change_h)
         return keep <= drop
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:
@@ -101,7 +153,7 @@ class BidBrainPolicy(Policy):
         hourly = 0.0
         for lease in leases:
             row = self._row((lease.bid_micro or lease.price_micro) - lease.price_micro)
-            hourly += -math.log(max(1e-9, float(self._survival[self.good(lease), row, -1])))
+            hourly += -math.log(max(1e-9, float(self.goods.survival[self.good(lease), row, -1])))
         mean_s = HOUR_S / hourly if hourly > 0 else math.inf
         return checkpoint_interval(mean_s, self._write_s, is_daly=self._world.options.daly)
 
@@ -117,7 +169,7 @@ class BidBrainPolicy(Policy):
         return np.array(spot + self._list_prices)
 
     def _row(self, delta: int) -> int:
-        return max(0, int(np.searchsorted(self._deltas, delta, side="right")) - 1)
+        return max(0, int(np.searchsorted(self.goods.deltas, delta, side="right")) - 1)
 
 
 class _Footprint:
@@ -133,55 +185,21 @@ class _Footprint:
     ) -> None:
         self.brain = brain
         self.prices = brain.prices(view)
-        now = view.now_s
-        rows = [
-            (
-                brain.good(lease),
-                lease.count,
-                lease.price_micro if lease.bid_micro is None else lease.bid_micro,
-                lease.price_micro,
-                0 if lease is renewed else lease.hour_end_s(now) - now,
-                max(0, lease.ready_s - now),
-            )
-            for lease in view.leases
-            if lease is not without
-        ]
-        leases = np.array(rows, dtype=np.int64).reshape(-1, 6)
-        cost, self.work, self.usable, self.risk = value_leases(
-            leases, self.prices, brain._survival, brain._usable, brain._deltas, brain._rate
+        leases = [lease for lease in view.leases if lease is not without]
+        self.held = value_leases(
+            brain.table_of(leases, view.now_s, renewed), self.prices, brain.goods, brain.overheads.fixed_usd
         )
-        self.cost = brain._fixed_usd + cost
 
     def ratio(self, change_h: float) -> float:
         """Return expected cost over expected work, infinity without work."""
-        brain = self.brain
-        result: float = value_held(
-            self.cost, self.work, self.usable, self.risk, brain._lost_h, change_h, brain._world.options.serial
-        )
+        result: float = value_held(self.held, self.brain.overheads, change_h)
         return result
 
-    def with_each(self, counts: IntArray, most: IntArray) -> FloatArray:
+    def with_each(self, added: Additions) -> FloatArray:
         """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); infinity where there is none.
 
-        Of each good at most `most` may be taken. No bid is above the price on demand, nor does one last longer than a
-        price that is at most that: not an hour is bought for more.
+        No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour is
+        bought for more.
         """
-        brain = self.brain
-        result: FloatArray = value_each(
-            counts,
-            most,
-            self.cost,
-            self.work,
-            self.usable,
-            self.risk,
-            self.prices,
-            brain._on_demand,
-            brain._rate,
-            brain._new_risk,
-            brain._new_usable,
-            brain._deltas,
-            brain._lost_h,
-            brain._change_h,
-            brain._world.options.serial,
-        )
+        result: FloatArray = value_each(added, self.held, self.prices, self.brain.goods, self.brain.overheads)
         return result

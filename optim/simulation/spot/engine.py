@@ -5,17 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from optim.core.errors import NotAllowedError
-from optim.models.bidding.billing import (
-    EC2_2013,
-    ON_DEMAND_2013,
-    End,
-    FixedPrice,
-    Lease,
-    LedgerLine,
-    Prices,
-    Reason,
-)
+from optim.models.bidding.billing import End, FixedPrice, Lease, Prices
 from optim.models.bidding.price_history import HOUR_S
+from optim.simulation.spot.bill import EndedLease, bill_of
 from optim.simulation.spot.moment import Holding, Moment, Watcher, watch_nothing
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
@@ -69,7 +61,7 @@ class SpotRun:
         self._now = start_s
         self._held: list[_Held] = []
         self._granted = 0
-        self._ended: list[tuple[Lease, Prices, bool]] = []
+        self._ended: list[EndedLease] = []
         self._progress = self._saved = 0.0
         self._paused_s = start_s
         self._writing_s = NEVER
@@ -90,17 +82,28 @@ class SpotRun:
         self._tell()
         while True:
             leases = self._leases()
-            interested = self._policy.is_interested(leases, self._rooms(leases)[0])
+            event, rooms = min(self._next_event(), last), self._rooms(leases)
+            interested = self._policy.is_interested(leases, rooms[0])
             if interested:
                 tick = self._start + options.tick_s * ((self._now - self._start) // options.tick_s + 1)
-            until = min(self._next_event(), tick if interested else NEVER, last)
-            if self._advance(until) or self._now >= last:
+                if self._watcher is watch_nothing:
+                    tick = self._skip_ticks(leases, rooms, range(tick, event, options.tick_s))
+            if self._advance(min(event, tick) if interested else event) or self._now >= last:
                 self._tell()
                 return self._finish()
             if self._happen() or (interested and self._now == tick):
                 self._decide()
                 self._happen()  # what was taken without a start-up works at once
             self._tell()
+
+    def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+        """Work through the ticks before the next event at which the policy asks for nothing; return the tick after them."""
+        skipped = self._policy.first_asking(leases, rooms, ticks) if ticks else 0
+        for tick in ticks[:skipped]:
+            # Work is added up tick by tick: a sum in one piece may differ in the last bit, and end a second apart.
+            if self._advance(tick):
+                break
+        return ticks.start + ticks.step * skipped
 
     def _tell(self) -> None:
         if self._watcher is watch_nothing:
@@ -290,7 +293,7 @@ class SpotRun:
             end=end,
         )
         path: Prices = self._world.history.paths[lease.market] if held.is_spot else FixedPrice(market.on_demand_micro)
-        self._ended.append((record, path, held.is_spot))
+        self._ended.append(EndedLease(record, path, held.is_spot))
 
     def _finish(self) -> RunResult:
         """Return everything, write the bill, and add it up a second time."""
@@ -302,39 +305,21 @@ class SpotRun:
                 is_evicted = held.crossing_s < until
                 end_s = max(end_s, min(held.crossing_s, until))
                 self._end(held, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
-        lines: list[LedgerLine] = []
-        hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
-        for record, prices, is_spot in self._ended:
-            bill = (EC2_2013 if is_spot else ON_DEMAND_2013).lines(record, prices)
-            lines += bill
-            for line in bill:
-                kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
-                hours[kind if is_spot else "on_demand"] += line.machine_hours
-        cost = sum(line.amount_micro for line in lines)
-        invoice = sum(_invoice(record, prices) for record, prices, _ in self._ended)
-        if cost != invoice:
-            raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
+        bill = bill_of(self._ended)
         return RunResult(
             policy=self._policy.name,
             start_s=self._start,
-            cost_micro=cost,
+            cost_micro=bill.cost_micro,
             hours=(self._now - self._start) / HOUR_S,
             work_done=self._progress,
             is_done=self._progress >= self._world.job_work - WORK_TOL,
             evictions=self._evictions,
-            on_demand_hours=hours["on_demand"],
-            paid_hours=hours["paid"],
-            free_hours=hours["free"],
+            on_demand_hours=bill.on_demand_hours,
+            paid_hours=bill.paid_hours,
+            free_hours=bill.free_hours,
             end_s=end_s,
-            ledger=tuple(lines),
+            ledger=bill.lines,
         )
-
-
-def _invoice(lease: Lease, prices: Prices) -> int:
-    """Return the bill of a lease added up by hours, without a ledger."""
-    held = lease.ended_s - lease.granted_s
-    hours = held // HOUR_S if lease.end is End.EVICTED else -(-held // HOUR_S)
-    return lease.count * sum(prices.price_at(lease.granted_s + n * HOUR_S) or 0 for n in range(hours))
 
 
 def run_policy(world: World, policy: Policy, start_s: int) -> RunResult:

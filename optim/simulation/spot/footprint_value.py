@@ -5,6 +5,8 @@ sum over its leases; its work loses the overheads of a planned change and of evi
 and independent across markets.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from optim.core.compile_cache import compiled
@@ -21,121 +23,183 @@ GOOD, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
 and how long they don't work yet."""
 
 
+class Goods(NamedTuple):
+    """What can be leased.
+
+    Parameters
+    ----------
+    rate
+        Shape (goods,): work of a machine in an hour.
+    highest
+        Shape (goods,): price on demand in micro-dollars; no bid is above it.
+    survival, usable
+        Shape (goods, deltas + 1, 61): by bid and minute, and its integral. The last bid is `highest` itself.
+    new_risk, new_hours
+        Shape (goods, deltas + 1): of a new lease in its first hour, an eviction, and usable time.
+    deltas
+        Shape (deltas,): the grid of bids above the price.
+    """
+
+    rate: FloatArray
+    highest: IntArray
+    survival: FloatArray
+    usable: FloatArray
+    new_risk: FloatArray
+    new_hours: FloatArray
+    deltas: IntArray
+
+
+class Overheads(NamedTuple):
+    """Dollars an hour of what runs anyway, hours that all lose by evictions and by a change, and Amdahl's serial share."""
+
+    fixed_usd: float
+    lost_h: float
+    change_h: float
+    serial: float
+
+
+class Held(NamedTuple):
+    """Dollars of the coming hour; each lease's work rate and usable hours; each good's risk of an eviction."""
+
+    cost: float
+    work: FloatArray
+    hours: FloatArray
+    risk: FloatArray
+
+
+class Additions(NamedTuple):
+    """Machines of a candidate, shape (counts,), and how many of each good may be taken, shape (goods,)."""
+
+    counts: IntArray
+    most: IntArray
+
+
+class Changes(NamedTuple):
+    """All changes of price: times and micro-dollars, market after market, and where each market's begin and the last's end."""
+
+    time_s: IntArray
+    price: FloatArray
+    begins: IntArray
+
+
 @compiled
-def value_leases(
-    leases: IntArray, prices: FloatArray, survival: FloatArray, usable: FloatArray, deltas: IntArray, rate: FloatArray
-) -> tuple[float, FloatArray, FloatArray, FloatArray]:
-    """Return dollars of the coming hour, each lease's work rate and usable hours, and each good's risk of an eviction.
+def value_leases(leases: IntArray, prices: FloatArray, goods: Goods, fixed_usd: float) -> Held:
+    """Return what leases cost and do.
 
     Parameters
     ----------
     leases
         Shape (leases, 6): see `GOOD` to `WAIT_S`.
-    prices, rate
-        Shape (goods,): present micro-dollars an hour, NaN where there are none yet, and work of a machine in an hour.
-    survival, usable
-        Shape (goods, deltas + 1, 61): by bid and minute, and its integral.
-    deltas
-        Shape (deltas,): the grid of bids above the price.
+    prices
+        Shape (goods,): present micro-dollars an hour, NaN where there are none yet.
+    goods
+        What can be leased.
+    fixed_usd
+        Added to the cost.
     """
     size = len(leases)
-    cost, work, hours, risk = 0.0, np.zeros(size), np.zeros(size), np.zeros(len(prices))
+    cost, work, hours, risk = fixed_usd, np.zeros(size), np.zeros(size), np.zeros(len(prices))
     for i in range(size):
         good, count, left = leases[i, GOOD], leases[i, COUNT], leases[i, LEFT_S]
         price = 0.0 if np.isnan(prices[good]) else prices[good]
         row = 0
-        while row + 1 < len(deltas) and deltas[row + 1] <= leases[i, BID] - price:
+        while row + 1 < len(goods.deltas) and goods.deltas[row + 1] <= leases[i, BID] - price:
             row += 1
-        stays = survival[good, row]
+        stays, usable = goods.survival[good, row], goods.usable[good, row]
         risk[good] = max(risk[good], 1.0 - stays[LAST])
-        hours[i] = max(0.0, usable[good, row, LAST] - at_second(usable[good, row], leases[i, WAIT_S]))
-        work[i] = count * rate[good]
+        hours[i] = max(0.0, usable[LAST] - at_second(usable, leases[i, WAIT_S]))
+        work[i] = count * goods.rate[good]
         rest = at_second(stays, left) * leases[i, PRICE] * left
         following = stays[LAST] * price * (HOUR_S - left)
         cost += (rest + following) / MICRO * count / HOUR_S
-    return cost, work, hours, risk
+    return Held(cost, work, hours, risk)
 
 
 @compiled
-def value_each(
-    counts: IntArray,
-    most: IntArray,
-    cost: float,
-    work: FloatArray,
-    hours: FloatArray,
-    risk: FloatArray,
-    prices: FloatArray,
-    highest: IntArray,
-    rate: FloatArray,
-    new_risk: FloatArray,
-    new_hours: FloatArray,
-    deltas: IntArray,
-    lost_h: float,
-    change_h: float,
-    serial: float,
-) -> FloatArray:
+def value_each(added: Additions, held: Held, prices: FloatArray, goods: Goods, overheads: Overheads) -> FloatArray:
     """Return the cost per work with each candidate added, shape (goods, deltas + 1, counts).
 
-    It is infinite without work, for bids above `highest`, and for more machines than `most`.
-
-    Parameters
-    ----------
-    counts
-        Shape (counts,): machines of a candidate.
-    most
-        Shape (goods,): how many may be taken.
-    cost, work, hours, risk
-        What `value_leases` returned.
-    prices, highest, rate
-        Shape (goods,): present price, price on demand, work of a machine. The last bid is `highest` itself.
-    new_risk, new_hours
-        Shape (goods, deltas + 1): of a new lease in its first hour.
-    deltas
-        Shape (deltas,): the grid.
-    lost_h, change_h
-        Hours that all lose by evictions, and by the change.
-    serial
-        Amdahl's serial share.
+    It is infinite without work, for bids above the price on demand, and for more machines than may be taken.
     """
-    size, bids = new_risk.shape
+    size, bids = goods.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)
     for g in range(size):
-        before[g + 1] = before[g] * (1.0 - risk[g])
-        after[size - 1 - g] = after[size - g] * (1.0 - risk[size - 1 - g])
-    ratio = np.full((size, bids, len(counts)), np.inf)
+        before[g + 1] = before[g] * (1.0 - held.risk[g])
+        after[size - 1 - g] = after[size - g] * (1.0 - held.risk[size - 1 - g])
+    ratio = np.full((size, bids, len(added.counts)), np.inf)
     for g in range(size):
         for d in range(bids):
-            bid = prices[g] + deltas[d] if d < bids - 1 else max(prices[g], float(highest[g]))
-            if not bid <= highest[g]:
+            bid = prices[g] + goods.deltas[d] if d < bids - 1 else max(prices[g], float(goods.highest[g]))
+            if not bid <= goods.highest[g]:
                 continue
-            stays = before[g] * after[g + 1] * (1.0 - max(new_risk[g, d], risk[g]))
-            lost = lost_h * (1.0 - stays) + change_h
-            held = 0.0
-            for i in range(len(work)):
-                held += work[i] * max(0.0, hours[i] - lost)
-            own = max(0.0, new_hours[g, d] - lost) * rate[g]
-            unit = (1.0 - new_risk[g, d]) * prices[g] / MICRO
-            for n in range(len(counts)):
-                useful = held + own * counts[n]
-                useful = useful / (1.0 - serial + serial * useful)
-                if useful > 0 and counts[n] <= most[g]:
-                    ratio[g, d, n] = (cost + unit * counts[n]) / useful
+            stays = before[g] * after[g + 1] * (1.0 - max(goods.new_risk[g, d], held.risk[g]))
+            lost = overheads.lost_h * (1.0 - stays) + overheads.change_h
+            kept = 0.0
+            for i in range(len(held.work)):
+                kept += held.work[i] * max(0.0, held.hours[i] - lost)
+            own = max(0.0, goods.new_hours[g, d] - lost) * goods.rate[g]
+            unit = (1.0 - goods.new_risk[g, d]) * prices[g] / MICRO
+            for n in range(len(added.counts)):
+                useful = kept + own * added.counts[n]
+                useful = useful / (1.0 - overheads.serial + overheads.serial * useful)
+                if useful > 0 and added.counts[n] <= added.most[g]:
+                    ratio[g, d, n] = (held.cost + unit * added.counts[n]) / useful
     return ratio
 
 
 @compiled
-def value_held(
-    cost: float, work: FloatArray, hours: FloatArray, risk: FloatArray, lost_h: float, change_h: float, serial: float
-) -> float:
-    """Return the cost per work of what `value_leases` returned, infinity without work."""
+def value_held(held: Held, overheads: Overheads, change_h: float) -> float:
+    """Return the cost per work of what is held, infinity without work; a change costs so many hours."""
     stays, useful = 1.0, 0.0
-    for g in range(len(risk)):
-        stays *= 1.0 - risk[g]
-    lost = lost_h * (1.0 - stays) + change_h
-    for i in range(len(work)):
-        useful += work[i] * max(0.0, hours[i] - lost)
-    useful = useful / (1.0 - serial + serial * useful)
-    return cost / useful if useful > 0 else np.inf
+    for g in range(len(held.risk)):
+        stays *= 1.0 - held.risk[g]
+    lost = overheads.lost_h * (1.0 - stays) + change_h
+    for i in range(len(held.work)):
+        useful += held.work[i] * max(0.0, held.hours[i] - lost)
+    useful = useful / (1.0 - overheads.serial + overheads.serial * useful)
+    return held.cost / useful if useful > 0 else np.inf
+
+
+@compiled
+def first_improvement(
+    begin_s: int,
+    step_s: int,
+    number: int,
+    leases: IntArray,
+    changes: Changes,
+    added: Additions,
+    goods: Goods,
+    overheads: Overheads,
+) -> int:
+    """Return the position of the first tick at which a candidate lowers the cost per work, their number for none.
+
+    Parameters
+    ----------
+    begin_s, step_s, number
+        The ticks: the first, seconds between them, and how many.
+    leases
+        As they are at the first tick.
+    changes
+        Prices of the first goods; the others' are theirs on demand. None later than a tick is looked at for it.
+    """
+    markets = len(changes.begins) - 1
+    prices, now = goods.highest.astype(np.float64), leases.copy()
+    step = np.empty(markets, dtype=np.int64)
+    for m in range(markets):
+        first, last = changes.begins[m], changes.begins[m + 1]
+        step[m] = first + np.searchsorted(changes.time_s[first:last], begin_s, side="right")
+    for k in range(number):
+        for m in range(markets):
+            while step[m] < changes.begins[m + 1] and changes.time_s[step[m]] <= begin_s + k * step_s:
+                step[m] += 1
+            prices[m] = changes.price[step[m] - 1] if step[m] > changes.begins[m] else np.nan
+        for i in range(len(leases)):
+            now[i, LEFT_S] = (leases[i, LEFT_S] - k * step_s - 1) % HOUR_S + 1
+            now[i, WAIT_S] = max(0, leases[i, WAIT_S] - k * step_s)
+        held = value_leases(now, prices, goods, overheads.fixed_usd)
+        if value_each(added, held, prices, goods, overheads).min() < value_held(held, overheads, 0.0):
+            return k
+    return number
 
 
 @compiled

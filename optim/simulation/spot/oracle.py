@@ -17,11 +17,13 @@ from optim.models.bidding.first_crossing import NEVER, crossings
 from optim.models.bidding.instance import BoolArray
 from optim.models.bidding.price_history import HOUR_S, MICRO, FloatArray, IntArray, PricePath
 from optim.simulation.spot.engine import WARNING_S
+from optim.simulation.spot.price_of_work import best_price_of_work
 from optim.simulation.spot.world import World
 
-HALVINGS = 80
 OFFSETS = 6
 """Hours are tried from so many offsets within the first hour."""
+LIMIT_STEP = 1.1
+"""Factor by which the limit on a unit's cost is raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +123,13 @@ class Oracle:
         """Whether a whole slot can be had for free, shape (markets, slots)."""
         return self._slots_for_free(is_inner=True)
 
+    @cached_property
+    def _intervals(self) -> list[IntArray]:
+        return [free_intervals(path) for path in self._world.history.paths]
+
     def _slots_for_free(self, *, is_inner: bool) -> BoolArray:
         return np.array(
-            [
-                _covered(free_intervals(path), self._begin, self._slot_s, self._slots, is_inner=is_inner)
-                for path in self._world.history.paths
-            ]
+            [_covered(own, self._begin, self._slot_s, self._slots, is_inner=is_inner) for own in self._intervals]
         )
 
     def solve(self, name: str, start_s: int) -> OracleResult:
@@ -142,53 +145,27 @@ class Oracle:
         free_rate = np.zeros(last - first)
         if is_free:
             free_rate = (self._free[:, first:last] * self._rates[:, None]).max(axis=0) * self._world.options.max_spot
-        bound, price = self._dual(cheapest, free_rate)
-        cost, hours, plan = self._plan(start_s, end, first, is_free=is_free)
+        bound, price = best_price_of_work(
+            cheapest,
+            free_rate,
+            most=(self._world.options.max_spot + self._world.options.baseline) * float(self._rates.max()),
+            serial=self._world.options.serial,
+            slot_h=self._slot_s / HOUR_S,
+            work=self._world.job_work,
+        )
+        cost, hours, plan = self._plan(start_s, end, first, price, is_free=is_free)
         return OracleResult(
             name=name, start_s=start_s, bound_usd=bound, cost_usd=cost, hours=hours, price_of_work=price, plan=plan
         )
 
-    def _dual(self, unit: FloatArray, free_rate: FloatArray) -> tuple[float, float]:
-        """Return the largest ``q work - sum_t max_V (q G(V) - cost(V))`` and its q."""
-        options, hours = self._world.options, self._slot_s / HOUR_S
-        most = (options.max_spot + options.baseline) * float(self._rates.max())
-        job = self._world.job_work
-
-        def dual(q: float) -> tuple[float, float]:
-            """Return the dual's value, and the work that the multiplier buys."""
-            bought = np.clip(self._rate_of_slope(unit / q), free_rate, np.maximum(most, free_rate))
-            useful = self._world.useful_rate(bought)
-            cost = np.where(bought > free_rate, unit * (bought - free_rate), 0.0)
-            value = q * job + hours * float((cost - q * useful).sum())
-            return value, hours * float(useful.sum())
-
-        low, high = 0.0, 1e-3
-        while dual(high)[1] < job and high < 1e6:
-            low, high = high, 2 * high
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            if middle <= 0:
-                break
-            low, high = (middle, high) if dual(middle)[1] < job else (low, middle)
-        values = [(max(0.0, dual(q)[0]), q) for q in (low, high) if q > 0]
-        return max(values, default=(0.0, 0.0))
-
-    def _rate_of_slope(self, slope: FloatArray) -> FloatArray:
-        """Return the rate at which the curve has a slope, 0 where it is never so steep."""
-        serial = self._world.options.serial
-        base = 1.0 - serial
-        if serial == 0:
-            return np.where(slope < 1.0, np.inf, 0.0)
-        return np.asarray(np.maximum(0.0, (np.sqrt(base / np.maximum(slope, 1e-12)) - base) / serial))
-
-    def _plan(self, start_s: int, end_s: int, first: int, *, is_free: bool) -> _Plan:
+    def _plan(self, start_s: int, end_s: int, first: int, price: float, *, is_free: bool) -> _Plan:
         """Return cost, hours and pieces: free slots alone if there are enough, else whole paid hours."""
         if is_free:
             free = self._free_plan(first, (end_s - self._begin) // self._slot_s)
             if free:
                 return 0.0, (free[-1].end_s - start_s) / HOUR_S, free
         begins = [start_s + k * HOUR_S // OFFSETS for k in range(OFFSETS)]
-        return min((self._paid_plan(begin, start_s, end_s) for begin in begins), key=lambda plan: plan[:2])
+        return min((self._paid_plan(begin, start_s, end_s, price) for begin in begins), key=lambda plan: plan[:2])
 
     def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
         """Return free slots until they have done the job; nothing if they don't."""
@@ -206,7 +183,7 @@ class Oracle:
             if best > 0
         )
 
-    def _paid_plan(self, begin_s: int, start_s: int, end_s: int) -> _Plan:
+    def _paid_plan(self, begin_s: int, start_s: int, end_s: int, price_of_work: float) -> _Plan:
         """Return whole machine-hours, the cheapest market in each hour, bought by falling return."""
         hours = np.arange(begin_s, end_s - HOUR_S + 1, HOUR_S)
         if not len(hours):
@@ -219,7 +196,7 @@ class Oracle:
         useful = self._world.useful_rate(number * rate[:, None])
         gain = np.diff(useful, axis=1)
         cost = np.broadcast_to(price[:, None], gain.shape)
-        order = np.argsort((cost / gain).ravel(), kind="stable")
+        order = _cheapest_first((cost / gain).ravel(), gain.ravel(), self._world.job_work, price_of_work)
         done = np.cumsum(gain.ravel()[order])
         needed = int(np.searchsorted(done, self._world.job_work - 1e-9)) + 1
         if needed > len(order):
@@ -231,6 +208,20 @@ class Oracle:
             if count
         )
         return float(price @ counts), (pieces[-1].end_s - start_s) / HOUR_S, pieces
+
+
+def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: float) -> IntArray:
+    """Return the places of the lowest unit costs, ascending and ties by place: as many as gain all the work, or all there are.
+
+    They are few, and it is the sorting that costs: those up to a limit are sorted alone. It is raised from a likely one.
+    """
+    limit = max(likely, float(unit.min()))
+    while limit < np.inf:
+        chosen = np.flatnonzero(unit <= limit)
+        if float(gain[chosen].sum()) >= work or len(chosen) == len(unit):
+            return chosen[np.argsort(unit[chosen], kind="stable")]
+        limit *= LIMIT_STEP
+    return np.argsort(unit, kind="stable")
 
 
 def free_intervals(path: PricePath) -> IntArray:

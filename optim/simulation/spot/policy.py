@@ -107,6 +107,24 @@ class Policy(ABC):
     def decide(self, view: View) -> Request | None:
         """Return what to ask for, None for nothing; asked on every tick and after evictions."""
 
+    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+        """Return the position of the first of some ticks that it wants to be asked at, their number for none.
+
+        Until then nothing changes but prices; whoever can tell at once which ticks change nothing spares the engine a
+        view of each. The answer may depend on no later price than that of the tick it names. By default all are wanted.
+
+        Parameters
+        ----------
+        leases
+            What is held, as in a view.
+        rooms
+            Spot instances that may still be taken, and such on demand.
+        ticks
+            Seconds, at least one.
+        """
+        del leases, rooms, ticks
+        return 0
+
     def keeps(self, view: View, lease: LiveLease) -> bool:
         """Tell at minute 58 of a lease's hour whether to keep it for another hour: until evicted, unless it knows better."""
         del view, lease

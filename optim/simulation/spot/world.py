@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
+import numpy as np
+
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.instance import FloatArray
 from optim.models.bidding.price_history import Market, PriceHistory
+from optim.simulation.spot.footprint_value import Changes
 from optim.simulation.spot.options import SpotOptions, minutes
 
 Rate = TypeVar("Rate", float, FloatArray)
@@ -68,6 +71,15 @@ class World:
     def table_row(self) -> tuple[int, ...]:
         """Position of each market in the table."""
         return tuple(self.table.index[market.name] for market in self.history.markets)
+
+    @cached_property
+    def changes(self) -> Changes:
+        """All changes of price, for compiled loops."""
+        paths = self.history.paths
+        begins = np.cumsum([0, *map(len, paths)])
+        times = np.concatenate([path.time_s for path in paths])
+        prices = np.concatenate([path.price_micro for path in paths]).astype(np.float64)
+        return Changes(times, prices, begins)
 
     def useful_rate(self, rate: Rate) -> Rate:
         """Return the work an hour of machines whose rates add up to `rate`, by Amdahl's law."""

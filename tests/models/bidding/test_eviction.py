@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import isotonic_regression
 
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.eviction import (
     EvictionOptions,
     EvictionTable,
+    _rising,
     evictions_within,
     fit_evictions,
     wilson_interval,
@@ -223,3 +225,11 @@ def test_between_two_minutes_probability_and_use_are_in_proportion():
     assert table.probability(0, 0, 3600) == table.probability(0, 0, 9999) == pytest.approx(0.69)
     assert table.usable_h(0, 0, 60) == pytest.approx(0.95 / 60)
     assert table.usable_h(0, 0, 3600) == pytest.approx(np.trapezoid(survival[0, 0]) / 60)
+
+
+@given(seed=st.integers(0, 10**6), deltas=st.integers(1, 14))
+def test_survival_is_made_to_rise_as_the_nearest_table_does(seed, deltas):
+    rng = np.random.default_rng(seed)
+    survival = rng.integers(0, 8, (deltas, 6)) / 7 + rng.normal(0, 0.01, (deltas, 6)) * rng.integers(0, 2)
+    expected = np.column_stack([isotonic_regression(survival[:, minute]).x for minute in range(6)])
+    assert _rising(survival) == pytest.approx(expected, abs=1e-12)

@@ -1,5 +1,7 @@
 """BidBrain's numbers against the programme that the exact solvers minimise, and its decisions on clear cases."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import EvictionTerm
 from optim.simulation.spot.bidbrain import BidBrainPolicy, _Footprint
 from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.footprint_value import Additions
 from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
@@ -16,7 +19,9 @@ from tests.support.spot.worlds import drawn_world, world
 
 DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 
-ALL = np.full(4, 192)
+
+def added(count):
+    return Additions(np.array([count]), np.full(4, 192))
 
 
 def view(job, now, leases=(), room=192, on_demand_room=64):
@@ -31,7 +36,7 @@ def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta,
     job = drawn_world(seed)
     now = int(job.history.begin_s) + 86_400
     brain = BidBrainPolicy(job, Recovery.ELASTIC, "proteus")
-    ratios = _Footprint(brain, view(job, now)).with_each(np.array([count]), ALL)
+    ratios = _Footprint(brain, view(job, now)).with_each(added(count))
     options = BiddingOptions(deltas_micro=DELTAS, max_count=192, total=192, term=EvictionTerm.MARKET.value)
     instance = instance_at(job.history, job.table, now, options, "now")
     counts = np.zeros(instance.num_bids, dtype=np.int64)
@@ -127,14 +132,14 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
     seen = view(job, now, leases)
     footprint = _Footprint(brain, seen)
     assert footprint.ratio(0.0) == pytest.approx(expected_ratio(job, brain, now, leases))
-    ratios = footprint.with_each(np.array([3]), ALL)
+    ratios = footprint.with_each(added(3))
     assert ratios.shape == (4, 14, 1)
     for market in range(3):
         for row in (0, 5, 9):
             if prices[market] + DELTAS[row] > 210_000:
                 continue
-            added = expected_ratio(job, brain, now, leases, added=(market, row, 3))
-            assert ratios[market, row, 0] == pytest.approx(added)
+            expected = expected_ratio(job, brain, now, leases, added=(market, row, 3))
+            assert ratios[market, row, 0] == pytest.approx(expected)
     first, *others = leases
     keep = expected_ratio(job, brain, now, leases, renewed=first)
     # To give machines back is a change of the footprint, and costs what one costs.
@@ -196,9 +201,7 @@ def test_asks_for_no_more_on_demand_than_may_be_taken():
 def test_a_machine_on_demand_is_valued_as_one_that_nobody_takes_away():
     job = drawn_world(3, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
     now = int(job.history.begin_s) + 2 * 86_400
-    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(np.array([6]), ALL)[
-        3
-    ]
+    ratio = _Footprint(BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), view(job, now)).with_each(added(6))[3]
     rate = 6 * (1 - 4 / 60 - 7 / 60)
     work = rate / (1 - 0.002 + 0.002 * rate)
     assert ratio[-1, 0] == pytest.approx((3 + 6) * 0.21 / work)
@@ -223,3 +226,40 @@ def test_no_bid_is_above_the_price_on_demand_whatever_prices_do(seed, name):
     job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48)
     result = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
     assert all(line.price_micro <= 210_000 for line in result.ledger)
+
+
+class _AskedAlways(BidBrainPolicy):
+    def first_asking(self, leases, rooms, ticks):
+        return 0
+
+
+class _AsksForLittle(BidBrainPolicy):
+    """Asks for one machine wherever BidBrain asks for any, and every time it is asked counts."""
+
+    asked = 0
+
+    def decide(self, view):
+        self.asked += 1
+        found = super().decide(view)
+        return None if found is None else replace(found, count=1)
+
+
+@given(
+    seed=st.integers(0, 15),
+    recovery=st.sampled_from([Recovery.ELASTIC, Recovery.CHECKPOINT]),
+    hours=st.sampled_from([1.5, 6.0]),
+    tick_s=st.sampled_from([120, 420]),
+    offset=st.integers(0, 7200),
+)
+def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hours, tick_s, offset):
+    job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48, tick_s=tick_s, checkpoint_min=1.0)
+    start = int(job.history.begin_s) + 86_400 + offset
+    quick, plain = (run_policy(job, kind(job, recovery, "same"), start) for kind in (BidBrainPolicy, _AskedAlways))
+    assert quick == plain
+
+
+def test_a_policy_that_decides_for_itself_is_asked_at_every_tick():
+    job = drawn_world(1, job_hours=2, baseline=16, max_spot=48)
+    policy = _AsksForLittle(job, Recovery.ELASTIC, "little")
+    result = run_policy(job, policy, int(job.history.begin_s) + 86_400)
+    assert policy.asked >= result.hours * 3600 / 120

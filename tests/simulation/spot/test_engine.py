@@ -14,7 +14,7 @@ from optim.simulation.spot.bidbrain import BidBrainPolicy
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
-from optim.simulation.spot.policy import LiveLease, Recovery, Request
+from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request
 from optim.simulation.spot.simple_policies import checkpoint_interval
 from optim.simulation.spot.world import World
 from tests.support.spot.worlds import drawn_world, history, world
@@ -24,7 +24,7 @@ CALM = ((0, 50_000),)
 PLAIN = {"serial": 0.0, "startup_min": 0.0, "scale_min": 0.0, "eviction_min": 0.0, "baseline": 4, "reliable": 0}
 
 
-class Scripted:
+class Scripted(Policy):
     """Ask for what a script says at each time."""
 
     name = "scripted"
@@ -413,6 +413,6 @@ def test_reliable_machines_may_be_of_a_type_of_their_own():
     result = run_policy(job, policy, 0)
     assert result.cost_micro == 2 * (4 * 50_000 + 3 * 67_000)
     assert {line.market for line in result.ledger} == {"c3.xlarge@z0", "m3.medium on demand"}
-    assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus")._fixed_usd == pytest.approx(3 * 0.067)
+    assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").overheads.fixed_usd == pytest.approx(3 * 0.067)
     with pytest.raises(InvalidOptionError, match="reliable_type 'x' has no market"):
         _ = world(CALM, reliable_type="x").reliable

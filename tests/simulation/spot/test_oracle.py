@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.models.bidding.billing import EC2_2013, End, Lease
 from optim.models.bidding.price_history import PricePath
 from optim.simulation.spot.engine import run_policy
-from optim.simulation.spot.oracle import Oracle, free_intervals
+from optim.simulation.spot.oracle import Oracle, _cheapest_first, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
 from tests.support.spot.worlds import drawn_world, world
@@ -94,3 +94,15 @@ def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, data):
     for line in EC2_2013.lines(lease, path):
         if line.amount_micro == 0:
             assert ((intervals[:, 0] <= line.begin_s) & (intervals[:, 1] >= line.end_s)).any()
+
+
+@given(seed=st.integers(0, 10**6), likely=st.sampled_from([0.0, 0.3, 5.0]), share=st.sampled_from([0.0, 0.2, 1.0, 2.0]))
+def test_the_cheapest_units_come_as_a_sort_of_all_has_them(seed, likely, share):
+    rng = np.random.default_rng(seed)
+    unit, gain = rng.integers(1, 30, 200) / 10, rng.uniform(0.1, 1.0, 200)
+    unit[rng.random(200) < 0.1] = np.inf  # markets without a price yet
+    work = share * gain.sum()
+    found = _cheapest_first(unit, gain, work, likely)
+    every = np.argsort(unit, kind="stable")
+    assert np.array_equal(found, every[: len(found)])
+    assert gain[found].sum() >= min(work, gain[np.isfinite(unit)].sum()) - ROUNDING

@@ -1,0 +1,64 @@
+"""The bill of a run: the leases that ended, line by line and added up a second time by hours."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from optim.core.errors import NotAllowedError
+from optim.models.bidding.billing import EC2_2013, ON_DEMAND_2013, End, Lease, LedgerLine, Prices, Reason
+from optim.models.bidding.price_history import HOUR_S
+
+
+@dataclass(frozen=True, slots=True)
+class EndedLease:
+    """A lease that is over, the prices it is charged at, and whether it was a spot lease."""
+
+    lease: Lease
+    prices: Prices
+    is_spot: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """Lines and their sum in micro-dollars, and machine-hours on demand, of spot machines paid for, and free."""
+
+    lines: tuple[LedgerLine, ...]
+    cost_micro: int
+    on_demand_hours: float
+    paid_hours: float
+    free_hours: float
+
+
+def bill_of(ended: Sequence[EndedLease]) -> Bill:
+    """Return the bill of leases by the rules of 2013 to 2017.
+
+    Raises
+    ------
+    NotAllowedError
+        If the lines don't add up to what the hours alone come to: a fault of this package.
+    """
+    lines: list[LedgerLine] = []
+    hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
+    for own in ended:
+        bill = (EC2_2013 if own.is_spot else ON_DEMAND_2013).lines(own.lease, own.prices)
+        lines += bill
+        for line in bill:
+            kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
+            hours[kind if own.is_spot else "on_demand"] += line.machine_hours
+    cost = sum(line.amount_micro for line in lines)
+    invoice = sum(_invoice(own.lease, own.prices) for own in ended)
+    if cost != invoice:
+        raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
+    return Bill(
+        lines=tuple(lines),
+        cost_micro=cost,
+        on_demand_hours=hours["on_demand"],
+        paid_hours=hours["paid"],
+        free_hours=hours["free"],
+    )
+
+
+def _invoice(lease: Lease, prices: Prices) -> int:
+    """Return the bill of a lease added up by hours, without a ledger."""
+    held = lease.ended_s - lease.granted_s
+    hours = held // HOUR_S if lease.end is End.EVICTED else -(-held // HOUR_S)
+    return lease.count * sum(prices.price_at(lease.granted_s + n * HOUR_S) or 0 for n in range(hours))
