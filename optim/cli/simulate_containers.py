@@ -8,7 +8,7 @@ from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, option, split_list
+from optim.cli.parameters import FormatOption, SeedOption, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, EncoderOption, GeneratorOption, InputOption, NumPhasesOption, read_or_draw
 from optim.core.errors import InvalidOptionError
@@ -18,40 +18,51 @@ if TYPE_CHECKING:
     from optim.core.progress import Progress
     from optim.core.stopping import Interruption
     from optim.simulation.containers.comparison import Row
+    from optim.simulation.containers.requirement import Requirement
     from optim.simulation.containers.trade_off import TradePoint
-    from optim.simulation.containers.world import World
+    from optim.simulation.containers.world import Trial, World
+
 
 NUM_GENERATED = 500
+REQUIRE = (
+    "What all are tuned to: kills, throttled (shares), checkpoint_s, startup_s; or measure=under-time, under_time."
+)
 FEW = 20
 """Series, from which on intervals over containers are taken seriously."""
 HEADER = (
-    *("policy", "resource", "multiplier", "under_time", "total_allocation", "unit", "reduction", "95 % interval"),
-    *("over_share", "oom", "changes"),
+    *("policy", "resource", "multiplier", "risk %", "a container-day", "total_allocation", "unit", "saving %", "kills"),
+    *("throttled_time", "under_time", "changes"),
 )
 POINTS = (
-    *("policy", "resource", "multiplier", "under_time", "allocation_over_demand"),
-    *("over_share", "under_share", "oom", "changes"),
+    *("policy", "resource", "multiplier", "risk", "under_time", "allocation_over_demand"),
+    *("over_share", "under_share", "kills", "throttled_time", "changes"),
 )
+
+
+MultipliersOption = Annotated[
+    list[str] | None, option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,...")
+]
+ReportOption = Annotated[
+    Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
+]
+ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halves, test on second.", panel=SERIES)]
 
 
 def containers(
     *,
     policy: Annotated[list[str] | None, option("--policy", "Repeat for several; default: all.", "NAME")] = None,
-    risk: Annotated[float, option("--risk", "Under-provisioned time that all are tuned to.", "SHARE")] = 0.05,
+    require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
     resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
-    multiplier: Annotated[
-        list[str] | None, option("--multipliers", "Don't tune: a row a policy, resource and multiplier.", "M,M,...")
-    ] = None,
-    report: Annotated[
-        Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
-    ] = None,
+    multiplier: MultipliersOption = None,
+    report: ReportOption = None,
     input_: InputOption = None,
     generate: Annotated[
         int | None, option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2)
     ] = None,
     generator_option: GeneratorOption = None,
     test_share: Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)] = 0.2,
+    by_time: ByTimeOption = False,
     interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
     max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
     encoder: EncoderOption = None,
@@ -59,19 +70,23 @@ def containers(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Tune policies to the same under-provisioned time and compare what they allocate: a row a policy and resource."""
+    """Tune policies to the same kills and throttling, and compare what they allocate on others: a row a policy and resource."""
+    from optim.core.options import build_options
     from optim.phases.estimator import DEFAULT_ENCODER
-    from optim.simulation.containers.catalogue import NEED_PHASES, policy_names
+    from optim.simulation.containers.catalogue import BOUNDS, NEED_PHASES, policy_names
     from optim.simulation.containers.comparison import check_comparison
-    from optim.simulation.containers.preparation import WorldOptions, prepare_world
+    from optim.simulation.containers.preparation import WorldOptions, prepare_trial
+    from optim.simulation.containers.requirement import Requirement
 
-    names = split_list(policy) or policy_names()
     values = _multipliers(multiplier)
-    check_comparison(names, risk, resamples)
+    names = split_list(policy) or (policy_names() if values else (*policy_names(), *BOUNDS))
+    check_comparison(names, resamples)
+    wanted = build_options(Requirement, split_options(require, "--require"))
     options = WorldOptions(
         encoder=encoder or DEFAULT_ENCODER,
         num_phases=num_phases,
         test_share=test_share,
+        is_by_time=by_time,
         interval_s=interval_s,
         max_gap_s=max_gap_s,
         cycle_s=60.0 * cycle_minutes,
@@ -83,65 +98,83 @@ def containers(
     number = NUM_GENERATED if generate is None and not input_ else generate
     series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
-        world = prepare_world(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
-        _tell(world, options.encoder)
+        trial = prepare_trial(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
+        _tell(trial, wanted, options.encoder)
         progress.start(f"{len(names)} policies", len(names))
         if values:
-            _at_multipliers(world, names, values, output, progress, interruption)
+            _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
         else:
-            _at_equal_risk(world, names, (risk, resamples, seed), report, output, progress, interruption)
+            _at_equal_risk(trial, names, wanted, (resamples, seed), report, output, progress, interruption)
         progress.finish()
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
-def _tell(world: "World", encoder: str) -> None:
-    """Say on how many series policies run."""
+def _tell(trial: "Trial", wanted: "Requirement", encoder: str) -> None:
+    """Say on how many series policies are tuned and run, and whether they are enough."""
+    world, tuned = trial.test, trial.calibration
     note(
-        f"policies run on {world.num_containers} series and learn from {world.training.num_segments} others"
-        + (f"; {world.num_phases} phases by {encoder}" if world.num_phases else "")
+        f"policies run on {world.num_containers} series, are tuned on {tuned.num_containers} others and learn from "
+        f"{world.training.num_segments}" + (f"; {world.num_phases} phases by {encoder}" if world.num_phases else "")
     )
     if world.num_containers < FEW:
         note(f"{world.num_containers} series are too few for intervals over containers to mean much: give more")
+    needed = 1.0 / float(wanted.allowed(world).min()) - 1.0
+    units = int(tuned.group.max()) + 1
+    if wanted.is_charged and units < needed:
+        note(
+            f"tuning on {units} containers guarantees {100 / (units + 1):.2g} % only: give {needed:.0f} or more, or allow more"
+        )
 
 
 def _at_equal_risk(
-    world: "World",
+    trial: "Trial",
     names: Sequence[str],
-    settings: tuple[float, int, int],
+    wanted: "Requirement",
+    settings: tuple[int, int],
     report: Path | None,
     output: OutputFormat,
     progress: "Progress",
     interruption: "Interruption",
 ) -> None:
     """Print the tuned policies' rows, and write the report of those that were compared."""
+    from optim.simulation.containers.catalogue import BOUNDS
     from optim.simulation.containers.comparison import compare_policies
     from optim.simulation.containers.trade_off import trade_curve
 
-    risk, resamples, seed = settings
+    resamples, seed = settings
     rows: list[Row] = []
     points: list[TradePoint] = []
-    found = compare_policies(world, names, risk=risk, num_resamples=resamples, seed=seed, done=progress.update)
+    found = compare_policies(trial, names, wanted, num_resamples=resamples, seed=seed, done=progress.update)
     for group in found:
         rows += group
         if output is OutputFormat.JSON:
             print_rows(group, output)
-        if report is not None:
-            points += trade_curve(world, group[0].policy)
+        if report is not None and group[0].policy not in BOUNDS:
+            points += trade_curve(trial.test, group[0].policy, wanted)
         if interruption.is_requested:
             break
+    required = _required(wanted)
     if output is OutputFormat.TABLE:
-        title = f"at {100 * risk:g} % under-provisioned time; reduction against prev-step-rules"
+        title = f"tuned to {required} on other containers; saving against prev-step-rules"
         print_table(HEADER, [_cells(row) for row in rows], title=title)
     if report is not None:
         from optim.benchmarks.pictures.container_report import write_container_report
 
-        write_container_report(rows, points, risk, report)
+        write_container_report(rows, points, required, report)
         note(f"report written to {report}")
+
+
+def _required(wanted: "Requirement") -> str:
+    """Say what policies are tuned to."""
+    if not wanted.is_charged:
+        return f"{100 * wanted.under_time:g} % under-provisioned time"
+    return f"{100 * wanted.kills:g} % of cycles killed, {100 * wanted.throttled:g} % of samples throttled"
 
 
 def _at_multipliers(
     world: "World",
     names: Sequence[str],
+    wanted: "Requirement",
     multipliers: Sequence[float],
     output: OutputFormat,
     progress: "Progress",
@@ -152,7 +185,7 @@ def _at_multipliers(
 
     points: list[TradePoint] = []
     for number, name in enumerate(names, start=1):
-        fresh = trade_points(world, name, multipliers)
+        fresh = trade_points(world, name, wanted, multipliers)
         points += fresh
         if output is OutputFormat.JSON:
             print_rows(fresh, output)
@@ -177,8 +210,13 @@ def _multipliers(texts: list[str] | None) -> tuple[float, ...]:
 
 
 def _cells(row: "Row") -> list[object]:
+    saving = f"{100 * row.reduction:.1f} [{100 * row.reduction_low:.1f}, {100 * row.reduction_high:.1f}]"
     shown = {
-        "unit": row.unit if row.is_reached else f"{row.unit}, risk not met",
-        "95 % interval": f"{row.reduction_low:.3f} to {row.reduction_high:.3f}",
+        "unit": row.unit if row.is_reached else f"{row.unit}, not met",
+        "risk %": f"{100 * row.risk:.2f} [{100 * row.risk_low:.2f}, {100 * row.risk_high:.2f}]",
+        "a container-day": ""
+        if row.per_day is None
+        else f"{row.per_day:.2f} [{row.per_day_low:.2f}, {row.per_day_high:.2f}] {row.per_day_unit}",
+        "saving %": saving if row.most is None else f"{saving}, bound {100 * row.most:.2f}",
     }
     return [shown[name] if name in shown else getattr(row, name) for name in HEADER]

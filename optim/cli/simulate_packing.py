@@ -48,7 +48,7 @@ def packing(
     training, asking = drawn.select(np.arange(learned)), drawn.select(np.arange(learned, learned + jobs))
     rows: list[PackingRow] = []
     with terminal_progress() as progress:
-        phases = find_phases(training, asking, world, seed)
+        (phases,) = find_phases(training, (asking,), world, seed)
         note(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
         progress.start("sizings", 3)
         for row in pack(training, asking, phases, options, seed):

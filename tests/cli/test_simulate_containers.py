@@ -25,11 +25,36 @@ def test_rows_a_policy_and_resource_as_json():
         for resource in ("cpu", "memory", "all")
     ]
     wanted = {
-        "multiplier", "under_time", "total_allocation", "reduction", "reduction_low", "reduction_high", "oom", "changes",
+        "multiplier", "risk", "risk_low", "per_day", "per_day_high", "restart_h_per_day", "under_time", "total_allocation", "reduction", "reduction_low", "reduction_high", "kills", "changes",
     }  # fmt: skip
     assert all(wanted <= set(row) for row in rows)
-    assert all(row["under_time"] <= 0.05 for row in rows if row["is_reached"])
     assert [row["reduction"] for row in rows[6:]] == [0.0, 0.0, 0.0]
+
+
+def test_the_papers_measure_and_what_a_restart_costs_can_be_chosen():
+    own = ("--policy", "prev-step-max", "--format", "json", *SMALL)
+    rows = [[json.loads(line) for line in run(*own, *more).stdout.splitlines()] for more in (
+        (), ("--require", "measure=under-time", "--require", "under_time=0.4"), ("--require", "kills=0.6"),
+        ("--require", "kills=0.6", "--require", "startup_s=900"),
+    )]  # fmt: skip
+    assert rows[1][1]["risk"] == rows[1][1]["under_time"]
+    assert rows[1][0]["multiplier"] < rows[0][0]["multiplier"]
+    assert rows[2][1]["multiplier"] == rows[3][1]["multiplier"] < rows[0][1]["multiplier"]
+    assert rows[3][1]["charge_over_demand"] > rows[2][1]["charge_over_demand"] > 0
+
+
+def test_too_few_containers_to_tune_on_are_told():
+    assert "guarantees" in run("--policy", "static", *SMALL).stderr
+
+
+def test_one_long_series_is_split_by_time(tmp_path):
+    path = tmp_path / "series.csv"
+    path.write_text(
+        "container,time_s,cpu,memory\n" + "\n".join(f"a,{15 * t},{1 + t % 3},2" for t in range(1200)) + "\n"
+    )
+    result = run("--input", path, "--by-time", "--policy", "clairvoyant", "--resamples", 2, "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[1])["reduction"] == 0.0
 
 
 def test_the_same_seed_prints_the_same():
@@ -63,18 +88,18 @@ def test_multipliers_are_taken_as_they_are():
         (multiplier, resource) for multiplier in (0, 1, 1.5) for resource in ("cpu", "memory")
     ]
     cpu = rows[::2]
-    assert cpu[0]["under_time"] > cpu[1]["under_time"] > cpu[2]["under_time"]
-    assert cpu[0]["allocation_over_demand"] < cpu[1]["allocation_over_demand"] < cpu[2]["allocation_over_demand"]
+    assert cpu[0]["risk"] > cpu[1]["risk"] > cpu[2]["risk"]
+    assert rows[1]["kills"] > rows[3]["kills"] > rows[5]["kills"]
 
 
 def test_the_report_draws_allocation_against_risk(tmp_path):
     out = tmp_path / "new" / "page.html"
-    result = run("--policy", "phase-shift,prev-step-rules,oracle-cheapest", "--report", out, *SMALL)
+    result = run("--policy", "phase-shift,prev-step-rules,clairvoyant", "--report", out, *SMALL)
     assert result.exit_code == 0, result.output
     page = out.read_text()
     assert page.count("<svg") == 1
     assert "http" not in page
-    for text in ("Allocation against risk", "phase-shift", "oracle-cheapest", "under-provisioned time [%]"):
+    for text in ("Allocation against risk", "phase-shift", "clairvoyant", "risk [%]"):
         assert text in page
 
 
@@ -93,15 +118,18 @@ def test_answers_of_prometheus_are_read(tmp_path):
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["resource"] for row in rows] == ["cpu", "memory", "all"]
-    # Demand repeats within each cycle, so what it needed last time is what it needs.
-    assert rows[0]["under_time"] <= 0.05
+    # Demand repeats within each cycle, so what it needed last time is what it needs: the second half is covered.
+    assert rows[1]["risk"] == 0.0
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--policy", "best"), "unknown policy 'best'; there are: "),
-        (("--risk", "1.5", "--policy", "static", *SMALL), "risk must be in (0, 1), got 1.5"),
+        (("--require", "under_time=1.5", "--policy", "static", *SMALL), "under_time must be in (0, 1), got 1.5"),
+        (("--require", "kills=0", "--policy", "static", *SMALL), "kills must be in (0, 1), got 0"),
+        (("--require", "checkpoint_s=0", "--policy", "static", *SMALL), "checkpoint_s must be positive"),
+        (("--require", "measure=pain"), "pain"),
         (("--encoder", "none"), "encoder must be one of"),
         (("--test-share", "0"), "test_share must be in (0, 1), got 0.0"),
         (("--input", "absent.csv"), "absent.csv"),

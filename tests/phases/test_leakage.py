@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from optim.phases import PhaseModel
 from optim.phases.fitting import HELD_OUT_SHARE
 from optim.phases.windows import split_containers
-from optim.simulation.containers.preparation import WorldOptions, find_phases, prepare_world, split_series
+from optim.simulation.containers import Requirement, compare_policies
+from optim.simulation.containers.preparation import WorldOptions, find_phases, prepare_trial, split_series
 from optim.workloads.containers import ContainerOptions, generate_containers
 
 DRAWN = generate_containers(ContainerOptions(num_containers=12), seed=4)
@@ -54,17 +55,31 @@ def test_training_containers_do_move_them(fitted):
     assert sorted(again.centres_.tolist()) != sorted(fitted.centres_.tolist())
 
 
-def test_phases_of_training_containers_and_what_is_known_beforehand_do_not_depend_on_the_test_containers():
+@settings(max_examples=2)
+@given(factor=st.floats(0.2, 5.0), seed=st.integers(0, 100))
+def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor, seed):
     options = WorldOptions(encoder="window-statistics", num_phases=3)
-    training, test = split_series(DRAWN, options, seed=1)
-    other = changed(test, range(test.num_segments), 5.0)
-    one, two = (find_phases(training, part, options, seed=1) for part in (test, other))
-    assert np.array_equal(one.training, two.training)
-    assert not np.array_equal(one.labels, two.labels)
+    training, tuned, test = split_series(DRAWN, options, seed=seed)
+    other = changed(test, range(test.num_segments), factor)
+    one, two = (find_phases(training, (tuned, part), options, seed=seed) for part in (test, other))
+    assert np.array_equal(one[0].training, two[0].training)
+    assert np.array_equal(one[0].labels, two[0].labels)
     place = {name: segment for segment, name in enumerate(DRAWN.containers)}
-    moved = changed(DRAWN, [place[name] for name in test.containers], 5.0)
-    worlds = [prepare_world(series, options, seed=1) for series in (DRAWN, moved)]
+    moved = changed(DRAWN, [place[name] for name in test.containers], factor)
+    trials = [prepare_trial(series, options, seed=seed) for series in (DRAWN, moved)]
+    worlds = [trial.test for trial in trials]
     assert np.array_equal(worlds[0].first, worlds[1].first)
     assert np.array_equal(worlds[0].training_phase, worlds[1].training_phase)
     assert np.array_equal(worlds[0].training.values, worlds[1].training.values)
     assert not np.array_equal(worlds[0].values, worlds[1].values)
+    wanted, names = Requirement(kills=0.3, throttled=0.3), ("phase-price", "prev-step-rules", "vpa-warm")
+    rows = [
+        [row.multiplier for rows in compare_policies(trial, names, wanted, num_resamples=1, seed=seed) for row in rows]
+        for trial in trials
+    ]
+    assert rows[0] == rows[1]
+    # Those that are tuned on do move them.
+    moved = changed(DRAWN, [place[name] for name in tuned.containers], 7.0)
+    found = compare_policies(prepare_trial(moved, options, seed=seed), ["static"], wanted, num_resamples=1, seed=seed)
+    before = compare_policies(trials[0], ["static"], wanted, num_resamples=1, seed=seed)
+    assert [row.multiplier for row in next(found)] != [row.multiplier for row in next(before)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.benchmarks.pictures.plots import INK, PALETTE, Gallery
+from optim.benchmarks.pictures.plots import PALETTE, Gallery
 from optim.benchmarks.report import figure_element, page, table
 from optim.benchmarks.spec import Figure
 from optim.core.files import write_bytes
@@ -22,30 +22,34 @@ ROW_COLUMNS = {
     "resource": ("resource", 1),
     "multiplier": ("multiplier", 1),
     "risk met": ("is_reached", 1),
-    "under time %": ("under_time", 100),
+    "risk %": ("risk", 100),
     "allocation over demand": ("allocation_over_demand", 1),
     "saving %": ("reduction", 100),
     "low": ("reduction_low", 100),
     "high": ("reduction_high", 100),
+    "most %": ("most", 100),
     "over %": ("over_share", 100),
     "lacking %": ("under_share", 100),
-    "kills": ("oom", 1),
+    "kills": ("kills", 1),
+    "throttled %": ("throttled_time", 100),
     "changes": ("changes", 1),
 }
 """Columns of the table at equal risk: a field and its factor."""
 
-POINT_COLUMNS = {name: ROW_COLUMNS[name] for name in ROW_COLUMNS if name not in ("risk met", "saving %", "low", "high")}
+POINT_COLUMNS = {
+    name: ROW_COLUMNS[name] for name in ROW_COLUMNS if name not in ("risk met", "saving %", "low", "high", "most %")
+}
 
 WORST = 1.6
 """Allocations above this many times the cheapest one at the risk lie outside the picture."""
 
 
-def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], risk: float, path: Path) -> None:
+def write_container_report(rows: Sequence[Row], points: Sequence[TradePoint], required: str, path: Path) -> None:
     """Write the page; it is whole or absent."""
-    write_bytes(path, render_containers(rows, points, risk).encode())
+    write_bytes(path, render_containers(rows, points, required).encode())
 
 
-def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], risk: float) -> str:
+def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], required: str) -> str:
     """Return the page as HTML.
 
     Parameters
@@ -54,13 +58,13 @@ def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], risk: f
         Of `compare_policies`.
     points
         Of `trade_curve`, for the same policies.
-    risk
-        Under-provisioned time that the rows are tuned to.
+    required
+        What the rows are tuned to, in words.
     """
     body = [
         "<h1>Allocations of containers</h1>",
-        f'<p class="headline">{100 * risk:g} % under-provisioned time, savings against {escape(REFERENCE)}</p>',
-        figure_element(trade_figure(rows, points, risk)),
+        f'<p class="headline">tuned to {escape(required)} on other containers; savings against {escape(REFERENCE)}</p>',
+        figure_element(trade_figure(rows, points)),
         "<h2>At equal risk</h2>",
         _table(ROW_COLUMNS, rows),
         "<h2>Curves</h2>",
@@ -69,12 +73,12 @@ def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], risk: f
     return page("containers", body)
 
 
-def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint], risk: float) -> Figure:
-    """Return the picture: a panel a resource, a curve a policy, the wanted risk as a line."""
+def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint]) -> Figure:
+    """Return the picture: a panel a resource, a curve a policy, what came out of each one's tuning as a dot."""
     resources = list(dict.fromkeys(point.resource for point in points))
     colours = dict(zip(drawn_policies(rows), PALETTE, strict=False))
     caption = (
-        f"Each policy at all its multipliers; the dots are those tuned to {100 * risk:g} %. Lower is cheaper, further left "
+        f"Each policy at all its multipliers; the dots are the tuned ones. Lower is cheaper, further left "
         f"is safer. Dashed: references that know the future. At most {MOST_CURVES} policies are drawn, the cheapest "
         f"at this risk and {REFERENCE}; the tables have them all."
     )
@@ -84,19 +88,16 @@ def trade_figure(rows: Sequence[Row], points: Sequence[TradePoint], risk: float)
             for name, colour in colours.items():
                 own = [point for point in points if point.policy == name and point.resource == resource]
                 across, height = (
-                    [100 * point.under_time for point in own],
+                    [100 * point.risk for point in own],
                     [point.allocation_over_demand for point in own],
                 )
                 style = "--" if name in ORACLES else "-"
                 panel.plot(across, height, style, color=colour, linewidth=1.3, label=name)
             tuned = [row for row in rows if row.resource == resource and row.policy in colours]
             for row in tuned:
-                place = (100 * row.under_time, row.allocation_over_demand)
+                place = (100 * row.risk, row.allocation_over_demand)
                 panel.plot(*place, "o", color=colours[row.policy], markersize=4)
-            panel.axvline(100 * risk, color=INK, linewidth=0.6, linestyle=":")
-            panel.set(
-                xlabel="under-provisioned time [%]", ylabel="allocation over demand", title=resource, xlim=(0, 25)
-            )
+            panel.set(xlabel="risk [%]", ylabel="allocation over demand", title=resource, xlim=(0, 25))
             lowest = min((row.allocation_over_demand for row in tuned), default=np.inf)
             if np.isfinite(lowest):
                 panel.set_ylim(0.8 * lowest, WORST * lowest)

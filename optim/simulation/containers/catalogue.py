@@ -7,7 +7,7 @@ from types import MappingProxyType
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.simulation.containers.autopilot import AUTOPILOT_POLICIES
 from optim.simulation.containers.engine import SteppedPlan
-from optim.simulation.containers.oracles import CheapestPlan, current_maximum, current_rules, whole_maximum
+from optim.simulation.containers.oracles import current_maximum, current_rules, whole_maximum
 from optim.simulation.containers.phase_policies import PHASE_POLICIES
 from optim.simulation.containers.phase_price import PricedPlan
 from optim.simulation.containers.policy import Plan
@@ -30,10 +30,13 @@ ORACLES: Mapping[str, PlanMaker] = MappingProxyType(
         "current-step-max": current_maximum,
         "current-step-rules": current_rules,
         "oracle-static": whole_maximum,
-        "oracle-cheapest": CheapestPlan,
     }
 )
 """References that know the future."""
+
+CLAIRVOYANT, HARMLESS = "clairvoyant", "clairvoyant-harmless"
+BOUNDS = (CLAIRVOYANT, HARMLESS)
+"""The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""
 
 NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {"phase-price"}
 
@@ -48,7 +51,7 @@ _MAKERS: Mapping[str, PlanMaker] = MappingProxyType(
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return all names."""
+    """Return all names of what is tuned."""
     return tuple(_MAKERS)
 
 
@@ -60,9 +63,10 @@ def check_names(names: Sequence[str]) -> None:
     InvalidOptionError
         The text lists those there are.
     """
+    known = (*_MAKERS, *BOUNDS)
     for name in names:
-        if name not in _MAKERS:
-            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(_MAKERS)}")
+        if name not in known:
+            raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(known)}")
 
 
 def make_plan(world: World, name: str) -> Plan:

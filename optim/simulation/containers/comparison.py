@@ -8,47 +8,59 @@ import numpy as np
 
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
-from optim.simulation.containers.bootstrap import (
-    interval,
-    resampled_allocation,
-    resampled_demand,
-    resamples,
-    risk_curve,
-)
-from optim.simulation.containers.catalogue import REFERENCE, check_names, make_plan
+from optim.simulation.containers.bootstrap import interval, resampled, resamples
+from optim.simulation.containers.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
+from optim.simulation.containers.clairvoyant import clairvoyant
+from optim.simulation.containers.harm import decided_weight
 from optim.simulation.containers.metrics import Outcome, measure, relative
+from optim.simulation.containers.requirement import Measure, Requirement, requirement_on
 from optim.simulation.containers.tuning import Tuned, tune
-from optim.simulation.containers.world import World
+from optim.simulation.containers.world import Trial, World
 
 ALL_RESOURCES = "all"
-COUNTS = ("oom", "changes")
+COUNTS = ("kills", "changes")
 SECONDS_PER_HOUR = 3600.0
+TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A policy's figures for a resource; a row ``all`` takes the mean over resources, each relative to its demand.
+    """A policy's figures for a resource on test containers; intervals (low, high) are of 95 %, over containers.
+
+    A row ``all`` takes the mean over resources, of allocations each relative to its demand.
 
     Attributes
     ----------
     policy, resource
         Which.
     multiplier
-        The smallest one that meets the risk.
+        The smallest one that meets the requirement on the calibration containers.
     is_reached
         Whether any multiplier does; if none, figures are those of the largest.
+    risk, risk_low, risk_high
+        What came out of what was required: decided cycles with a kill, decided samples throttled (means over containers of
+        their shares), or under-provisioned time.
+    per_day, per_day_low, per_day_high, per_day_unit
+        Kills, or hours throttled, a container-day, the first cycles included; none in the row ``all``.
+    restart_h_per_day
+        Hours of start-ups and work done again, a container-day.
     under_time
         Share of samples with less than 95 % of demand.
+    throttled_time, delayed_share
+        Share of samples throttled, and demand above the allocation over demand; 0 for a resource that is held.
+    kills
+        Cycles with a kill for lack of what is held.
     total_allocation, unit
-        Allocation over all containers, in unit-hours; in the row ``all`` over demand.
-    allocation_over_demand
-        Likewise over demand.
+        Allocation over all containers, in unit-hours, with what restarts cost unless the measure is the paper's; in the row
+        ``all`` over demand.
+    allocation_over_demand, charge_over_demand
+        Likewise over demand, and the part of it that restarts cost.
     reduction, reduction_low, reduction_high
-        1 - allocation / allocation of the reference, with its 95 % interval over containers.
+        1 - allocation / allocation of the reference.
+    most
+        For the clairvoyant plans: a bound on the reduction of any such plan.
     over_share, under_share
         Volume above 105 % and lacking to 95 % of demand, over demand.
-    oom
-        Cycles with a kill for lack of memory.
     changes
         Changes of allocations by more than 5 %.
     container_p05, container_p50, container_p95
@@ -59,16 +71,28 @@ class Row:
     resource: str
     multiplier: float | None
     is_reached: bool
+    risk: float
+    risk_low: float
+    risk_high: float
+    per_day: float | None
+    per_day_low: float | None
+    per_day_high: float | None
+    per_day_unit: str
+    restart_h_per_day: float
     under_time: float
+    throttled_time: float
+    delayed_share: float
+    kills: int
     total_allocation: float
     unit: str
     allocation_over_demand: float
+    charge_over_demand: float
     reduction: float
     reduction_low: float
     reduction_high: float
+    most: float | None
     over_share: float
     under_share: float
-    oom: int
     changes: int
     container_p05: float
     container_p50: float
@@ -77,121 +101,228 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Run:
-    """A tuned policy, and its allocations in each resample."""
+    """A tuned policy on the test containers.
+
+    `total` has shape (C, R), with what restarts cost where that is charged; `bound`, shape (R,), is what no plan is below.
+    """
 
     tuned: Tuned
     outcome: Outcome
-    resampled: FloatArray
+    total: FloatArray
+    bound: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Frame:
+    """What all rows share: shape (B, G) counts, and the reference."""
+
+    world: World
+    wanted: Requirement
+    counts: IntArray
+    reference: _Run
 
 
 def compare_policies(
-    world: World,
+    trial: Trial,
     names: Sequence[str],
+    wanted: Requirement,
     *,
-    risk: float,
     num_resamples: int,
     seed: int,
     done: Callable[[int], None] | None = None,
 ) -> Iterator[tuple[Row, ...]]:
-    """Tune policies to the same under-provisioned time, and yield each one's rows.
+    """Tune policies to the same requirement on some containers, and yield each one's rows on others.
 
     Parameters
     ----------
-    world
-        Containers.
+    trial
+        Containers to tune and to test on.
     names
         Policies, see `policy_names`.
-    risk
-        Under-provisioned time, a share of samples, of every resource.
+    wanted
+        What is held equal.
     num_resamples
         Resamples of the containers for intervals.
     seed
-        Same arguments and seed, same rows.
+        Of draws and resamples: same arguments and seed, same rows.
     done
         Told how many policies are done.
 
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown or the risk isn't in (0, 1).
+        If a policy is unknown or there are no resamples.
     """
-    check_comparison(names, risk, num_resamples)
-    counts = resamples(world, num_resamples, np.random.default_rng(seed))
-    return _rows(world, names, risk, counts, done)
+    check_comparison(names, num_resamples)
+    counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
+    return _rows(trial, names, wanted, counts, seed, done)
 
 
-def check_comparison(names: Sequence[str], risk: float, num_resamples: int) -> None:
+def check_comparison(names: Sequence[str], num_resamples: int) -> None:
     """Check what `compare_policies` is asked for, before any work.
 
     Raises
     ------
     InvalidOptionError
-        If a policy is unknown, the risk isn't in (0, 1) or there are no resamples.
+        If a policy is unknown or there are no resamples.
     """
-    check_in("(0, 1)", {"risk": risk})
     check_in("[1, inf)", {"num_resamples": num_resamples})
     check_names(names)
 
 
 def _rows(
-    world: World, names: Sequence[str], risk: float, counts: IntArray, done: Callable[[int], None] | None
+    trial: Trial,
+    names: Sequence[str],
+    wanted: Requirement,
+    counts: IntArray,
+    seed: int,
+    done: Callable[[int], None] | None,
 ) -> Iterator[tuple[Row, ...]]:
-    reference = _run(world, REFERENCE, risk, counts)
-    demand = resampled_demand(world, reference.outcome, counts)
+    reference = _run(trial, REFERENCE, wanted, seed)
+    frame = _Frame(world=trial.test, wanted=wanted, counts=counts, reference=reference)
     for number, name in enumerate(names, start=1):
-        run = reference if name == REFERENCE else _run(world, name, risk, counts)
-        yield tuple(_policy_rows(world, name, run, reference, demand))
+        run = reference if name == REFERENCE else _run(trial, name, wanted, seed)
+        yield tuple(_policy_rows(frame, name, run))
         if done is not None:
             done(number)
 
 
-def _run(world: World, name: str, risk: float, counts: IntArray) -> _Run:
-    plan = make_plan(world, name)
-    tuned = tune(world, plan, risk)
-    curve = risk_curve(world, plan, risk)
+def _run(trial: Trial, name: str, wanted: Requirement, seed: int) -> _Run:
+    if name in BOUNDS:
+        return _bound(trial.test, wanted, is_harmless=name == HARMLESS)
+    is_met = requirement_on(trial.calibration, wanted, seed)
+    tuned = tune(make_plan(trial.calibration, name), is_met, len(trial.test.resources))
+    outcome = measure(trial.test, make_plan(trial.test, name).allocate(tuned.multiplier), wanted.restarts)
+    return _Run(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, wanted))
+
+
+def _bound(world: World, wanted: Requirement, *, is_harmless: bool) -> _Run:
+    """Return the plan that attains a bound; of each resource alone, without what kills for lack of another one cost."""
+    found = clairvoyant(world, wanted, is_harmless=is_harmless)
+    met = np.ones(len(world.resources), dtype=np.bool_)
     return _Run(
-        tuned=tuned,
-        outcome=measure(world, plan.allocate(tuned.multiplier)),
-        resampled=resampled_allocation(world, curve, counts, risk),
+        tuned=Tuned(multiplier=found.price, is_reached=met),
+        outcome=measure(world, found.allocation, wanted.restarts),
+        total=found.total,
+        bound=found.bound,
     )
 
 
-def _policy_rows(world: World, name: str, run: _Run, reference: _Run, demand: FloatArray) -> Iterator[Row]:
-    """Yield a row a resource, and the one of all; `demand` is that of each resample, shape (B, R)."""
-    outcome, compared = run.outcome, reference.outcome
-    figures, percentiles = outcome.figures(), outcome.container_percentiles()
-    reduction = 1.0 - relative(outcome.total_allocation, compared.total_allocation)
-    low, high = interval(1.0 - relative(run.resampled, reference.resampled))
+def charged_allocation(outcome: Outcome, wanted: Requirement) -> FloatArray:
+    """Return the allocation of each container, shape (C, R), with what restarts cost where that is charged."""
+    return outcome.allocation + (outcome.harm.charge if wanted.is_charged else 0.0)
+
+
+def _policy_rows(frame: _Frame, name: str, run: _Run) -> Iterator[Row]:
+    """Yield a row a resource, and the one of all."""
+    world, outcome, counts = frame.world, run.outcome, frame.counts
+    demand = resampled(world, outcome.demand, counts)
+    own, others = (resampled(world, part.total, counts) for part in (run, frame.reference))
+    low, high = interval(1.0 - relative(own, others))
+    figures = _figures(run)
+    risk, day = risk_of(world, outcome, frame.wanted, counts), _per_day(world, outcome, counts)
+    percentiles = outcome.container_percentiles()
+    hours = run.total.sum(axis=0) * world.interval_s / SECONDS_PER_HOUR
+    compared_total = frame.reference.total.sum(axis=0)
+    reduction = 1.0 - relative(run.total.sum(axis=0), compared_total)
+    most = None if run.bound is None else 1.0 - relative(run.bound, compared_total)
     for column, resource in enumerate(world.resources):
         yield Row(
             policy=name,
             resource=resource.name,
             multiplier=float(run.tuned.multiplier[column]),
             is_reached=bool(run.tuned.is_reached[column]),
-            total_allocation=float(outcome.total_allocation[column]) * world.interval_s / SECONDS_PER_HOUR,
+            **_at(column, risk, day),
+            per_day_unit="kills" if resource.is_level else "h throttled",
+            total_allocation=float(hours[column]),
             unit=f"{resource.unit or resource.name} h",
             reduction=float(reduction[column]),
             reduction_low=float(low[column]),
             reduction_high=float(high[column]),
+            most=None if most is None else float(most[column]),
             **_container_figures(percentiles[:, column]),
-            **{key: values[column].item() for key, values in figures.items()},
+            **_at(column, figures),
         )
-    own, others = (relative(part.resampled, demand).mean(axis=1) for part in (run, reference))
-    low, high = interval(1.0 - own / others)
     whole = {key: values.sum() if key in COUNTS else values.mean() for key, values in figures.items()}
+    low, high = interval(1.0 - relative(own, demand).mean(axis=1) / relative(others, demand).mean(axis=1))
+    compared = _figures(frame.reference)["allocation_over_demand"].mean()
     yield Row(
         policy=name,
         resource=ALL_RESOURCES,
         multiplier=None,
         is_reached=bool(run.tuned.is_reached.all()),
+        **{key: value.mean().item() for key, value in risk.items()},
+        per_day=None,
+        per_day_low=None,
+        per_day_high=None,
+        per_day_unit="",
         total_allocation=float(whole["allocation_over_demand"]),
         unit="of demand",
-        reduction=float(1.0 - whole["allocation_over_demand"] / compared.figures()["allocation_over_demand"].mean()),
+        reduction=float(1.0 - whole["allocation_over_demand"] / compared),
         reduction_low=float(low),
         reduction_high=float(high),
+        most=None if run.bound is None else _whole_most(run, frame, compared),
         **_container_figures(percentiles.mean(axis=1)),
         **{key: value.item() for key, value in whole.items()},
     )
+
+
+def _whole_most(run: _Run, frame: _Frame, compared: float) -> float:
+    """Return the bound on the mean reduction, each resource relative to its demand."""
+    bound = np.zeros(0) if run.bound is None else run.bound
+    return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
+
+
+def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
+    """Return a resource's figures by field."""
+    return {key: values[column].item() for own in parts for key, values in own.items()}
+
+
+def _figures(run: _Run) -> dict[str, Any]:
+    """Return a run's figures by field, shape (R,) each."""
+    outcome = run.outcome
+    demand = outcome.demand.sum(axis=0)
+    total, plain = run.total.sum(axis=0), outcome.total_allocation
+    days = outcome.days.sum(axis=0)
+    return {
+        **outcome.figures(),
+        "allocation_over_demand": relative(total, demand),
+        "charge_over_demand": (total - plain) / np.where(demand > 0, demand, 1.0),
+        "restart_h_per_day": outcome.harm.restart_s.sum() / SECONDS_PER_HOUR / days,
+    }
+
+
+def risk_of(
+    world: World, outcome: Outcome, wanted: Requirement, counts: IntArray | None = None
+) -> dict[str, FloatArray]:
+    """Return `risk` and its interval, shape (R,) each: what came out of what was required; see `Row`."""
+    if wanted.measure is Measure.UNDER_TIME:
+        return _ratio("risk", world, outcome.under_samples, outcome.samples, counts)
+    return _ratio("risk", world, outcome.harm.decided, decided_share(world), counts)
+
+
+def decided_share(world: World) -> FloatArray:
+    """Return each series' share of its unit's decided part, shape (C, R): they add up to 1 over a unit that has any."""
+    samples = world.samples[:, 1:]
+    count = np.where(world.is_level, (samples > 0).sum(axis=1)[:, None], samples.sum(axis=1)[:, None])
+    return np.asarray(decided_weight(world) * count)
+
+
+def _per_day(world: World, outcome: Outcome, counts: IntArray) -> dict[str, FloatArray]:
+    hours = world.interval_s / SECONDS_PER_HOUR
+    harm = np.where(world.is_level, outcome.harm.kills, outcome.harm.throttled * hours)
+    return _ratio("per_day", world, harm, outcome.days, counts)
+
+
+def _ratio(
+    name: str, world: World, parts: FloatArray | IntArray, whole: FloatArray | IntArray, counts: IntArray | None
+) -> dict[str, FloatArray]:
+    """Return parts over whole, shape (R,), and its interval over units where there are resamples."""
+    found = {name: parts.sum(axis=0) / np.maximum(whole.sum(axis=0), TINY)}
+    if counts is not None:
+        drawn = resampled(world, parts, counts) / np.maximum(resampled(world, whole, counts), TINY)
+        found[f"{name}_low"], found[f"{name}_high"] = interval(drawn)
+    return found
 
 
 def _container_figures(percentiles: FloatArray) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.models.containers.series import FloatArray, IntArray
+from optim.simulation.containers.harm import SECONDS_PER_DAY, Harm, Restarts, harm_of
 from optim.simulation.containers.world import World
 
 OVER_SHARE = 1.05
@@ -21,29 +22,29 @@ class Outcome:
 
     Attributes
     ----------
-    samples
-        Samples.
+    samples, days
+        Samples, and what they are in days.
     demand, allocation
         Sums over samples.
     over, under
         Sums of what is above 105 %, and of what lacks to 95 %, of demand.
     under_samples
         Samples with less than 95 % of demand.
-    oom
-        Cycles in which demand exceeds the allocation, without any tolerance, of a resource that is held: each is a
-        kill.
     changes
         Changes of the allocation by more than 5 %.
+    harm
+        Kills, throttling and what restarts cost.
     """
 
     samples: IntArray
+    days: FloatArray
     demand: FloatArray
     allocation: FloatArray
     over: FloatArray
     under: FloatArray
     under_samples: IntArray
-    oom: IntArray
     changes: IntArray
+    harm: Harm
 
     @property
     def under_time(self) -> FloatArray:
@@ -59,7 +60,7 @@ class Outcome:
         """Return what is told of a policy, by name, shape (R,) each.
 
         `under_time`; `allocation_over_demand`; `over_share` and `under_share`, what is above 105 % and lacks to 95 % of
-        demand, over demand; `oom` and `changes`.
+        demand, over demand; `kills`, `throttled_time`, `delayed_share` (demand above the allocation of rates, over demand) and `changes`.
         """
         demand = self.demand.sum(axis=0)
         return {
@@ -67,7 +68,9 @@ class Outcome:
             "allocation_over_demand": relative(self.total_allocation, demand),
             "over_share": _over(self.over.sum(axis=0), demand),
             "under_share": _over(self.under.sum(axis=0), demand),
-            "oom": self.oom.sum(axis=0),
+            "kills": self.harm.kills.sum(axis=0),
+            "delayed_share": _over(self.harm.delayed.sum(axis=0), demand),
+            "throttled_time": self.harm.throttled.sum(axis=0) / self.samples.sum(axis=0),
             "changes": self.changes.sum(axis=0),
         }
 
@@ -81,7 +84,7 @@ def under_time(world: World, allocation: FloatArray) -> FloatArray:
     return np.asarray(_under_samples(world, allocation).sum(axis=0) / world.lengths.sum())
 
 
-def measure(world: World, allocation: FloatArray) -> Outcome:
+def measure(world: World, allocation: FloatArray, restarts: Restarts | None = None) -> Outcome:
     """Measure an allocation.
 
     Parameters
@@ -90,22 +93,25 @@ def measure(world: World, allocation: FloatArray) -> Outcome:
         Containers.
     allocation
         Shape (C, K, R).
+    restarts
+        What a kill costs; None for the defaults.
     """
     demand, given = world.by_cycle, allocation[:, :, None]
     is_sample = world.is_sample[..., None]
-    is_killed = ((demand > given) & is_sample).any(axis=2) & world.is_level
     before, after = allocation[:, :-1], allocation[:, 1:]
     runs = (world.samples[:, 1:] > 0)[..., None]
     is_changed = runs & (np.abs(after - before) > CHANGE * before)
+    samples = np.repeat(world.lengths[:, None], len(world.resources), axis=1)
     return Outcome(
-        samples=np.repeat(world.lengths[:, None], len(world.resources), axis=1),
+        samples=samples,
+        days=np.asarray(samples * world.interval_s / SECONDS_PER_DAY, dtype=np.float64),
         demand=demand.sum(axis=(1, 2)),
         allocation=(allocation * world.samples[..., None]).sum(axis=1),
         over=(np.maximum(given - OVER_SHARE * demand, 0.0) * is_sample).sum(axis=(1, 2)),
         under=(np.maximum(UNDER_SHARE * demand - given, 0.0) * is_sample).sum(axis=(1, 2)),
         under_samples=_under_samples(world, allocation),
-        oom=is_killed.sum(axis=1),
         changes=is_changed.sum(axis=1),
+        harm=harm_of(world, allocation, restarts or Restarts()),
     )
 
 

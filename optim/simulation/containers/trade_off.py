@@ -8,13 +8,15 @@ import numpy as np
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.catalogue import make_plan
-from optim.simulation.containers.metrics import measure, under_time
+from optim.simulation.containers.comparison import charged_allocation, risk_of
+from optim.simulation.containers.metrics import measure, relative
 from optim.simulation.containers.policy import Plan
+from optim.simulation.containers.requirement import Requirement
 from optim.simulation.containers.tuning import MOST, tune
 from optim.simulation.containers.world import World
 
 RISKS = (0.005, 0.25)
-"""Under-provisioned times that a curve spans."""
+"""Risks that a curve spans."""
 
 NUM_POINTS = 25
 
@@ -27,14 +29,16 @@ class TradePoint:
     ----------
     policy, resource, multiplier
         Which.
+    risk
+        Share of decided cycles with a kill, of decided samples throttled, or of samples with less than 95 % of demand.
     under_time
-        Share of samples with less than 95 % of demand.
+        The latter.
     allocation_over_demand
-        Allocation over all containers, relative to their demand.
+        Allocation over all containers, with what restarts cost unless the measure is the paper's, relative to their demand.
     over_share, under_share
         Volume above 105 % and lacking to 95 % of demand, over demand.
-    oom
-        Cycles with a kill for lack of memory.
+    kills, throttled_time, delayed_share
+        Cycles with a kill for lack of what is held; share of samples throttled, and demand delayed over demand.
     changes
         Changes of allocations by more than 5 %.
     """
@@ -42,15 +46,18 @@ class TradePoint:
     policy: str
     resource: str
     multiplier: float
+    risk: float
     under_time: float
     allocation_over_demand: float
     over_share: float
     under_share: float
-    oom: int
+    kills: int
+    throttled_time: float
+    delayed_share: float
     changes: int
 
 
-def trade_points(world: World, name: str, multipliers: Sequence[float]) -> tuple[TradePoint, ...]:
+def trade_points(world: World, name: str, wanted: Requirement, multipliers: Sequence[float]) -> tuple[TradePoint, ...]:
     """Measure a policy at given multipliers, the same for each resource.
 
     Parameters
@@ -59,6 +66,8 @@ def trade_points(world: World, name: str, multipliers: Sequence[float]) -> tuple
         Containers.
     name
         Policy, see `policy_names`.
+    wanted
+        Measure and restarts.
     multipliers
         Not negative.
 
@@ -69,7 +78,7 @@ def trade_points(world: World, name: str, multipliers: Sequence[float]) -> tuple
     """
     check_multipliers(multipliers)
     grid = np.repeat(np.asarray(multipliers, dtype=np.float64)[:, None], len(world.resources), axis=1)
-    return _measured(world, make_plan(world, name), name, grid)
+    return _measured(world, make_plan(world, name), name, wanted, grid)
 
 
 def check_multipliers(multipliers: Sequence[float]) -> None:
@@ -78,23 +87,38 @@ def check_multipliers(multipliers: Sequence[float]) -> None:
         check_in("[0, inf)", {"a multiplier": value})
 
 
-def trade_curve(world: World, name: str, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
-    """Measure a policy at multipliers that span under-provisioned times from 0.5 to 25 %.
+def trade_curve(world: World, name: str, wanted: Requirement, num_points: int = NUM_POINTS) -> tuple[TradePoint, ...]:
+    """Measure a policy at multipliers that span risks from 0.5 to 25 %.
 
     Where no multiplier is as safe as that, the curve ends at the safest one; where none is as risky, it begins at 0.
     Multipliers differ by resource, as the risks that they mean do; they rise with the number of the point.
     """
-    plan = make_plan(world, name)
-    least = under_time(world, plan.allocate(np.full(len(world.resources), MOST)))
-    low, high = (tune(world, plan, np.maximum(least, risk)).multiplier for risk in reversed(RISKS))
-    return _measured(world, plan, name, np.linspace(low, np.maximum(low, high), num_points))
+    plan, number = make_plan(world, name), len(world.resources)
+
+    def risk(allocation: FloatArray) -> FloatArray:
+        return risk_of(world, measure(world, allocation, wanted.restarts), wanted)["risk"]
+
+    least = risk(plan.allocate(np.full(number, MOST)))
+
+    def found(share: float) -> FloatArray:
+        wall = np.maximum(least, share)
+        return tune(plan, lambda allocation: risk(allocation) <= wall, number).multiplier
+
+    low, high = (found(share) for share in reversed(RISKS))
+    return _measured(world, plan, name, wanted, np.linspace(low, np.maximum(low, high), num_points))
 
 
-def _measured(world: World, plan: Plan, name: str, grid: FloatArray) -> tuple[TradePoint, ...]:
+def _measured(world: World, plan: Plan, name: str, wanted: Requirement, grid: FloatArray) -> tuple[TradePoint, ...]:
     """Measure a plan at multipliers of shape (J, R): a point a row and resource."""
     points = []
     for row in grid:
-        figures = measure(world, plan.allocate(row)).figures()
+        outcome = measure(world, plan.allocate(row), wanted.restarts)
+        total = charged_allocation(outcome, wanted).sum(axis=0)
+        figures = {
+            **outcome.figures(),
+            **risk_of(world, outcome, wanted),
+            "allocation_over_demand": relative(total, outcome.demand.sum(axis=0)),
+        }
         points += [
             TradePoint(
                 policy=name,

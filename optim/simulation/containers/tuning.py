@@ -1,14 +1,16 @@
-"""Multipliers at equal risk: as small as the allowed under-provisioned time permits, by bisection."""
+"""Multipliers as small as a requirement permits, by bisection."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.containers.series import FloatArray
-from optim.simulation.containers.metrics import under_time
 from optim.simulation.containers.policy import Plan
-from optim.simulation.containers.world import World
+
+IsMet = Callable[[FloatArray], NDArray[np.bool_]]
+"""Tells of an allocation, shape (C, K, R), whether each resource meets what is required, shape (R,)."""
 
 MOST = 1024.0
 """Largest multiplier that is tried."""
@@ -29,31 +31,34 @@ class Tuned:
     multiplier
         Shape (R,).
     is_reached
-        Shape (R,): whether the risk is met; if not, the largest multiplier is used and the risk is what it is.
+        Shape (R,): whether the requirement is met; if not, the largest multiplier is used and the risk is what it is.
     """
 
     multiplier: FloatArray
     is_reached: NDArray[np.bool_]
 
 
-def tune(world: World, plan: Plan, risk: float | FloatArray) -> Tuned:
-    """Return the smallest multipliers, at least 0, whose under-provisioned time is at most `risk`.
+def tune(plan: Plan, is_met: IsMet, num_resources: int) -> Tuned:
+    """Return the smallest multipliers, at least 0, whose allocation is met.
 
-    Under-provisioned time falls in the multiplier, as allocations grow. With feedback (kills raise later estimates) it
-    need not fall everywhere; then the multiplier meets the risk still, and one a hair smaller doesn't.
+    What is required must be met by all larger allocations as well. With feedback (kills raise later estimates) allocations
+    need not grow with the multiplier everywhere; then the multiplier meets what is required still, and one a hair smaller
+    doesn't.
 
     Parameters
     ----------
-    world, plan
-        Containers, and a policy on them.
-    risk
-        Share of samples, the same for each resource or one each.
+    plan
+        A policy on a world.
+    is_met
+        What is required.
+    num_resources
+        R.
     """
 
     def meets(multiplier: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray(under_time(world, plan.allocate(multiplier)) <= risk)
+        return np.asarray(is_met(plan.allocate(multiplier)))
 
-    high = np.where(meets(np.zeros(len(world.resources))), 0.0, 1.0)
+    high = np.where(meets(np.zeros(num_resources)), 0.0, 1.0)
     is_reached = meets(high)
     while not is_reached.all() and high.max() < MOST:
         high = np.where(is_reached, high, 2 * high)
@@ -63,7 +68,7 @@ def tune(world: World, plan: Plan, risk: float | FloatArray) -> Tuned:
         if (high - low <= TOL * high).all():
             break
         middle = (low + high) / 2
-        is_met = meets(middle)
-        high = np.where(is_met & is_reached, middle, high)
-        low = np.where(is_met, low, middle)
+        is_met_there = meets(middle)
+        high = np.where(is_met_there & is_reached, middle, high)
+        low = np.where(is_met_there, low, middle)
     return Tuned(multiplier=high, is_reached=is_reached)

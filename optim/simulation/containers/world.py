@@ -51,7 +51,8 @@ class World:
     lengths
         Shape (C,): samples of each container, falling.
     group
-        Shape (C,): number of the container that a series belongs to; one whose series has gaps is several series.
+        Shape (C,): number of the unit that a series belongs to: its container, which is several series where it has gaps, or the
+        pod of several containers.
     limit
         Shape (C, R): most that may be allocated, infinite where unknown.
     first
@@ -121,6 +122,20 @@ class World:
         return self.values.reshape(self.num_containers, self.num_cycles, self.cycle_samples, -1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trial:
+    """Containers that multipliers are tuned on, and others that the tuned policies run on; both know the same training.
+
+    Attributes
+    ----------
+    calibration, test
+        Worlds of different containers.
+    """
+
+    calibration: World
+    test: World
+
+
 def make_world(
     series: ContainerSeries,
     training: ContainerSeries,
@@ -171,7 +186,7 @@ def make_world(
         resources=series.resources,
         values=values,
         lengths=series.lengths[order],
-        group=series.container_index[order],
+        group=series.unit_index[order],
         limit=limit,
         first=np.quantile(training.values, POOLED_LEVEL, axis=0),
         cycle_samples=width,

@@ -38,7 +38,7 @@ def test_golden_results_of_true_phases_come_out_again():
     assert [difference.change for difference in found] == [Change.SAME]
 
 
-@pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"risk": 2.0}}])
+@pytest.mark.parametrize("request_", [{"solvers": ("simplex",)}, {"options": {"tol": 1}}, {"options": {"kills": 2.0}}])
 def test_refuses_other_encoders_and_options(request_):
     with pytest.raises(InvalidOptionError):
         works(**request_)

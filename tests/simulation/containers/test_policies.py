@@ -11,12 +11,11 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError, Unsupport
 from optim.phases.forecasting import PhaseForecaster
 from optim.phases.runs import runs_of
 from optim.simulation.containers import PhaseLabels, make_plan, make_world, policy_names
-from optim.simulation.containers.catalogue import ORACLES, PRICED
+from optim.simulation.containers.catalogue import ORACLES
 from optim.simulation.containers.metrics import under_time
 from tests.support.containers.worlds import drawn_worlds, series_of, world_of
 
 CAUSAL = tuple(name for name in policy_names() if name not in ORACLES)
-WITHOUT_PRICE = tuple(name for name in policy_names() if name not in (*PRICED, "oracle-cheapest"))
 ONE = np.ones(2)
 
 

@@ -1,0 +1,137 @@
+"""A claim that no plan who knows the future allocates less, and its checker, which looks at the series alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.containers.series import ContainerSeries
+
+TOL = 1e-9
+"""Relative rounding error of sums."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClairvoyantClaim:
+    """What is claimed of plans that give a resource one amount a cycle, in the first cycle min(`first`, limit).
+
+    Attributes
+    ----------
+    resource
+        Name of the resource.
+    cycle_samples
+        Samples of a cycle.
+    first
+        What all get in the first cycle.
+    allowed
+        Allowed harm. With restarts: the mean over units of the share of their later cycles with a sample above the
+        amount (a resource that is held), or of their later samples above it (a rate). Without: the share of all samples.
+    share
+        Share of demand that an amount must reach.
+    checkpoint_s, startup_s
+        A kill of a held resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and the
+        cycle's peak; None: restarts cost nothing, and nothing is ever killed.
+    price
+        Of harm; proves the bound.
+    bound
+        No plan with the allowed harm (or, where none exists, the least there is) totals less, in units times samples.
+    total
+        What `plan` totals.
+    plan
+        Amounts by cycle of each segment of the series.
+    """
+
+    resource: str
+    cycle_samples: int
+    first: float
+    allowed: float
+    share: float
+    checkpoint_s: float | None
+    startup_s: float
+    price: float
+    bound: float
+    total: float
+    plan: Mapping[int, tuple[float, ...]]
+
+
+def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: float = 0.01) -> list[str]:
+    """Return what is wrong with a claim: nothing if its bound is proven and its plan attains it.
+
+    Parameters
+    ----------
+    series
+        On a grid.
+    claim
+        The claim.
+    gap
+        How far the plan may lie above the bound, relative to it.
+    """
+    column = series.names.index(claim.resource)
+    weights = _weights(series, claim, is_held=series.resources[column].is_level)
+    dual = total = harm = least = 0.0
+    wrong = []
+    for segment, rows in enumerate(series.segments()):
+        demand = series.values[rows, column].tolist()
+        limit = np.inf if series.limit is None else float(series.limit[segment, column])
+        limit = np.inf if np.isnan(limit) else limit
+        plan = claim.plan.get(segment, ())
+        if len(plan) != -(-len(demand) // claim.cycle_samples):
+            return [f"segment {segment} has another number of cycles"]
+        for cycle, given in enumerate(plan):
+            begin = cycle * claim.cycle_samples
+            own = demand[begin : begin + claim.cycle_samples]
+            allowed = {0.0, *(min(claim.share * x, limit) for x in own)} if cycle else {min(claim.first, limit)}
+            counted = 0.0 if cycle == 0 and claim.checkpoint_s is not None else weights[segment]
+            costs = [_cost(series, claim, column, own, begin, level, counted) for level in allowed]
+            dual += min(cost + claim.price * hurt for cost, hurt in costs)
+            least += min(hurt for _, hurt in costs)
+            cost, hurt = _cost(series, claim, column, own, begin, given, counted)
+            total, harm = total + cost, harm + hurt
+            if given < 0 or given > limit or (cycle == 0 and given != min(claim.first, limit)):
+                wrong.append(f"segment {segment} gets {given:g} in cycle {cycle}")
+    budget = max(claim.allowed, least)
+    proven = dual - claim.price * budget
+    if claim.price < 0 or claim.bound > proven + TOL * (abs(proven) + claim.price * budget):
+        wrong.append(f"the price proves a bound of {proven:.12g}, not of {claim.bound:.12g}")
+    if harm > budget + TOL:
+        wrong.append(f"the plan's harm is {harm:.12g}, more than {budget:.12g}")
+    if abs(total - claim.total) > TOL * abs(total):
+        wrong.append(f"the plan totals {total:.12g}, not {claim.total:.12g}")
+    if total > (1 + gap) * claim.bound:
+        wrong.append(f"the plan's {total:.12g} lies more than {100 * gap:g} % above the bound of {claim.bound:.12g}")
+    return wrong
+
+
+def _weights(series: ContainerSeries, claim: ClairvoyantClaim, *, is_held: bool) -> list[float]:
+    """Return what a kill, or a sample above its amount, of each segment counts."""
+    lengths = series.lengths.tolist()
+    if claim.checkpoint_s is None:
+        return [1.0 / sum(lengths)] * len(lengths)
+    units = series.unit_index.tolist()
+    later: dict[int, int] = dict.fromkeys(units, 0)
+    for unit, length in zip(units, lengths, strict=True):
+        samples = max(0, length - claim.cycle_samples)
+        later[unit] += -(-samples // claim.cycle_samples) if is_held else samples
+    telling = sum(1 for count in later.values() if count)
+    return [1.0 / (later[unit] * telling) if later[unit] else 0.0 for unit in units]
+
+
+def _cost(
+    series: ContainerSeries,
+    claim: ClairvoyantClaim,
+    column: int,
+    own: list[float],
+    begin: int,
+    level: float,
+    weight: float,
+) -> tuple[float, float]:
+    """Return what an amount costs in a cycle, and its harm."""
+    above = [place for place, x in enumerate(own) if claim.share * x > level]
+    cost = level * len(own)
+    if claim.checkpoint_s is None or not series.resources[column].is_level:
+        return cost, weight * len(above)
+    if not above:
+        return cost, 0.0
+    interval_s = series.interval_s or 1.0
+    lost_s = ((begin + above[0]) * interval_s) % claim.checkpoint_s + claim.startup_s
+    return cost + lost_s / interval_s * max(level, *own), weight
