@@ -11,12 +11,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from optim import plot as plot
     from optim.core.certificate import Certificate as Certificate
+    from optim.core.errors import OptimError as OptimError
     from optim.core.solution import Solution as Solution
     from optim.core.verification import Verification as Verification
     from optim.models.admission.instance import AdmissionInstance as AdmissionInstance
+    from optim.models.admission.plan import AdmissionPlan as AdmissionPlan
     from optim.models.auction.instance import AuctionInstance as AuctionInstance
+    from optim.models.auction.plan import AuctionPlan as AuctionPlan
     from optim.models.bidding.instance import BiddingInstance as BiddingInstance
+    from optim.models.bidding.plan import FootprintPlan as FootprintPlan
+    from optim.models.export import export as export
     from optim.models.files import load as load
     from optim.models.files import load_solution as load_solution
     from optim.models.files import save as save
@@ -25,20 +31,29 @@ if TYPE_CHECKING:
     from optim.models.reference import reference_instance as reference_instance
     from optim.models.reference import reference_names as reference_names
     from optim.models.reference import reference_solution as reference_solution
+    from optim.simulation.policy_names import policy_names as policy_names
     from optim.solvers.solve import solve as solve
     from optim.solvers.solve import solver_names as solver_names
+    from optim.workloads.generate import generate as generate
 
     __version__: str
 
 _HOME = {
     "AdmissionInstance": "optim.models.admission.instance",
+    "AdmissionPlan": "optim.models.admission.plan",
     "AuctionInstance": "optim.models.auction.instance",
+    "AuctionPlan": "optim.models.auction.plan",
     "BiddingInstance": "optim.models.bidding.instance",
     "Certificate": "optim.core.certificate",
+    "FootprintPlan": "optim.models.bidding.plan",
+    "OptimError": "optim.core.errors",
     "Solution": "optim.core.solution",
     "Verification": "optim.core.verification",
+    "export": "optim.models.export",
+    "generate": "optim.workloads.generate",
     "load": "optim.models.files",
     "load_solution": "optim.models.files",
+    "policy_names": "optim.simulation.policy_names",
     "reference_instance": "optim.models.reference",
     "reference_names": "optim.models.reference",
     "reference_solution": "optim.models.reference",
@@ -49,7 +64,9 @@ _HOME = {
     "verify": "optim.models.files",
 }
 
-__all__ = sorted(_HOME)  # noqa: PLE0605 - the table above is the one list of public names
+_MODULES = ("plot",)
+
+__all__ = sorted((*_HOME, *_MODULES))  # noqa: PLE0605 - the tables above are the one list of public names
 
 if not TYPE_CHECKING:  # type checkers see the imports above, and so find a misspelt name
 
@@ -57,6 +74,8 @@ if not TYPE_CHECKING:  # type checkers see the imports above, and so find a miss
         """Import a public name where it lives, on first use: `import optim` itself loads nothing heavy."""
         if name in _HOME:
             return getattr(import_module(_HOME[name]), name)
+        if name in _MODULES:
+            return import_module(f"optim.{name}")
         if name == "__version__":
             from optim.core.installed import installed_version
 

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,6 +13,7 @@ from optim.core.options import build_options
 from optim.models.catalogue import problem_of
 from optim.models.files import load
 from optim.models.reference import reference_instance, reference_names
+from optim.workloads.generate import generator_of
 
 if TYPE_CHECKING:
     from optim.workloads.profiles.document import ProfileDocument
@@ -70,7 +70,7 @@ class GeneratedSource:
 
     def load(self, seed: int) -> Any:
         """Draw the instance of this seed."""
-        return _generator(self.problem).generate(self.options, seed)
+        return generator_of(self.problem).generate(self.options, seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,7 @@ def generated(sizes: Mapping[str, Any], problem: str = "admission") -> Generated
     InvalidOptionError
         If the problem has no generator, or the generator doesn't know an option.
     """
-    options = build_options(_generator(problem).GeneratorOptions, sizes)
+    options = build_options(generator_of(problem).GeneratorOptions, sizes)
     return GeneratedSource(options=options, problem=problem)
 
 
@@ -237,7 +237,7 @@ def profiled(profiles: str, problem: str, sizes: Mapping[str, Any] = MappingProx
     document = find_profiles(profiles)
     if problem == "admission":
         usual["slot_s"] = document.slot_s
-    options = build_options(_generator(problem).GeneratorOptions, {**usual, **sizes})
+    options = build_options(generator_of(problem).GeneratorOptions, {**usual, **sizes})
     return ProfiledSource(profiles=profiles, options=options, problem=problem)
 
 
@@ -253,13 +253,6 @@ def find_profiles(name: str) -> "ProfileDocument":
     from optim.workloads.profiles.published import published_profiles
 
     return published_profiles() if name == PUBLISHED and not os.path.exists(name) else read_profiles(Path(name))
-
-
-def _generator(problem: str) -> Any:
-    """Return the module of a problem's generator."""
-    if problem not in SIZES:
-        raise InvalidOptionError(f"{problem!r} has no generator; those with one: {', '.join(SIZES)}")
-    return import_module(f"optim.workloads.{problem}.generator")
 
 
 def find_instance(name: str) -> Any:

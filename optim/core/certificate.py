@@ -23,6 +23,12 @@ class Certificate:
         instance, sharing no code with the solver.
     conditions
         Conditions under which a further claim (such as a competitive ratio) holds.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.reference_solution("tiny-0").certificate.kind.value
+    'optimality'
     """
 
     kind: CertificateKind

@@ -61,8 +61,8 @@ def _decoded(data: bytes, document_type: type[DocumentT]) -> DocumentT:
         raise InvalidProblemError(_why_malformed(data, str(error))) from error
 
 
-def convert(data: Any, kind: Any) -> Any:
-    """Turn plain values of a solution file into a document type.
+def convert(data: Any, kind: Any, what: str = "solution") -> Any:
+    """Turn plain values, such as those of a solution file, into a document type; `what` they are of is named in errors.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def convert(data: Any, kind: Any) -> Any:
     try:
         return msgspec.convert(data, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise InvalidProblemError(f"solution: {error}") from error
+        raise InvalidProblemError(f"{what}: {error}") from error
 
 
 def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, ValueT]:

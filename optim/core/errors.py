@@ -5,7 +5,17 @@ Every message states the cause, the offending value, and what to do about it.
 
 
 class OptimError(Exception):
-    """Base of every exception raised on purpose by this library."""
+    """Base of every exception raised on purpose by this library.
+
+    Examples
+    --------
+    >>> import optim
+    >>> try:
+    ...     optim.reference_instance("tiny-9")
+    ... except optim.OptimError as error:
+    ...     print(str(error)[:34])
+    no reference instance 'tiny-9'; th
+    """
 
 
 class InvalidProblemError(OptimError, ValueError):

@@ -2,14 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from html import escape
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from optim.core.certificate import Certificate
 from optim.core.errors import NotAllowedError
+from optim.core.frames import Columns, frame_of
 from optim.core.status import PointStatus, Sense, Termination
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 GAP_FLOOR = 1e-9
 """Smallest denominator of a relative gap, so that an objective of zero has a finite one."""
+
+
+SHOWN_FIELDS = ("solver", "termination", "objective", "bound", "gap")
+"""What a notebook shows of a solution beside its picture."""
+
+
+@runtime_checkable
+class ShownDecision(Protocol):
+    """A decision that can be told as a table and drawn."""
+
+    def columns(self, instance: Any = None) -> Columns:
+        """Return the columns of its table; with its instance, names in place of numbers."""
+        ...
+
+    def picture(self) -> str:
+        """Return an ``<svg>`` element."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +84,13 @@ class Solution:
         What is needed to run it again.
     stated
         Further figures that a file states, by name (``gap``); they follow from the others, and `verify` compares them.
+
+    Examples
+    --------
+    >>> import optim
+    >>> solution = optim.solve(optim.reference_instance("tiny-0"), "branch-and-price")
+    >>> solution.termination.value, round(solution.objective, 3), solution.gap < 1e-6
+    ('optimal', 63.885, True)
     """
 
     problem: str
@@ -100,6 +129,48 @@ class Solution:
             return 1.0
         return best / worst if worst > 0 else None
 
+    def to_frame(self, instance: Any = None) -> "DataFrame":
+        """Return the decision as a pandas frame.
+
+        Parameters
+        ----------
+        instance
+            The instance that was solved: then jobs, apps and markets have their names in place of numbers.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Admission: side, job, slot, server, count. Auction: app, slot, awarded, granted. Bidding: bid, count
+            (with the instance market and delta_usd, too).
+
+        Raises
+        ------
+        NotAllowedError
+            If there is no decision, or its kind has no table.
+        MissingDependencyError
+            If pandas isn't installed.
+
+        Examples
+        --------
+        >>> import optim
+        >>> instance = optim.reference_instance("tiny-0")
+        >>> frame = optim.solve(instance, "online").to_frame(instance)
+        >>> frame.columns.tolist()
+        ['side', 'job', 'slot', 'server', 'count']
+        """
+        if not isinstance(self.decision, ShownDecision):
+            raise NotAllowedError(f"solver {self.solver!r} found no decision to make a frame of; see its termination")
+        return frame_of(self.decision.columns(instance))
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show: the outcome, and the decision as a picture."""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th><td style='text-align:left'>{escape(_shown(getattr(self, name)))}</td></tr>"
+            for name in SHOWN_FIELDS
+        )
+        picture = self.decision.picture() if isinstance(self.decision, ShownDecision) else ""
+        return f"<div><strong>{escape(self.instance)}</strong><table>{rows}</table>{picture}</div>"
+
     def raise_unless_optimal(self) -> "Solution":
         """Return self if optimality was proven, otherwise raise.
 
@@ -122,3 +193,7 @@ def relative_gap(objective: float | None, bound: float | None, sense: Sense) -> 
         return None
     difference = bound - objective if sense is Sense.MAXIMISE else objective - bound
     return difference / max(abs(objective), GAP_FLOOR)
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

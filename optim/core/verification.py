@@ -46,6 +46,14 @@ class Verification:
         Recomputed bound, rounded outward, None without a proof.
     proven
         Sentences that state what has been proven.
+
+    Examples
+    --------
+    >>> import optim
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> found = optim.verify(instance, optim.reference_solution("tiny-0"))
+    >>> found.is_ok, len(found.violations)
+    (True, 0)
     """
 
     violations: tuple[Violation, ...]

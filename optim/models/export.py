@@ -1,14 +1,74 @@
 """Write formal models to files that any solver reads: MPS and LP."""
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from optim.core.errors import InvalidOptionError
 from optim.core.files import write_bytes
+from optim.models.catalogue import problem_of
 
 FORMATS = {".mps": "mps", ".lp": "lp"}
 """Pyomo's name of the format by the file's suffix."""
+
+PROGRAMMES = {
+    "admission": ("optim.models.admission.compact", "compact_model"),
+    "auction": ("optim.models.auction.welfare", "explicit_model"),
+    "bidding": ("optim.models.bidding.programme", "charnes_cooper_model"),
+}
+"""By problem the module and the builder of its formal programme."""
+
+
+def export(
+    instance: Any, format: Literal["mps", "lp"] = "mps", path: str | Path | None = None, *, ratio: float | None = None
+) -> str:
+    """Return the formal programme of an instance as a text that any solver reads, and write it to a file if one is named.
+
+    Admission is its compact mixed-integer programme, an auction the placement of every bid GPU by GPU, bidding the
+    linear relaxation of its cost per work (Charnes, Cooper), or with a `ratio` q the mixed-integer ``min cost - q work``.
+
+    Parameters
+    ----------
+    instance
+        Of any problem.
+    format
+        ``"mps"`` or ``"lp"``.
+    path
+        Where to write, beside returning the text; a name ending in ``.gz`` is compressed.
+    ratio
+        Dollars a unit of work, of bidding instances only.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the format is unknown, or a ratio is given for another problem.
+    UnsupportedProblemError
+        If the instance has no linear form.
+    InvalidProblemError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import optim
+    >>> text = optim.export(optim.reference_instance("tiny-0"), "mps")
+    >>> "OBJSENSE" in text, "RHS" in text
+    (True, True)
+    """
+    if format not in FORMATS.values():
+        raise InvalidOptionError(f"format must be one of {', '.join(FORMATS.values())}, got {format!r}")
+    problem = problem_of(instance).name
+    module, builder = PROGRAMMES[problem]
+    if ratio is not None and problem != "bidding":
+        raise InvalidOptionError(f"ratio is for bidding instances, not for {problem!r}; leave it out")
+    if ratio is not None:
+        model = import_module(module).parametric_model(instance, ratio)
+    else:
+        model = getattr(import_module(module), builder)(instance)
+    text = _text(model, format)
+    if path is not None:
+        write_bytes(path, text)
+    return text.decode()
 
 
 def export_model(model: Any, path: str | Path) -> None:
@@ -43,7 +103,11 @@ def export_model(model: Any, path: str | Path) -> None:
     if suffix not in FORMATS:
         known = " or ".join(FORMATS)
         raise InvalidOptionError(f"{path}: the name must end in {known} (or that and .gz), got {suffix!r}")
+    write_bytes(path, _text(model, FORMATS[suffix]))
+
+
+def _text(model: Any, format: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        written = Path(folder) / f"model{suffix}"
-        model.write(str(written), format=FORMATS[suffix], io_options={"symbolic_solver_labels": True})
-        write_bytes(path, written.read_bytes())
+        written = Path(folder) / f"model.{format}"
+        model.write(str(written), format=format, io_options={"symbolic_solver_labels": True})
+        return written.read_bytes()

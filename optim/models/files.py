@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import msgspec
 from msgspec.structs import asdict as fields_of
@@ -16,6 +16,8 @@ from optim.core.solution import Solution, Stats
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import Verification
 from optim.models.catalogue import problem_named, problem_of, problem_of_schema
+
+InstanceT = TypeVar("InstanceT")
 
 SOLUTION_SCHEMA = "optim/solution/1"
 
@@ -68,20 +70,69 @@ class SolutionDocument(msgspec.Struct, forbid_unknown_fields=True):
     message: str = ""
 
 
-def load(path: str | Path) -> Any:
+@overload
+def load(path: str | Path) -> Any: ...
+@overload
+def load(path: str | Path, kind: type[InstanceT]) -> InstanceT: ...
+def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     """Read an instance of any problem from a JSON file, plain or gzip.
+
+    Parameters
+    ----------
+    path
+        The file.
+    kind
+        What must be in it, such as `optim.AdmissionInstance`: type checkers then know what is returned.
 
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, isn't whole, or contradicts its schema; the text names the field.
+        If the file can't be read, isn't whole, contradicts its schema, or holds another kind of instance; the text names
+        the field.
+
+    Examples
+    --------
+    >>> import optim, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny-0.json.gz"
+    >>> optim.save(optim.reference_instance("tiny-0"), path)
+    >>> optim.load(path, optim.AdmissionInstance).name
+    'tiny-0'
     """
     with _naming(path):
-        return read_instance(read_bytes(path))
+        return of_kind(read_instance(read_bytes(path)), kind)
+
+
+def of_kind(instance: Any, kind: type[Any] | None) -> Any:
+    """Return an instance if it is of the kind wanted, or if none is.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it is of another kind.
+    """
+    if kind is None or isinstance(instance, kind):
+        return instance
+    raise InvalidProblemError(
+        f"{instance.name!r} is of type {type(instance).__name__}, not {kind.__name__}; ask for the one that it is"
+    )
 
 
 def save(instance: Any, path: str | Path) -> None:
-    """Write an instance to a JSON file; a name ending in ``.gz`` is compressed."""
+    """Write an instance to a JSON file; a name ending in ``.gz`` is compressed.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import optim, pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "tiny-0.json"
+    >>> optim.save(optim.reference_instance("tiny-0"), path)
+    >>> optim.load(path).num_jobs
+    6
+    """
     write_bytes(path, problem_of(instance).write_instance(instance))
 
 
@@ -92,6 +143,15 @@ def load_solution(path: str | Path, instance: Any) -> Solution:
     ------
     InvalidProblemError
         If the file can't be read or doesn't fit the instance.
+
+    Examples
+    --------
+    >>> import optim, pathlib, tempfile
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "solution.json"
+    >>> optim.save_solution(optim.reference_solution("tiny-0"), instance, path)
+    >>> optim.load_solution(path, instance).termination.value
+    'optimal'
     """
     with _naming(path):
         return read_solution(read_bytes(path), instance)
@@ -117,7 +177,22 @@ def read_instance(data: bytes) -> Any:
 
 
 def save_solution(solution: Solution, instance: Any, path: str | Path) -> None:
-    """Write a solution of `instance` to a JSON file; a name ending in ``.gz`` is compressed."""
+    """Write a solution of `instance` to a JSON file; a name ending in ``.gz`` is compressed.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be written.
+
+    Examples
+    --------
+    >>> import optim, pathlib, tempfile
+    >>> instance = optim.reference_instance("tiny-0")
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "solution.json.gz"
+    >>> optim.save_solution(optim.solve(instance, "online"), instance, path)
+    >>> optim.verify(instance, optim.load_solution(path, instance)).is_ok
+    True
+    """
     write_bytes(path, write_solution(solution, instance))
 
 

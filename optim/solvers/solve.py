@@ -90,6 +90,13 @@ def solve(
         If solver or an option is unknown or out of range.
     UnsupportedProblemError
         If the solver can't treat this instance; the text gives the reason.
+
+    Examples
+    --------
+    >>> import optim
+    >>> solution = optim.solve(optim.reference_instance("auction-tiny-0"), "exact", time_limit_s=60)
+    >>> solution.termination.value
+    'optimal'
     """
     chosen = solver_named(problem_of(instance).name, solver)
     support = chosen.supports(instance)

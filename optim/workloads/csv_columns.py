@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read
 from optim.core.limits import check_limit, current_limits
+from optim.core.missing import require as require_package
 
 BLOCK_CELLS = 1_000_000
 """Fields in memory at once as texts."""
@@ -46,7 +47,7 @@ def read_columns(
     InvalidProblemError
         Naming the file, the column, the row and the remedy.
     """
-    import pandas as pd
+    pd = require_package("pandas", "reading CSV files")
 
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     num_rows = 0
@@ -87,7 +88,7 @@ def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[st
 
 def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.float64]:
     """Return a column's numbers, NaN for empty fields."""
-    import pandas as pd
+    pd = require_package("pandas", "reading CSV files")
 
     values: NDArray[np.float64] = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
     fields, is_wrong = column.to_numpy(dtype=object), ~np.isfinite(values)

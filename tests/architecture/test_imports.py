@@ -28,8 +28,8 @@ FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 LINKED = ("models", "solvers", "kernels", "benchmarks")
 HEAVY = ("pyomo", "jax", "numba", "pandas", "matplotlib", "highspy", "cvxpy", "scipy.optimize", "networkx")
 
-FACADE_FLOOR = FLOOR_OF["solvers"]
-"""The package's own module offers what its floors up to the solvers do: only higher floors may use it."""
+FACADE_FLOOR = FLOOR_OF["benchmarks"]
+"""The package's own modules offer what its floors up to the pictures do: only the command may use them."""
 
 
 @dataclass(frozen=True)

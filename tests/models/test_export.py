@@ -1,10 +1,12 @@
 """Models in files that other solvers read."""
 
+import gzip
 from pathlib import Path
 
 import highspy
 import pytest
 
+import optim
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.admission.compact import compact_model
 from optim.models.admission.packing import packing_dual, packing_model
@@ -84,3 +86,37 @@ def _nonlinear(model):
 
     x = model.admitted[0]
     return pyo.Constraint(expr=x**3 <= 1)
+
+
+@pytest.mark.parametrize("format", ["mps", "lp"])
+def test_an_exported_text_is_the_instance(tmp_path: Path, format: str):
+    path = tmp_path / f"model.{format}.gz"
+    text = optim.export(reference_instance("tiny-0"), format, path)
+    (tmp_path / f"plain.{format}").write_text(text)
+    assert optimum_of_file(tmp_path / f"plain.{format}") == pytest.approx(optim.reference_solution("tiny-0").objective)
+    assert gzip.decompress(path.read_bytes()).decode() == text
+
+
+def test_an_exported_auction_has_the_welfare_that_exact_proves(tmp_path: Path):
+    auction = optim.AuctionInstance.from_bids(
+        [4, 4], {"a": [(4, "machine", 0.5)], "b": [(4, "cluster", 0.8), (2, "slot", 0.9)]}, empty_rho=2.0
+    )
+    (tmp_path / "a.lp").write_text(optim.export(auction, "lp"))
+    plan = optim.solve(auction, "exact").decision
+    assert optimum_of_file(tmp_path / "a.lp") == pytest.approx(plan.welfare(auction))
+
+
+def test_an_exported_bidding_relaxation_bounds_the_ratio_and_a_ratio_makes_it_whole(tmp_path: Path):
+    instance = reference_instance("spot-tiny-own")
+    best = optim.solve(instance, "dinkelbach").objective
+    (tmp_path / "b.mps").write_text(optim.export(instance))
+    assert optimum_of_file(tmp_path / "b.mps") <= best * (1 + 1e-6)
+    (tmp_path / "c.mps").write_text(optim.export(instance, ratio=best * 1.1))
+    assert optimum_of_file(tmp_path / "c.mps") < 0 < best  # at more than the least ratio the difference is negative
+
+
+def test_an_unknown_format_or_a_ratio_out_of_place_is_refused():
+    with pytest.raises(InvalidOptionError, match="format must be one of mps, lp, got 'nl'"):
+        optim.export(reference_instance("tiny-0"), "nl")
+    with pytest.raises(InvalidOptionError, match="ratio is for bidding instances"):
+        optim.export(reference_instance("tiny-0"), ratio=0.5)

@@ -1,11 +1,15 @@
 """The best solutions known that ship: each verifies, and small ones are optimal."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 
 import optim
+from optim import AdmissionInstance, AuctionInstance, reference_instance, reference_names
 from optim.core.errors import InvalidProblemError
 from optim.models.reference import solved_reference_names
+from optim.models.reference_literals import AdmissionName, AuctionName, BiddingName
 
 SLOW = {"small-0", "small-1", "small-2", "medium-0"}
 """Trees of hundreds of leaves, and a plan of hundreds of jobs."""
@@ -41,3 +45,14 @@ def test_shared_instances_are_the_medium_ones_whose_worker_servers_host_all(numb
     np.testing.assert_array_equal(shared.worker_servers.count, medium.worker_servers.count)
     np.testing.assert_array_equal(shared.value, medium.value)
     np.testing.assert_array_equal(shared.jobs.ps_demand, medium.jobs.ps_demand)
+
+
+def test_the_names_that_type_checkers_know_are_those_that_ship():
+    for problem, literal in (("admission", AdmissionName), ("auction", AuctionName), ("bidding", BiddingName)):
+        assert get_args(literal) == reference_names(problem)
+
+
+def test_the_kind_asked_for_is_returned_or_refused():
+    assert reference_instance("tiny-0", AdmissionInstance).name == "tiny-0"
+    with pytest.raises(InvalidProblemError, match="'tiny-0' is of type AdmissionInstance, not AuctionInstance"):
+        reference_instance("tiny-0", AuctionInstance)

@@ -12,6 +12,7 @@ import numpy as np
 from optim.benchmarks.record import PHASES, QUANTILES, Record
 from optim.benchmarks.spec import Figure
 from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
+from optim.core.missing import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,11 +69,11 @@ _STYLE: dict[str, Any] = {
 @contextmanager
 def canvas(width: float, height: float, rows: int = 1, columns: int = 1) -> Iterator[tuple["Canvas", list["Axes"]]]:
     """Give a canvas of so many inches with its panels; the report's style holds inside the block only."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure as NewCanvas
+    mpl = require("matplotlib", "a picture")
+    new_canvas = require("matplotlib.figure", "a picture").Figure
 
     with mpl.rc_context(_STYLE):
-        drawing = NewCanvas(figsize=(width, height), layout="constrained")
+        drawing = new_canvas(figsize=(width, height), layout="constrained")
         yield drawing, list(drawing.subplots(rows, columns, squeeze=False).flat)
 
 
@@ -100,7 +101,7 @@ def as_svg(drawing: "Canvas", name: str) -> str:
     Text takes the page's colour, ids begin with `name` so that pictures on a page don't share any,
     and everything that names a foreign address (name spaces, metadata) is taken out.
     """
-    import matplotlib as mpl
+    mpl = require("matplotlib", "a picture")
 
     buffer = StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):

@@ -7,7 +7,6 @@ out and gives back what came of each. The driver alone writes results: pieces re
 from importlib import import_module
 from types import ModuleType
 
-from optim.core.errors import MissingDependencyError
 from optim.core.execution.parcels import SentOnce as SentOnce
 from optim.core.execution.pieces import AbstractTask as AbstractTask
 from optim.core.execution.pieces import Engine as Engine
@@ -15,6 +14,7 @@ from optim.core.execution.pieces import InThisProcess as InThisProcess
 from optim.core.execution.pieces import in_order as in_order
 from optim.core.execution.processes import InProcesses as InProcesses
 from optim.core.execution.processes import born_deaf_to_ctrl_c as born_deaf_to_ctrl_c
+from optim.core.missing import require
 
 
 def load_dask() -> ModuleType:
@@ -25,12 +25,8 @@ def load_dask() -> ModuleType:
     MissingDependencyError
         If Dask isn't installed.
     """
-    try:
-        return import_module("optim.core.execution.dask_engine")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the Dask engine needs the package distributed; install it: pip install 'mlcluster-optim[dask]'"
-        ) from error
+    require("distributed", "the Dask engine")
+    return import_module("optim.core.execution.dask_engine")
 
 
 def local_engine(num_processes: int) -> Engine:

@@ -9,112 +9,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from optim.core.frames import Rows, frame_of
+from optim.models.admission.jobs import MAX_QUANTITY, MICRO, FloatArray, IntArray, Jobs, ServerClasses, as_int_array
 from optim.models.admission.speedup import TWENTIETHS, curve_of, progress_by_workers
-from optim.models.admission.utility import Utility
 
-MICRO = 1_000_000
-"""Resource quantities are integers of 1/MICRO units."""
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
-MAX_QUANTITY = 10**9
-"""Largest quantity in a file, in its own unit: keeps every product within 64 bits."""
+__all__ = [
+    "MAX_QUANTITY",
+    "MICRO",
+    "AdmissionInstance",
+    "FloatArray",
+    "IntArray",
+    "Jobs",
+    "ServerClasses",
+    "as_int_array",
+    "units_per_server",
+]
 
 MEGABITS_THERE_AND_BACK = 16
 """Megabits moved a mini-batch per megabyte of gradient: pushed and pulled, 8 bits a byte."""
 
 FAR_TOO_MUCH = 2**62
 """Work beyond any horizon; larger amounts are cut to it so that they fit 64 bits."""
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ServerClasses:
-    """Classes of identical servers.
-
-    Parameters
-    ----------
-    types
-        Name of each class.
-    capacity
-        Shape (classes, slots, resources), 1e-6 units of each resource.
-    count
-        Shape (classes,): how many servers of each class there are.
-    """
-
-    types: tuple[str, ...]
-    capacity: IntArray
-    count: IntArray
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.types)
-
-    @cached_property
-    def class_of_server(self) -> IntArray:
-        """Class of each single server, in the order that plans number servers."""
-        return np.repeat(np.arange(self.num_classes), self.count)
-
-    @property
-    def num_servers(self) -> int:
-        """Number of single servers over all classes."""
-        return int(self.count.sum())
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Jobs:
-    """All jobs, one array a field.
-
-    Parameters
-    ----------
-    ids
-        Unique names.
-    arrival
-        Slot of arrival; a job may start in it. Shape (jobs,).
-    epochs, chunks, minibatches
-        E, N (also the most workers at once) and M (a chunk). Shape (jobs,).
-    minibatch_micro_s, gradient_micro_mb, worker_micro_mbps, ps_micro_mbps
-        tau, e, b, B in 1e-6 of seconds, megabytes, megabits a second. Shape (jobs,).
-    segment_offset
-        Shape (jobs + 1,): the demand segments of job i are ``segment_offset[i]:segment_offset[i+1]``.
-    segment_start
-        Shape (segments,): worker-slots already done from which a segment's demands hold; 0 first.
-    worker_demand, ps_demand
-        Shape (segments, resources), 1e-6 units a worker and a PS.
-    utilities
-        One function of the delay a job.
-    min_utility
-        Shape (jobs,): smallest utility still accepted, in utils; later completions earn nothing.
-        NaN where the instance's default (a share of f(0)) holds.
-    speedup
-        A table a job: how many times as fast as one worker 1, 2, ... of them are, in twentieths; an empty table is linear
-        speed, and none at all linear speed of all jobs.
-    """
-
-    ids: tuple[str, ...]
-    arrival: IntArray
-    epochs: IntArray
-    chunks: IntArray
-    minibatches: IntArray
-    minibatch_micro_s: IntArray
-    gradient_micro_mb: IntArray
-    worker_micro_mbps: IntArray
-    ps_micro_mbps: IntArray
-    segment_offset: IntArray
-    segment_start: IntArray
-    worker_demand: IntArray
-    ps_demand: IntArray
-    utilities: tuple[Utility, ...]
-    min_utility: FloatArray
-    speedup: tuple[tuple[int, ...], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +86,87 @@ class AdmissionInstance:
         from optim.models.admission.validation import validate
 
         validate(self)
+
+    @classmethod
+    def from_jobs(
+        cls,
+        jobs: Rows,
+        *,
+        horizon: int,
+        slot_s: float = 3600.0,
+        worker_servers: Rows | None = None,
+        ps_servers: Rows | None = None,
+        shared_servers: Rows | None = None,
+        resources: Sequence[str] | None = None,
+        name: str = "jobs",
+        min_utility: float | None = None,
+        max_share_per_server: float | None = None,
+        chunk_integral: bool | None = None,
+    ) -> "AdmissionInstance":
+        """Build an instance from plain Python, or from pandas frames with a column a field.
+
+        Parameters
+        ----------
+        jobs
+            A mapping a job (or a frame) with fields as in a file of the schema ``optim/admission/1``. In short: ``id``,
+            ``arrival`` (a slot, 0), ``work`` in worker-slots, ``max_workers`` at once (1), ``worker`` and ``ps``, what a
+            worker and a parameter server take by resource, ``value`` if the job ends by slot ``deadline`` (or ever).
+            Without ``gradient_mb``, ``worker_mbps`` and ``ps_mbps`` nothing is sent, and one parameter server will do.
+            In frames ``worker.gpu`` is a worker's demand for ``gpu``.
+        horizon, slot_s
+            Number of slots, and seconds in each.
+        worker_servers, ps_servers, shared_servers
+            A mapping a class: ``capacity`` by resource, ``count`` (1) and ``type``. Without the last two, parameter
+            servers have a host of their own and must need nothing. Shared servers stand for both.
+        resources
+            Names; those that capacities name unless given.
+        name, min_utility, max_share_per_server, chunk_integral
+            As in the instance.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a field is unknown, missing, or contradicts the definitions; the text names it.
+
+        Examples
+        --------
+        >>> jobs = [
+        ...     {"id": "a", "work": 6, "max_workers": 3, "worker": {"gpu": 1}, "value": 10, "deadline": 2},
+        ...     {"id": "b", "work": 4, "max_workers": 2, "worker": {"gpu": 2}, "value": 3},
+        ... ]
+        >>> instance = AdmissionInstance.from_jobs(jobs, horizon=4, worker_servers=[{"capacity": {"gpu": 4}}])
+        >>> instance.work.tolist(), instance.value.max(axis=1).tolist()
+        ([6, 4], [10.0, 3.0])
+        """
+        from optim.models.admission.building import admission_document
+        from optim.models.admission.reading import instance_from_document
+
+        fields = {"min_utility": min_utility, "max_share_per_server": max_share_per_server}
+        servers = {"worker_servers": worker_servers, "ps_servers": ps_servers, "shared_servers": shared_servers}
+        return instance_from_document(
+            admission_document(
+                jobs,
+                horizon=horizon,
+                slot_s=slot_s,
+                servers=servers,
+                resources=resources,
+                name=name,
+                chunk_integral=chunk_integral,
+                **fields,
+            )
+        )
+
+    def to_frame(self) -> "DataFrame":
+        """Return the jobs as a pandas frame, a row a job, a column a field; `from_jobs` reads it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        from optim.models.admission.building import job_columns
+
+        return frame_of(job_columns(self))
 
     @property
     def num_jobs(self) -> int:
@@ -339,10 +342,3 @@ def _share_of(capacity: IntArray, share: Fraction) -> IntArray:
     """Return floor(share * capacity) exactly: demands are whole, so the floor loses nothing."""
     flat = [quantity * share.numerator // share.denominator for quantity in capacity.ravel().tolist()]
     return np.array(flat, dtype=np.int64).reshape(capacity.shape)
-
-
-def as_int_array(values: Sequence[int] | Sequence[Sequence[int]]) -> IntArray:
-    """Return a read-only int64 array."""
-    array = np.array(values, dtype=np.int64)
-    array.setflags(write=False)
-    return array

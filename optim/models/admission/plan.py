@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance, IntArray
 
 JOB, SLOT, SERVER, COUNT = range(4)
@@ -21,6 +22,13 @@ class AdmissionPlan:
     workers, ps
         Shape (rows, 4): job, slot, server, count, sorted, each (job, slot, server) once, counts
         positive. Servers are numbered through their classes in order (`ServerClasses.class_of_server`).
+
+    Examples
+    --------
+    >>> import optim
+    >>> plan = optim.AdmissionPlan.from_rows(workers=[(0, 2, 0, 3), (0, 1, 0, 1)], ps=[(0, 1, 0, 1), (0, 2, 0, 1)])
+    >>> plan.admitted.tolist(), plan.completion.tolist()
+    ([0], [2])
     """
 
     workers: IntArray
@@ -47,6 +55,28 @@ class AdmissionPlan:
     def objective(self, instance: AdmissionInstance) -> float:
         """Return the summed value of all admitted jobs at their completion slots."""
         return float(np.sum(instance.value[self.admitted, self.completion])) if len(self.admitted) else 0.0
+
+    def columns(self, instance: AdmissionInstance | None = None) -> Columns:
+        """Return the rows as columns side, job, slot, server, count; with the instance, jobs by their names."""
+        rows = np.concatenate([self.workers, self.ps])
+        jobs = rows[:, JOB] if instance is None else [instance.jobs.ids[job] for job in rows[:, JOB].tolist()]
+        side = ["worker"] * len(self.workers) + ["ps"] * len(self.ps)
+        return {"side": side, "job": jobs, "slot": rows[:, SLOT], "server": rows[:, SERVER], "count": rows[:, COUNT]}
+
+    def picture(self) -> str:
+        """Return a Gantt chart as an ``<svg>`` element: a row a job, darker cells where more workers run."""
+        from optim.core.svg import Cell, grid
+
+        counts: dict[tuple[int, int], int] = {}
+        for job, slot, _, count in self.workers.tolist():
+            counts[job, slot] = counts.get((job, slot), 0) + count
+        most = max(counts.values(), default=1)
+        row_of = {job: row for row, job in enumerate(self.admitted.tolist())}
+        cells = [
+            Cell(row_of[job], slot, 0.25 + 0.75 * count / most, f"job {job}, slot {slot}: workers {count}")
+            for (job, slot), count in counts.items()
+        ]
+        return grid([f"job {job}" for job in row_of], cells, "slots", f"Plan of {len(row_of)} admitted jobs over time")
 
 
 def _sorted_rows(rows: Iterable[Iterable[int]]) -> IntArray:

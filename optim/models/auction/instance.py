@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.frames import frame_of
+
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from optim.models.auction.building import MachineSlots, PlainBid
 
 IntArray = NDArray[np.int64]
@@ -206,7 +210,7 @@ class AuctionInstance:
     def from_bids(
         cls,
         machines: "Sequence[MachineSlots]",
-        bids: "Mapping[str, Sequence[PlainBid]]",
+        bids: "Mapping[str, Sequence[PlainBid]] | DataFrame",
         *,
         empty_rho: float | Mapping[str, float],
         free: "Sequence[MachineSlots] | None" = None,
@@ -224,7 +228,8 @@ class AuctionInstance:
             GPUs of each machine: a number, or one for each of its slots.
         bids
             By app its rows: (GPUs, ``"slot"``, ``"machine"``, ``"rack"`` or ``"cluster"``, rho), or
-            ({machine: GPUs}, rho) where they name machines, numbered from 0.
+            ({machine: GPUs}, rho) where they name machines, numbered from 0. Or a pandas frame with columns ``app``,
+            ``gpus``, ``locality`` and ``rho``, and where bids name machines ``machines``.
         empty_rho
             rho without a GPU of this auction: one number, or one an app.
         free
@@ -263,6 +268,18 @@ class AuctionInstance:
                 empty_value=empty_value,
             )
         )
+
+    def to_frame(self) -> "DataFrame":
+        """Return the bids as a pandas frame: columns app, gpus, locality, rho and machines; `from_bids` reads it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        from optim.models.auction.building import bid_columns
+
+        return frame_of(bid_columns(self))
 
     @property
     def num_apps(self) -> int:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from optim.core.frames import Columns
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray
 
 APP, SLOT, COUNT = range(3)
@@ -61,6 +62,13 @@ class AuctionPlan:
         placement is the leftover.
     witnesses
         By app, an allocation of the others without it; it proves `share_high`.
+
+    Examples
+    --------
+    >>> import optim
+    >>> plan = optim.solve(optim.reference_instance("auction-tiny-0"), "exact").decision
+    >>> bool((plan.granted_gpus(6) <= plan.awarded_gpus(6)).all())
+    True
     """
 
     row: IntArray
@@ -87,6 +95,32 @@ class AuctionPlan:
     def granted_gpus(self, num_apps: int) -> IntArray:
         """Return the GPUs that each app receives."""
         return np.bincount(self.grants[:, APP], self.grants[:, COUNT], num_apps).astype(np.int64)
+
+    def columns(self, instance: AuctionInstance | None = None) -> Columns:
+        """Return columns app, slot, awarded and granted; with the instance, apps by their names."""
+        kept = {(app, slot): count for app, slot, count in self.grants.tolist()}
+        rows = self.placement.tolist()
+        return {
+            "app": [app if instance is None else instance.apps.ids[app] for app, _, _ in rows],
+            "slot": [slot for _, slot, _ in rows],
+            "awarded": [count for _, _, count in rows],
+            "granted": [kept.get((app, slot), 0) for app, slot, _ in rows],
+        }
+
+    def picture(self) -> str:
+        """Return a chart as an ``<svg>`` element: a row an app, a cell a GPU awarded, faint where the payment takes it."""
+        from optim.core.svg import Cell, grid
+
+        n = len(self.row)
+        awarded, granted = self.awarded_gpus(n).tolist(), self.granted_gpus(n).tolist()
+        cells = [
+            Cell(
+                app, gpu, 0.9 if gpu < granted[app] else 0.25, f"app {app}: awarded {awarded[app]}, kept {granted[app]}"
+            )
+            for app in range(n)
+            for gpu in range(awarded[app])
+        ]
+        return grid([f"app {app}" for app in range(n)], cells, "GPUs", f"Allocation of GPUs to {n} apps")
 
 
 def sorted_entries(entries: Iterable[Iterable[int]] | IntArray) -> IntArray:

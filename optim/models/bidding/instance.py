@@ -5,12 +5,19 @@ probability of an eviction within the hour, omega the expected usable hours, nu 
 lambda and sigma the hours that everybody loses by an eviction and by a change of the footprint.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from optim.core.frames import Rows, frame_of
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -268,6 +275,64 @@ class BiddingInstance:
         from optim.models.bidding.validation import validate
 
         validate(self)
+
+    @classmethod
+    def from_bids(
+        cls,
+        bids: Rows,
+        *,
+        caps: Mapping[str, float] | Rows = (),
+        markets: Sequence[str] | None = None,
+        name: str = "bids",
+        **fields: Any,
+    ) -> "BiddingInstance":
+        """Build an instance from plain Python, or from a pandas frame with a column a field.
+
+        Parameters
+        ----------
+        bids
+            A mapping a bid (or a frame): ``market``, ``max_count``, ``delta_usd`` above the present price (0), ``rate`` of
+            one instance (1), and of the hour ``price_usd``, ``evicted`` (probability), ``usable_h`` and ``hours`` (1); or with
+            `scenarios` ``charges_usd`` and ``evicted_s``, one entry each.
+        caps
+            Limits by name on all instances together, or mappings with ``name``, ``limit`` and ``weights`` by bid.
+        markets
+            Names in order; as they come in `bids` unless given.
+        name, fields
+            As in the instance, or in a file of the schema ``optim/bidding/1``: ``eviction_term``, ``fixed_usd``,
+            ``fixed_rate``, ``scalability``, ``eviction_loss_h``, ``change_loss_h``, ``min_work``, ``one_bid_a_market``,
+            ``scenarios``.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a field is unknown, missing, or contradicts the definitions; the text names it.
+
+        Examples
+        --------
+        >>> bids = [
+        ...     {"market": "a", "max_count": 4, "price_usd": 0.1, "evicted": 0.2, "usable_h": 0.9},
+        ...     {"market": "b", "max_count": 4, "price_usd": 0.3, "evicted": 0.0, "usable_h": 1.0},
+        ... ]
+        >>> BiddingInstance.from_bids(bids, caps={"machines": 6}).unit_cost.tolist()
+        [0.08000000000000002, 0.3]
+        """
+        from optim.models.bidding.building import bidding_document
+        from optim.models.bidding.reading import instance_from_document
+
+        return instance_from_document(bidding_document(bids, caps=caps, markets=markets, name=name, **fields))
+
+    def to_frame(self) -> "DataFrame":
+        """Return the bids as a pandas frame, a row a bid, a column a field; `from_bids` reads it.
+
+        Raises
+        ------
+        MissingDependencyError
+            If pandas isn't installed.
+        """
+        from optim.models.bidding.building import bid_columns
+
+        return frame_of(bid_columns(self))
 
     @property
     def num_bids(self) -> int:

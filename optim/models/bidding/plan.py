@@ -1,10 +1,12 @@
 """A footprint: how many instances are taken at each bid."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from optim.models.bidding.instance import IntArray
+from optim.core.frames import Columns
+from optim.models.bidding.instance import MICRO, BiddingInstance, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -15,13 +17,41 @@ class FootprintPlan:
     ----------
     counts
         Shape (bids,): instances of each bid.
+
+    Examples
+    --------
+    >>> import optim
+    >>> optim.FootprintPlan.of([0, 2, 1]).counts.sum()
+    np.int64(3)
     """
 
     counts: IntArray
 
     @classmethod
-    def of(cls, counts: IntArray) -> "FootprintPlan":
+    def of(cls, counts: Sequence[int] | IntArray) -> "FootprintPlan":
         """Return a plan that owns its counts."""
         owned = np.array(counts, dtype=np.int64)
         owned.setflags(write=False)
         return cls(counts=owned)
+
+    def columns(self, instance: BiddingInstance | None = None) -> Columns:
+        """Return the bids taken as columns bid and count; with the instance, market and delta_usd, too."""
+        taken = np.flatnonzero(self.counts)
+        own: Columns = {"bid": taken, "count": self.counts[taken]}
+        if instance is None:
+            return own
+        markets = [instance.markets[m] for m in instance.bids.market[taken].tolist()]
+        return {**own, "market": markets, "delta_usd": instance.bids.delta_micro[taken] / MICRO}
+
+    def picture(self) -> str:
+        """Return a chart as an ``<svg>`` element: a row a bid taken, a cell an instance."""
+        from optim.core.svg import Cell, grid
+
+        taken = np.flatnonzero(self.counts).tolist()
+        counts = self.counts[taken].tolist()
+        cells = [
+            Cell(row, k, 0.8, f"bid {bid}: instances {count}")
+            for row, (bid, count) in enumerate(zip(taken, counts, strict=True))
+            for k in range(count)
+        ]
+        return grid([f"bid {bid}" for bid in taken], cells, "instances", f"Footprint of {sum(counts)} instances")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
+from optim.core.missing import require as require_package
 from optim.models.bidding.price_history import MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import Work, kind_of_work, work_rate
 from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
@@ -135,7 +136,7 @@ def parse_times(path: str | Path, column: str, texts: Sequence[str] | NDArray[An
     InvalidProblemError
         At the first text that is no time.
     """
-    import pandas as pd
+    pd = require_package("pandas", "reading prices")
 
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce")
     refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts)

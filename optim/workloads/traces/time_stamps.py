@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
+from optim.core.missing import require as require_package
 from optim.workloads.csv_columns import read_columns, refuse, require
 from optim.workloads.traces.job_table import FloatArray, TextArray
 
@@ -23,7 +24,7 @@ def parse_stamps(path: str | Path, column: str, texts: TextArray, form: str, *, 
     InvalidProblemError
         Naming the first row whose text isn't of the form.
     """
-    import pandas as pd
+    pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts)
     times = pd.to_datetime(series, format=form, errors="coerce")

@@ -1,7 +1,9 @@
 """Auctions from Python lists are those of the file format, and wrong lists are named."""
 
+import pandas as pd
 import pytest
 
+import optim
 from optim.core.errors import InvalidProblemError
 from optim.models.auction.instance import AuctionInstance
 from optim.models.auction.problem import PROBLEM
@@ -47,3 +49,24 @@ def test_refuses_lists_that_contradict_one_another(changes, text):
     known = {"machines": [8, 8], "bids": BIDS, "empty_rho": 1.0}
     with pytest.raises(InvalidProblemError, match=text):
         AuctionInstance.from_bids(**known | changes)
+
+
+@pytest.mark.parametrize("name", ["auction-tiny-0", "auction-named-0"])
+def test_a_frame_of_bids_is_as_good_as_lists(name):
+    instance = optim.reference_instance(name, optim.AuctionInstance)
+    cluster = instance.cluster
+    slots = [cluster.slot_gpus[cluster.slot_machine == m].tolist() for m in range(cluster.num_machines)]
+    again = optim.AuctionInstance.from_bids(
+        slots,
+        instance.to_frame(),
+        empty_rho=dict(zip(instance.apps.ids, instance.apps.empty_rho.tolist(), strict=True)),
+        racks=cluster.machine_rack.tolist(),
+        gangs=dict(zip(instance.apps.ids, instance.apps.gang.tolist(), strict=True)),
+    )
+    for field in ("app", "gpus", "locality", "rho", "named_row", "named_machine", "named_gpus"):
+        assert getattr(again.bids, field).tolist() == getattr(instance.bids, field).tolist()
+
+
+def test_a_frame_without_a_column_is_refused_by_its_name():
+    with pytest.raises(InvalidProblemError, match=r"bids\[0\].locality is missing; add the column"):
+        optim.AuctionInstance.from_bids([4], pd.DataFrame({"app": ["a"], "gpus": [1], "rho": [0.5]}), empty_rho=2.0)

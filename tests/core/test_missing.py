@@ -1,0 +1,28 @@
+"""A package that is absent costs one line with the command that installs it."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from optim.core.errors import MissingDependencyError
+from optim.core.missing import DISTRIBUTION, EXTRA_OF, require
+
+PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize("package", sorted(EXTRA_OF))
+def test_the_line_names_an_extra_that_exists(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingDependencyError, match="reading CSV files needs") as raised:
+        require(package, "reading CSV files")
+    extra = EXTRA_OF[package]
+    assert str(raised.value).endswith(f"install it: pip install '{DISTRIBUTION}[{extra}]'")
+    assert "\n" not in str(raised.value)
+    assert PYPROJECT["name"] == DISTRIBUTION
+    assert extra in PYPROJECT["optional-dependencies"]
+
+
+def test_what_is_there_is_returned():
+    assert require("pandas", "a frame").__name__ == "pandas"
