@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -14,6 +15,7 @@ distributed = pytest.importorskip("distributed")
 
 from optim.benchmarks.golden import row_order, strip  # noqa: E402
 from optim.benchmarks.registry import choose_suites  # noqa: E402
+from optim.benchmarks.results_file import read_records  # noqa: E402
 from optim.benchmarks.runner import plan_work, run_work  # noqa: E402
 from optim.benchmarks.spec import BenchRequest  # noqa: E402
 from optim.core.errors import EngineError, InvalidProblemError  # noqa: E402
@@ -126,7 +128,8 @@ def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
                 if over.wait(rng.uniform(0.2, 1.5)):
                     return
                 if (keeper := rng.choice(list(engine.client.cluster.workers.values()))).pid:
-                    os.kill(keeper.pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):  # it has just ended
+                        os.kill(keeper.pid, signal.SIGKILL)
 
         thread = threading.Thread(target=kill, daemon=True)
         thread.start()
@@ -146,28 +149,103 @@ class Slow(Squares):
 
 @pytest.mark.prove
 def test_a_scheduler_that_is_killed_ends_the_run_with_a_line_and_keeps_what_came(tmp_path):
-    file = tmp_path / "scheduler.json"
-    scheduler = start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file)
-    worker = start("worker", "--scheduler-file", file, "--nthreads", "1", "--no-dashboard")
+    with processes(tmp_path / "scheduler.json") as (address, scheduler), dask_cluster(address) as engine:
+        finished = run(engine, list(range(400)), task=Slow())
+        came = [next(finished) for _ in range(20)]
+        scheduler.kill()
+        with pytest.raises(EngineError, match=r"connection to the Dask scheduler .* is lost; what is finished"):
+            came += list(finished)
+    assert all(result == position**2 for position, result in came)
+
+
+@pytest.mark.prove
+def test_a_driver_that_is_killed_keeps_what_came_and_the_same_command_goes_on(tmp_path):
+    command = [
+        sys.executable,
+        *["-m", "optim", "bench", "admission", "--instance", "tiny-0,tiny-1,tiny-2", "--no-report"],
+    ]
+    command += ["--solver", "online,fifo,drf,rrh,compact-milp", "--seed", "0,1,2,3", "--format", "json"]
+    undisturbed, killed = tmp_path / "undisturbed.jsonl", tmp_path / "killed.jsonl"
+    with processes(tmp_path / "scheduler.json") as (address, _):
+        where = ["--scheduler", address, "--results", str(killed)]
+        driver = subprocess.Popen([*command, *where], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while not killed.exists() or killed.read_bytes().count(b"\n") < 3:
+            assert driver.poll() is None, "ended before it could be killed"
+            time.sleep(0.01)
+        driver.kill()
+        driver.wait()
+        kept = killed.read_bytes()
+        kept = kept[: kept.rindex(b"\n") + 1]
+        subprocess.run([*command, *where], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "--results", str(undisturbed)], check=True, stdout=subprocess.DEVNULL)
+    assert killed.read_bytes().startswith(kept)
+    one, other = (sorted(map(strip, read_records(file)), key=row_order) for file in (undisturbed, killed))
+    assert len(kept.splitlines()) < len(one)
+    assert one == other
+
+
+@pytest.mark.prove
+@pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+def test_a_worker_whose_network_is_cut_costs_no_result(tmp_path):
+    """It runs in a network namespace; the scheduler, which asks after workers each second here, hands its pieces on."""
+    space, own, far = "optim-cut", "10.213.77.1", "10.213.77.2"
+    ip("netns add", space)
     try:
+        ip("link add optim-near type veth peer name optim-far netns", space)
+        ip("addr add", f"{own}/24", "dev optim-near")
+        ip("link set optim-near up")
+        inside = ["ip", "netns", "exec", space]
+        for what in (f"addr add {far}/24 dev optim-far", "link set optim-far up", "link set lo up"):
+            subprocess.run([*inside, "ip", *what.split()], check=True)
+        with processes(tmp_path / "scheduler.json", host=own, ttl="2s", num_workers=1) as (address, _):
+            cut_off = start("worker", address, *PLAIN_WORKER, before=inside)
+            try:
+                with dask_cluster(address) as engine:
+                    engine.client.wait_for_workers(2, timeout=60)
+                    finished = run(engine, list(range(400)), task=Slow())
+                    came = [next(finished) for _ in range(20)]
+                    ip("link set optim-near down")
+                    came += list(finished)
+                    assert len(engine.client.scheduler_info(n_workers=-1)["workers"]) == 1
+            finally:
+                cut_off.kill()
+                cut_off.wait()
+    finally:
+        ip("netns delete", space)
+    assert sorted(came) == [(n, n * n) for n in range(400)]
+
+
+PLAIN_WORKER = ("--nthreads", "1", "--no-dashboard", "--nworkers", "1")
+
+
+@contextmanager
+def processes(file, *, host="127.0.0.1", ttl="5 minutes", num_workers=2):
+    """Give the address and the process of a scheduler that has workers, all processes of their own."""
+    environment = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": ttl}
+    own = [
+        start("scheduler", *f"--host {host} --port 0 --no-dashboard --scheduler-file {file}".split(), env=environment)
+    ]
+    try:
+        own += [start("worker", "--scheduler-file", str(file), *PLAIN_WORKER) for _ in range(num_workers)]
         while not file.exists():
             time.sleep(0.05)
-        with dask_cluster(json.loads(file.read_text())["address"]) as engine:
-            finished = run(engine, list(range(400)), task=Slow())
-            came = [next(finished) for _ in range(20)]
-            scheduler.kill()
-            with pytest.raises(EngineError, match=r"connection to the Dask scheduler .* is lost; what is finished"):
-                came += list(finished)
-        assert all(result == position**2 for position, result in came)
+        yield json.loads(file.read_text())["address"], own[0]
     finally:
-        for process in (worker, scheduler):
+        for process in own:
             process.kill()
             process.wait()
 
 
-def start(what, *args):
+def start(what, *args, before=(), env=None):
     """Start a Dask process."""
-    return subprocess.Popen([sys.executable, "-m", f"distributed.cli.dask_{what}", *args], stderr=subprocess.DEVNULL)
+    command = [*before, sys.executable, "-m", f"distributed.cli.dask_{what}", *args]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, env=env)
+
+
+def ip(what, *names):
+    """Change the network's devices."""
+    words = [word for part in (what, *names) for word in part.split()]
+    subprocess.run(["ip", *words], check=True, capture_output=True)
 
 
 @pytest.mark.prove
