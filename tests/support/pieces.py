@@ -37,6 +37,14 @@ class Squares(AbstractTask[object, object]):
     def _die(self, stop, progress):
         os._exit(7)
 
+    def _hog(self, stop, progress):
+        """Take more and more memory, slowly enough to be seen."""
+        held = []
+        while len(held) < 200:
+            held.append(bytearray(b"x" * 20_000_000))
+            time.sleep(0.05)
+        return "never full"
+
     def _open(self, stop, progress):
         progress.start("inner", 2)
         progress.start("innermost", 2)

@@ -129,8 +129,8 @@ class _Batch:
     future: Future
     worker: str
     """Where it was sent first."""
-    is_alone: bool
-    """Whether nothing else was on the cluster."""
+    num_outgrown: int | None = None
+    """How often a worker had outgrown its memory before, where nothing else was on the cluster; None where others were."""
 
 
 class _Run(Generic[Piece, Result]):
@@ -209,12 +209,13 @@ class _Run(Generic[Piece, Result]):
     def _submit(self, positions: Sequence[int], worker: str, *, is_alone: bool = False) -> None:
         """Send a batch on its way."""
         pack = self._session.packer.pack
+        outgrown = self._num_outgrown() if is_alone else None
         task = pack(self._task_part, f"the task {self._task.title!r}")
         parcels = [pack(self._pieces[p], self._task.name(self._pieces[p])) for p in positions]
         needs = dict.fromkeys(digest for parcel in (task, *parcels) for digest in parcel.needs)
         content = pickle.dumps((task, positions, parcels))
         future = self._session.submit(do_batch, content, needs, worker, str(positions[0]))
-        self._batches[future.key] = _Batch(tuple(positions), future, worker, is_alone)
+        self._batches[future.key] = _Batch(tuple(positions), future, worker, outgrown)
         future.add_done_callback(lambda ended: self._ended.put(ended.key))
 
     def _next_outcomes(self) -> list[Outcome]:
@@ -242,13 +243,15 @@ class _Run(Generic[Piece, Result]):
 
         Dask blames all that lay on a worker when it was lost. So suspects run at the end, one at a time.
         """
-        if not batch.is_alone:
+        if batch.num_outgrown is None:
             self._suspects.extend(() if self._has_stopped else batch.positions)
             return []
-        outgrown = {
-            str(event["worker"]) for _, event in self._session.call(self._session.client.get_events, MEMORY_TOPIC) or ()
-        }
-        reason = "it ran out of memory" if outgrown else "out of memory, or killed by somebody"
+        has_outgrown = self._num_outgrown() > batch.num_outgrown
+        reason = "it ran out of memory" if has_outgrown else "out of memory, or killed by somebody"
         text = f"each worker that ran it was lost ({reason}); give workers more memory, or leave it out"
         (position,) = batch.positions
         return [Outcome(position, self._task.lost(self._pieces[position], text))]
+
+    def _num_outgrown(self) -> int:
+        """Return how often the keepers of workers told that one outgrew its memory."""
+        return len(self._session.call(self._session.client.get_events, MEMORY_TOPIC) or ())

@@ -114,6 +114,23 @@ def test_a_piece_that_takes_its_workers_with_it_is_given_up_and_no_other(cluster
 
 
 @pytest.mark.prove
+def test_a_piece_that_outgrows_its_worker_is_recorded_as_such_and_the_others_are_done():
+    import logging
+
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0", memory_limit="1200MB",
+            silence_logs=logging.CRITICAL,
+        ) as own,
+        distributed.Client(own) as client,
+    ):  # fmt: skip
+        results = dict(run(dask_engine.InDask(client), [2, "hog", 3, "die", 4]))
+    assert (results[0], results[2], results[4]) == (4, 9, 16)
+    assert "it ran out of memory" in results[1]
+    assert "out of memory, or killed by somebody" in results[3]
+
+
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", range(5))
 def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
     """Ten kills a seed: pieces are long enough to be hit in the middle."""
