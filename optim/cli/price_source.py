@@ -25,7 +25,9 @@ class PriceChoice:
     prices: Annotated[Path | None, option("--prices", "CSV, or Amazon's JSON; else generated.", "FILE", PRICES)] = None
     on_demand: Annotated[
         str | None,
-        option("--on-demand", "On-demand prices by type; dollars an hour with --availability.", "FILE|USD", PRICES),
+        option(
+            "--on-demand", "Prices on demand by type; with --availability also dollars or a type.", "FILE|USD", PRICES
+        ),
     ] = None
     product: Annotated[str | None, option("--product", "Of Amazon's JSON; default: Linux/UNIX.", "NAME", PRICES)] = None
     train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
@@ -73,7 +75,7 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
 
 
 def on_demand_of(text: str | None) -> "OnDemand":
-    """Return the micro-dollars of ``--on-demand`` beside a trace of availability: a number's, or a file's by type.
+    """Return the micro-dollars of ``--on-demand`` beside a trace: a number's, a type's list price, or a file's by type.
 
     Raises
     ------
@@ -81,10 +83,13 @@ def on_demand_of(text: str | None) -> "OnDemand":
         If a number isn't a positive price.
     """
     from optim.models.bidding.price_history import MICRO
+    from optim.workloads.bidding.availability_files import LIST_PRICES
     from optim.workloads.bidding.price_files import read_on_demand
 
     if text is None:
         return None
+    if text in LIST_PRICES:
+        return LIST_PRICES[text]
     try:
         usd = float(text)
     except ValueError:

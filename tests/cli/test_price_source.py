@@ -12,6 +12,7 @@ def test_on_demand_is_dollars_an_hour_or_a_file_of_types(tmp_path):
     assert on_demand_of(None) is None
     assert on_demand_of("3.06") == 3_060_000
     assert on_demand_of("0.000001") == 1
+    assert on_demand_of("p3.2xlarge") == 3_060_000
     assert on_demand_of(str(path)) == {"p5.48xlarge": 98_320_000}
 
 

@@ -27,6 +27,7 @@ class Reason(StrEnum):
 
     USED = "used"
     EVICTED_FREE = "evicted: free"
+    WRITTEN = "checkpoint written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class LedgerLine:
     begin_s, end_s
         The time that the line is for; a paid hour ends a full hour after its begin even if returned before.
     price_micro
-        Micro-dollars an instance-hour.
+        Micro-dollars an instance-hour; of a checkpoint, which is for no time, those of one.
     amount_micro
         What is charged, whole micro-dollars; 0 for free time.
     reason

@@ -19,7 +19,7 @@ from optim.simulation.spot.footprint_value import (
 )
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
-from optim.simulation.spot.simple_policies import checkpoint_interval
+from optim.simulation.spot.simple_policies import checkpoint_interval, write_cost_s
 from optim.simulation.spot.world import World
 
 
@@ -74,8 +74,8 @@ class BidBrainPolicy(Policy):
         lost_h = minutes(options.eviction_min) / HOUR_S
         if recovery is Recovery.CHECKPOINT:
             usual_s = float(np.nanmedian(world.table.mean_h[:, -1])) * HOUR_S
-            interval = min(checkpoint_interval(usual_s, self._write_s, is_daly=options.daly), 4 * HOUR_S)
-            lost_h = (minutes(options.restart_min) + interval / 2) / HOUR_S
+            interval = min(checkpoint_interval(usual_s, options.write_s, is_daly=options.daly), 4 * HOUR_S)
+            lost_h = (options.restart_s + interval / 2) / HOUR_S
         self.overheads = Overheads(
             fixed_usd=options.reliable * world.reliable.on_demand_micro / MICRO,
             lost_h=lost_h,
@@ -84,18 +84,15 @@ class BidBrainPolicy(Policy):
         )
         self._counts = np.array(sorted({2**k for k in range(20) if 2**k <= options.max_spot} | {options.max_spot}))
 
-    @property
-    def _write_s(self) -> int:
-        return minutes(self._world.options.checkpoint_min)
-
     def decide(self, view: View) -> Request | None:
         """Return the request that lowers the expected cost per work most, if any does."""
         if view.room <= 0:
             return None
         held, added = _Footprint(self, view), self._additions(view.room, view.on_demand_room)
-        ratio = held.with_each(added)
+        present = held.ratio(0.0)
+        ratio = held.with_each(added, present)
         place = int(ratio.argmin())
-        if not ratio.flat[place] < held.ratio(0.0):
+        if not ratio.flat[place] < present:
             return None
         good, d, n = np.unravel_index(place, ratio.shape)
         count, seller = int(added.counts[n]), int(self._seller[good])
@@ -155,7 +152,8 @@ class BidBrainPolicy(Policy):
             row = self._row((lease.bid_micro or lease.price_micro) - lease.price_micro)
             hourly += -math.log(max(1e-9, float(self.goods.survival[self.good(lease), row, -1])))
         mean_s = HOUR_S / hourly if hourly > 0 else math.inf
-        return checkpoint_interval(mean_s, self._write_s, is_daly=self._world.options.daly)
+        options = self._world.options
+        return checkpoint_interval(mean_s, write_cost_s(options, leases), is_daly=options.daly)
 
     def good(self, lease: LiveLease) -> int:
         """Return which good a lease is of: its market, or its type on demand."""
@@ -195,11 +193,13 @@ class _Footprint:
         result: float = value_held(self.held, self.brain.overheads, change_h)
         return result
 
-    def with_each(self, added: Additions) -> FloatArray:
+    def with_each(self, added: Additions, beat: float = math.inf) -> FloatArray:
         """Return the ratio with each candidate added, shape (goods, deltas + 1, counts); infinity where there is none.
+
+        Of those that aren't below `beat`, which must be the footprint's own ratio if any, some may be infinite, too.
 
         No bid is above the price on demand, nor does one last longer than a price that is at most that: not an hour is
         bought for more.
         """
-        result: FloatArray = value_each(added, self.held, self.prices, self.brain.goods, self.brain.overheads)
+        result: FloatArray = value_each(added, self.held, self.prices, self.brain.goods, self.brain.overheads, beat)
         return result

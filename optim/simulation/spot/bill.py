@@ -1,4 +1,4 @@
-"""The bill of a run: the leases that ended, line by line and added up a second time by hours."""
+"""The bill of a run: leases that ended and checkpoints that were written, line by line and added up a second time by hours."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,8 +28,15 @@ class Bill:
     free_hours: float
 
 
-def bill_of(ended: Sequence[EndedLease]) -> Bill:
-    """Return the bill of leases by the rules of 2013 to 2017.
+def bill_of(ended: Sequence[EndedLease], written_s: Sequence[int] = (), write_micro: int = 0) -> Bill:
+    """Return the bill of leases by the rules of 2013 to 2017, and of checkpoints.
+
+    Parameters
+    ----------
+    ended
+        The leases.
+    written_s, write_micro
+        When checkpoints were complete, and micro-dollars of each; those that cost nothing are no lines.
 
     Raises
     ------
@@ -44,8 +51,9 @@ def bill_of(ended: Sequence[EndedLease]) -> Bill:
         for line in bill:
             kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
             hours[kind if own.is_spot else "on_demand"] += line.machine_hours
+    lines += [_written(time_s, write_micro) for time_s in written_s if write_micro]
     cost = sum(line.amount_micro for line in lines)
-    invoice = sum(_invoice(own.lease, own.prices) for own in ended)
+    invoice = sum(_invoice(own.lease, own.prices) for own in ended) + len(written_s) * write_micro
     if cost != invoice:
         raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
     return Bill(
@@ -54,6 +62,19 @@ def bill_of(ended: Sequence[EndedLease]) -> Bill:
         on_demand_hours=hours["on_demand"],
         paid_hours=hours["paid"],
         free_hours=hours["free"],
+    )
+
+
+def _written(time_s: int, write_micro: int) -> LedgerLine:
+    """Return the line of a checkpoint: no machine's time, but a write."""
+    return LedgerLine(
+        market="storage",
+        count=1,
+        begin_s=time_s,
+        end_s=time_s,
+        price_micro=write_micro,
+        amount_micro=write_micro,
+        reason=Reason.WRITTEN,
     )
 
 

@@ -8,50 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.compile_cache import compiled
-from optim.core.ranges import check_in
 from optim.models.bidding.instance import FloatArray, IntArray
+from optim.simulation.spot.options import CheckpointCost
 from optim.simulation.spot.simple_policies import checkpoint_interval
 
 MINUTE_S = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointCost:
-    """Seconds and dollars of writing and reading a state.
-
-    Parameters
-    ----------
-    state_gb
-        Its size.
-    write_gb_per_s, read_gb_per_s
-        Bandwidths of the storage.
-    usd_per_gb
-        Dollars a GB written: requests and transfer.
-    """
-
-    state_gb: float
-    write_gb_per_s: float = 0.5
-    read_gb_per_s: float = 1.0
-    usd_per_gb: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_in("[0, 1e9]", self, "state_gb", "usd_per_gb")
-        check_in("(0, 1e9]", self, "write_gb_per_s", "read_gb_per_s")
-
-    @property
-    def write_s(self) -> float:
-        """Seconds to write one."""
-        return self.state_gb / self.write_gb_per_s
-
-    @property
-    def read_s(self) -> float:
-        """Seconds to read one, part of every restart."""
-        return self.state_gb / self.read_gb_per_s
-
-    @property
-    def usd(self) -> float:
-        """Dollars to write one."""
-        return self.state_gb * self.usd_per_gb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

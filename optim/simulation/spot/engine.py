@@ -65,6 +65,7 @@ class SpotRun:
         self._progress = self._saved = 0.0
         self._paused_s = start_s
         self._writing_s = NEVER
+        self._written_s: list[int] = []
         self._since_saved = 0.0
         self._every_s = math.inf
         self._must_restart = False
@@ -221,6 +222,7 @@ class SpotRun:
         now, was_evicted, was_hurt, was_changed = self._now, False, False, False
         if self._writing_s <= now:
             self._saved, self._since_saved, self._writing_s = self._progress, 0.0, NEVER
+            self._written_s.append(now)
         for held in list(self._held):
             if held.is_leaving and held.crossing_s + WARNING_S <= now:
                 self._held.remove(held)
@@ -247,18 +249,19 @@ class SpotRun:
             self._pause(minutes(self._options.scale_min))
         if self._must_restart and self._rate > 0:
             self._must_restart = False
-            self._pause(minutes(self._options.restart_min))
+            self._pause(self._options.restart_s)
         if self._rate > 0 and self._policy.recovery is Recovery.CHECKPOINT and self._writing_s == NEVER:
             self._every_s = self._policy.checkpoint_every_s(self._leases()) if not self._since_saved else self._every_s
             if self._since_saved >= self._every_s:
-                self._pause(minutes(self._options.checkpoint_min))
+                self._pause(self._options.write_s)
                 self._writing_s = self._paused_s
         return was_evicted
 
     def _renew(self, held: _Held) -> None:
         """Ask whether to keep a lease for another hour."""
         hour_end = held.lease.hour_end_s(self._now)
-        if self._policy.keeps(self._view(), held.lease):
+        # Who keeps everything is shown nothing: views are the larger part of what such a run takes.
+        if type(self._policy).keeps is Policy.keeps or self._policy.keeps(self._view(), held.lease):
             held.renewal_s = hour_end + RENEWAL_S
             price = self._world.history.paths[held.lease.market].price_at(self._now)
             held.lease = replace(held.lease, price_micro=price or 0) if held.is_spot else held.lease
@@ -305,7 +308,7 @@ class SpotRun:
                 is_evicted = held.crossing_s < until
                 end_s = max(end_s, min(held.crossing_s, until))
                 self._end(held, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
-        bill = bill_of(self._ended)
+        bill = bill_of(self._ended, self._written_s, self._options.write_micro)
         return RunResult(
             policy=self._policy.name,
             start_s=self._start,

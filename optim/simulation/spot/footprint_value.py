@@ -17,6 +17,8 @@ MINUTE_S = 60
 LAST = 60
 """Position of minute 60 in a table by minute."""
 MICRO = 1e6
+MARGIN = 1e-9
+"""Relative; rounding decides nothing."""
 
 GOOD, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
 """Columns of a table of leases: good, machines, bid and price of the present hour in micro-dollars, what is left of it,
@@ -116,10 +118,14 @@ def value_leases(leases: IntArray, prices: FloatArray, goods: Goods, fixed_usd: 
 
 
 @compiled
-def value_each(added: Additions, held: Held, prices: FloatArray, goods: Goods, overheads: Overheads) -> FloatArray:
+def value_each(
+    added: Additions, held: Held, prices: FloatArray, goods: Goods, overheads: Overheads, beat: float
+) -> FloatArray:
     """Return the cost per work with each candidate added, shape (goods, deltas + 1, counts).
 
-    It is infinite without work, for bids above the price on demand, and for more machines than may be taken.
+    It is infinite without work, for bids above the price on demand, for more machines than may be taken, and for some
+    candidates that aren't below `beat`, the cost per work without any: machines of which one adds too little work,
+    for all the more add less each.
     """
     size, bids = goods.new_risk.shape
     before, after = np.ones(size + 1), np.ones(size + 1)
@@ -139,6 +145,9 @@ def value_each(added: Additions, held: Held, prices: FloatArray, goods: Goods, o
                 kept += held.work[i] * max(0.0, held.hours[i] - lost)
             own = max(0.0, goods.new_hours[g, d] - lost) * goods.rate[g]
             unit = (1.0 - goods.new_risk[g, d]) * prices[g] / MICRO
+            slope = (1.0 - overheads.serial) / (1.0 - overheads.serial + overheads.serial * kept) ** 2
+            if unit > beat * own * slope * (1.0 + MARGIN):
+                continue
             for n in range(len(added.counts)):
                 useful = kept + own * added.counts[n]
                 useful = useful / (1.0 - overheads.serial + overheads.serial * useful)
@@ -197,7 +206,8 @@ def first_improvement(
             now[i, LEFT_S] = (leases[i, LEFT_S] - k * step_s - 1) % HOUR_S + 1
             now[i, WAIT_S] = max(0, leases[i, WAIT_S] - k * step_s)
         held = value_leases(now, prices, goods, overheads.fixed_usd)
-        if value_each(added, held, prices, goods, overheads).min() < value_held(held, overheads, 0.0):
+        beat = value_held(held, overheads, 0.0)
+        if value_each(added, held, prices, goods, overheads, beat).min() < beat:
             return k
     return number
 

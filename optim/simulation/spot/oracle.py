@@ -164,8 +164,10 @@ class Oracle:
             free = self._free_plan(first, (end_s - self._begin) // self._slot_s)
             if free:
                 return 0.0, (free[-1].end_s - start_s) / HOUR_S, free
-        begins = [start_s + k * HOUR_S // OFFSETS for k in range(OFFSETS)]
-        return min((self._paid_plan(begin, start_s, end_s, price) for begin in begins), key=lambda plan: plan[:2])
+        times = np.arange(start_s, end_s - HOUR_S + 1, HOUR_S // OFFSETS)
+        prices = np.array([_prices_at(path, times) for path in self._world.history.paths]) / MICRO
+        plans = (self._paid_plan(times[k::OFFSETS], prices[:, k::OFFSETS], start_s, price) for k in range(OFFSETS))
+        return min(plans, key=lambda plan: plan[:2])
 
     def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
         """Return free slots until they have done the job; nothing if they don't."""
@@ -183,12 +185,10 @@ class Oracle:
             if best > 0
         )
 
-    def _paid_plan(self, begin_s: int, start_s: int, end_s: int, price_of_work: float) -> _Plan:
-        """Return whole machine-hours, the cheapest market in each hour, bought by falling return."""
-        hours = np.arange(begin_s, end_s - HOUR_S + 1, HOUR_S)
+    def _paid_plan(self, hours: IntArray, prices: FloatArray, start_s: int, price_of_work: float) -> _Plan:
+        """Return whole machine-hours that begin at some times, the cheapest market in each, bought by falling return."""
         if not len(hours):
             return float("inf"), 0.0, ()
-        prices = np.array([_prices_at(path, hours) for path in self._world.history.paths]) / MICRO
         unit = prices / self._rates[:, None]
         market = unit.argmin(axis=0)
         price, rate = prices[market, np.arange(len(hours))], self._rates[market]

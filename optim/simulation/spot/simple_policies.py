@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from optim.models.bidding.price_history import HOUR_S
-from optim.simulation.spot.options import minutes
+from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.world import World
 
@@ -93,7 +93,13 @@ class StandardPolicy(Policy):
         usual = float(np.nanmedian(table.mean_h[:, -1]))
         means = [float(table.mean_h[rows[lease.market], -1]) for lease in leases]
         shortest = min((usual if math.isnan(mean) else mean for mean in means), default=math.inf)
-        return checkpoint_interval(shortest * HOUR_S, minutes(options.checkpoint_min), is_daly=options.daly)
+        return checkpoint_interval(shortest * HOUR_S, write_cost_s(options, leases), is_daly=options.daly)
+
+
+def write_cost_s(options: SpotOptions, leases: Sequence[LiveLease]) -> float:
+    """Return what a checkpoint costs in seconds of the machines that wait for it: those of writing, and its dollars at their price."""
+    micro_per_s = sum(lease.count * lease.price_micro for lease in leases) / HOUR_S
+    return options.write_s + (options.write_micro / micro_per_s if micro_per_s else 0.0)
 
 
 def checkpoint_interval(mean_s: float, cost_s: float, *, is_daly: bool = False) -> float:

@@ -175,8 +175,8 @@ def _on_demand(path: str | Path, zone: str, kind: str, given: OnDemand, listed: 
             return price
     cause = f"machines of type {kind!r} have" if kind else "the file names no type, and has"
     raise InvalidProblemError(
-        f"{path}: {zone}: {cause} no price on demand; give --on-demand with dollars an hour or a file of types, "
-        "or add the column on_demand_usd_per_hour"
+        f"{path}: {zone}: {cause} no price on demand; give --on-demand with dollars an hour, a type with a list price "
+        "(p3.2xlarge, say) or a file of types, or add the column on_demand_usd_per_hour"
     )
 
 

@@ -140,6 +140,9 @@ def test_a_footprint_is_valued_lease_by_lease(seed, held):
                 continue
             expected = expected_ratio(job, brain, now, leases, added=(market, row, 3))
             assert ratios[market, row, 0] == pytest.approx(expected)
+    every, present = Additions(np.array([1, 9, 96]), np.full(4, 192)), footprint.ratio(0.0)
+    whole, cut = footprint.with_each(every), footprint.with_each(every, present)
+    assert np.array_equal(np.where(whole < present, whole, np.inf), np.where(cut < present, cut, np.inf))
     first, *others = leases
     keep = expected_ratio(job, brain, now, leases, renewed=first)
     # To give machines back is a change of the footprint, and costs what one costs.

@@ -15,7 +15,7 @@ from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request
-from optim.simulation.spot.simple_policies import checkpoint_interval
+from optim.simulation.spot.simple_policies import checkpoint_interval, write_cost_s
 from optim.simulation.spot.world import World
 from tests.support.spot.worlds import drawn_world, history, world
 
@@ -416,3 +416,41 @@ def test_reliable_machines_may_be_of_a_type_of_their_own():
     assert BidBrainPolicy(job, Recovery.ELASTIC, "proteus").overheads.fixed_usd == pytest.approx(3 * 0.067)
     with pytest.raises(InvalidOptionError, match="reliable_type 'x' has no market"):
         _ = world(CALM, reliable_type="x").reliable
+
+
+def test_a_checkpoints_seconds_and_dollars_follow_from_its_gigabytes():
+    path = ((0, 50_000), (3000, 200_000), (3120, 50_000))
+    script = {0: ask(4, 100_000), 3120: ask(4, 100_000)}
+    storage = {"state_gb": 75.0, "write_gb_per_s": 0.5, "read_gb_per_s": 3.0, "checkpoint_usd_per_gb": 0.002}
+    options = {**PLAIN, "job_hours": 1, "checkpoint_min": 99.0, "restart_min": 1.0, **storage}
+    result = run_policy(world(path, **options), Scripted(script, Recovery.CHECKPOINT, every_s=1250), 0)
+    # 1250 s of work, 150 s to write, 1250 s, 150 s: saved 2500 s at 2800; gone at 3120. Again 60 s and 25 s of reading:
+    # 1100 s are left, which is less than a stretch. Work costs an hour free and one paid, each checkpoint 0.15 $.
+    assert result.hours * HOUR == pytest.approx(3120 + 85 + 1100)
+    written = [line for line in result.ledger if line.reason is Reason.WRITTEN]
+    assert [(line.end_s, line.amount_micro, line.machine_hours) for line in written] == [
+        (1400, 150_000, 0.0),
+        (2800, 150_000, 0.0),
+    ]
+    assert result.cost_micro == 4 * 50_000 + 2 * 150_000
+
+
+def test_dollars_of_checkpoints_make_them_rarer():
+    job = drawn_world(1, state_gb=120.0)
+    lease = LiveLease(number=0, market=0, count=8, bid_micro=70_000, granted_s=0, ready_s=0, price_micro=45_000)
+    assert write_cost_s(job.options, [lease]) == 240.0
+    dear = replace(job.options, checkpoint_usd_per_gb=0.001)
+    # Eight machines at 0.045 $ an hour wait for 0.12 $ worth of their time: 1,200 s.
+    assert write_cost_s(dear, [lease]) == pytest.approx(240.0 + 1200.0)
+    assert write_cost_s(dear, []) == 240.0
+    for name in ("standard-checkpoint", "bidbrain-checkpoint"):
+        every = [
+            make_policy(name, replace(job, options=options)).checkpoint_every_s([lease])
+            for options in (job.options, dear)
+        ]
+        assert every[1] == pytest.approx(every[0] * np.sqrt(6.0))
+
+
+def test_a_storage_that_writes_nothing_is_refused():
+    with pytest.raises(InvalidOptionError, match="write_gb_per_s must be"):
+        SpotOptions(write_gb_per_s=0.0)
