@@ -86,7 +86,8 @@ class TraceSource:
         from optim.workloads.admission.traces import read_trace
 
         instance, summary = read_trace(self.path, self.format, self.options, seed)
-        _LOG.info("%s", summary)
+        for line in summary.lines:
+            _LOG.info("%s", line)
         return instance
 
 

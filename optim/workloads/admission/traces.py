@@ -60,18 +60,22 @@ class TraceSummary:
         """Share of the sampled GPU-slots that the schedulable jobs hold."""
         return self.gpu_slots / self.sampled_gpu_slots if self.sampled_gpu_slots else 0.0
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What was read, how it fits the cluster, what is invented, and the notes: a line each."""
+        cut = f"; {self.cut_jobs} run times cut" if self.cut_jobs else ""
+        return (
+            f"{self.trace_format}: {self.rows_read} rows read, left out: {_left_out(self.dropped)}; "
+            f"window from {self.window_start_s:.0f} s with {self.window_submissions} submissions",
+            f"{self.num_jobs} sampled, {self.schedulable_jobs} can finish alone; these need {self.gpu_slots:.0f} of the "
+            f"{self.sampled_gpu_slots:.0f} sampled GPU-slots ({self.covered:.0%}), the cluster has "
+            f"{self.cluster_gpu_slots:.0f}{cut}",
+            f"invented: {', '.join(self.invented)}",
+            *self.notes,
+        )
+
     def __str__(self) -> str:
-        parts = [
-            f"{self.trace_format}: {self.rows_read} rows read, left out: {_left_out(self.dropped)}",
-            f"window from {self.window_start_s:.0f} s with {self.window_submissions} submissions, "
-            f"{self.num_jobs} sampled, {self.schedulable_jobs} can finish alone",
-            f"these need {self.gpu_slots:.0f} of the {self.sampled_gpu_slots:.0f} sampled GPU-slots "
-            f"({self.covered:.0%}), the cluster has {self.cluster_gpu_slots:.0f}",
-        ]
-        if self.cut_jobs:
-            parts.append(f"{self.cut_jobs} run times cut")
-        parts.append(f"invented: {', '.join(self.invented)}")
-        return "; ".join([*parts, *self.notes])
+        return "; ".join(self.lines)
 
 
 def read_trace(

@@ -49,6 +49,8 @@ def since_first(path: str | Path, column: str, texts: TextArray, form: str) -> t
 def read_times(path: str | Path, column: str, second: float = 1.0) -> tuple[FloatArray, datetime | None]:
     """Read a column of times, either numbers or dates, as seconds; and the date of second 0, if they are dates.
 
+    Dates are ISO 8601, to the day, minute, second or part of one; those with an offset are brought to UTC.
+
     Parameters
     ----------
     second
@@ -57,16 +59,19 @@ def read_times(path: str | Path, column: str, second: float = 1.0) -> tuple[Floa
     Raises
     ------
     InvalidProblemError
-        If a time is neither, or below 0.
+        If a time is neither, or below 0, or the column mixes both.
     """
     texts = read_columns(path, (), (column,))[column]
-    for form in IN_WORDS:
-        if _is_stamp(texts[0], form):
-            return since_first(path, column, texts, form)
+    if _are_dates(texts[:1])[1].all():
+        times, is_date = _are_dates(texts)
+        refuse(path, column, ~is_date, "a date such as 2017-10-03 12:30:00 is due", texts)
+        begin: datetime = times.min().to_pydatetime()
+        return seconds_from(begin, times), begin
+    refuse(path, column, ~_are_numbers(texts), "seconds, or dates such as 2017-10-03 12:30:00, are due", texts)
     numbers = read_columns(path, (column,))
     require(path, numbers, column, least=0.0)
-    times: NDArray[np.float64] = numbers[column] / second
-    return times, None
+    seconds: NDArray[np.float64] = numbers[column] / second
+    return seconds, None
 
 
 def seconds_of(begin: datetime | None, text: str) -> float:
@@ -95,9 +100,17 @@ def seconds_of(begin: datetime | None, text: str) -> float:
     return (date.replace(tzinfo=None) - begin).total_seconds()
 
 
-def _is_stamp(text: str, form: str) -> bool:
-    try:
-        datetime.strptime(text, form)
-    except ValueError:
-        return False
-    return True
+def _are_numbers(texts: TextArray) -> NDArray[np.bool_]:
+    import pandas as pd
+
+    return np.isfinite(pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64))
+
+
+def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
+    """Return dates in UTC, as a pandas series without zones, and which texts are dates: those that begin as 2017-10-03."""
+    import pandas as pd
+
+    series = pd.Series(texts, dtype=object)
+    dated = series.where(series.str.match(r"\d{4}-\d{2}-\d{2}"))  # not 'now', which pandas reads, nor a year alone
+    times = pd.to_datetime(dated, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+    return times, times.notna().to_numpy()

@@ -159,6 +159,7 @@ def test_the_summary_says_how_much_of_the_work_is_covered_and_what_is_invented(t
         "workers' 4 vCPUs and 16 GB, servers of 2 GPUs and of 2 PSs",
     ):
         assert part in str(summary)
+    assert max(map(len, summary.lines)) < 250, "longer lines lose their middle on a terminal"
 
 
 def test_an_odd_gpu_is_a_server_of_its_own(tmp_path: Path) -> None:

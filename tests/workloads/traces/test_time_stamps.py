@@ -32,8 +32,35 @@ def test_a_column_of_times_holds_numbers_or_dates(tmp_path):
     seconds, begin = read_times(path, "t")
     assert (seconds.tolist(), begin) == ([5, 0], BEGIN)
     path.write_text("t\n2017-10-03 01:00:05\n17\n")
-    with pytest.raises(InvalidProblemError, match="row 3, column 't': YYYY-MM-DD hh:mm:ss is due, got '17'"):
+    with pytest.raises(InvalidProblemError, match="row 3, column 't': a date such as .* is due, got '17'"):
         read_times(path, "t")
     path.write_text("t\nnow\n")
-    with pytest.raises(InvalidProblemError, match="a finite number is due, got 'now'"):
+    with pytest.raises(
+        InvalidProblemError, match="row 2, column 't': seconds, or dates such as .*, are due, got 'now'"
+    ):
+        read_times(path, "t")
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "2017-10-03 01:01",
+        "2017-10-03T01:01",
+        "2017-10-03 01:01:00.000",
+        "2017-10-03T01:01:00Z",
+        "2017-10-03T03:01:00+02:00",
+    ],
+)
+def test_dates_may_be_written_in_all_usual_forms(tmp_path, later):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"t\n{later}\n2017-10-03 01:00\n")
+    seconds, begin = read_times(path, "t")
+    assert (seconds.tolist(), begin) == ([60, 0], BEGIN)
+
+
+@pytest.mark.parametrize("later", ["2018", "3", "2017-13-03", "3/10/2017", "today", ""])
+def test_a_column_of_dates_holds_nothing_else(tmp_path, later):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"t,u\n2017-10-03,1\n{later},1\n")
+    with pytest.raises(InvalidProblemError, match="row 3, column 't': a date such as"):
         read_times(path, "t")
