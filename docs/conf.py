@@ -20,6 +20,7 @@ extensions = [
     "myst_nb",
     "api_pages",
     "mathml",
+    "pictures",
     "registry_tables",
 ]
 exclude_patterns = ["extensions", "_build"]
@@ -44,6 +45,7 @@ html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_sidebars = dict.fromkeys(("first-answer", "install", "gallery", "results"), ())
 html_theme_options = {
     "navbar_align": "left",
     "secondary_sidebar_items": ["page-toc"],

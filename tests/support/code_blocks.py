@@ -28,7 +28,10 @@ from tests.support.public_traces import TRACE_DIR
 from tests.support.sample_files import SAMPLES
 
 ROOT = Path(__file__).parents[2]
-RUN = ("python", "bash")
+CELL = "{code-cell}"
+"""Python that the site runs, too, to show what it draws."""
+
+RUN = ("python", "bash", CELL)
 FENCE = re.compile(r"^(?:<!-- (?P<told>[^\n]*) -->\n)?```(?P<language>[^\n]*)\n(?P<code>.*?)^```$", re.M | re.S)
 TOLD = re.compile(r"run: (?P<run>quick|traces|no, .+)|file: (?P<file>[\w.-]+)")
 LIMIT_S = 540
@@ -100,7 +103,7 @@ class PageRun:
         for name, write in SAMPLES.items():
             if name.replace(".py", ":") in block.code and not (self.folder / name).exists():
                 write(self.folder / name)
-        if block.language == "python":
+        if block.language in ("python", CELL):
             return self._python(block)
         return self._commands(block) if block.when == "quick" else self._shell(block)
 
