@@ -45,6 +45,7 @@ html_math_renderer = "mathml"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_domain_indices = False  # the reference lists modules already
 html_sidebars = dict.fromkeys(("first-answer", "install", "gallery", "results"), ())
 html_theme_options = {
     "navbar_align": "left",

@@ -44,7 +44,7 @@ MODULES = (
 def reexported(package: str) -> list[str]:
     """Return the names that a package hands on (`from x import A as A`), and those that it defines itself."""
     if package == "optim":
-        return list(optim.__all__)
+        return [name for name in optim.__all__ if not inspect.ismodule(getattr(optim, name))]
     tree = ast.parse(inspect.getsource(import_module(package)))
     handed = [
         alias.asname
@@ -75,7 +75,8 @@ def public_packages() -> list[str]:
 def public_names() -> dict[str, list[str]]:
     """Return the public names of each page."""
     packages = {package: reexported(package) for package in public_packages()}
-    return packages | {module: defined(module) for module in MODULES}
+    modules = (*(f"optim.{name}" for name in optim.__all__ if inspect.ismodule(getattr(optim, name))), *MODULES)
+    return packages | {module: defined(module) for module in modules}
 
 
 def page_of(module: str, names: list[str]) -> str:

@@ -1,35 +1,13 @@
 """The site builds without a warning and without a network, and loads nothing from elsewhere."""
 
-import os
 import re
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
 LOADS = re.compile(
     r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["'](?:https?:)?//|<link\b[^>]*\bhref=["'](?:https?:)?//"""
 )
 """Whatever a page would fetch from another host when it is opened."""
-
-
-@pytest.fixture(name="site", scope="module")
-def fixture_site(tmp_path_factory):
-    """The pages, built without running notebooks (another test does)."""
-    if find_spec("sphinx") is None:
-        pytest.skip("the site's builder isn't installed: pip install 'mlcluster-optim[docs]'")
-    goal = tmp_path_factory.mktemp("site")
-    words = ["-b", "html", "-W", "--keep-going", "-q", "-D", "nb_execution_mode=off", "-d", f"{goal}/doctrees"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "no_proxy": "", "https_proxy": "http://127.0.0.1:9"}
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", *words, str(ROOT / "docs"), f"{goal}/html"],
-        check=False, capture_output=True, text=True, env=env,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return goal / "html"
 
 
 @pytest.mark.prove
@@ -49,8 +27,10 @@ def test_loads_nothing_from_another_host(site):
 def test_every_public_name_has_an_entry(site):
     import optim
 
-    text = (site / "reference" / "api" / "optim.html").read_text()
-    assert [name for name in optim.__all__ if f'id="optim.{name}"' not in text] == []
+    folder = site / "reference" / "api"
+    text = (folder / "optim.html").read_text()
+    names = [name for name in optim.__all__ if not (folder / f"optim.{name}.html").exists()]
+    assert [name for name in names if f'id="optim.{name}"' not in text] == []
 
 
 @pytest.mark.prove

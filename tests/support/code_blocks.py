@@ -109,7 +109,8 @@ class PageRun:
 
     def _python(self, block: Block) -> str:
         shown = io.StringIO()
-        code = compile("\n" * block.line + block.code, str(block.page), "exec")
+        plain = re.sub(r"^%.*", "", block.code)  # a word to the notebook, not to Python
+        code = compile("\n" * block.line + plain, str(block.page), "exec")
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
             exec(code, self.names)
         return shown.getvalue()
