@@ -103,7 +103,8 @@ def seconds_of(begin: datetime | None, text: str) -> float:
 def _are_numbers(texts: TextArray) -> NDArray[np.bool_]:
     import pandas as pd
 
-    return np.isfinite(pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64))
+    numbers: NDArray[np.float64] = pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64)
+    return np.isfinite(numbers)
 
 
 def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
