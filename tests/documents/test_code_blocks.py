@@ -1,10 +1,8 @@
 """What the README and the site tell a reader to type works as it stands."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.support.code_blocks import ROOT, RUN, Block, PageRun, blocks_of, bring_traces, pages
+from tests.support.code_blocks import ROOT, RUN, Block, PageRun, blocks_of, bring_traces, due, pages, run_page
 
 PAGES = {page.relative_to(ROOT).as_posix(): blocks_of(page) for page in pages()}
 SHOWN = ("json", "text", "toml")
@@ -15,15 +13,7 @@ DIRECTIVE = "{"
 
 def chosen(page: str, *when: str) -> list[Block]:
     """Return the blocks of a page that are run then."""
-    return [block for block in PAGES[page] if block.file is None and block.language in RUN and block.when in when]
-
-
-def run_blocks(page: str, folder: Path, blocks: list[Block]) -> None:
-    """Run blocks of a page in a folder that has the page's files."""
-    run = PageRun(folder)
-    run.give(PAGES[page])
-    for block in blocks:
-        run.run(block)
+    return due(PAGES[page], *when)
 
 
 def name_of(block: Block) -> str:
@@ -45,14 +35,16 @@ def test_every_block_says_what_it_is(page):
 
 @pytest.mark.parametrize("page", [page for page in PAGES if chosen(page, "quick")])
 def test_quick_blocks_run(page, tmp_path):
-    run_blocks(page, tmp_path, chosen(page, "quick"))
+    run = PageRun(tmp_path)
+    run.give(PAGES[page])
+    for block in chosen(page, "quick"):
+        run.run(block)
 
 
 @pytest.mark.prove
-@pytest.mark.filterwarnings("default")  # of libraries that a reader's own process would only print
 @pytest.mark.parametrize("page", [page for page in PAGES if chosen(page, "quick", "prove")])
 def test_all_blocks_of_a_page_run_in_their_order(page, tmp_path):
-    run_blocks(page, tmp_path, chosen(page, "quick", "prove"))
+    run_page(ROOT / page, tmp_path, "quick", "prove")
 
 
 @pytest.mark.prove
@@ -60,7 +52,9 @@ def test_all_blocks_of_a_page_run_in_their_order(page, tmp_path):
 @pytest.mark.parametrize("block", TRACED, ids=name_of)
 def test_blocks_on_public_traces_run(block, tmp_path):
     bring_traces(block, tmp_path)
-    run_blocks(block.page.relative_to(ROOT).as_posix(), tmp_path, [block])
+    run = PageRun(tmp_path)
+    run.give(blocks_of(block.page))
+    run.run(block)
 
 
 def test_a_command_that_fails_and_a_wrong_comment_are_found(tmp_path):

@@ -146,6 +146,18 @@ class PageRun:
         return done.stdout
 
 
+def run_page(page: Path, folder: Path, *when: str) -> None:
+    """Run a page's blocks that are due then, in a process of their own: what they register or import ends with it."""
+    words = [sys.executable, "-m", "tests.support.code_blocks", str(page), str(folder), *when]
+    done = subprocess.run(words, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{page.name}: {done.stderr[-3000:]}"
+
+
+def due(blocks: Iterable[Block], *when: str) -> list[Block]:
+    """Return the blocks that are run then."""
+    return [block for block in blocks if block.file is None and block.language in RUN and block.when in when]
+
+
 def bring_traces(block: Block, folder: Path) -> None:
     """Link the public traces that a block names into a folder, or skip the test."""
     for name in set(re.findall(r"[\w.-]+\.(?:csv|json)\.gz", block.code)):
@@ -154,3 +166,11 @@ def bring_traces(block: Block, folder: Path) -> None:
             pytest.skip(f"the public trace {name} is not there; set OPTIM_TRACE_DIR to the folder that has it")
         if not (folder / name).exists():
             (folder / name).symlink_to(found[0])
+
+
+if __name__ == "__main__":
+    of_page = blocks_of(Path(sys.argv[1]))
+    page_run = PageRun(Path(sys.argv[2]))
+    page_run.give(of_page)
+    for one in due(of_page, *sys.argv[3:]):
+        page_run.run(one)
