@@ -168,6 +168,12 @@ class PlainCluster:
         times = [self.progress_since(job) + ceil(Fraction(c - service, gpus)) for c in self.crossings if c > service]
         return min((time for time in times if time > self.now), default=NEVER)
 
+    def next_outage(self):
+        return NEVER
+
+    def play_outages(self):
+        """Nothing ever fails here."""
+
     def play(self):
         arrived = 0
         while True:
@@ -178,11 +184,12 @@ class PlainCluster:
                 times += [self.crossing(job) for job in self.places if self.crossing(job) < self.end(job)]
                 if self.preempts == "ticks":
                     times.append((self.now // self.quantum + 1) * self.quantum)
-            if not times:
+            if not times and not self.waiting:
                 return self.log
-            self.now = min(times)
+            self.now = min([*times, self.next_outage()])
             for job in sorted(job for job in self.places if self.end(job) == self.now):
                 self.stop(job, 2)
+            self.play_outages()
             while arrived < len(self.jobs) and self.jobs[arrived][0] == self.now:
                 self.waiting.add(arrived)
                 arrived += 1

@@ -10,7 +10,7 @@ from optim.benchmarks.spec import Figure
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.metrics import HOUR_US, fairness
 from optim.models.cluster.run_file import LoggedRun, RunRecord
-from optim.models.cluster.waiting import CAUSES, free_gpus, last_times, waiting
+from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
@@ -54,6 +54,7 @@ def run_of(jobs: Workload, run: LoggedRun) -> Run:
     nothing = np.zeros(count, np.int64)
     return Run(
         policy=run.policy, log=log, first_start_us=first, end_us=end, executed_us=nothing, overhead_us=nothing,
+        lost_us=nothing,
         is_done=is_done, rules=run.rules, held_gpu_us=0.0, overhead_gpu_us=0.0,
     )  # fmt: skip
 
@@ -112,7 +113,7 @@ def _over_time(gallery: Gallery, record: RunRecord) -> None:
     with gallery.picture("over-time", "Utilisation and queue", caption, 9, 5, 2, 1) as panels:
         for run, colour in zip(record.runs, _colours(record), strict=True):
             marks = run.log.time_us / HOUR_US
-            held = record.cluster.num_gpus - free_gpus(record.cluster, run.log)
+            held = held_gpus(record.cluster, run.log)
             times, changes = _queue_changes(record.jobs, run.log)
             for panel, when, values in (
                 (panels[0], marks, 100 * held / record.cluster.num_gpus),
@@ -126,7 +127,7 @@ def _over_time(gallery: Gallery, record: RunRecord) -> None:
 
 def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
     """Return times, and by how many the number of waiting jobs changes then."""
-    is_start, is_stop = log.kind == Event.START, log.kind == Event.PREEMPT
+    is_start, is_stop = log.kind == Event.START, log.is_lost
     began = np.zeros(len(jobs), np.int64)
     np.add.at(began, log.job[is_start], 1)
     gone = np.flatnonzero(log.kind == Event.LEAVE)

@@ -58,7 +58,8 @@ def possible_sizes(gangs: Iterable[int], most: int) -> list[int]:
     sums = np.zeros(max(0, most) + 1, dtype=bool)
     sums[0] = True
     for gang in gangs:
-        sums[gang:] |= sums[: len(sums) - gang].copy()
+        if gang <= most:
+            sums[gang:] |= sums[: len(sums) - gang].copy()
     found: list[int] = np.flatnonzero(sums)[1:].tolist()
     return found
 

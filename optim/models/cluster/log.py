@@ -1,4 +1,4 @@
-"""What happened in a run: starts, preemptions and ends, with the GPUs that each start took."""
+"""What happened in a run: starts, preemptions and ends, with the GPUs that each start took, and machines that failed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,22 @@ from optim.models.cluster.world import IntArray
 
 
 class Event(IntEnum):
-    """What an event does to its job."""
+    """What an event does to its job, or to its machine."""
 
     START = 0
     PREEMPT = 1
     END = 2
     LEAVE = 3
     """Sent away for good before its work is done: refused, or given up."""
+    CRASH = 4
+    """Loses its GPUs, and its work since the last checkpoint, to the failure of a machine just before."""
+    FAIL = 5
+    """The machine has no GPUs from now on; the jobs on it crash."""
+    REPAIR = 6
+
+
+NO_JOB = -1
+"""In place of a job where an event is a machine's."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,11 +41,11 @@ class EventLog:
     kind
         What (`Event`); shape (events,).
     job
-        To which job; shape (events,).
+        To which job, `NO_JOB` if to a machine; shape (events,).
     first
-        Where each event's places begin; shape (events + 1,). Only starts have places.
+        Where each event's places begin; shape (events + 1,). Starts have places, and failures and repairs one.
     machine, gpus
-        Machines that a start took GPUs of, and how many; shape (places,).
+        Machines that a start took GPUs of, and how many; of a failure or repair the machine, and 0; shape (places,).
     slot
         Which GPU of its machine a place is, where a policy names single ones; -1 otherwise; shape (places,).
     """
@@ -58,6 +67,11 @@ class EventLog:
     def names_gpus(self) -> bool:
         """Whether starts name single GPUs, as those of planning policies do."""
         return len(self.slot) > 0 and bool(self.slot.min() >= 0)
+
+    @property
+    def is_lost(self) -> NDArray[np.bool_]:
+        """Whether a job loses its GPUs by the event and goes on waiting; shape (events,)."""
+        return np.asarray((self.kind == Event.PREEMPT) | (self.kind == Event.CRASH))
 
     @property
     def width(self) -> IntArray:
@@ -95,6 +109,8 @@ class Run:
         When each job first had its GPUs, and when it was done, was sent away, or the run ended; shape (jobs,).
     executed_us, overhead_us
         Time with GPUs in progress, and lost to restarts; shape (jobs,).
+    lost_us
+        Work that failures of machines undid; shape (jobs,).
     is_done
         Whether each job did all of its work; shape (jobs,).
     rules
@@ -111,6 +127,7 @@ class Run:
     end_us: IntArray
     executed_us: IntArray
     overhead_us: IntArray
+    lost_us: IntArray
     is_done: NDArray[np.bool_]
     rules: Rules
     held_gpu_us: float

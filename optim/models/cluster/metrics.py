@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.log import Event, EventLog, Run
-from optim.models.cluster.waiting import waiting
+from optim.models.cluster.waiting import down_change, waiting
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
@@ -47,6 +47,9 @@ class Metrics:
         needs; and the rest: as many were free, though not where or for whom. Quotas are by GPU-time (`quotas`).
     preemptions
         How often a job lost its GPUs, those that moved or changed their width included.
+    machine_failures, crashes, lost_gpu_hours, down_gpu_hours
+        How often machines failed and took jobs with them; the work that this undid, in GPU-time of its gang in one machine;
+        and the GPU-time that failed machines were down for until the makespan.
     left, unfinished
         Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
         out, those of GPU-time count them.
@@ -77,6 +80,10 @@ class Metrics:
     wait_fair_share: float
     wait_fragmented_share: float
     preemptions: int
+    machine_failures: int = 0
+    crashes: int = 0
+    lost_gpu_hours: float = 0.0
+    down_gpu_hours: float = 0.0
     left: int = 0
     unfinished: int = 0
 
@@ -126,6 +133,10 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         wait_fair_share=float(over + full),
         wait_fragmented_share=float(fragmented),
         preemptions=int((run.log.kind == Event.PREEMPT).sum()),
+        machine_failures=int((run.log.kind == Event.FAIL).sum()),
+        crashes=int((run.log.kind == Event.CRASH).sum()),
+        lost_gpu_hours=float(jobs.gpus @ run.lost_us.astype(float)) / HOUR_US,
+        down_gpu_hours=float(down_change(cluster, run.log) @ (run.log.time_us[-1] - run.log.time_us)) / HOUR_US,
         left=left,
         unfinished=len(jobs) - len(completion) - left,
     )

@@ -24,6 +24,8 @@ class Rules:
         Slowdown, in parts per million, of a job of several GPUs while another such job has GPUs in one of its machines.
     may_refuse
         Whether jobs may be sent away before their work is done.
+    checkpoint_us
+        Work between two checkpoints: what a job keeps when a machine fails. 0 where machines don't fail.
 
     Raises
     ------
@@ -38,6 +40,7 @@ class Rules:
     jobs_a_gpu: int = 1
     neighbour_ppm: int = PPM
     may_refuse: bool = False
+    checkpoint_us: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -52,6 +55,7 @@ class Rules:
 RANGES = {
     "restart_us": (0, LATEST_US),
     "move_us": (0, LATEST_US),
+    "checkpoint_us": (0, LATEST_US),
     "jobs_a_gpu": (1, 64),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }

@@ -107,7 +107,7 @@ def last_times(log: EventLog, count: int) -> IntArray:
 def _spells(jobs: Workload, log: EventLog, end_us: IntArray) -> tuple[IntArray, IntArray, IntArray]:
     """Return owner, begin and end of each spell of waiting."""
     starts = np.flatnonzero(log.kind == Event.START)
-    stops = np.flatnonzero(log.kind == Event.PREEMPT)
+    stops = np.flatnonzero(log.is_lost)
     begins = np.concatenate([jobs.submit_us, log.time_us[stops]])
     owners = np.concatenate([np.arange(len(jobs)), log.job[stops]])
     never = np.flatnonzero(np.bincount(owners, minlength=len(jobs)) > np.bincount(log.job[starts], minlength=len(jobs)))
@@ -130,25 +130,39 @@ def held_change(log: EventLog) -> IntArray:
     return change
 
 
+def down_change(cluster: Cluster, log: EventLog) -> IntArray:
+    """Return how many GPUs more are down after each event."""
+    sign = (log.kind == Event.FAIL).astype(np.int64) - (log.kind == Event.REPAIR)
+    change = np.zeros(len(log), np.int64)
+    at = np.flatnonzero(sign)
+    change[at] = sign[at] * cluster.gpus[log.machine[log.first[at]]]
+    return change
+
+
 def free_gpus(cluster: Cluster, log: EventLog) -> IntArray:
-    """Return how many GPUs nobody holds after each event."""
+    """Return how many GPUs nobody holds after each event, those of machines that are down left out."""
+    return np.asarray(cluster.num_gpus - np.cumsum(down_change(cluster, log)) - held_gpus(cluster, log))
+
+
+def held_gpus(cluster: Cluster, log: EventLog) -> IntArray:
+    """Return how many GPUs somebody holds after each event."""
     if not log.names_gpus:
-        return np.asarray(cluster.num_gpus - np.cumsum(held_change(log)))
+        return np.asarray(np.cumsum(held_change(log)))
     first = np.concatenate([[0], np.cumsum(cluster.gpus)])
     place = (first[log.machine] + log.slot).tolist()
-    holders, free = [0] * cluster.num_gpus, cluster.num_gpus
+    holders, held = [0] * cluster.num_gpus, 0
     held_by: dict[int, list[int]] = {}
-    left = np.empty(len(log), np.int64)
+    after = np.empty(len(log), np.int64)
     bounds = log.first.tolist()
     for event, (kind, job) in enumerate(zip(log.kind.tolist(), log.job.tolist(), strict=True)):
         if kind == Event.START:
             held_by[job] = place[bounds[event] : bounds[event + 1]]
             for gpu in held_by[job]:
-                free -= holders[gpu] == 0
+                held += holders[gpu] == 0
                 holders[gpu] += 1
         else:
             for gpu in held_by.pop(job, ()):
                 holders[gpu] -= 1
-                free += holders[gpu] == 0
-        left[event] = free
-    return left
+                held -= holders[gpu] == 0
+        after[event] = held
+    return after

@@ -1,6 +1,7 @@
 """Play a workload under a policy, and put what happened into a log: compiled for a key, in Python for one that plans."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,18 +9,26 @@ from optim.core.errors import UnsupportedProblemError
 from optim.core.registry import SUPPORTED
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.waiting import last_times
 from optim.models.cluster.workload import PPM, Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.outages import OutageFeed
 from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import PlanningPolicy
+
+if TYPE_CHECKING:
+    from optim.simulation.cluster.state import State
 
 Policy = IndexPolicy | PlanningPolicy
 
 STEPS = 20_000
 """Instants played between two looks at progress and interruption: some milliseconds."""
+
+KNOWN_OUTAGES = 1_024
+"""Failures and repairs that the loop is told of ahead."""
 
 EVENTS = 65_536
 """Events that a buffer holds besides one instant's."""
@@ -86,22 +95,46 @@ def _play_index(
 ) -> Run | None:
     """Play all jobs by the compiled loop."""
     from optim.simulation.cluster.loop import advance
-    from optim.simulation.cluster.state import ARRIVED, IS_OVER, PLACES, make_buffer, make_setup, make_state
+    from optim.simulation.cluster.state import (
+        ARRIVED,
+        IS_OVER,
+        OUTAGES,
+        PLACES,
+        make_buffer,
+        make_setup,
+        make_state,
+    )
     from optim.simulation.cluster.state import EVENTS as WRITTEN
 
     setup = make_setup(jobs, cluster, policy, options, seed)
     state = make_state(setup, cluster)
-    margin = 4 * cluster.num_gpus + 16
+    margin = 6 * cluster.num_gpus + 16
+    feed = OutageFeed(cluster, options, seed)
     buffer = make_buffer(EVENTS + margin, EVENTS + margin)
     is_held = np.zeros(len(state.heap_size), np.bool_)
     parts: list[tuple[IntArray, ...]] = []
     while not state.scalar[IS_OVER]:
+        if state.scalar[OUTAGES] == len(setup.outage_time):
+            when, machine, fails = feed.take_many(KNOWN_OUTAGES)
+            setup = setup._replace(outage_time=when, outage_machine=machine, outage_fails=fails)
+            state.scalar[OUTAGES] = 0
         advance(setup, state, buffer, is_held, STEPS, margin)
         events, places = int(state.scalar[WRITTEN]), int(state.scalar[PLACES])
         taken = (*(part[:events].copy() for part in buffer[:3]), np.diff(buffer.first[: events + 1]))
         parts.append((*taken, *(part[:places].copy() for part in buffer[4:])))
         if watch is not None and watch(int(state.scalar[ARRIVED])) and not state.scalar[IS_OVER]:
             return None
+    return _as_run(jobs, policy, options, state, parts)
+
+
+def _as_run(
+    jobs: Workload,
+    policy: IndexPolicy,
+    options: EngineOptions,
+    state: "State",
+    parts: list[tuple[IntArray, ...]],
+) -> Run:
+    """Return what the loop wrote and counted."""
     time, kind, job, counts, machine, gpus = (np.concatenate(column) for column in zip(*parts, strict=True))
     log = EventLog(
         time_us=time,
@@ -111,18 +144,19 @@ def _play_index(
         machine=machine,
         gpus=gpus,
     )
-    end = np.zeros(len(jobs), np.int64)
-    is_end = kind == Event.END
-    end[job[is_end]] = time[is_end]
+    is_done = np.zeros(len(jobs), np.bool_)
+    is_done[job[kind == Event.END]] = True
+    end = np.maximum(last_times(log, len(jobs)), jobs.submit_us)
     return Run(
         policy=policy.name,
         log=log,
-        first_start_us=state.first_start,
+        first_start_us=np.minimum(state.first_start, end),
         end_us=end,
         executed_us=state.executed,
         overhead_us=state.overhead,
-        is_done=np.ones(len(jobs), np.bool_),
-        rules=Rules(restart_us=options.overhead_us, move_us=options.overhead_us),
+        lost_us=state.lost,
+        is_done=is_done,
+        rules=Rules(restart_us=options.overhead_us, move_us=options.overhead_us, checkpoint_us=options.checkpoint_us),
         held_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
         overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
     )

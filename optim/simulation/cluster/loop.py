@@ -1,13 +1,14 @@
-"""The compiled loop of index policies. At one instant: ends, submissions, thresholds and ticks, then one pass.
+"""The compiled loop of index policies. At one instant: ends, failures and repairs, submissions, thresholds and ticks, then one pass.
 
 The rules are told at `optim.simulation.cluster.index_policy.IndexPolicy` and in docs/cluster.md.
 """
 
 from optim.core.compile_cache import compiled, inner
-from optim.models.cluster.log import Event
+from optim.models.cluster.log import NO_JOB, Event
 from optim.simulation.cluster.index_policy import Preempts
 from optim.simulation.cluster.keys import key_of_waiting, next_crossing, time_for, work_in
-from optim.simulation.cluster.places import give_back, has_room, place, slowdown
+from optim.simulation.cluster.outages import MOST_FAILURES
+from optim.simulation.cluster.places import give_back, gpus_on, has_room, place, set_free, slowdown
 from optim.simulation.cluster.preemption import choose_victims, list_victims
 from optim.simulation.cluster.queues import is_before, next_event, pop_event, pop_waiting, push_event, push_waiting
 from optim.simulation.cluster.state import (
@@ -15,10 +16,12 @@ from optim.simulation.cluster.state import (
     CROSSINGS,
     ENDS,
     EVENTS,
+    FAILURES,
     IS_OVER,
     NEVER,
     NOW,
     NOWHERE,
+    OUTAGES,
     OVER,
     PLACES,
     RANKED,
@@ -28,7 +31,8 @@ from optim.simulation.cluster.state import (
     WAITING,
 )
 
-START, PREEMPT, END = int(Event.START), int(Event.PREEMPT), int(Event.END)
+START, PREEMPT, END, CRASH = int(Event.START), int(Event.PREEMPT), int(Event.END), int(Event.CRASH)
+FAIL, REPAIR = int(Event.FAIL), int(Event.REPAIR)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
@@ -49,6 +53,14 @@ def _log(s, b, kind, job):
             at = s.next_place[at]
     s.scalar[EVENTS], s.scalar[PLACES] = event + 1, entry
     b.first[event + 1] = entry
+
+
+@inner
+def _log_machine(s, b, kind, machine):
+    entry = s.scalar[PLACES]
+    b.machine[entry], b.gpus[entry] = machine, 0
+    s.scalar[PLACES] = entry + 1
+    _log(s, b, kind, NO_JOB)
 
 
 @inner
@@ -84,13 +96,18 @@ def _start(u, s, b, job):
 
 
 @inner
-def _stop(u, s, b, job, is_over):
+def _stop(u, s, b, job, kind):
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
     started = s.run_since[job] - u.overhead if s.version[job] > 1 else s.run_since[job]
     s.executed[job] += elapsed
     s.overhead[job] += now - started - elapsed
-    s.served[job] = u.duration[job] if is_over else s.served[job] + work_in(elapsed, s.factor[job])
+    done = u.duration[job] if kind == END else s.served[job] + work_in(elapsed, s.factor[job])
+    if kind == CRASH:
+        kept = max(s.served[job], done // u.checkpoint * u.checkpoint)
+        s.lost[job] += done - kept
+        done = kept
+    s.served[job] = done
     s.version[job] += 1
     give_back(s, job)
     last = s.running[s.scalar[RUNNING_JOBS] - 1]
@@ -98,10 +115,8 @@ def _stop(u, s, b, job, is_over):
     s.slot[last] = s.slot[job]
     s.scalar[RUNNING_JOBS] -= 1
     s.status[job] = OVER
-    if is_over:
-        _log(s, b, END, job)
-    else:
-        _log(s, b, PREEMPT, job)
+    _log(s, b, kind, job)
+    if kind != END:
         _wait(u, s, job)
 
 
@@ -137,7 +152,7 @@ def _pass(u, s, b, can_preempt, is_held):
                     other = s.victim[s.scalar[VICTIMS] - 1 - nth]
                     if s.marked[other]:
                         s.marked[other] = 0
-                        _stop(u, s, b, other, False)
+                        _stop(u, s, b, other, PREEMPT)
                 _start(u, s, b, job)
                 continue
         if is_placed:
@@ -159,7 +174,7 @@ def _num_waiting(s):
 
 @inner
 def _next_time(u, s):
-    """Return when something happens next: an end, a submission, a threshold, or a tick that somebody waits for."""
+    """Return when something happens next: an end, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
     when = next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS)
     if s.scalar[ARRIVED] < len(u.submit):
@@ -170,7 +185,52 @@ def _next_time(u, s):
         )
         if u.preempts == AT_TICKS:
             when = min(when, (now // u.quantum + 1) * u.quantum)
+    is_idle = when == NEVER and not _num_waiting(s)
+    if len(u.outage_time) and not is_idle:
+        when = min(when, u.outage_time[s.scalar[OUTAGES]])
     return when
+
+
+@inner
+def _crash_on(u, s, b, machine):
+    """Let the jobs on a machine crash, in their order."""
+    while True:
+        first = NOWHERE
+        for at in range(s.scalar[RUNNING_JOBS]):
+            job = s.running[at]
+            if (first == NOWHERE or job < first) and gpus_on(s, job, machine) > 0:
+                first = job
+        if first == NOWHERE:
+            return
+        _stop(u, s, b, first, CRASH)
+
+
+@inner
+def _break(u, s, b):
+    """Let the machines whose time has come fail, or be repaired."""
+    while s.scalar[OUTAGES] < len(u.outage_time) and u.outage_time[s.scalar[OUTAGES]] == s.scalar[NOW]:
+        at = s.scalar[OUTAGES]
+        machine = u.outage_machine[at]
+        s.scalar[OUTAGES] = at + 1
+        if u.outage_fails[at]:
+            s.scalar[FAILURES] += 1
+            _log_machine(s, b, FAIL, machine)
+            _crash_on(u, s, b, machine)
+            set_free(s, machine, 0)
+        else:
+            _log_machine(s, b, REPAIR, machine)
+            set_free(s, machine, u.size[machine])
+
+
+@inner
+def _give_up(u, s, b):
+    """Stop whoever runs: nobody gets done any more between failures."""
+    while s.scalar[RUNNING_JOBS]:
+        first = s.running[0]
+        for at in range(1, s.scalar[RUNNING_JOBS]):
+            first = min(first, s.running[at])
+        _stop(u, s, b, first, PREEMPT)
+    s.scalar[IS_OVER] = 1
 
 
 @inner
@@ -200,11 +260,16 @@ def _cross(u, s):
 
 @compiled
 def advance(u, s, b, is_held, steps, margin):
-    """Play until all is over, `steps` instants are done, or the buffer has room for fewer than `margin` events."""
+    """Play until all is over, `steps` instants are done, known outages are, or the buffer has room for fewer than `margin` events."""
     s.scalar[EVENTS] = s.scalar[PLACES] = 0
     b.first[0] = 0
     for _ in range(steps):
         if s.scalar[EVENTS] + margin > len(b.time) or s.scalar[PLACES] + margin > len(b.machine):
+            return
+        if len(u.outage_time) and s.scalar[OUTAGES] == len(u.outage_time):
+            return
+        if s.scalar[FAILURES] > MOST_FAILURES:
+            _give_up(u, s, b)
             return
         when = _next_time(u, s)
         if when == NEVER:
@@ -214,10 +279,13 @@ def advance(u, s, b, is_held, steps, margin):
         while next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS) <= when:
             job = s.end_job[0]
             pop_event(s.scalar, s.end_time, s.end_job, s.end_version, ENDS)
-            _stop(u, s, b, job, True)
+            _stop(u, s, b, job, END)
+            s.scalar[FAILURES] = 0
+        _break(u, s, b)
         while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
             _wait(u, s, s.scalar[ARRIVED])
             s.scalar[ARRIVED] += 1
+            s.scalar[FAILURES] = 0
         _cross(u, s)
         can_preempt = u.preempts == AT_EVENTS or (u.preempts == AT_TICKS and when % u.quantum == 0)
         _pass(u, s, b, can_preempt, is_held)

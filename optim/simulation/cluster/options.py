@@ -1,10 +1,14 @@
-"""Options of the engine: what a start costs, and where gangs are placed."""
+"""Options of the engine: what a start costs, where gangs are placed, and how often machines fail."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
 from optim.models.cluster.workload import PPM, US
+
+LEAST_MTBF_HOURS = 1e-7
+"""A third of a millisecond: below it time in microseconds would be too coarse."""
 
 
 class Placement(StrEnum):
@@ -33,6 +37,13 @@ class EngineOptions:
         Whether jobs take only their share of a GPU.
     neighbour
         Slowdown of a job of several GPUs while another such job has GPUs in one of its machines; 1 for none.
+    mtbf_hours
+        Mean time between a machine's repair and its next failure, exponential; 0 for machines that never fail.
+    repair_hours
+        Mean time of a repair, exponential.
+    checkpoint_min
+        Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails. A job
+        that is preempted keeps all.
 
     Raises
     ------
@@ -45,6 +56,9 @@ class EngineOptions:
     overhead_s: float = 30.0
     sharing: bool = False
     neighbour: float = 1.0
+    mtbf_hours: float = 0.0
+    repair_hours: float = 4.0
+    checkpoint_min: float = 30.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -52,11 +66,22 @@ class EngineOptions:
         object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
         check_in("[0, 86400]", self, "overhead_s")
         check_in("[1, 1000]", self, "neighbour")
+        check_in("[0, 1e6]", self, "mtbf_hours")
+        check_in("(0, 1e5]", self, "repair_hours", "checkpoint_min")
+        if 0 < self.mtbf_hours < LEAST_MTBF_HOURS:
+            raise InvalidOptionError(
+                f"mtbf_hours must be 0 (machines never fail) or at least {LEAST_MTBF_HOURS}, got {self.mtbf_hours:g}"
+            )
 
     @property
     def overhead_us(self) -> int:
         """Overhead in whole microseconds."""
         return round(self.overhead_s * US)
+
+    @property
+    def checkpoint_us(self) -> int:
+        """Work between two checkpoints in whole microseconds; 0 if machines never fail."""
+        return max(1, round(self.checkpoint_min * 60 * US)) if self.mtbf_hours else 0
 
     @property
     def neighbour_ppm(self) -> int:

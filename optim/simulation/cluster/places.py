@@ -33,7 +33,8 @@ def has_room(u, s, width):
 
 
 @inner
-def _set_free(s, machine, free):
+def set_free(s, machine, free):
+    """Let a machine have so many free GPUs."""
     s.num_with_free[s.free[machine]] -= 1
     s.num_with_free[free] += 1
     s.scalar[FREE_GPUS] += free - s.free[machine]
@@ -49,7 +50,7 @@ def take(s, job, machine, gpus):
     s.place_gpus[place] = gpus
     s.next_place[place] = s.head[job]
     s.head[job] = place
-    _set_free(s, machine, s.free[machine] - gpus)
+    set_free(s, machine, s.free[machine] - gpus)
 
 
 @inner
@@ -58,11 +59,22 @@ def give_back(s, job):
     place = s.head[job]
     while place != NOWHERE:
         machine = s.place_machine[place]
-        _set_free(s, machine, s.free[machine] + s.place_gpus[place])
+        set_free(s, machine, s.free[machine] + s.place_gpus[place])
         s.spare[s.scalar[FREE_PLACES]] = place
         s.scalar[FREE_PLACES] += 1
         place = s.next_place[place]
     s.head[job] = NOWHERE
+
+
+@inner
+def gpus_on(s, job, machine):
+    """Return how many GPUs of a machine a running job has."""
+    place = s.head[job]
+    while place != NOWHERE:
+        if s.place_machine[place] == machine:
+            return s.place_gpus[place]
+        place = s.next_place[place]
+    return 0
 
 
 @inner

@@ -2,6 +2,7 @@
 
 from optim.core.compile_cache import inner
 from optim.simulation.cluster.keys import BY_FIRST_START, first_key, work_in
+from optim.simulation.cluster.places import gpus_on
 from optim.simulation.cluster.state import FREE_GPUS, NOWHERE, RANKED, RUNNING, RUNNING_JOBS, VICTIMS
 
 UNORDERED = -1
@@ -106,16 +107,6 @@ def _is_barred(s, at, job):
 
 
 @inner
-def _gpus_on(s, job, machine):
-    place = s.head[job]
-    while place != NOWHERE:
-        if s.place_machine[place] == machine:
-            return s.place_gpus[place]
-        place = s.next_place[place]
-    return 0
-
-
-@inner
 def choose_victims(u, s, job):
     """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
 
@@ -194,7 +185,7 @@ def _mark_on_machine(s, job, last, target, spare):
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
         if _yields(s, at, job):
-            gpus = _gpus_on(s, s.victim[at], target)
+            gpus = gpus_on(s, s.victim[at], target)
             if gpus > 0:
                 if gpus <= spare:
                     spare -= gpus
@@ -216,5 +207,5 @@ def _mark_on_whole(u, s, job, last, width):
             if is_second == 1:
                 for nth in range(last + 1):
                     at = s.scalar[VICTIMS] - 1 - nth
-                    if _yields(s, at, job) and _gpus_on(s, s.victim[at], machine) > 0:
+                    if _yields(s, at, job) and gpus_on(s, s.victim[at], machine) > 0:
                         s.marked[s.victim[at]] = 1

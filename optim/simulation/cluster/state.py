@@ -16,12 +16,10 @@ NOWHERE = -1
 NOT_COME, WAITING, RUNNING, OVER = 0, 1, 2, 3
 """States of a job."""
 
-NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, EVENTS, PLACES, IS_OVER, VICTIMS, RANKED = range(
-    12
-)
-"""Entries of `State.scalar`."""
-
-NUM_SCALARS = 12
+NUM_SCALARS = 14
+NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
+EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES = _REST
+"""Entries of `State.scalar`; the last two count outages played of those that are known, and failures that brought nobody an end."""
 
 
 class Setup(NamedTuple):
@@ -48,6 +46,10 @@ class Setup(NamedTuple):
     threshold: IntArray
     threshold_rank: IntArray
     crossing: IntArray
+    checkpoint: int
+    outage_time: IntArray
+    outage_machine: IntArray
+    outage_fails: IntArray
 
 
 class State(NamedTuple):
@@ -60,8 +62,8 @@ class State(NamedTuple):
     status, version, first_start, run_since, factor
         A job's state, how often it was started or stopped, when it first started, since when it makes progress, and its
         slowdown where it runs.
-    executed, served, overhead
-        Time with GPUs in progress, work done, and time with GPUs lost to restarts, up to the last stop.
+    executed, served, overhead, lost
+        Time with GPUs in progress, work done, time with GPUs lost to restarts, and work lost to failures, up to the last stop.
     key_1, key_2
         Key of a job while it waits, smaller first.
     heap, heap_first, heap_size
@@ -87,6 +89,7 @@ class State(NamedTuple):
     executed: IntArray
     served: IntArray
     overhead: IntArray
+    lost: IntArray
     key_1: IntArray
     key_2: IntArray
     heap: IntArray
@@ -151,6 +154,8 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         threshold=np.asarray(policy.thresholds, np.int64),
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
         crossing=np.asarray(policy.crossings, np.int64),
+        checkpoint=options.checkpoint_us,
+        **dict.fromkeys(("outage_time", "outage_machine", "outage_fails"), np.zeros(0, np.int64)),
     )
 
 
@@ -184,6 +189,7 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
             "executed",
             "served",
             "overhead",
+            "lost",
             "key_1",
             "key_2",
             "heap",

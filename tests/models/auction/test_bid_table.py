@@ -1,10 +1,17 @@
 """Bid tables: which rows there are, and which are left out."""
 
 import math
+from itertools import combinations
 
 import pytest
 
-from optim.models.auction.bid_table import bid_table, most_gpus_by_locality, smallest_subtree, with_held
+from optim.models.auction.bid_table import (
+    bid_table,
+    most_gpus_by_locality,
+    possible_sizes,
+    smallest_subtree,
+    with_held,
+)
 from optim.models.auction.fairness import AppProfile, Trial, ideal_minutes, shared_minutes
 from optim.models.auction.instance import Horizon, Locality
 from optim.models.auction.slowdown import Slowdown
@@ -145,3 +152,10 @@ def test_rows_beside_the_gpus_held_are_as_good_as_any_placement_there():
             gpus = own.held_gpus + sum(k for _, k in machines)
             slowdown = (1.0, 1.1, 1.5, 2.0)[level]
             assert rho == pytest.approx(60.0 * slowdown / min(8, gpus) / ideal_minutes(own, 12))
+
+
+def test_sizes_are_the_sums_of_some_gangs_even_where_a_gang_exceeds_the_limit():
+    gangs = [2, 3, 3, 7]
+    for most in range(-1, 16):
+        sums = {sum(some) for count in range(1, 5) for some in combinations(gangs, count)}
+        assert possible_sizes(gangs, most) == sorted(k for k in sums if k <= most)

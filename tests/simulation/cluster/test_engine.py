@@ -1,5 +1,9 @@
 """The compiled engine against a second one in plain Python, and against worked examples."""
 
+from dataclasses import replace
+from itertools import takewhile
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,12 +12,15 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
+from optim.simulation.cluster import engine
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
 from optim.simulation.cluster.options import EngineOptions, Placement
-from tests.support.plain_cluster import PlainCluster
+from optim.simulation.cluster.outages import outages
+from tests.support.failing_cluster import FailingCluster
 
 S, MS = 1_000_000, 1_000
+MS_H = 1 / 3.6e6
 ORDERS = dict(
     zip(
         Key,
@@ -65,6 +72,7 @@ def worlds(draw):
 
 
 def _both_logs(world, seed=0):
+    """Return a run, and the plain engine with its log."""
     sizes, racks, jobs, policy, options = world
     submit, gpus, duration, slowdown = zip(*jobs, strict=True)
     first = submit[0]
@@ -75,8 +83,10 @@ def _both_logs(world, seed=0):
         duration_us=np.array(duration),
         slowdown_ppm=np.array(slowdown),
     )
-    run = play(workload, Cluster(gpus=np.array(sizes), rack=np.array(racks)), policy, options, seed)
-    plain = PlainCluster(
+    cluster = Cluster(gpus=np.array(sizes), rack=np.array(racks))
+    run = play(workload, cluster, policy, options, seed)
+    until = int(run.log.time_us[-1])
+    plain = FailingCluster(
         jobs,
         sizes,
         racks,
@@ -91,14 +101,29 @@ def _both_logs(world, seed=0):
         spread=options.spread,
         overhead=options.overhead_us,
         drawn=np.random.default_rng(seed).permutation(len(jobs)).tolist(),
+        outages=[*takewhile(lambda outage: outage[0] <= until + 1, outages(cluster, options, seed))],
+        checkpoint=options.checkpoint_us,
     )
-    return run, plain.play()
+    plain.play()
+    return run, plain
 
 
 @given(worlds())
 def test_logs_what_a_second_engine_logs(world):
-    run, log = _both_logs(world)
-    assert run.log.rows() == log
+    run, plain = _both_logs(world)
+    assert run.log.rows() == plain.log
+
+
+@given(worlds(), st.sampled_from([10, 40]), st.sampled_from([1, 5]), st.sampled_from([1, 4]), st.integers(0, 10**6))
+def test_logs_what_a_second_engine_logs_where_machines_fail(world, up, down, step, seed):
+    """Times of all draws are milliseconds, as those of the jobs are."""
+    *rest, options = world
+    options = replace(options, mtbf_hours=up * MS_H, repair_hours=down * MS_H, checkpoint_min=step * MS_H * 60)
+    with patch.object(engine, "KNOWN_OUTAGES", 3):  # so that the loop asks for more
+        run, plain = _both_logs((*rest, options), seed)
+    assert run.log.rows() == plain.log
+    assert run.lost_us.tolist() == plain.undone
+    assert run.is_done.all()
 
 
 def _workload(rows):
@@ -155,8 +180,8 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
             for when in submit
         ]
         policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_SERVICE, preempts=Preempts.AT_EVENTS)
-        run, log = _both_logs((sizes, [0, 0, 1, 1], jobs, policy, EngineOptions(overhead_s=0.001)))
-        assert run.log.rows() == log
+        run, plain = _both_logs((sizes, [0, 0, 1, 1], jobs, policy, EngineOptions(overhead_s=0.001)))
+        assert run.log.rows() == plain.log
 
 
 def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():

@@ -10,13 +10,25 @@ from fractions import Fraction
 from math import ceil
 
 from optim.core.verification import Violation, violation
-from optim.models.cluster.check.replay import END, PPM, PREEMPT, START, BrokenEventError, Replayed
+from optim.models.cluster.check.replay import (
+    CRASH,
+    END,
+    FAIL,
+    LEAVE,
+    NOBODY,
+    PPM,
+    PREEMPT,
+    REPAIR,
+    START,
+    BrokenEventError,
+    Machines,
+    Replayed,
+)
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 
-LEAVE = 3
 WHOLE = 1_000
 
 
@@ -37,6 +49,8 @@ class _Job:
     pause: int = 0
     slowdown: int = 0
     work: int = 0
+    saved: int = 0
+    lost: int = 0
     since: int = 0
     executed: int = 0
     overhead: int = 0
@@ -67,6 +81,7 @@ class _Tenants:
         self.share = jobs.share_milli.tolist() if rules.is_shared else [WHOLE] * len(jobs)
         self.busy = jobs.busy_milli.tolist()
         self.dirty: set[int] = set()
+        self.machines = Machines(len(self.on), rules.checkpoint_us)
         self.load = self.gpu_time = self.paused_gpu_time = 0
 
     def change(self, job: int, places: frozenset[tuple[int, int]], enters: bool) -> None:
@@ -133,6 +148,8 @@ class _Tenants:
                 raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't there")
         if not one.range[0] <= len(places) <= one.range[1]:
             raise BrokenEventError(f"gives {len(places)} GPUs to a gang of {one.gang}")
+        if any(self.machines.down[machine] for machine, _ in places):
+            raise BrokenEventError("takes a GPU of a machine that is down")
         self.change(job, places, enters=True)
         self.check(job, places)
         again = self.rules.restart_us if places == one.last else self.rules.move_us
@@ -163,8 +180,22 @@ class _Tenants:
             self.paused_gpu_time += paused * len(one.places)
             self.change(job, one.places, enters=False)
             one.last, one.places, one.started = one.places, frozenset(), -1
-        one.over = -1 if kind == PREEMPT else time
+        if kind == CRASH:
+            kept = self.machines.kept(one.saved, one.work)
+            one.lost, one.work = one.lost + one.work - kept, kept
+        one.saved = one.work
+        one.over = -1 if kind in (PREEMPT, CRASH) else time
         one.is_done = kind == END
+
+    def play(self, kind: int, job: int, time: int, taken: list[tuple[int, int]]) -> None:
+        """Apply an event."""
+        if kind in (FAIL, REPAIR):
+            tenants = self.on[taken[0][0]] if 0 <= taken[0][0] < len(self.on) else []
+            self.machines.change(kind, time, taken, {j for on in tenants for j in on})
+        elif kind == START:
+            self.start(job, time, frozenset(taken))
+        else:
+            self.stop(job, time, kind)
 
 
 def replay_plan(
@@ -183,25 +214,26 @@ def replay_plan(
                 tenants.settle(now)
                 tenants.gpu_time += tenants.load * (time - now)
                 now = time
-            if kind == START:
-                tenants.start(job, time, frozenset(taken))
-            else:
-                tenants.stop(job, time, kind)
+            tenants.machines.heed(kind, job, time)
+            tenants.play(kind, job, time, taken)
         except BrokenEventError as broken:
             return None, [violation("log", str(broken), where=f"event {number}, job {job}, {time} us")]
     still = [job for job, one in enumerate(tenants.state) if one.started >= 0]
-    if still:
-        return None, [violation("log", "runs on when the log ends", where=f"job {still[0]}")]
+    if still or tenants.machines.doomed:
+        return None, [violation("log", "runs on when the log ends", where=f"job {min(still)}")]
     return _summary(tenants, now), []
 
 
 def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, int, int], is_early: bool) -> None:
     kind, job, num_jobs = what
-    if not 0 <= job < num_jobs:
+    is_machine = kind in (FAIL, REPAIR)
+    if not (job == NOBODY if is_machine else 0 <= job < num_jobs):
         raise BrokenEventError("names a job that isn't there")
     if is_early:
         raise BrokenEventError("comes before the event ahead of it")
-    if kind not in (START, PREEMPT, END, LEAVE) or bool(taken) != (kind == START):
+    if is_machine and len(taken) == 1 and taken[0][1] == 0 and ones == [0]:
+        return
+    if kind not in (START, PREEMPT, END, LEAVE, CRASH) or bool(taken) != (kind == START):
         raise BrokenEventError(f"is no event: kind {kind}, {len(taken)} places")
     if len(set(taken)) < len(taken) or any(one != 1 for one in ones):
         raise BrokenEventError("names a GPU twice, or several as one")
@@ -216,6 +248,7 @@ def _summary(tenants: _Tenants, now: int) -> Replayed:
         end_us=ends,
         executed_us=tuple(one.executed for one in tenants.state),
         overhead_us=tuple(one.overhead for one in tenants.state),
+        lost_us=tuple(one.lost for one in tenants.state),
         is_done=tuple(one.is_done for one in tenants.state),
         held_gpu_us=tenants.gpu_time / WHOLE,
         overhead_gpu_us=float(tenants.paused_gpu_time),

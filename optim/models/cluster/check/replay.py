@@ -1,13 +1,16 @@
-"""Replay a log: no GPU twice, gangs whole, work equal to the exclusive time, overhead as the options say."""
+"""Replay a log: no GPU twice, gangs whole, work equal to the exclusive time, overhead and what failures undo as the options say."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from optim.core.verification import Violation, violation
 from optim.models.cluster.log import EventLog
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 
-START, PREEMPT, END = range(3)
+START, PREEMPT, END, LEAVE, CRASH, FAIL, REPAIR = range(7)
+NOBODY = -1
 PPM = 1_000_000
 
 
@@ -19,6 +22,7 @@ class Replayed:
     end_us: tuple[int, ...]
     executed_us: tuple[int, ...]
     overhead_us: tuple[int, ...]
+    lost_us: tuple[int, ...]
     is_done: tuple[bool, ...]
     held_gpu_us: float
     overhead_gpu_us: float
@@ -26,6 +30,45 @@ class Replayed:
 
 class BrokenEventError(Exception):
     """An event breaks a rule."""
+
+
+class Machines:
+    """Which machines are down, and which jobs one that just failed takes with it."""
+
+    def __init__(self, count: int, checkpoint_us: int) -> None:
+        self.down = [False] * count
+        self.doomed: set[int] = set()
+        self.when, self.checkpoint_us = -1, checkpoint_us
+
+    def heed(self, kind: int, job: int, time: int) -> None:
+        """Check that jobs on a machine that failed crash at once, and no others."""
+        if self.doomed and (kind != CRASH or time != self.when):
+            raise BrokenEventError(f"comes before job {min(self.doomed)} crashes, whose machine has failed")
+        if kind == CRASH and job not in self.doomed:
+            raise BrokenEventError("crashes a job of which no machine has just failed")
+        self.doomed.discard(job)
+
+    def change(self, kind: int, time: int, places: Sequence[tuple[int, int]], holders: Iterable[int]) -> int:
+        """Let a machine fail or be repaired, and return it; `holders` are the jobs that have GPUs of it."""
+        if not self.checkpoint_us:
+            raise BrokenEventError("is a machine's, where the rules let none fail")
+        if len(places) != 1 or places[0][1] != 0 or not 0 <= places[0][0] < len(self.down):
+            raise BrokenEventError("names no machine")
+        machine = places[0][0]
+        if self.down[machine] == (kind == FAIL):
+            raise BrokenEventError(f"lets machine {machine} {'fail' if kind == FAIL else 'be repaired'} twice")
+        self.down[machine], self.when = kind == FAIL, time
+        self.doomed = set(holders)
+        return machine
+
+    def kept(self, before: int, work: int) -> int:
+        """Return the work that a job keeps which had done so much at its last stop, and so much now."""
+        return max(before, work - work % self.checkpoint_us)
+
+    def end(self) -> None:
+        """Check that nobody is left on a machine that failed."""
+        if self.doomed:
+            raise BrokenEventError(f"leaves job {min(self.doomed)} on a machine that failed")
 
 
 @dataclass(slots=True)
@@ -42,7 +85,12 @@ class _Job:
     executed: int = 0
     work: int = 0
     overhead: int = 0
+    lost: int = 0
     places: tuple[tuple[int, int], ...] = ()
+
+    def has_place_on(self, machines: tuple[tuple[int, int], ...]) -> bool:
+        """Tell whether it runs on one of some machines."""
+        return self.started >= 0 and not {machine for machine, _ in machines}.isdisjoint(m for m, _ in self.places)
 
     def start(self, time: int, places: tuple[tuple[int, int], ...], free: list[int]) -> None:
         """Let it take its GPUs."""
@@ -82,27 +130,27 @@ class _Job:
         self.ended = time if is_end else -1
 
 
-def replay(
-    jobs: Workload, cluster: Cluster, log: EventLog, overhead_us: int
-) -> tuple[Replayed | None, list[Violation]]:
+def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
     """Go through a log and return what it says, or the first event that breaks a rule."""
-    free, rack = cluster.gpus.tolist(), cluster.rack.tolist()
-    columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), jobs.slowdown_ppm.tolist())
-    state = [_Job(*row) for row in zip(*columns, strict=True)]
-    now = 0
+    world = _World(jobs, cluster, rules)
     for number, (time, kind, name, places) in enumerate(log.rows()):
-        job = state[name] if 0 <= name < len(state) else None
         try:
-            _play(job, (time, kind, places), now, free, rack, overhead_us)
+            world.play(time, kind, name, places)
         except BrokenEventError as broken:
             return None, [violation("log", str(broken), where=f"event {number}, job {name}, {time} us")]
-        now = time
+    try:
+        world.end()
+    except BrokenEventError as broken:
+        return None, [violation("log", str(broken), where="its end")]
+    state = world.state
+    ends = tuple(job.ended if job.ended >= 0 else max(world.now, job.submit) for job in state)
     return (
         Replayed(
-            first_start_us=tuple(job.first for job in state),
-            end_us=tuple(job.ended for job in state),
+            first_start_us=tuple(job.first if job.first >= 0 else end for job, end in zip(state, ends, strict=True)),
+            end_us=ends,
             executed_us=tuple(job.executed for job in state),
             overhead_us=tuple(job.overhead for job in state),
+            lost_us=tuple(job.lost for job in state),
             is_done=tuple(job.ended >= 0 for job in state),
             held_gpu_us=float(sum(job.gpus * (job.executed + job.overhead) for job in state)),
             overhead_gpu_us=float(sum(job.gpus * job.overhead for job in state)),
@@ -111,25 +159,49 @@ def replay(
     )
 
 
-def _play(
-    job: _Job | None,
-    event: tuple[int, int, tuple[tuple[int, int], ...]],
-    now: int,
-    free: list[int],
-    rack: list[int],
-    overhead_us: int,
-) -> None:
-    """Apply an event."""
-    time, kind, places = event
-    if job is None:
-        raise BrokenEventError("names a job that isn't there")
-    if time < now:
-        raise BrokenEventError("comes before the event ahead of it")
-    if kind == START:
-        job.start(time, places, free)
-        return
-    if kind not in (PREEMPT, END) or places:
-        raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
-    job.stop(time, rack, overhead_us, kind == END)
-    for machine, count in job.places:
-        free[machine] += count
+class _World:
+    """Jobs, free GPUs and machines while the log is read."""
+
+    def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
+        columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), jobs.slowdown_ppm.tolist())
+        self.state = [_Job(*row) for row in zip(*columns, strict=True)]
+        self.size: list[int] = cluster.gpus.tolist()
+        self.rack: list[int] = cluster.rack.tolist()
+        self.free, self.rules, self.now = self.size.copy(), rules, 0
+        self.machines = Machines(len(self.size), rules.checkpoint_us)
+
+    def play(self, time: int, kind: int, name: int, places: tuple[tuple[int, int], ...]) -> None:
+        """Apply an event."""
+        if time < self.now:
+            raise BrokenEventError("comes before the event ahead of it")
+        machines, self.now = self.machines, time
+        machines.heed(kind, name, time)
+        if kind in (FAIL, REPAIR):
+            if name != NOBODY:
+                raise BrokenEventError("is a machine's, but names a job")
+            holders = [number for number, job in enumerate(self.state) if job.has_place_on(places)]
+            machine = machines.change(kind, time, places, holders)
+            self.free[machine] += self.size[machine] if kind == REPAIR else -self.size[machine]
+            return
+        if not 0 <= name < len(self.state):
+            raise BrokenEventError("names a job that isn't there")
+        job = self.state[name]
+        if kind == START:
+            job.start(time, places, self.free)
+            return
+        if kind not in (PREEMPT, END, CRASH) or places:
+            raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
+        before = job.work
+        job.stop(time, self.rack, self.rules.restart_us, kind == END)
+        if kind == CRASH:
+            kept = machines.kept(before, job.work)
+            job.lost, job.work = job.lost + job.work - kept, kept
+        for machine, count in job.places:
+            self.free[machine] += count
+
+    def end(self) -> None:
+        """Check that nobody runs on."""
+        self.machines.end()
+        for number, job in enumerate(self.state):
+            if job.started >= 0:
+                raise BrokenEventError(f"job {number} runs on when the log ends")

@@ -36,6 +36,8 @@ class Books:
         self.holders: list[list[int]] = [[] for _ in range(cluster.num_gpus)]
         self.is_active, self.is_running, self.is_done = (np.zeros(count, np.bool_) for _ in range(3))
         self.executed, self.served, self.overhead = (np.zeros(count, np.int64) for _ in range(3))
+        self.saved, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.is_up = np.ones(cluster.num_machines, np.bool_)
         self.first_start, self.started, self.stopped, self.end = (np.full(count, -1) for _ in range(4))
         self.run_since, self.pause_end, self.factor = (np.zeros(count, np.int64) for _ in range(3))
         self.version = [0] * count
@@ -96,9 +98,29 @@ class Books:
         self.stopped[job] = now
         self.last[job] = gpus
         self._hold(job, gpus, -1, now)
+        self.saved[job] = self.served[job]
         if is_done:
             self.served[job] = self.jobs.duration_us[job]
             self.is_done[job] = True
+
+    def crash(self, job: int, now: int) -> None:
+        """Take a job's GPUs, and its work since its last checkpoint or stop."""
+        saved, step = int(self.saved[job]), self.rules.checkpoint_us
+        self.stop(job, now, is_done=False)
+        done = int(self.served[job])
+        kept = max(saved, done // step * step)
+        self.lost[job] += done - kept
+        self.served[job] = self.saved[job] = kept
+
+    def jobs_on(self, machine: int) -> list[int]:
+        """Return the jobs that have GPUs of a machine."""
+        first = self.site.first
+        return sorted({job for gpu in range(first[machine], first[machine + 1]) for job in self.holders[gpu]})
+
+    def set_up(self, machine: int, is_up: bool) -> None:
+        """Let a machine have its GPUs again, or none; nobody holds any."""
+        self.is_up[machine] = is_up
+        self.free_room.set_up(machine, is_up)
 
     def close(self, job: int, now: int) -> None:
         """Let a job be over."""

@@ -1,15 +1,20 @@
-"""The engine of planning policies. At one instant: ends, submissions, then one plan; slowdowns change when all is placed."""
+"""The engine of planning policies. At one instant: ends, failures and repairs, submissions, then one plan.
+
+Slowdowns change when all is placed.
+"""
 
 from collections.abc import Callable
+from dataclasses import replace
 from heapq import heappop
 
 import numpy as np
 
 from optim.core.errors import OptimError
-from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.outages import OutageFeed
 from optim.simulation.cluster.planning.books import NEVER, Books
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.room import Site
@@ -20,7 +25,8 @@ WATCH_EVERY = 200
 """Instants between two looks at progress and interruption."""
 
 MOST_IDLE_CALLS, MOST_CALLS = 1_000, 1_000_000
-"""Calls without a running job, and without an end or a submission, after which a run ends with its jobs unfinished."""
+"""Calls without a running job (all machines being up), and without an end or a submission, after which a run ends with its jobs
+unfinished."""
 
 
 def play_plans(
@@ -38,7 +44,7 @@ def play_plans(
     BrokenRuleError
         If a plan breaks a rule, or the policy fails.
     """
-    world = _Run(jobs, cluster, policy, options)
+    world = _Run(jobs, cluster, policy, options, seed)
     policy.begin(cluster, seed)
     instants = 0
     while world.step():
@@ -51,8 +57,11 @@ def play_plans(
 class _Run:
     """One run: time, the books, and the log."""
 
-    def __init__(self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions) -> None:
-        rules = policy.rules(options)
+    def __init__(
+        self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions, seed: int
+    ) -> None:
+        rules = replace(policy.rules(options), checkpoint_us=options.checkpoint_us)
+        self.outages = OutageFeed(cluster, options, seed)
         site = Site(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
         self.policy, self.jobs, self.cluster = policy, jobs, cluster
         self.books = Books(site, rules)
@@ -73,11 +82,13 @@ class _Run:
             return False
         arrival = self.submit[self.submitted] if self.submitted < len(self.submit) else NEVER
         again = NEVER if self.again is None else self.again
-        when = min(books.next_of(books.ends), books.next_of(books.fails), arrival, again)
+        outage = self.outages.next[0] if self.outages.next is not None else NEVER
+        when = min(books.next_of(books.ends), books.next_of(books.fails), outage, arrival, again)
         if when == NEVER or self.idle_calls > MOST_IDLE_CALLS or self.calls > MOST_CALLS:
             return False
         self.now = when
         happened = self._end_jobs()
+        self._break_machines()
         while self.submitted < len(self.submit) and self.submit[self.submitted] == when:
             books.is_active[self.submitted] = True
             self.submitted += 1
@@ -86,7 +97,8 @@ class _Run:
         if self.policy.plans_at_events or self.again is None or when >= self.again:
             self.calls = 0 if happened else self.calls + 1
             self._plan()
-            self.idle_calls = 0 if books.shown or self.submitted < len(self.submit) else self.idle_calls + 1
+            is_idle = not books.shown and self.submitted == len(self.submit) and bool(books.is_up.all())
+            self.idle_calls = self.idle_calls + 1 if is_idle else 0
         books.refresh(when)
         return True
 
@@ -101,6 +113,18 @@ class _Run:
         while books.next_of(books.fails) <= self.now:
             heappop(books.fails)
         return ended
+
+    def _break_machines(self) -> None:
+        """Let the machines whose time has come fail, or be repaired."""
+        books = self.books
+        while self.outages.next is not None and self.outages.next[0] == self.now:
+            _, machine, fails = self.outages.take()
+            self._log(Event.FAIL if fails else Event.REPAIR, NO_JOB, (int(books.site.first[machine]),))
+            if fails:
+                for job in books.jobs_on(machine):
+                    books.crash(job, self.now)
+                    self._log(Event.CRASH, job)
+            books.set_up(machine, is_up=not fails)
 
     def _plan(self) -> None:
         """Ask the policy, and do what it says."""
@@ -160,14 +184,14 @@ class _Run:
             self._log(Event.PREEMPT, job)
         columns = np.array(self.events, np.int64).reshape(-1, 4)
         places = np.array(self.places, np.int64)
-        machine = books.site.machine[places]
+        machine, is_start = books.site.machine[places], columns[:, 1] == Event.START
         log = EventLog(
             time_us=columns[:, 0],
             kind=columns[:, 1].astype(np.int8),
             job=columns[:, 2],
             first=np.concatenate([[0], np.cumsum(columns[:, 3])]),
             machine=machine,
-            gpus=np.ones(len(places), np.int64),
+            gpus=np.repeat(is_start, columns[:, 3]).astype(np.int64),
             slot=places - books.site.first[machine],
         )
         over = np.where(books.end >= 0, books.end, np.maximum(self.now, self.jobs.submit_us))
@@ -178,6 +202,7 @@ class _Run:
             end_us=over,
             executed_us=books.executed,
             overhead_us=books.overhead,
+            lost_us=books.lost,
             is_done=books.is_done,
             rules=books.rules,
             held_gpu_us=books.held_gpu_us / 1000,

@@ -138,6 +138,14 @@ class Room:
             if self.site.has_host:
                 self.host[:, machine] += self.site.asks[:, job]
 
+    def set_up(self, machine: int, is_up: bool) -> None:
+        """Let a machine have its GPUs again, or none; nobody holds any."""
+        gpus = range(self.site.first[machine], self.site.first[machine + 1])
+        self.too_wide = NO_WIDTH
+        self._whole[machine] = list(gpus) if is_up else []
+        self.free[machine] = len(gpus) if is_up else 0
+        self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
+
     def confine(self, part: Callable[[int], BoolArray | None]) -> None:
         """Confine jobs to machines, besides other limits."""
         before = self.allowed

@@ -114,7 +114,9 @@ class ShareRounds(PlanningPolicy):
         priority = self.x / np.maximum(self.received[self.active], NEVER_YET)
         order = np.argsort(-priority, axis=None, kind="stable")
         order = order[priority.ravel()[order] > 0]
-        left, chosen = self.gpus.copy(), {}
+        kinds = view.cluster.kind[view.is_up]
+        left = np.bincount(kinds, view.cluster.gpus[view.is_up], minlength=len(self.gpus)).astype(np.int64)
+        chosen: dict[int, int] = {}
         for at in order.tolist():
             job, kind = int(self.active[at // len(left)]), at % len(left)
             width = int(view.gpus[job])

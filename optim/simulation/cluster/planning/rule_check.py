@@ -66,6 +66,8 @@ def check_start(books: Books, job: int, gpus: Gpus, submitted: int) -> None:
         elif len(holders) >= rules.jobs_a_gpu:
             _broken(books, job, f"gets GPU {gpu}, which job {books.jobs.ids[holders[0]][:40]} holds")
     machines = [site.machine_of[gpu] for gpu in gpus]
+    if not books.is_up[machines].all():
+        _broken(books, job, "gets a GPU of a machine that is down (view.is_up)")
     usable = site.usable(job)
     if usable is not None and not usable[machines].all():
         _broken(books, job, "gets a GPU of a type on which it can't run")

@@ -34,6 +34,8 @@ class View:
         Numbers of the jobs that wait or run, by submission.
     running
         GPUs of each job that runs, by its number, in the order of their last starts.
+    is_up
+        Whether each machine is up; the GPUs of the others are no room; shape (machines,).
     prepare
         What wrappers do to all room before the policy inside sees it.
     num_groups
@@ -67,6 +69,8 @@ class View:
         self._count = num_submitted
         self.running: Mapping[int, Gpus] = MappingProxyType(books.shown)
         self.jobs: IntArray = np.flatnonzero(books.is_active[:num_submitted])
+        self.is_up: BoolArray = books.is_up.copy()
+        self.is_up.flags.writeable = False
         self.prepare: list[Callable[[Room], None]] = []
         self._is_whole = True
         self.num_groups = len(books.jobs.groups)

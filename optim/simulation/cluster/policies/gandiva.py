@@ -46,13 +46,14 @@ class GandivaOptions:
 
 @dataclass(slots=True)
 class _Node:
-    """A machine: its GPUs, how many nobody was given, how often any was given, its affinity and its jobs."""
+    """A machine: its GPUs, how many nobody was given (none while it is down), how often any was, its affinity and its jobs."""
 
     gpus: range
     idle: int
     given: int = 0
     label: int | None = None
     jobs: list[int] = field(default_factory=list)
+    is_up: bool = True
 
 
 @dataclass(slots=True)
@@ -117,6 +118,7 @@ class Gandiva(PlanningPolicy):
         there = set(active)
         for job in [job for job in self.home if job not in there]:
             self._leave(job)
+        self._heed_failures(view)
         waiting_wide = [job for job in active if job not in self.home and not self._enter(view, job)]
         if is_tick:
             if self.options.migrates:
@@ -131,12 +133,22 @@ class Gandiva(PlanningPolicy):
         is_crowded = self.num_crowded > 0 or bool(waiting_wide and self.options.migrates and self.home)
         return Plan(gpus=gpus, again_us=(view.now_us // quantum + 1) * quantum if is_crowded else None)
 
+    def _heed_failures(self, view: View) -> None:
+        """Let the jobs of machines that failed be given GPUs anew, and repaired machines be there again."""
+        for number, node in enumerate(self.nodes):
+            if node.is_up and not view.is_up[number]:
+                for job in list(node.jobs):
+                    self._leave(job)
+                node.is_up, node.idle = False, 0
+            elif not node.is_up and view.is_up[number]:
+                node.is_up, node.idle = True, len(node.gpus)
+
     def _enter(self, view: View, job: int) -> bool:
         """Give a job its GPUs by affinity; False where it has to wait."""
         width = int(view.gpus[job])
         if width > self.largest:
             return self._enter_wide(job, width)
-        nodes = [node for node in self.nodes if len(node.gpus) >= width]
+        nodes = [node for node in self.nodes if len(node.gpus) >= width and node.is_up]
         for candidates in (
             [node for node in nodes if node.label == width and node.idle >= width],
             [node for node in nodes if node.label is None and node.idle >= width],
@@ -153,7 +165,7 @@ class Gandiva(PlanningPolicy):
 
     def _enter_wide(self, job: int, width: int) -> bool:
         """Give a gang wider than a machine wholly free nodes."""
-        free = [node for node in sorted(self.nodes, key=lambda node: -len(node.gpus)) if not node.jobs]
+        free = [node for node in sorted(self.nodes, key=lambda node: -len(node.gpus)) if not node.jobs and node.is_up]
         gpus: list[int] = []
         for node in free:
             gpus.extend(list(node.gpus)[: width - len(gpus)])

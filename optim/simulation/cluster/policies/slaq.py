@@ -70,9 +70,9 @@ class Slaq(PlanningPolicy):
         again = (view.now_us // step + 1) * step
         if view.now_us % step and not (len(view.waiting) and view.room().num_free):
             return Plan(gpus=dict(view.running), again_us=again if len(view.jobs) else None)
-        gain = self._gain(view, step)
+        gain, there = self._gain(view, step), int(view.cluster.gpus[view.is_up].sum())
         most = {job: int(view.most_gpus[job]) for job in view.jobs.tolist()}
-        return Plan(gpus=realise(view, marginal_widths(most, view.cluster.num_gpus, gain)), again_us=again)
+        return Plan(gpus=realise(view, marginal_widths(most, there, gain)), again_us=again)
 
     def _gain(self, view: View, step: int) -> Callable[[int, int], float]:
         """Return what a job gains by one GPU more than a width in an epoch of `step` microseconds."""

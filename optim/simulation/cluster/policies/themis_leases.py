@@ -78,6 +78,7 @@ class LeasingPolicy(PlanningPolicy):
     """
 
     sees: ClassVar[tuple[Sight, ...]] = (Sight.RUN_TIMES,)
+    places_itself = True
 
     def __init__(self, options: LeaseOptions, jobs: Workload) -> None:
         self.options, self._points = options, jobs.loss.shape[1]
@@ -104,6 +105,7 @@ class LeasingPolicy(PlanningPolicy):
         self._leases: dict[int, dict[int, int]] = {}  # by app its GPUs, and until when
         self._assigned: dict[int, dict[int, Gpus]] = {}  # by app its jobs' GPUs
         self._known_apps = 0
+        self._was_up = np.ones(cluster.num_machines, np.bool_)
         self._tuners: dict[int, AppTuner] = {}
         self._paused: dict[int, frozenset[int]] = {}
 
@@ -118,11 +120,13 @@ class LeasingPolicy(PlanningPolicy):
         active = np.flatnonzero(np.bincount(view.app[view.jobs]))
         live = set(active.tolist())
         self.census.update(view, remaining, len(live))
-        touched = self._drop_ended(view, live)
+        touched = self._drop_ended(view, live) | self._drop_down(view)
+        is_repaired = bool((view.is_up & ~self._was_up).any())
+        self._was_up = view.is_up
         has_arrivals = len(self.census.totals) > self._known_apps
         self._known_apps = len(self.census.totals)
         expiring = self._expire(now)
-        is_freed = bool(expiring) or not touched <= live
+        is_freed = bool(expiring) or not touched <= live or is_repaired
         for app in [app for app in self._leases if app not in live]:
             del self._leases[app]
         is_due = now % lease == 0 if self.options.aligned else is_freed or has_arrivals
@@ -184,6 +188,16 @@ class LeasingPolicy(PlanningPolicy):
             del self._assigned[app]
         return touched
 
+    def _drop_down(self, view: View) -> set[int]:
+        """End the leases of GPUs whose machine is down; return their apps."""
+        touched = set()
+        if not view.is_up.all():
+            for app, leases in self._leases.items():
+                for gpu in [gpu for gpu in leases if not view.is_up[self.machine_of[gpu]]]:
+                    del leases[gpu]
+                    touched.add(app)
+        return touched
+
     def _expire(self, now: int) -> dict[int, list[int]]:
         """Take GPUs back whose leases are over; return them by app."""
         expiring: dict[int, list[int]] = {}
@@ -200,7 +214,7 @@ class LeasingPolicy(PlanningPolicy):
         taken = {gpu for leases in self._leases.values() for gpu in leases}
         free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
         for gpu, machine in enumerate(self.machine_of):
-            if gpu not in taken:
+            if gpu not in taken and view.is_up[machine]:
                 free[machine].append(gpu)
         if not any(free.values()):
             return set()
@@ -227,7 +241,8 @@ class LeasingPolicy(PlanningPolicy):
             if app in grants
         }
         if self.options.aligned:
-            grants = near_the_old(self.cluster, grants, in_use, self.machine_of)
+            there = np.where(view.is_up, self.cluster.gpus, 0)
+            grants = near_the_old(self.cluster.rack, there, grants, in_use, self.machine_of)
         lease = self.options.lease_us
         end = (view.now_us // lease + 1) * lease if self.options.aligned else view.now_us + lease
         for app in sorted(grants, key=lambda app: (not in_use.get(app), app)):  # those with wishes choose first

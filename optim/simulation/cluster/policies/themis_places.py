@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from optim.models.cluster.world import Cluster, IntArray
+from optim.models.cluster.world import IntArray
 from optim.simulation.cluster.planning.policy import Gpus
 
 Entries = tuple[tuple[int, int], ...]
@@ -13,16 +13,20 @@ Entries = tuple[tuple[int, int], ...]
 
 
 def near_the_old(
-    cluster: Cluster, grants: Mapping[int, Entries], before: Mapping[int, Sequence[int]], machine_of: Sequence[int]
+    rack_of: IntArray,
+    there: IntArray,
+    grants: Mapping[int, Entries],
+    before: Mapping[int, Sequence[int]],
+    machine_of: Sequence[int],
 ) -> dict[int, Entries]:
     """Exchange equal machines between grants so that apps keep as many of the GPUs they had as possible.
 
-    All GPUs are on offer: machines of one size in one rack, and racks with equal machines, are interchangeable.
+    All GPUs that there are are on offer: machines of one size in one rack, and racks with equal machines, are interchangeable.
 
     Parameters
     ----------
-    cluster
-        Machines and racks.
+    rack_of, there
+        Rack of each machine, and its GPUs, 0 while it is down.
     grants
         By app.
     before
@@ -33,24 +37,24 @@ def near_the_old(
     apps = sorted(set(grants) & set(before))
     if not apps:
         return dict(grants)
-    granted, held = (np.zeros((len(apps), cluster.num_machines), np.int64) for _ in range(2))
+    granted, held = (np.zeros((len(apps), len(there)), np.int64) for _ in range(2))
     for row, app in enumerate(apps):
         for machine, count in grants[app]:
             granted[row, machine] += count
         np.add.at(held[row], [machine_of[gpu] for gpu in before[app]], 1)
     kept = np.minimum(granted[:, :, None], held[:, None, :]).sum(axis=0)  # GPUs kept if machine m becomes machine n
-    members = [np.flatnonzero(cluster.rack == rack) for rack in np.unique(cluster.rack)]
-    makeup = [tuple(np.sort(cluster.gpus[inside]).tolist()) for inside in members]
+    members = [np.flatnonzero(rack_of == rack) for rack in np.unique(rack_of)]
+    makeup = [tuple(np.sort(there[inside]).tolist()) for inside in members]
     worth = np.full((len(members), len(members)), -1.0)
     moves: dict[tuple[int, int], IntArray] = {}
     for a, old in enumerate(members):
         for b, new in enumerate(members):
             if makeup[a] == makeup[b]:
-                same = cluster.gpus[old][:, None] == cluster.gpus[new][None, :]
+                same = there[old][:, None] == there[new][None, :]
                 block = np.where(same, kept[np.ix_(old, new)], -(10**9))
                 rows, columns = linear_sum_assignment(-block)
                 worth[a, b], moves[a, b] = block[rows, columns].sum(), new[columns]
-    target = np.arange(cluster.num_machines)
+    target = np.arange(len(there))
     rows, columns = linear_sum_assignment(-np.where(worth < 0, -(10**12), worth))
     for a, b in zip(rows.tolist(), columns.tolist(), strict=True):
         target[members[a]] = moves[a, b]

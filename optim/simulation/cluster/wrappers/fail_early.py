@@ -72,6 +72,8 @@ class FailEarly(Wrapper):
         if not self.has_pool:
             return self.inner.plan(view)
         failed = view.has_failed
+        for job in [job for job in self.trials if job in view.jobs and job not in view.running]:
+            del self.trials[job]  # its machine failed
         ended = {job: self.trials.pop(job) for job in list(self.trials) if self._is_over(view, job, bool(failed[job]))}
         self.tried.update(ended)
         stopped = {job: gpus for job, gpus in ended.items() if job in view.running}

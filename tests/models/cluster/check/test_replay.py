@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optim.models.cluster.check import check_runs, replay
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import measure
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
@@ -54,7 +55,7 @@ def test_a_log_with_one_number_changed_is_refused_or_says_the_same(record, data)
     if all(found.is_ok for _, found in check_runs(replace(record, runs=(changed,)))):
         assert column == "machine"
         logs = (run.log, changed.log)
-        assert len({replay(record.jobs, record.cluster, log, record.overhead_us)[0] for log in logs}) == 1
+        assert len({replay(record.jobs, record.cluster, log, run.rules)[0] for log in logs}) == 1
 
 
 def _columns(log):
@@ -107,7 +108,7 @@ def test_the_first_broken_event_is_named(events, cause):
         machine=np.array([machine for machine, _ in places], dtype=np.int64),
         gpus=np.array([gpus for _, gpus in places], dtype=np.int64),
     )
-    replayed, problems = replay(jobs, Cluster.grid("2x2"), log, US)
+    replayed, problems = replay(jobs, Cluster.grid("2x2"), log, Rules(restart_us=US, move_us=US))
     assert replayed is None
     assert cause in problems[0].message
     assert f"event {len(events) - 1}" in problems[0].row

@@ -39,7 +39,7 @@ def rounds(draw):
 def test_equal_machines_are_exchanged_for_the_most_gpus_kept(drawn):
     """Against all exchanges of machines within racks, and of the racks."""
     grants, before = drawn
-    found = near_the_old(CLUSTER, grants, before, MACHINE_OF)
+    found = near_the_old(CLUSTER.rack, CLUSTER.gpus, grants, before, MACHINE_OF)
     best = 0
     for order in permutations(range(4)):
         if {order[0] // 2, order[1] // 2} in ({0}, {1}):

@@ -136,7 +136,8 @@ def test_what_a_wrapper_cannot_do_is_said():
     jobs = workload([(0, 1, 1)])
     with pytest.raises(InvalidOptionError, match="there are: fail-early"):
         wrap("nonsense", make_policy("fifo", jobs), jobs)
-    with pytest.raises(UnsupportedProblemError, match="brings its own placement, which isolate can't steer"):
-        play(jobs, Cluster.grid("1x1"), wrap("isolate", make_policy("gandiva", jobs), jobs))
+    for name in ("gandiva", "themis", "themis-greedy"):
+        with pytest.raises(UnsupportedProblemError, match="brings its own placement, which isolate can't steer"):
+            play(jobs, Cluster.grid("1x1"), wrap("isolate", make_policy(name, jobs), jobs))
     with pytest.raises(UnsupportedProblemError, match="loss curves"):
         play(jobs, Cluster.grid("1x1"), wrap("stop-at-gain", make_policy("fifo", jobs), jobs))
