@@ -33,7 +33,7 @@ def fill(view: View, room: Room, order: Iterable[int], gpus: dict[int, Gpus], is
     left = room.num_free
     widths, is_whole = room.site.widths, room.site.is_plain
     for job in order:
-        is_hopeless = is_whole and (widths[job] > left or widths[job] >= room.too_wide)
+        is_hopeless = is_whole and (widths[job] > left or room.is_hopeless(widths[job]))
         taken = None if is_hopeless else room.place(job)
         if taken is not None:
             gpus[job] = taken

@@ -16,6 +16,7 @@ BoolArray = NDArray[np.bool_]
 
 
 NO_WIDTH = 2**62
+NOTHING_KNOWN = (NO_WIDTH, NO_WIDTH)
 
 
 class Site:
@@ -75,7 +76,8 @@ class Room:
     left_milli
         What is left of each GPU, in thousandths.
     too_wide
-        Least width that is known to find no place any more, nor does a wider one; where GPUs differ for jobs none is known.
+        Least width that is known to find no place any more among those that one machine can hold, and among wider ones: nor
+        does a wider one of its kind. Where GPUs or what is allowed differ for jobs none is known.
     allowed
         Machines that a job is confined to, None for no limit: a wrapper's.
     """
@@ -87,8 +89,8 @@ class Room:
         self.left_milli: IntArray = np.full(cluster.num_gpus, WHOLE_MILLI)
         self.host: IntArray = site.host.copy()
         self.allowed: Callable[[int], BoolArray | None] | None = None
-        self.may_spread: Callable[[int], bool] = lambda _: site.spread
-        self.too_wide = NO_WIDTH
+        self.may_spread: Callable[[int], bool] | None = None
+        self.too_wide = NOTHING_KNOWN
         self._whole = [list(range(site.first[m], site.first[m + 1])) for m in range(cluster.num_machines)]
 
     def copy(self) -> "Room":
@@ -127,7 +129,7 @@ class Room:
 
     def give(self, job: int, gpus: Gpus) -> None:
         """Give GPUs of a job back."""
-        self.too_wide = NO_WIDTH
+        self.too_wide = NOTHING_KNOWN
         share, machine_of = self.site.shares[job], self.site.machine_of
         for gpu in gpus:
             machine = machine_of[gpu]
@@ -141,7 +143,7 @@ class Room:
     def set_up(self, machine: int, is_up: bool) -> None:
         """Let a machine have its GPUs again, or none; nobody holds any."""
         gpus = range(self.site.first[machine], self.site.first[machine + 1])
-        self.too_wide = NO_WIDTH
+        self.too_wide = NOTHING_KNOWN
         self._whole[machine] = list(gpus) if is_up else []
         self.free[machine] = len(gpus) if is_up else 0
         self.left_milli[gpus.start : gpus.stop] = WHOLE_MILLI if is_up else 0
@@ -154,7 +156,7 @@ class Room:
             mine, others = part(job), before(job) if before is not None else None
             return mine if others is None else others if mine is None else mine & others
 
-        self.allowed, self.too_wide = both, NO_WIDTH
+        self.allowed, self.too_wide = both, NOTHING_KNOWN
 
     def limit(self, job: int) -> BoolArray | None:
         """Return the machines that a job is confined to, None for all."""
@@ -185,7 +187,7 @@ class Room:
             Wholly free GPUs that may be taken of each machine, shape (machines,); all unless given.
         """
         width = width or self.site.widths[job]
-        if width >= self.too_wide:
+        if self.is_hopeless(width):
             return None
         is_plain = self.site.is_plain and machines is None and most is None and self.allowed is None
         limit = self.limit(job)
@@ -206,11 +208,24 @@ class Room:
             gpus = self._wholly_free(free, width)
             if gpus is not None:
                 return gpus
-        if self.may_spread(job) and free.sum() >= width:
+        may_spread = self.site.spread if self.may_spread is None else self.may_spread(job)
+        if may_spread and free.sum() >= width:
             return self._spread(free, width)
-        if is_plain:
-            self.too_wide = min(self.too_wide, width)
+        if is_plain and self.may_spread is None:
+            narrow, wide = self.too_wide
+            is_narrow = width <= self.site.largest
+            self.too_wide = (min(narrow, width), wide) if is_narrow else (narrow, min(wide, width))
         return None
+
+    def is_hopeless(self, width: int) -> bool:
+        """Tell whether a gang of some width is known to find no place."""
+        return width >= self.too_wide[width > self.site.largest]
+
+    def loosen(self, may_spread: Callable[[int], bool]) -> None:
+        """Let some jobs spread over machines besides those that may already."""
+        before = self.may_spread
+        self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
+        self.too_wide = NOTHING_KNOWN
 
     def _choose(self, fitting: IntArray, width: int) -> int:
         """Return which of the machines that hold a gang takes it."""

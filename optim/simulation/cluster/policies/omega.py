@@ -109,7 +109,7 @@ class Omega(PlanningPolicy):
         left = room.num_free
         for job in queue:
             width = room.site.widths[job]
-            if room.site.is_plain and (width > left or width >= room.too_wide):
+            if room.site.is_plain and (width > left or room.is_hopeless(width)):
                 continue
             found = room.find(job)
             if found is not None:

@@ -55,8 +55,7 @@ class Patience(Wrapper):
         """Let jobs that waited long enough spread, and hold back the others' bad places."""
 
         def prepare(room: Room) -> None:
-            spread = room.may_spread
-            room.may_spread = lambda job: spread(job) or view.now_us >= self._until(view, job)
+            room.loosen(lambda job: view.now_us >= self._until(view, job))
 
         view.prepare.append(prepare)
         plan = self.inner.plan(view)

@@ -60,6 +60,20 @@ def test_gangs_are_placed_where_the_compiled_loop_places_them(data):
     assert (plan.held_gpu_us, plan.overhead_gpu_us) == (key.held_gpu_us, key.overhead_gpu_us)
 
 
+def test_a_gang_of_free_machines_is_placed_where_a_narrower_one_has_no_machine():
+    room = _room([(0, 1, 1), (0, 3, 1), (0, 4, 1)], np.array([1, 1, 2, 3]))
+    room.take(0, (6,))
+    assert [room.place(1), room.place(2)] == [None, (2, 3, 0, 1)]
+
+
+def test_a_job_that_may_spread_is_placed_where_another_as_wide_may_not():
+    room = _room([(0, 1, 1), (0, 2, 1), (0, 2, 1)], np.array([2, 2]))
+    room.loosen(lambda job: job == 2)
+    room.take(0, (0,))
+    room.take(0, (2,))
+    assert [room.place(1), room.place(2)] == [None, (1, 3)]
+
+
 def _fragmentation(left, asks):
     """Return the free GPU, in thousandths, that the jobs can't use, added up over jobs and machines."""
     lost = 0
