@@ -22,14 +22,16 @@ LARGEST_USD = 1e6
 class PriceChoice:
     """Files of prices, and when the policies' knowledge of them ends."""
 
-    prices: Annotated[Path | None, option("--prices", "CSV, or Amazon's JSON; else generated.", "FILE", PRICES)] = None
+    prices: Annotated[Path | None, option("--prices", "CSV, or a cloud's list; else generated.", "FILE", PRICES)] = None
     on_demand: Annotated[
         str | None,
         option(
             "--on-demand", "Prices on demand by type; with --availability also dollars or a type.", "FILE|USD", PRICES
         ),
     ] = None
-    product: Annotated[str | None, option("--product", "Of Amazon's JSON; default: Linux/UNIX.", "NAME", PRICES)] = None
+    product: Annotated[str | None, option("--product", "Of a cloud's list; default: Linux/UNIX.", "NAME", PRICES)] = (
+        None
+    )
     train_until: Annotated[str | None, option("--train-until", "Policies know prices before it.", "DATE", PRICES)] = (
         None
     )
@@ -52,9 +54,11 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
     InvalidOptionError
         If only one of the two is given.
     """
+    from optim.core.files import read_bytes
     from optim.workloads.bidding.instance_types import Work
-    from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
+    from optim.workloads.bidding.price_files import SNAPSHOTS, read_on_demand, read_prices, read_rates
     from optim.workloads.bidding.price_generator import generate_prices
+    from optim.workloads.bidding.price_lists import provider_in
 
     if choice.prices is None:
         if choice.on_demand is not None:
@@ -63,9 +67,12 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
             if getattr(choice, name) is not None:
                 raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
         return generate_prices(options, seed)
-    if choice.on_demand is None:
+    if choice.on_demand is None and provider_in(read_bytes(choice.prices)) not in SNAPSHOTS:
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
-    prices, rates = read_on_demand(choice.on_demand), read_rates(choice.on_demand)
+    prices: dict[str, int] = {}
+    rates: dict[str, float] = {}
+    if choice.on_demand is not None:
+        prices, rates = read_on_demand(choice.on_demand), read_rates(choice.on_demand)
     check_in("(0, 1e6]", {"--gap-hours": choice.gap_hours})
     if choice.work is not None:
         check_choices({"--work": choice.work}, {"--work": [work.value for work in Work]})

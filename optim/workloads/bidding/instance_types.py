@@ -47,7 +47,8 @@ GPUS: Mapping[str, tuple[str, int]] = MappingProxyType(
 GPU_RATES: Mapping[str, float] = MappingProxyType(
     {
         **{"K520": 160 / 900, "K80": 240 / 900, "T4": 320 / 900, "A10G": 600 / 900, "V100": 1.0},
-        **{"A100": 1555 / 900, "A100-80": 2039 / 900, "H100": 3350 / 900},
+        **{"P4": 192 / 900, "L4": 300 / 900, "P100": 732 / 900},
+        **{"A100": 1555 / 900, "A100-80": 2039 / 900, "H100": 3350 / 900, "H100-80": 3350 / 900},
     }
 )
 """Work of one GPU over a V100's: bandwidths of their memories in GB/s, as listed by Nvidia, which training follows more
@@ -63,7 +64,7 @@ class Work(StrEnum):
 
 def kind_of_work(types: Iterable[str]) -> Work:
     """Return what all of some types have: GPUs if each has any, else processors."""
-    return Work.GPUS if all(name in GPUS for name in types) else Work.VCPUS
+    return Work.GPUS if all(name in GPUS or name in GPU_RATES for name in types) else Work.VCPUS
 
 
 def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work: Work = Work.VCPUS) -> float:
@@ -81,6 +82,8 @@ def work_rate(instance_type: str, rates: Mapping[str, float] | None = None, work
     if work is Work.GPUS and instance_type in GPUS:
         kind, count = GPUS[instance_type]
         return count * GPU_RATES[kind]
+    if work is Work.GPUS and instance_type in GPU_RATES:  # Google prices GPUs by themselves
+        return GPU_RATES[instance_type]
     if work is Work.VCPUS and instance_type in VCPUS:
         return VCPUS[instance_type] / 4
     unit = "1 for a V100" if work is Work.GPUS else "1 for a c3.xlarge"

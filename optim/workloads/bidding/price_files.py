@@ -14,10 +14,17 @@ from optim.core.files import read_bytes
 from optim.core.missing import require as require_package
 from optim.models.bidding.price_history import MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import Work, kind_of_work, work_rate
+from optim.workloads.bidding.price_lists import provider_in, read_price_list
 from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
 
 PRODUCT = "Linux/UNIX"
 """Of Amazon's products the one that is read by default."""
+
+SNAPSHOTS = ("Azure", "Google")
+"""Whose lists have the prices of a moment, spot and on demand."""
+
+NO_GAP_S = 2**40
+"""Seconds that no history lasts: a list of prices says how long each holds, and whoever joins several leaves no gap."""
 
 LEAST_RATE = 1e-6
 """Slower machines than a millionth of a c3.xlarge there are none."""
@@ -52,19 +59,21 @@ def read_prices(
 
     A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, the rows
     of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order: it
-    lists the latest first, and the prices of all products (operating systems), of which one is read.
+    lists the latest first, and the prices of all products (operating systems), of which one is read. Price lists of
+    Azure and Google (`read_price_list`) are read as histories, too, those of several dates joined into one: a price
+    holds until the next, whenever that is, and what a type costs on demand is in the list (the most over regions).
 
     Parameters
     ----------
     path
         The file, plain or gzip.
     on_demand
-        Micro-dollars an hour on demand by instance type.
+        Micro-dollars an hour on demand by instance type; it comes before what a price list says.
     rates
         Work of an instance in an hour by type, before the table of `work_rate`.
     product
         Amazon's `ProductDescription`; by default ``Linux/UNIX`` where the entries name products. The same with
-        ``(Amazon VPC)`` behind it stands in for one that isn't there.
+        ``(Amazon VPC)`` behind it stands in for one that isn't there. Of Azure's list ``Linux/UNIX`` or ``Windows``.
     gap_s
         Shortest time without any change that counts as a gap of the collection; by default `history_of` judges.
     work
@@ -76,8 +85,12 @@ def read_prices(
         If the file is bad, out of order, lacks the product, names products for some entries only, or has a type without
         an on-demand price or a rate; the text names row and remedy.
     """
-    if read_bytes(path).lstrip()[:1] == b"{":
-        types, zones, times, prices = _from_json(path, product)
+    data = read_bytes(path)
+    if provider_in(data) in SNAPSHOTS:
+        types, zones, times, prices, listed = _from_list(path, product)
+        on_demand, gap_s = {**listed, **on_demand}, NO_GAP_S if gap_s is None else gap_s
+    elif data.lstrip()[:1] == b"{":
+        types, zones, times, prices = _from_json(path, data, product)
     elif product is not None:
         raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
     else:
@@ -150,10 +163,12 @@ def _from_csv(path: str | Path) -> tuple[NDArray[Any], NDArray[Any], IntArray, I
     return columns["instance_type"], columns["zone"], parse_times(path, "timestamp", columns["timestamp"]), micro
 
 
-def _from_json(path: str | Path, product: str | None) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
+def _from_json(
+    path: str | Path, data: bytes, product: str | None
+) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
     """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
     try:
-        entries = decode(read_bytes(path), _AwsHistory).SpotPriceHistory
+        entries = decode(data, _AwsHistory).SpotPriceHistory
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}") from error
     if not entries:
@@ -169,6 +184,34 @@ def _from_json(path: str | Path, product: str | None) -> tuple[NDArray[Any], NDA
     types = np.array([entry.InstanceType for entry in entries], dtype=object)
     zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
     return types[order], zones[order], times[order], micro[order]
+
+
+def _from_list(
+    path: str | Path, product: str | None
+) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray, dict[str, int]]:
+    """Read Azure's or Google's list: spot prices in order of time, and the most that each type costs on demand."""
+    every = read_price_list(path).prices
+    products = {price.product for price in every}
+    wanted = (product or PRODUCT) if products != {""} else product or ""
+    kept = [price for price in every if price.product == wanted]
+    spot = [price for price in kept if price.is_spot]
+    if not spot:
+        there = (
+            ", ".join(sorted({price.product or "no product" for price in every if price.is_spot})) or "no spot price"
+        )
+        raise InvalidProblemError(
+            f"{path}: no spot price is of product {wanted or 'none'!r} (there are: {there}); choose one with --product"
+        )
+    on_demand: dict[str, int] = {}
+    for price in kept:
+        if not price.is_spot:
+            listed = round(price.usd_per_hour * MICRO)
+            on_demand[price.instance_type] = max(on_demand.get(price.instance_type, 0), listed)
+    times = parse_times(path, "date", [price.since for price in spot])
+    order = np.argsort(times, kind="stable")
+    types, zones = (np.array([getattr(p, name) for p in spot], dtype=object) for name in ("instance_type", "zone"))
+    micro = _micro(path, "price", np.array([price.usd_per_hour for price in spot]))
+    return types[order], zones[order], times[order], micro[order], on_demand
 
 
 def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None) -> list[_AwsPrice]:

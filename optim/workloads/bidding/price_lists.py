@@ -6,7 +6,8 @@
 | Azure | `prices.azure.com/api/retail/prices` (pages joined), or its columns as CSV | `Items[]` | Windows or Linux, by `productName` |
 | Google | Cloud Billing's `services.skus.list` | `skus[]` | kind of GPU, by `description`: a GPU-hour each |
 
-A list is a snapshot: prices hold from their own date on. What isn't a spot or on-demand price in dollars an hour is left
+Prices hold from their own date on, until the next of the same machine, place and product: lists of several dates joined
+into one are a history, which `read_prices` reads. What isn't a spot or on-demand price in dollars an hour is left
 out and counted, with the reason.
 """
 
@@ -30,6 +31,9 @@ LINUX, WINDOWS = "Linux/UNIX", "Windows"
 
 MOST_OF_HEAD = 4096
 """Bytes in which a list's name is looked for."""
+
+PROVIDERS = {"SpotPriceHistory": "Amazon", "Items": "Azure", "skus": "Google"}
+"""By the name of their list."""
 
 GPU = re.compile(r"\b(K80|P100|P4|T4|V100|L4|A100 80GB|A100|H100 80GB|H100)\b")
 
@@ -173,13 +177,16 @@ def read_price_list(path: str | Path) -> PriceList:
 
 
 def is_price_list(path: str | Path) -> bool:
-    """Tell whether a file looks like a provider's price list: by the first bytes of JSON, or by Azure's columns."""
-    if not Path(path).is_file():
-        return False
-    data = read_bytes(path)
+    """Tell whether a file looks like a provider's price list."""
+    return Path(path).is_file() and bool(provider_in(read_bytes(path)))
+
+
+def provider_in(data: bytes) -> str:
+    """Return whose price list a file's content looks like, by the first bytes of JSON or Azure's columns; "" for none."""
     if data.lstrip()[:1] == b"{":
-        return any(f'"{name}"'.encode() in data[:MOST_OF_HEAD] for name in ("SpotPriceHistory", "Items", "skus"))
-    return b"armSkuName" in data.split(b"\n", 1)[0]
+        head = data[:MOST_OF_HEAD]
+        return next((name for key, name in PROVIDERS.items() if f'"{key}"'.encode() in head), "")
+    return "Azure" if b"armSkuName" in data.split(b"\n", 1)[0] else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,24 +302,34 @@ def _google(entries: list[_Google], left_out: Counter[str]) -> Iterator[ListedPr
     for entry in entries:
         kind = GPU.search(entry.description)
         kinds = {"OnDemand": False, "Preemptible": True}
-        prices = entry.pricing_info[-1:]
-        rates = prices[0].pricing_expression.tiered_rates[-1:] if prices else []
         if entry.category.resource_group != "GPU" or kind is None:
             left_out["no GPU: cores and memory are priced apart"] += 1
         elif entry.category.usage_type not in kinds:
             left_out[f"of usage type {entry.category.usage_type}"] += 1
-        elif not rates or prices[0].pricing_expression.usage_unit != "h":
+        elif not entry.pricing_info:
             left_out["without a price by the hour"] += 1
-        elif rates[0].unit_price.currency_code != "USD":
-            left_out[f"in {rates[0].unit_price.currency_code}, not in dollars"] += 1
         else:
-            money = rates[0].unit_price
-            for region in entry.service_regions:
-                yield ListedPrice(
-                    instance_type=kind.group(1).replace(" 80GB", "-80"),
-                    zone=region,
-                    product="",
-                    is_spot=kinds[entry.category.usage_type],
-                    since=prices[0].effective_time,
-                    usd_per_hour=int(money.units or "0") + money.nanos / 1e9,
-                )
+            for pricing in entry.pricing_info:  # one from each time on
+                money = _dollars(pricing, left_out)
+                for region in entry.service_regions if money is not None else ():
+                    yield ListedPrice(
+                        instance_type=kind.group(1).replace(" 80GB", "-80"),
+                        zone=region,
+                        product="",
+                        is_spot=kinds[entry.category.usage_type],
+                        since=pricing.effective_time,
+                        usd_per_hour=money or 0.0,
+                    )
+
+
+def _dollars(pricing: _Pricing, left_out: Counter[str]) -> float | None:
+    """Return the dollars an hour of one of Google's prices, None where it is none."""
+    rates = pricing.pricing_expression.tiered_rates[-1:]
+    if not rates or pricing.pricing_expression.usage_unit != "h":
+        left_out["without a price by the hour"] += 1
+        return None
+    money = rates[0].unit_price
+    if money.currency_code != "USD":
+        left_out[f"in {money.currency_code}, not in dollars"] += 1
+        return None
+    return int(money.units or "0") + money.nanos / 1e9

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.workloads.bidding.price_files import read_prices
 from optim.workloads.bidding.price_lists import ListedPrice, describe_list, is_price_list, read_price_list
 
 
@@ -132,3 +134,39 @@ def test_a_description_has_a_line_for_every_kind_and_every_reason(tmp_path):
     assert (left_out.kind, left_out.entries) == ("left out: in EUR, not in dollars", 1)
     assert not is_price_list(tmp_path / "nowhere.json")
     assert not is_price_list(write(tmp_path, {"schema": "optim/bidding/1"}, "other.json"))
+
+
+def test_azures_lists_of_several_dates_are_a_history_with_its_prices_on_demand(tmp_path):
+    entries = [
+        azure(effectiveStartDate="2024-06-01T00:00:00Z", retailPrice=0.7),
+        azure(),
+        azure(armRegionName="westeurope", retailPrice=0.8),
+        azure(productName="Virtual Machines NCSv3 Series Windows", retailPrice=0.9),
+        azure(skuName="NC6s v3", retailPrice=3.06),
+        azure(skuName="NC6s v3", armRegionName="westeurope", retailPrice=3.8),
+    ]
+    path = write(tmp_path, {"Items": entries})
+    history = read_prices(path, {})
+    assert [market.name for market in history.markets] == ["Standard_NC6s_v3@eastus", "Standard_NC6s_v3@westeurope"]
+    assert [path.price_micro.tolist() for path in history.paths] == [[610_000, 700_000], [800_000]]
+    assert {(market.on_demand_micro, market.rate) for market in history.markets} == {(3_800_000, 1.0)}
+    assert len(history.gaps) == 0  # three months without a change are no gap
+    assert read_prices(path, {"Standard_NC6s_v3": 5}).markets[0].on_demand_micro == 5
+    with pytest.raises(InvalidProblemError, match="'Standard_NC6s_v3' has no on-demand price"):
+        read_prices(path, {}, product="Windows")
+    with pytest.raises(
+        InvalidProblemError, match=r"no spot price is of product 'SUSE' \(there are: Linux/UNIX, Windows\)"
+    ):
+        read_prices(path, {}, product="SUSE")
+
+
+def test_googles_lists_have_a_price_from_each_time_on(tmp_path):
+    later = google(nanos=600_000_000)["pricingInfo"][0] | {"effectiveTime": "2024-02-01T00:00:00Z"}
+    spot = google()
+    spot["pricingInfo"][0]["effectiveTime"] = "2024-01-01T00:00:00Z"
+    spot["pricingInfo"].append(later)
+    history = read_prices(write(tmp_path, {"skus": [spot, google("OnDemand", units="2", nanos=480_000_000)]}), {})
+    assert [market.name for market in history.markets] == ["V100@us-central1", "V100@us-west1"]
+    assert history.paths[1].price_micro.tolist() == [740_000, 600_000]
+    assert np.diff(history.paths[1].time_s).tolist() == [31 * 86_400]
+    assert (history.markets[0].on_demand_micro, history.markets[0].rate) == (2_480_000, 1.0)

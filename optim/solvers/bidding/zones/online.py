@@ -1,0 +1,110 @@
+"""What no online rule can beat in one zone, randomised or not: the least mean cost over traces of a known chain.
+
+Who decides tick by tick, knows the chain's probabilities and sees for nothing whether machines are there, can do no
+better than the dynamic programme over ticks, ticks without work, and what is held. A randomised rule is a mixture of
+such rules, so that its mean cost is no lower (Yao's principle): on some trace its mean cost is at least the same multiple
+of the least cost with all known as the two means are of one another.
+
+References
+----------
+Yao, "Probabilistic Computations: Toward a Unified Measure of Complexity", FOCS 1977, DOI 10.1109/SFCS.1977.24.
+"""
+
+import numpy as np
+
+from optim.core.compile_cache import compiled
+from optim.core.errors import UnsupportedProblemError
+from optim.models.bidding.instance import FloatArray
+from optim.models.bidding.zones.chain import AvailabilityChain
+from optim.models.bidding.zones.market import UNITS_USD, ZoneJob
+
+IDLE = 0
+"""Situation with nothing held; 1 + r is a spot machine with r ticks of set-up left, behind them those on demand."""
+
+
+def least_mean_usd(
+    chain: AvailabilityChain, job: ZoneJob, *, spot_micro: int, on_demand_micro: int, tick_s: int
+) -> float:
+    """Return the least mean dollars of any online rule that never misses the deadline.
+
+    Parameters
+    ----------
+    chain
+        Availability, which the rule knows and sees.
+    job
+        In one zone.
+    spot_micro, on_demand_micro
+        Prices, micro-dollars an hour.
+    tick_s
+        Seconds of a tick.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If the job may run in several zones: the chain is of one.
+
+    Notes
+    -----
+    Set-ups with and without a state are taken to last as the shorter of them, which costs no more.
+    """
+    if job.setup.shape[1] != 1:
+        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup.shape[1]}; name one zone")
+    units = job.machines * tick_s
+    value = least_means(
+        chain.stays,
+        chain.comes,
+        spot_micro * units,
+        on_demand_micro * units,
+        job.work,
+        job.deadline,
+        int(job.setup.min()),
+    )
+    return float((1.0 - chain.share) * value[0, 0, IDLE, 0] + chain.share * value[0, 0, IDLE, 1]) / UNITS_USD
+
+
+@compiled
+def least_means(
+    stays: float, comes: float, spot: float, on_demand: float, work: int, deadline: int, setup: int
+) -> FloatArray:
+    """Return the least mean still to be paid, shape (ticks + 1, ticks without work + 1, situations, 2).
+
+    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite.
+    """
+    slack, held = deadline - work, setup + 1
+    value = np.full((deadline + 1, slack + 1, 1 + 2 * held, 2), np.inf)
+    later = np.empty(2)
+    for t in range(deadline, -1, -1):
+        for lost in range(max(0, t - work), min(t, slack) + 1):
+            if t - lost == work:
+                value[t, lost] = 0.0
+                continue
+            if t == deadline:
+                continue
+            for there in range(2):
+                for situation in range(1 + 2 * held):
+                    is_spot = 1 <= situation <= held
+                    if is_spot and there == 0:
+                        value[t, lost, situation, there] = value[t, lost, IDLE, there]  # it is lost
+                        continue
+                    best = np.inf
+                    for kind in range(3):  # hold nothing, a spot machine, one on demand
+                        if kind == 1 and there == 0:
+                            continue
+                        keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
+                        left = (situation - 1) % held if keeps else setup
+                        works = kind > 0 and left == 0
+                        if not works and lost == slack:
+                            continue
+                        after = lost if works else lost + 1
+                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, left - 1)
+                        for next_there in range(2):
+                            is_lost = kind == 1 and next_there == 0
+                            later[next_there] = value[t + 1, after, IDLE if is_lost else then, next_there]
+                        chance = stays if there else comes
+                        mean = later[1] if chance == 1.0 else later[0] if chance == 0.0 else 0.0
+                        if 0.0 < chance < 1.0:
+                            mean = chance * later[1] + (1.0 - chance) * later[0]
+                        paid = 0.0 if kind == 0 else spot if kind == 1 else on_demand
+                        best = min(best, paid + mean)
+                    value[t, lost, situation, there] = best
+    return value
