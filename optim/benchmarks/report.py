@@ -1,24 +1,18 @@
 """The report of a benchmark: one HTML page that needs nothing but itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from typing import TypeGuard
 
-from optim.benchmarks.pictures.plots import standard_figures
+from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.record import PHASES, Record
 from optim.benchmarks.registry import SUITES
-from optim.benchmarks.spec import Figure, Skipped
-from optim.benchmarks.statistics import shifted_geometric_mean
+from optim.benchmarks.spec import BenchSpec, Skipped
+from optim.benchmarks.summary import Comparison, compare_solvers
+from optim.core.errors import MissingDependencyError
 from optim.core.files import write_bytes
-from optim.core.status import Termination
 
-GAP_SHIFT = 0.01
-"""Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
-
-SECONDS_SHIFT = 1.0
-"""Shift of the geometric mean of seconds: differences far below a second count alike."""
+NO_SUITE = "single solves"
 
 
 def write_report(records: Sequence[Record], skipped: Sequence[Skipped], path: Path) -> None:
@@ -27,126 +21,111 @@ def write_report(records: Sequence[Record], skipped: Sequence[Skipped], path: Pa
 
 
 def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
-    """Return the page as HTML."""
+    """Return the page as HTML; without matplotlib it has no pictures, and says so."""
     suites = list(dict.fromkeys(record.suite or "" for record in records))
-    body = [f"<h1>Benchmark of {escape(', '.join(suites) or 'nothing')}</h1>", _headline(records)]
-    for suite in suites:
-        body += _suite(suite, [record for record in records if (record.suite or "") == suite])
+    by_suite = {suite: [record for record in records if (record.suite or "") == suite] for suite in suites}
+    title = (
+        f"Benchmark of {', '.join(suites) or 'nothing'}" if len(suites) < 4 else f"Benchmark of {len(suites)} suites"
+    )
+    body = [f"<h1>{escape(title)}</h1>", _headline(records), _navigation(by_suite), _filters(records)]
+    for number, (suite, mine) in enumerate(by_suite.items()):
+        left_out = [entry for entry in skipped if entry.suite == suite]
+        body.append(_suite(number, suite, mine, left_out))
     return page("benchmark", [*body, _skipped(skipped), _provenance(records)])
 
 
-def page(title: str, body: Iterable[str]) -> str:
-    """Return a page of HTML that needs nothing but itself."""
-    style, script = (
-        (files("optim.benchmarks") / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js")
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>optim: {title}</title><style>{style}</style></head>\n"
-        f"<body>{''.join(body)}<script>{script}</script></body></html>\n"
-    )
-
-
-def figure_element(figure: Figure) -> str:
-    """Return a picture with its title and caption."""
-    caption = f"<figcaption>{escape(figure.caption)}</figcaption>"
-    return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "sortable") -> str:
-    """Return a table; numbers are set to the right and sorted by value, texts are escaped.
-
-    A `kind` of ``sortable`` can be sorted by a click on a column's head, ``prose`` lets texts wrap.
-    """
-    filled = [list(row) for row in rows]
-    head = "".join(
-        f"<th{' class=number' if any(_is_number(row[column]) for row in filled) else ''}>{escape(name)}</th>"
-        for column, name in enumerate(header)
-    )
-    body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in filled)
-    whole = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="wide"><table class="{kind}">{whole}</table></div>'
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return '<td class="none">&ndash;</td>'
-    if isinstance(value, bool):
-        return '<td class="yes">yes</td>' if value else '<td class="no">no</td>'
-    if _is_number(value):
-        return f'<td class="number" data-value="{value!r}">{value:.5g}</td>'
-    return f"<td>{escape(str(value))}</td>"
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _headline(records: Sequence[Record]) -> str:
-    refused = sum(record.is_refused for record in records)
-    failed = sum(record.error is not None for record in records)
     verified = sum(record.verified for record in records)
     state = "good" if verified == len(records) else "bad"
-    text = f"{len(records)} records, {verified} verified"
+    return f'<p class="headline {state}">{_counts(records)}</p>'
+
+
+def _counts(records: Sequence[Record]) -> str:
+    """Say how many records there are, and what became of them."""
+    refused = sum(record.is_refused for record in records)
+    failed = sum(record.error is not None for record in records)
+    timed_out = sum(record.error is None and record.termination == "time_limit" for record in records)
+    text = f"{len(records)} records, {sum(record.verified for record in records)} verified"
     text += f", {refused} refused by the checker" if refused else ""
     text += f", {failed} failed" if failed else ""
-    return f'<p class="headline {state}">{text}</p>'
+    return text + (f", {timed_out} ended by the time limit" if timed_out else "")
 
 
-def _suite(suite: str, records: Sequence[Record]) -> list[str]:
-    specs = {spec.name: spec for spec in SUITES}
-    spec = specs.get(suite)
-    parts = [f"<h2>{escape(suite or 'single solves')}</h2>"]
+def _navigation(by_suite: dict[str, list[Record]]) -> str:
+    """Return links to the suites; those in which something went wrong say so."""
+    links = []
+    for number, (suite, mine) in enumerate(by_suite.items()):
+        bad = sum(not record.verified for record in mine)
+        note = f' <span class="bad">{bad} bad</span>' if bad else f" <span>{len(mine)}</span>"
+        links.append(f'<li><a href="#suite-{number}">{escape(suite or NO_SUITE)}{note}</a></li>')
+    return f'<nav aria-label="Suites"><ul>{"".join(links)}</ul></nav>' if links else ""
+
+
+def _filters(records: Sequence[Record]) -> str:
+    """Return what narrows all tables of records down to a solver and to instances by a part of their names."""
+    solvers = sorted({record.solver for record in records})
+    options = "".join(f"<option>{escape(name)}</option>" for name in solvers)
+    return (
+        '<form id="filters" role="search" aria-label="Filter rows">'
+        f'<label>Solver <select id="by-solver"><option value="">all</option>{options}</select></label>'
+        '<label>Instance <input id="by-instance" type="search" placeholder="part of a name" autocomplete="off"></label>'
+        '<button type="reset">Show all</button>'
+        '<button type="button" id="unfold" aria-expanded="false">Open all records</button>'
+        f'<output id="shown" aria-live="polite">{len(records)} of {len(records)} records</output></form>'
+    )
+
+
+def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence[Skipped]) -> str:
+    spec = {spec.name: spec for spec in SUITES}.get(suite)
+    name = escape(suite or NO_SUITE)
+    parts = [f'<section id="suite-{number}" aria-labelledby="name-{number}"><h2 id="name-{number}">{name}</h2>']
     if spec is not None:
         parts.append(f"<p>{escape(spec.summary[:1].upper() + spec.summary[1:])}.</p>")
-    parts.append(_by_solver(records))
-    own = spec.figures(records) if spec is not None and spec.figures is not None else ()
-    parts += [figure_element(figure) for figure in (*own, *standard_figures(records))]
-    parts += ["<h3>All records</h3>", _all_records(records, spec.columns if spec is not None else ())]
-    return parts
+    left_out = f", {len(skipped)} left out (see below)" if skipped else ""
+    parts.append(f'<p class="note">{_counts(records)}{left_out}.</p>')
+    parts.append(_by_solver(name, compare_solvers(records)))
+    # One click away: closed, so that a page of many suites is short.
+    parts.append(f"<details><summary>All {len(records)} records of {name}</summary>")
+    parts.append(_all_records(f"Records of {name}", records, spec.columns if spec is not None else ()))
+    parts += ["</details>", _pictures(spec, records), "</section>"]
+    return "".join(parts)
 
 
-def _by_solver(records: Sequence[Record]) -> str:
-    rows = []
-    for name in sorted({record.solver for record in records}):
-        mine = [record for record in records if record.solver == name]
-        gaps = [max(record.gap, 0.0) for record in mine if record.gap is not None and record.verified]
-        seconds = [record.run_s for record in mine if record.error is None]
-        spent = [record.processor_s for record in mine if record.processor_s is not None]
-        rows.append(
-            (
-                name,
-                len(mine),
-                sum(record.verified for record in mine),
-                sum(record.termination == Termination.OPTIMAL and record.verified for record in mine),
-                100 * shifted_geometric_mean(gaps, GAP_SHIFT) if gaps else None,
-                100 * max(gaps) if gaps else None,
-                shifted_geometric_mean(seconds, SECONDS_SHIFT) if seconds else None,
-                shifted_geometric_mean(spent, SECONDS_SHIFT) if spent else None,
-                max((record.memory_mb for record in mine if record.memory_mb is not None), default=None),
-            )
+def _pictures(spec: BenchSpec | None, records: Sequence[Record]) -> str:
+    from optim.benchmarks.pictures.plots import standard_figures
+
+    try:
+        own = spec.figures(records) if spec is not None and spec.figures is not None else ()
+        return "".join(figure_element(figure) for figure in (*own, *standard_figures(records)))
+    except MissingDependencyError as error:
+        return f'<p class="note">No pictures: {escape(str(error))}</p>'
+
+
+def _by_solver(suite: str, found: Comparison) -> str:
+    rows = [
+        (
+            *(one.solver, one.records, one.verified, one.optimal, one.refused, one.failed, one.timed_out),
+            *(None if one.gap is None else 100 * one.gap, None if one.worst_gap is None else 100 * one.worst_gap),
+            *(one.seconds, one.processor_s, one.memory_mb, one.most_memory_mb),
         )
+        for one in found.solvers
+    ]
     header = (
-        "solver",
-        "records",
-        "verified",
-        "optimal",
-        "gap %, mean",
-        "gap %, worst",
-        "seconds, mean",
-        "processor seconds, mean",
-        "memory MiB",
+        *("solver", "records", "verified", "optimal", "refused", "failed", "timed out", "gap %, mean", "gap %, worst"),
+        *("seconds, mean", "processor s, mean", "MiB a solve, median", "MiB a solve, most"),
     )
     note = (
-        '<p class="note">Means are shifted geometric means (gap: shift 1 %; seconds of the whole solve: shift 1 s, '
-        "compiling left out of those of the wall clock but not of the processor's); gaps are those with a verified "
-        "objective and bound; memory is that of the solve that took most.</p>"
+        f'<p class="note">Means are over the cases (instance, seed) that all compared solvers solved: gaps over '
+        f"{found.gap_cases} of {found.cases}, seconds over {found.seconds_cases}, processor seconds over "
+        f"{found.processor_cases}; a solver without bounds is compared by no gap. They are shifted geometric means (gap: shift "
+        "1 %; seconds of the whole solve: shift 1 s, compiling left out of those of the wall clock but not of the "
+        "processor's); the worst gap is that of all its own verified answers.</p>"
     )
-    return table(header, rows) + note
+    marks = [{"solver": one.solver} for one in found.solvers]
+    return table(header, rows, caption=f"Solvers of {suite}", marks=marks) + note
 
 
-def _all_records(records: Sequence[Record], columns: Sequence[str]) -> str:
+def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]) -> str:
     header = (
         "instance", *columns, "solver", "seed", "termination", "objective", "bound", "gap %", "ratio",
         "whole s", "processor s", *(f"{phase} s" for phase in PHASES), "decision ms", "p99 ms", "verified", "memory MiB", "remark",
@@ -162,17 +141,20 @@ def _all_records(records: Sequence[Record], columns: Sequence[str]) -> str:
                 *(record.wall_s, record.processor_s),
                 *(record.seconds.get(phase, 0.0) for phase in PHASES),
                 *(decision.get("median"), decision.get("p99"), record.verified, record.memory_mb),
-                record.error or "; ".join(record.violations) or record.message,
+                record.error or "; ".join(record.violations) or record.message or None,
             )
         )
-    return table(header, rows)
+    told = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # what no row has is no column
+    marks = [{"solver": record.solver, "instance": record.instance} for record in records]
+    return table([header[k] for k in told], [[row[k] for k in told] for row in rows], caption=caption, marks=marks)
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
     rows = [(entry.suite, entry.instance, entry.solver, entry.reason) for entry in skipped]
-    return "<h2>Left out</h2>" + table(("suite", "instance", "solver", "reason"), rows, "prose")
+    header = ("suite", "instance", "solver", "reason")
+    return f"<section><h2>Left out</h2>{table(header, rows, 'prose', caption='Left out')}</section>"
 
 
 def _provenance(records: Sequence[Record]) -> str:
@@ -184,4 +166,5 @@ def _provenance(records: Sequence[Record]) -> str:
         where = (machine, versions, record.commit or record.code)
         rows[where] = rows.get(where, 0) + 1
     body = [(*where, number) for where, number in rows.items()]
-    return "<h2>Machine and versions</h2>" + table(("machine", "versions", "code", "records"), body, "prose")
+    header = ("machine", "versions", "code", "records")
+    return f"<section><h2>Machine and versions</h2>{table(header, body, 'prose', caption='Machine and versions')}</section>"

@@ -1,5 +1,7 @@
 """The report is one page that needs nothing but itself."""
 
+import re
+import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -17,12 +19,14 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.ids, self.texts, self.addresses, self.counts = [], [], [], [], {}
+        self.open, self.ids, self.texts, self.addresses, self.counts, self.instances = [], [], [], [], {}, []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag, attrs):
         self.counts[tag] = self.counts.get(tag, 0) + 1
+        if tag == "tr" and ("data-instance" in dict(attrs)):
+            self.instances.append(dict(attrs)["data-instance"])
         for name, value in attrs:
             if name == "id":
                 self.ids.append(value)
@@ -130,3 +134,47 @@ def test_a_page_of_few_records_is_whole_too(records):
 @pytest.mark.parametrize(("commit", "shown"), [("abcdef", "abcdef"), (None, "0123")])
 def test_tells_the_commit_and_outside_a_checkout_the_digest_of_the_code(commit, shown):
     assert shown in Page(render([replace(RECORDS[2], commit=commit)])).texts
+
+
+def test_rows_can_be_filtered_by_instance_and_suites_are_linked(page, text):
+    assert sorted(page.instances) == sorted(record.instance for record in RECORDS)
+    assert {address for address in page.addresses if address.startswith("#suite")} == {"#suite-0"}
+    assert "6 of 6 records" in page.texts
+    assert text.count("<details>") == 1
+
+
+def test_every_picture_has_a_name_and_rules_are_told_once(text):
+    assert text.count("<svg ") == len(re.findall(r'<svg aria-label="[^"]+"', text)) == 5
+    assert "<style>" not in text[text.index("<body>") :]
+
+
+@pytest.fixture
+def without_pictures(monkeypatch):
+    """Take matplotlib away: pages are made at once."""
+    for name in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_failures_and_timeouts_are_counted_in_sight():
+    late = replace(RECORDS[2], termination="time_limit")
+    assert "6 records, 4 verified, 1 refused by the checker, 1 failed, 1 ended by the time limit" in " ".join(
+        Page(render([late, *RECORDS[:2], *RECORDS[3:]])).texts
+    )
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_without_matplotlib_the_page_has_its_tables_and_says_what_is_missing():
+    page = Page(render(RECORDS))
+    assert "svg" not in page.counts
+    assert any("pip install 'mlcluster-optim[plot]'" in text for text in page.texts)
+    assert len(page.instances) == len(RECORDS)
+
+
+@pytest.mark.usefixtures("without_pictures")
+def test_a_column_that_no_record_fills_is_left_out():
+    few = [replace(record, bound=None, gap=None, decision_ms=None) for record in RECORDS[:2]]
+    heads = re.findall(r"<button>([^<]+)</button>", render(few))
+    assert "objective" in heads
+    assert "bound" not in heads
+    assert "p99 ms" not in heads

@@ -5,8 +5,8 @@ from dataclasses import asdict, fields
 from html import escape
 from pathlib import Path
 
+from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures.cluster import cluster_figures
-from optim.benchmarks.report import figure_element, page, table
 from optim.core.files import write_bytes
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.run_file import RunRecord

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures.plots import PALETTE, Gallery
-from optim.benchmarks.report import figure_element, page, table
 from optim.benchmarks.spec import Figure
 from optim.core.files import write_bytes
 from optim.simulation.containers.catalogue import ORACLES, REFERENCE

@@ -3,8 +3,8 @@
 from html import escape
 from pathlib import Path
 
+from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures.phases import phase_figures
-from optim.benchmarks.report import figure_element, page, table
 from optim.core.files import write_bytes
 from optim.models.containers.series import ContainerSeries
 from optim.phases.coding import PhasedSeries

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from optim.benchmarks.pictures.compact import compact_svg
 from optim.benchmarks.record import PHASES, QUANTILES, Record
 from optim.benchmarks.spec import Figure
 from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
@@ -98,8 +99,8 @@ def legend_beside(panel: "Axes") -> None:
 def as_svg(drawing: "Canvas", name: str) -> str:
     """Return a canvas as an ``<svg>`` element for a page; call it inside `canvas`.
 
-    Text takes the page's colour, ids begin with `name` so that pictures on a page don't share any,
-    and everything that names a foreign address (name spaces, metadata) is taken out.
+    Text takes the page's colour, no two pictures on a page share an id, and everything that names a foreign address (name
+    spaces, metadata) is taken out.
     """
     mpl = require("matplotlib", "a picture")
 
@@ -111,10 +112,8 @@ def as_svg(drawing: "Canvas", name: str) -> str:
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
     text = text.replace("xlink:href", "href").replace(INK, "currentColor")
-    text = re.sub(r'\sid="', f' id="{name}-', text)
-    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
     text = re.sub(r'(<svg[^>]*?)\swidth="[^"]*"', r"\1", text, count=1)
-    return re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r'\1 role="img"', text, count=1).strip()
+    return compact_svg(re.sub(r'(<svg[^>]*?)\sheight="[^"]*"', r'\1 role="img"', text, count=1).strip())
 
 
 def standard_figures(records: Sequence[Record]) -> list[Figure]:

@@ -1,0 +1,160 @@
+"""Solvers side by side: means over what all of them solved, and in plain sight what they didn't.
+
+A mean over other instances is another mean: one over four easy instances says nothing beside one over six. So each mean
+here is over the *common* cases, those on which every compared solver has the figure; a solver that never has it (one
+without bounds has no gap) isn't compared by it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.benchmarks.record import Record
+from optim.benchmarks.statistics import shifted_geometric_mean
+from optim.core.status import Termination
+
+GAP_SHIFT = 0.01
+"""Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
+
+SECONDS_SHIFT = 1.0
+"""Shift of the geometric mean of seconds: differences far below a second count alike."""
+
+Case = tuple[str, int, str]
+"""What was solved: instance, seed, and the suite's own marks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolverSummary:
+    """One solver of a suite.
+
+    Parameters
+    ----------
+    solver
+        Its name.
+    records, verified, optimal, refused, failed, timed_out
+        Numbers of records: all, accepted by the checker, proven optimal, refused by the checker, ended by an error, and
+        ended by the time limit.
+    gap, worst_gap
+        Shifted geometric mean of certified gaps over the common cases, and the largest over all its own.
+    seconds, processor_s
+        Shifted geometric means over the common cases: the wall clock's without compiling, the processor's with it.
+    memory_mb, most_memory_mb
+        MiB a solve: median and most.
+    """
+
+    solver: str
+    records: int
+    verified: int
+    optimal: int
+    refused: int
+    failed: int
+    timed_out: int
+    gap: float | None
+    worst_gap: float | None
+    seconds: float | None
+    processor_s: float | None
+    memory_mb: float | None
+    most_memory_mb: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All solvers of a suite, and over how many of its cases their means are.
+
+    Parameters
+    ----------
+    solvers
+        One summary a solver, sorted by name.
+    cases
+        How many cases the suite has.
+    gap_cases, seconds_cases, processor_cases
+        How many of them count in the means.
+    """
+
+    solvers: tuple[SolverSummary, ...]
+    cases: int
+    gap_cases: int
+    seconds_cases: int
+    processor_cases: int
+
+
+def compare_solvers(records: Sequence[Record]) -> Comparison:
+    """Return the solvers of a suite's records side by side.
+
+    Examples
+    --------
+    >>> compare_solvers([]).cases
+    0
+    """
+    names = sorted({record.solver for record in records})
+    gaps, gap_cases = _common(records, _gap)
+    seconds, seconds_cases = _common(records, lambda record: record.run_s if record.error is None else None)
+    spent, processor_cases = _common(records, lambda record: record.processor_s if record.error is None else None)
+    return Comparison(
+        solvers=tuple(
+            _summary(
+                name,
+                [record for record in records if record.solver == name],
+                gap=_mean(gaps.get(name), GAP_SHIFT),
+                seconds=_mean(seconds.get(name), SECONDS_SHIFT),
+                processor_s=_mean(spent.get(name), SECONDS_SHIFT),
+            )
+            for name in names
+        ),
+        cases=len({case_of(record) for record in records}),
+        gap_cases=gap_cases,
+        seconds_cases=seconds_cases,
+        processor_cases=processor_cases,
+    )
+
+
+def case_of(record: Record) -> Case:
+    """Return what a record solved."""
+    marks = ", ".join(f"{name} {value}" for name, value in sorted(record.labels.items()))
+    return record.instance, record.seed, marks
+
+
+def _gap(record: Record) -> float | None:
+    return max(record.gap, 0.0) if record.gap is not None and record.verified else None
+
+
+def _common(
+    records: Iterable[Record], figure: Callable[[Record], float | None]
+) -> tuple[Mapping[str, list[float]], int]:
+    """Return a figure on the cases where all solvers that ever have it have it, and the number of those cases."""
+    found: dict[str, dict[Case, float]] = {}
+    for record in records:
+        value = figure(record)
+        if value is not None:
+            found.setdefault(record.solver, {})[case_of(record)] = value
+    if not found:
+        return {}, 0
+    common = set.intersection(*(set(values) for values in found.values()))
+    return {name: [values[case] for case in sorted(common)] for name, values in found.items()}, len(common)
+
+
+def _mean(values: Sequence[float] | None, shift: float) -> float | None:
+    return shifted_geometric_mean(values, shift) if values else None
+
+
+def _summary(
+    name: str, mine: Sequence[Record], *, gap: float | None, seconds: float | None, processor_s: float | None
+) -> SolverSummary:
+    gaps = [value for record in mine if (value := _gap(record)) is not None]
+    memory = [record.memory_mb for record in mine if record.memory_mb is not None]
+    return SolverSummary(
+        solver=name,
+        records=len(mine),
+        verified=sum(record.verified for record in mine),
+        optimal=sum(record.termination == Termination.OPTIMAL and record.verified for record in mine),
+        refused=sum(record.is_refused for record in mine),
+        failed=sum(record.error is not None for record in mine),
+        timed_out=sum(record.error is None and record.termination == Termination.TIME_LIMIT for record in mine),
+        gap=gap,
+        worst_gap=max(gaps, default=None),
+        seconds=seconds,
+        processor_s=processor_s,
+        memory_mb=float(np.median(memory)) if memory else None,
+        most_memory_mb=max(memory, default=None),
+    )

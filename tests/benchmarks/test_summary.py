@@ -1,0 +1,71 @@
+"""Means over what all compared solvers solved, against plain arithmetic."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from optim.benchmarks.summary import compare_solvers
+from tests.benchmarks.test_report import make_record
+
+
+def geometric(values, shift):
+    return math.prod(value + shift for value in values) ** (1 / len(values)) - shift
+
+
+def by_name(records):
+    return {one.solver: one for one in compare_solvers(records).solvers}
+
+
+EASY, HARD = 9.0, 5.0
+
+
+def test_a_solver_that_gave_up_hard_instances_gains_nothing_by_it():
+    records = [make_record("all", name, EASY) for name in ("a", "b")]
+    records += [make_record("all", "c", HARD), *(make_record("few", name, EASY) for name in ("a", "b"))]
+    records.append(
+        replace(make_record("few", "c", None), verified=False, error="RuntimeError: out of memory", bound=None)
+    )
+    found = compare_solvers(records)
+    assert (found.cases, found.gap_cases, found.seconds_cases) == (3, 2, 2)
+    one = by_name(records)
+    assert one["all"].gap == one["few"].gap == pytest.approx(geometric([1 / 9, 1 / 9], 0.01))
+    assert one["all"].worst_gap == pytest.approx(1.0)
+    assert (one["few"].failed, one["few"].records, one["all"].failed) == (1, 3, 0)
+
+
+def test_a_solver_without_bounds_is_compared_by_no_gap_and_stops_no_other_mean():
+    records = [make_record("all", name, EASY) for name in "ab"]
+    records += [replace(make_record("plain", name, EASY), bound=None, gap=None) for name in "ab"]
+    found = compare_solvers(records)
+    assert (found.gap_cases, found.seconds_cases) == (2, 2)
+    assert by_name(records)["plain"].gap is None
+    assert by_name(records)["all"].gap == pytest.approx(1 / 9)
+
+
+def test_solvers_without_a_case_in_common_have_no_means():
+    records = [make_record("one", "a", EASY), make_record("two", "b", EASY)]
+    assert compare_solvers(records).gap_cases == 0
+    assert {one.gap for one in compare_solvers(records).solvers} == {None}
+    assert by_name(records)["one"].worst_gap == pytest.approx(1 / 9)
+
+
+def test_seeds_and_marks_are_cases_of_their_own():
+    records = [
+        replace(make_record("one", "a", EASY), seed=seed, labels={"k": mark}) for seed in (0, 1) for mark in (1, 2)
+    ]
+    assert compare_solvers(records).cases == 4
+
+
+def test_refused_timed_out_and_memory_are_counted():
+    base = make_record("one", "a", EASY, memory_mb=10.0)
+    records = [
+        base,
+        replace(base, instance="b", verified=False, memory_mb=30.0),
+        replace(base, instance="c", termination="time_limit", memory_mb=20.0),
+        replace(base, instance="d", termination="optimal", memory_mb=None),
+    ]
+    (one,) = compare_solvers(records).solvers
+    assert (one.records, one.verified, one.refused, one.timed_out, one.optimal) == (4, 3, 1, 1, 1)
+    assert (one.memory_mb, one.most_memory_mb) == (20.0, 30.0)
+    assert compare_solvers(records).gap_cases == 3  # what was refused has no gap

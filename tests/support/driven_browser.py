@@ -1,0 +1,156 @@
+"""A headless Chromium that a test drives: clicks, keys and what the console says, over a pipe of the browser's own protocol."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32}
+OPTIONS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--remote-debugging-pipe",
+    "--hide-scrollbars",
+)
+CENTRE = """(() => {
+  const element = document.querySelector(SELECTOR);
+  element.scrollIntoView({block: "center", inline: "center", behavior: "instant"});
+  const box = element.getBoundingClientRect();
+  return [box.x + box.width / 2, box.y + box.height / 2];
+})()"""
+
+
+class DrivenBrowser:
+    """One page of a browser.
+
+    Attributes
+    ----------
+    complaints
+        Errors and warnings of the console, and what was asked of the network.
+    """
+
+    def __init__(self, reading: BinaryIO, writing: BinaryIO) -> None:
+        self._out, self._in = reading, writing
+        self._number = 0
+        self._session: str | None = None
+        self.complaints: list[str] = []
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._call(f"{domain}.enable")
+
+    def open(self, path: Path, width: int, height: int = 900) -> Self:
+        """Open a file in a window of a size."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+        self.complaints.clear()
+        self._call("Page.navigate", url=path.as_uri())
+        self.evaluate(
+            "new Promise((done) => document.readyState === 'complete' ? done() : addEventListener('load', done))"
+        )
+        return self
+
+    def evaluate(self, script: str) -> Any:
+        """Return what a script comes to, waiting for it if it is a promise."""
+        found = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
+
+    def click(self, selector: str) -> None:
+        """Click in the middle of an element, wherever that lies."""
+        x, y = self.evaluate(CENTRE.replace("SELECTOR", json.dumps(selector)))
+        for kind in ("mousePressed", "mouseReleased"):
+            self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+        self._settle()
+
+    def key(self, name: str) -> None:
+        """Press a key."""
+        text = {"Enter": "\r", "Space": " "}.get(name, "")
+        code = {"Space": " "}.get(name, name)
+        for kind in ("keyDown", "keyUp"):
+            self._call(
+                "Input.dispatchKeyEvent", type=kind, key=code, code=name, text=text if kind == "keyDown" else "",
+                windowsVirtualKeyCode=KEYS[name],
+            )  # fmt: skip
+        self._settle()
+
+    def type(self, text: str) -> None:
+        """Type into what has the focus."""
+        self._call("Input.insertText", text=text)
+        self._settle()
+
+    def screenshot(self, path: Path) -> bytes:
+        """Write what is seen to a PNG, and return it."""
+        data = base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"])
+        path.write_bytes(data)
+        return data
+
+    def _settle(self) -> None:
+        self.evaluate("new Promise((done) => setTimeout(done, 10))")
+
+    def _call(self, method: str, **given: Any) -> dict[str, Any]:
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": given}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        self._in.write(json.dumps(message).encode() + b"\0")
+        while True:
+            answer = json.loads(self._message())
+            if answer.get("id") == self._number:
+                assert "error" not in answer, f"{method}: {answer['error']}"
+                return dict(answer["result"])
+            self._note(answer)
+
+    def _message(self) -> bytes:
+        read = bytearray()
+        while (byte := self._out.read(1)) != b"\0":
+            assert byte, "the browser ended"
+            read += byte
+        return bytes(read)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        given = event.get("params", {})
+        match event.get("method"):
+            case "Runtime.consoleAPICalled" if given["type"] in ("error", "warning", "assert"):
+                self.complaints.append(f"console: {given['args']}")
+            case "Runtime.exceptionThrown":
+                self.complaints.append(f"script: {given['exceptionDetails']}")
+            case "Log.entryAdded" if given["entry"]["level"] in ("error", "warning"):
+                self.complaints.append(f"log: {given['entry']['text']}")
+            case "Network.requestWillBeSent" if not given["request"]["url"].startswith(("file:", "data:", "about:")):
+                self.complaints.append(f"network: {given['request']['url']}")
+
+
+@contextmanager
+def driven_browser(home: Path) -> Iterator[DrivenBrowser]:
+    """Start a browser whose files lie in `home`; without one the test is skipped."""
+    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("no Chromium here: install chromium to click on pages")
+    theirs, to_browser = os.pipe()
+    from_browser, answers = os.pipe()
+    command = [program, *OPTIONS, f"--user-data-dir={home}"]
+    # The protocol's pipe is descriptors 3 and 4, which the shell lays there.
+    running = subprocess.Popen(
+        ["bash", "-c", f'exec "$@" 3<&{theirs} 4>&{answers}', "browser", *command],
+        pass_fds=(theirs, answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(theirs)
+    os.close(answers)
+    with os.fdopen(from_browser, "rb") as reading, os.fdopen(to_browser, "wb", buffering=0) as writing:
+        try:
+            yield DrivenBrowser(reading, writing)
+        finally:
+            running.terminate()
+            running.wait(timeout=60)
