@@ -261,7 +261,7 @@ class SpotRun:
         """Ask whether to keep a lease for another hour."""
         hour_end = held.lease.hour_end_s(self._now)
         # Who keeps everything is shown nothing: views are the larger part of what such a run takes.
-        if type(self._policy).keeps is Policy.keeps or self._policy.keeps(self._view(), held.lease):
+        if getattr(type(self._policy), "keeps", None) is Policy.keeps or self._policy.keeps(self._view(), held.lease):
             held.renewal_s = hour_end + RENEWAL_S
             price = self._world.history.paths[held.lease.market].price_at(self._now)
             held.lease = replace(held.lease, price_micro=price or 0) if held.is_spot else held.lease
