@@ -7,6 +7,7 @@ import pytest
 from optim.benchmarks.report import render
 from optim.benchmarks.spec import Skipped
 from tests.benchmarks.test_report import RECORDS
+from tests.support.browser import violations
 from tests.support.driven_browser import driven_browser
 
 pytestmark = pytest.mark.prove
@@ -123,3 +124,8 @@ def test_every_link_of_the_navigation_leads_to_its_suite(browser):
         top = browser.evaluate(f"document.getElementById('suite-{number}').getBoundingClientRect().top")
         is_at_the_end = browser.evaluate("innerHeight + scrollY >= document.documentElement.scrollHeight - 2")
         assert -2 <= top <= 120 or is_at_the_end
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_name_contrast_or_key_is_missing(path, tmp_path, width):
+    assert violations(path.parent, [path.name], tmp_path, width=width) == {f"/{path.name}": []}

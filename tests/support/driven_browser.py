@@ -3,16 +3,14 @@
 import base64
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-import pytest
+from tests.support.browser import browser
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32}
 OPTIONS = (
     "--headless",
@@ -135,9 +133,7 @@ class DrivenBrowser:
 @contextmanager
 def driven_browser(home: Path) -> Iterator[DrivenBrowser]:
     """Start a browser whose files lie in `home`; without one the test is skipped."""
-    program = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("no Chromium here: install chromium to click on pages")
+    program = browser()
     theirs, to_browser = os.pipe()
     from_browser, answers = os.pipe()
     command = [program, *OPTIONS, f"--user-data-dir={home}"]
