@@ -21,7 +21,7 @@ from sphinx.util.docutils import SphinxDirective
 from optim.cli.main import app as command_line
 from optim.core.registry import describe_options
 from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
-from optim.simulation.containers.catalogue import BOUNDS, policy_names
+from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL, policy_names
 from optim.simulation.spot.policies import KNOWN
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
 from optim.solvers.solve import solvers_of
@@ -29,7 +29,7 @@ from optim.solvers.solve import solvers_of
 POLICY_NAMES: Mapping[str, tuple[str, ...]] = {
     "cluster": tuple(POLICIES),
     "wrappers": tuple(WRAPPERS),
-    "containers": (*policy_names(), *BOUNDS),
+    "containers": (*policy_names(), *OPTIONAL, *BOUNDS),
     "spot": tuple(KNOWN),
     "zones": (*ZONE_POLICIES, "optimum"),
 }

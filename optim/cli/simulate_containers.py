@@ -50,7 +50,9 @@ ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halv
 
 def containers(
     *,
-    policy: Annotated[list[str] | None, option("--policy", "Repeat for several; default: all.", "NAME")] = None,
+    policy: Annotated[
+        list[str] | None, option("--policy", "Repeat for several; default: all. Or ./mine.py:MyPolicy.", "NAME")
+    ] = None,
     require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
     resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
@@ -73,7 +75,7 @@ def containers(
     """Tune policies to the same kills and throttling, and compare what they allocate on others: a row a policy and resource."""
     from optim.core.options import build_options
     from optim.phases.estimator import DEFAULT_ENCODER
-    from optim.simulation.containers.catalogue import BOUNDS, NEED_PHASES, policy_names
+    from optim.simulation.containers.catalogue import BOUNDS, need_phases, policy_names
     from optim.simulation.containers.comparison import check_comparison
     from optim.simulation.containers.preparation import WorldOptions, prepare_trial
     from optim.simulation.containers.requirement import Requirement
@@ -98,7 +100,7 @@ def containers(
     number = NUM_GENERATED if generate is None and not input_ else generate
     series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
     with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
-        trial = prepare_trial(series, options, seed, has_phases=not NEED_PHASES.isdisjoint(names))
+        trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
         _tell(trial, wanted, options.encoder)
         progress.start(f"{len(names)} policies", len(names))
         if values:

@@ -5,12 +5,15 @@ from functools import partial
 from types import MappingProxyType
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.own_code import is_own, load_own
 from optim.simulation.containers.autopilot import AUTOPILOT_POLICIES
+from optim.simulation.containers.autopilot_learning import AUTOPILOT_LEARNING
 from optim.simulation.containers.engine import SteppedPlan
+from optim.simulation.containers.learned_policies import LEARNED_POLICIES, OPTIONAL_POLICIES
 from optim.simulation.containers.oracles import current_maximum, current_rules, whole_maximum
 from optim.simulation.containers.phase_policies import PHASE_POLICIES
 from optim.simulation.containers.phase_price import PricedPlan
-from optim.simulation.containers.policy import Plan
+from optim.simulation.containers.policy import AbstractPolicy, NamedPolicy, Plan
 from optim.simulation.containers.step_policies import STEP_POLICIES
 from optim.simulation.containers.vpa import VPA_POLICIES
 from optim.simulation.containers.world import World
@@ -38,12 +41,28 @@ CLAIRVOYANT, HARMLESS = "clairvoyant", "clairvoyant-harmless"
 BOUNDS = (CLAIRVOYANT, HARMLESS)
 """The cheapest plans by one who knows the future, with the harm that is allowed and without any; not to be tuned."""
 
-NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {"phase-price"}
+NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {
+    "phase-price",
+    "analogs-phases",
+    "boosted-quantiles-phases",
+}
+
+OPTIONAL: Mapping[str, PlanMaker] = MappingProxyType(
+    {policy.name: partial(SteppedPlan, policy=policy) for policy in OPTIONAL_POLICIES}
+)
+"""Policies that need an optional package; they run where they are asked for by name."""
 
 _MAKERS: Mapping[str, PlanMaker] = MappingProxyType(
     {
         policy.name: partial(SteppedPlan, policy=policy)
-        for policy in (*STEP_POLICIES, *VPA_POLICIES, *AUTOPILOT_POLICIES, *PHASE_POLICIES)
+        for policy in (
+            *STEP_POLICIES,
+            *VPA_POLICIES,
+            *AUTOPILOT_POLICIES,
+            AUTOPILOT_LEARNING,
+            *PHASE_POLICIES,
+            *LEARNED_POLICIES,
+        )
     }
     | dict(PRICED)
     | dict(ORACLES)
@@ -51,26 +70,33 @@ _MAKERS: Mapping[str, PlanMaker] = MappingProxyType(
 
 
 def policy_names() -> tuple[str, ...]:
-    """Return all names of what is tuned."""
+    """Return the names of all policies that run by default."""
     return tuple(_MAKERS)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise if there is no policy of a name.
+    """Raise if there is no policy of a name; one's own, ``./mine.py:MyPolicy``, must be there and derive from `AbstractPolicy`.
 
     Raises
     ------
     InvalidOptionError
         The text lists those there are.
     """
-    known = (*_MAKERS, *BOUNDS)
+    known = (*_MAKERS, *OPTIONAL, *BOUNDS)
     for name in names:
-        if name not in known:
+        if is_own(name):
+            _own(name)
+        elif name not in known:
             raise InvalidOptionError(f"unknown policy {name!r}; there are: {', '.join(known)}")
 
 
+def need_phases(names: Sequence[str]) -> bool:
+    """Return whether any of these policies looks at phases."""
+    return any(_own(name).needs_phases if is_own(name) else name in NEED_PHASES for name in names)
+
+
 def make_plan(world: World, name: str) -> Plan:
-    """Return a policy on a world.
+    """Return a policy on a world: by name, or one's own by ``./mine.py:MyPolicy``.
 
     Raises
     ------
@@ -80,6 +106,13 @@ def make_plan(world: World, name: str) -> Plan:
         If it needs phases and the world has none.
     """
     check_names([name])
-    if name in NEED_PHASES and world.phase is None:
+    if need_phases([name]) and world.phase is None:
         raise UnsupportedProblemError(f"policy {name!r} needs phases; give phase labels when the world is made")
-    return _MAKERS[name](world)
+    if is_own(name):
+        own = _own(name)
+        return SteppedPlan(world, NamedPolicy(name, own, own.has_feedback))
+    return {**_MAKERS, **OPTIONAL}[name](world)
+
+
+def _own(name: str) -> type[AbstractPolicy]:
+    return load_own(name, AbstractPolicy, "a policy for containers")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from optim.models.containers.series import FloatArray
-from optim.simulation.containers.policy import CycleView, Estimate, Policy
+from optim.simulation.containers.policy import Answer, CycleView, Estimate, Policy
 from optim.simulation.containers.world import World
 
 
@@ -47,31 +47,21 @@ class SteppedPlan:
 
     def __init__(self, world: World, policy: Policy) -> None:
         self._world, self._policy = world, policy
-        self._plan = None if policy.has_feedback else AffinePlan(world, _estimate(world, policy))
+        self._answers: list[Answer] = []
+        if not policy.has_feedback:
+            stepper, nothing = policy.start(world), np.zeros((*world.samples.shape, len(world.resources)))
+            self._answers = [stepper.estimate(view) for view in views(world, nothing)]
 
     def allocate(self, multiplier: FloatArray) -> FloatArray:
         """Return allocations, shape (C, K, R), 0 after a container's end."""
-        if self._plan is not None:
-            return self._plan.allocate(multiplier)
-        world, stepper = self._world, self._policy.start(self._world)
+        world = self._world
+        stepper = self._policy.start(world) if self._policy.has_feedback else None
         given = np.zeros((*world.samples.shape, len(world.resources)))
         given[:, 0] = np.minimum(world.first, world.limit)
         for view in views(world, given):
-            estimate = stepper.estimate(view)
-            given[: len(view.past), view.cycle] = estimate.allocation(multiplier, world.first, view.limit)
+            answer = self._answers[view.cycle - 1] if stepper is None else stepper.estimate(view)
+            given[: len(view.past), view.cycle] = answer.allocation(multiplier, world.first, view.limit)
         return given
-
-
-def _estimate(world: World, policy: Policy) -> Estimate:
-    """Return a policy's estimates of all cycles, shape (C, K, R) each; the first is what all get at first."""
-    stepper = policy.start(world)
-    base = np.zeros((*world.samples.shape, len(world.resources)))
-    base[:, 0] = world.first
-    spread, floor = np.zeros_like(base), np.zeros_like(base)
-    for view in views(world, np.zeros_like(base)):
-        own, place = stepper.estimate(view), np.s_[: len(view.past), view.cycle]
-        base[place], spread[place], floor[place] = own.base, own.spread, own.floor
-    return Estimate(base=base, spread=spread, floor=floor)
 
 
 def views(world: World, allocation: FloatArray) -> Iterator[CycleView]:

@@ -1,8 +1,9 @@
 """What a policy sees, and what it answers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -74,10 +75,39 @@ class Estimate:
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 
 
+class Answer(Protocol):
+    """What a policy answers: an allocation for any multiplier, which grows with it; see `Estimate` and `Forecast`."""
+
+    def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
+        """Return what is given, shape (A, R): `unknown` where nothing is known, and never more than the limit."""
+
+
 class Stepper(Protocol):
     """A policy at work; it may keep what it has seen."""
 
-    def estimate(self, view: CycleView, /) -> Estimate:
+    def estimate(self, view: CycleView, /) -> Answer:
+        """Answer for a cycle; called for cycles 1, 2, ... in turn."""
+
+
+class AbstractPolicy(ABC):
+    """A policy of one's own: made anew for each run, with the world, of which only `world.training` may be looked at.
+
+    Attributes
+    ----------
+    has_feedback
+        Whether answers depend on the allocations it got (`view.allocation`).
+    needs_phases
+        Whether it looks at phases.
+    """
+
+    has_feedback: ClassVar[bool] = False
+    needs_phases: ClassVar[bool] = False
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @abstractmethod
+    def estimate(self, view: CycleView) -> Answer:
         """Answer for a cycle; called for cycles 1, 2, ... in turn."""
 
 
@@ -109,7 +139,7 @@ class Plan(Protocol):
 class Rule:
     """A stepper that is a function of what is seen."""
 
-    estimate: Callable[[CycleView], Estimate]
+    estimate: Callable[[CycleView], Answer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,10 +72,42 @@ def smoothing(world: World, *, half_life_min: float) -> Rule:
     return Rule(estimate)
 
 
+LEVEL_GAIN, TREND_GAIN = 0.5, 0.3
+
+
+def exponential_smoothing(world: World) -> Rule:
+    """Return the rule that gives the next cycle's peak, by Holt's exponential smoothing, plus m mean absolute errors of it.
+
+    level <- a x + (1 - a)(level + trend), trend <- b (level - level before) + (1 - b) trend, x the peak of the cycle before; the
+    errors of the forecasts of earlier cycles are smoothed with the same a.
+
+    References
+    ----------
+    Holt, "Forecasting seasonals and trends by exponentially weighted moving averages", 1957, reprinted 2004.
+    doi:10.1016/j.ijforecast.2003.09.015
+    """
+    level, trend, error = (np.zeros(world.limit.shape) for _ in range(3))
+
+    def estimate(view: CycleView) -> Estimate:
+        peak, own = view.previous.max(axis=1), np.s_[: len(view.past)]
+        if view.cycle == 1:
+            level[own], error[own] = peak, view.previous.std(axis=1)
+        else:
+            expected = level[own] + trend[own]
+            error[own] += LEVEL_GAIN * (np.abs(peak - expected) - error[own])
+            fresh = expected + LEVEL_GAIN * (peak - expected)
+            trend[own] += TREND_GAIN * (fresh - level[own] - trend[own])
+            level[own] = fresh
+        return Estimate(base=level[own] + trend[own], spread=error[own].copy())
+
+    return Rule(estimate)
+
+
 STEP_POLICIES = (
     memoryless("prev-step-max", previous_maximum),
     memoryless("prev-step-rules", previous_rules),
     NamedPolicy("static", static),
+    NamedPolicy("holt", exponential_smoothing),
     memoryless("running-max", running_maximum),
     *(NamedPolicy(f"ewma-{minutes}", partial(smoothing, half_life_min=minutes)) for minutes in (2, 5, 10)),
     *(NamedPolicy(f"quantile-{100 * level:g}", partial(recent_quantile, level=level)) for level in (0.90, 0.95, 0.99)),

@@ -128,6 +128,18 @@ def test_a_price_buys_what_follows_a_phase():
     assert allocation[:, 1, 0] == pytest.approx([0.95 * 3.0, 0.95 * 6.0])
 
 
+def test_holts_smoothing_goes_on_with_a_ramp_of_peaks():
+    world = world_of([np.arange(1.0, 41.0)])
+    given = later(world, "holt", 0 * ONE)
+    level, trend = 4.0, 0.0
+    assert given[0] == level
+    for cycle, peak in enumerate([8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 32.0, 36.0], start=1):
+        fresh = level + trend + 0.5 * (peak - level - trend)
+        level, trend = fresh, trend + 0.3 * (fresh - level - trend)
+        assert given[cycle] == pytest.approx(level + trend)
+    assert abs(given[-1] - 40.0) < 1.5
+
+
 def test_autopilot_averages_batch_cpu_over_aggregates_that_fade():
     """Two aggregates of five minutes, the older one weighs 2^(-5 min / 12 h)."""
     world = world_of([np.concatenate([np.full(20, 2.0), np.full(20, 4.0), np.ones(40)])], cycle_samples=40)

@@ -1,0 +1,77 @@
+"""Forecasts of what a cycle will need, and the allocation that a price on harm buys.
+
+A forecast is a distribution of the need: of a resource that is held the peak of the coming cycle, of a rate any of its samples. At
+price m^2 a container gets the y that minimises
+
+    y + m^2 s P(need > y),
+
+s the mean demand of training containers: of all ways to do so much harm on average, this one allocates least, as harm is done where it
+saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.models.containers.series import FloatArray
+from optim.simulation.containers.world import World
+
+TAIL = 24
+"""Points beyond the last quantile."""
+
+TAIL_STEP = 0.5
+LEAST_TAIL = 0.005
+TAIL_SHARE = 0.05
+"""The logarithm of what lies beyond the last quantile has this share of its distance to the median as its mean, and at least LEAST_TAIL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Forecast:
+    """Distributions of needs.
+
+    Attributes
+    ----------
+    need
+        Shape (A, R, Q): quantiles, rising; NaN where nothing is known, as in the first cycle.
+    risk
+        Shape (Q,): probability that the need is above each, falling.
+    scale
+        Shape (R,): what a price of one is worth.
+    """
+
+    need: FloatArray
+    risk: FloatArray
+    scale: FloatArray
+
+    def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
+        """Return what is given, shape (A, R): of equally good amounts the largest, and never more than the limit."""
+        value = np.empty(self.need.shape[:2])
+        last = len(self.risk) - 1
+        for column, price in enumerate((multiplier**2 * self.scale).tolist()):
+            need = self.need[:, column]
+            best = last - np.argmin((need + price * self.risk)[:, ::-1], axis=1)
+            value[:, column] = np.take_along_axis(need, best[:, None], axis=1)[:, 0]
+        return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
+
+
+def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return quantiles and risks with an exponential tail behind the last one, so that any safety can be bought.
+
+    Parameters
+    ----------
+    log_need
+        Shape (..., Q): logarithms of quantiles, rising.
+    risk
+        Shape (Q,): as in `Forecast`, above 0.
+    """
+    middle = int(np.argmin(np.abs(risk - 0.5)))
+    top = log_need[..., -1:]
+    width = np.maximum(TAIL_SHARE * (top - log_need[..., middle : middle + 1]), LEAST_TAIL)
+    steps = TAIL_STEP * np.arange(1, TAIL + 1)
+    beyond = np.concatenate([log_need, top + width * steps], axis=-1)
+    return np.exp(beyond), np.concatenate([risk, risk[-1] * np.exp(-steps)])
+
+
+def scale_of(world: World) -> FloatArray:
+    """Return the mean demand of the training containers, shape (R,)."""
+    return np.asarray(world.training.values.mean(axis=0))

@@ -1,0 +1,144 @@
+"""Policies that learn from training containers what follows on a moment: nearest neighbours, and boosted quantiles.
+
+Both know a moment by the same numbers (`windows`); with phases, which phase it is and how long it has lasted are among them.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from threadpoolctl import threadpool_limits
+
+from optim.core.errors import MissingDependencyError
+from optim.models.containers.series import FloatArray
+from optim.simulation.containers.forecast import Forecast, scale_of, with_tail
+from optim.simulation.containers.policy import CycleView, NamedPolicy, Stepper
+from optim.simulation.containers.windows import Lessons, lessons_of, moments_of
+from optim.simulation.containers.world import World
+
+NUM_NEIGHBOURS = 50
+NUM_LEVELS = 50
+BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
+MOST_LESSONS = 20_000
+"""Boosted quantiles learn from at most so many moments, evenly spread."""
+
+
+class Analogs:
+    """The needs that followed on the most similar moments of training containers.
+
+    Parameters
+    ----------
+    world
+        Whose training containers are learned from.
+    has_phases
+        Whether the present phase is among what makes moments similar.
+    """
+
+    def __init__(self, world: World, *, has_phases: bool = False) -> None:
+        self._world, self._has_phases = world, has_phases
+        self._lessons = lessons_of(world, has_phases=has_phases)
+        features = self._lessons.moments.features
+        self._mean, deviation = features.mean(axis=0), features.std(axis=0)
+        self._deviation = np.where(deviation > 0, deviation, 1.0)
+        self._tree = cKDTree((features - self._mean) / self._deviation)
+        self._number = min(NUM_NEIGHBOURS, len(features))
+        self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_LEVELS + 2)[1:-1]
+
+    def estimate(self, view: CycleView) -> Forecast:
+        """Answer for a cycle."""
+        moments = moments_of(view, self._world, has_phases=self._has_phases)
+        _, near = self._tree.query((moments.features - self._mean) / self._deviation, k=self._number)
+        near = near.reshape(len(moments.level), self._number)
+        parts = [self._followed(near, column) for column in range(moments.level.shape[1])]
+        need, risk = with_tail(np.stack(parts, axis=1), self._risk)
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
+
+    def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
+        """Return quantiles of what followed, shape (A, Q)."""
+        if self._world.is_level[column]:
+            return np.asarray(np.quantile(self._lessons.peaks(column)[near], 1.0 - self._risk, axis=1).T)
+        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near]
+        return np.asarray(np.nanquantile(followed.reshape(len(near), -1), 1.0 - self._risk, axis=1).T)
+
+
+class BoostedQuantiles:
+    """Quantiles of the need by gradient-boosted trees, of a rate from one random sample of the cycle that followed.
+
+    Parameters
+    ----------
+    world
+        Whose training containers are learned from.
+    has_phases
+        Whether the present phase is among what is known.
+
+    Raises
+    ------
+    MissingDependencyError
+        If scikit-learn isn't there.
+    """
+
+    def __init__(self, world: World, *, has_phases: bool = False) -> None:
+        self._world, self._has_phases = world, has_phases
+        lessons = lessons_of(world, has_phases=has_phases)
+        chosen = np.unique(np.linspace(0, len(lessons.after) - 1, MOST_LESSONS).astype(np.int64))
+        features = lessons.moments.features[chosen]
+        self._fitted = [
+            [_fit(features, needs[chosen], 1.0 - risk) for risk in BOOSTED_RISKS.tolist()]
+            for needs in _needs(lessons, world)
+        ]
+
+    def estimate(self, view: CycleView) -> Forecast:
+        """Answer for a cycle."""
+        moments = moments_of(view, self._world, has_phases=self._has_phases)
+        found = [np.stack([predict(moments.features) for predict in own], axis=1) for own in self._fitted]
+        # Each quantile is fitted on its own: sorted, they are as good or better (Chernozhukov et al. 2010).
+        need, risk = with_tail(np.sort(np.stack(found, axis=1), axis=2), BOOSTED_RISKS)
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
+
+
+def _needs(lessons: Lessons, world: World) -> list[FloatArray]:
+    """Return a need of each moment by resource, shape (N,) each."""
+    rng = np.random.default_rng(0)
+    count = lessons.is_there.sum(axis=1)
+    place = (rng.random(len(count)) * count).astype(np.int64)
+    return [
+        lessons.peaks(column) if is_level else lessons.after[np.arange(len(count)), place, column]
+        for column, is_level in enumerate(world.is_level.tolist())
+    ]
+
+
+def _fit(features: FloatArray, needs: FloatArray, level: float) -> Callable[[FloatArray], FloatArray]:
+    try:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+    except ImportError as error:
+        raise MissingDependencyError(
+            "policy boosted-quantiles needs scikit-learn; install mlcluster-optim[learn]"
+        ) from error
+    model = HistGradientBoostingRegressor(
+        loss="quantile", quantile=level, max_iter=80, max_leaf_nodes=16, min_samples_leaf=40, random_state=0
+    )
+    with threadpool_limits(1):  # more threads wait for each other on so little data
+        model.fit(features, needs)
+
+    def predict(asked: FloatArray) -> FloatArray:
+        with threadpool_limits(1):
+            return np.asarray(model.predict(asked), dtype=np.float64)
+
+    return predict
+
+
+def _made(maker: Callable[..., Stepper], *, has_phases: bool) -> Callable[[World], Stepper]:
+    return partial(maker, has_phases=has_phases)
+
+
+LEARNED_POLICIES = (
+    NamedPolicy("analogs", Analogs),
+    NamedPolicy("analogs-phases", _made(Analogs, has_phases=True)),
+)
+OPTIONAL_POLICIES = (
+    NamedPolicy("boosted-quantiles", BoostedQuantiles),
+    NamedPolicy("boosted-quantiles-phases", _made(BoostedQuantiles, has_phases=True)),
+)
+"""Those that need an optional package, and seconds: they run where they are asked for."""

@@ -1,0 +1,44 @@
+"""Autopilot's set of windows against a transcription in plain loops."""
+
+import numpy as np
+import pytest
+
+from optim.simulation.containers import make_plan
+from tests.support.containers.worlds import world_of
+
+
+def transcribed(demand, top, width):
+    """Limits of one container and resource, cycle by cycle."""
+    limits = [top * (k + 1) / 100 for k in range(100)]
+    models = [(d, m) for d in (0.1, 0.3, 0.6, 0.9) for m in (1.0, 1.1, 1.25)]
+    over, under = [[0.0] * 100 for _ in models], [[0.0] * 100 for _ in models]
+    place, cost, followed, given = [-1] * 12, [0.0] * 12, -1, []
+    for cycle in range(1, -(-len(demand) // width)):
+        own = demand[(cycle - 1) * width : cycle * width]
+        found = []
+        for j, (d, margin) in enumerate(models):
+            totals = []
+            for k, limit in enumerate(limits):
+                over[j][k] = (1 - d) * over[j][k] + d * sum(x > limit for x in own) / width
+                under[j][k] = (1 - d) * under[j][k] + d * sum(x < limit for x in own) / width
+                totals.append(8 * over[j][k] + under[j][k] + 0.1 * (k != place[j]))
+            best = totals.index(min(totals))
+            changed, place[j] = best != place[j], best
+            limit = margin * limits[best]
+            fresh = 8 * sum(x > limit for x in own) / width + 0.1 * changed
+            fresh += sum(max(limit - x, 0) for x in own) / width / (sum(own) / width)
+            cost[j] = 0.7 * cost[j] + 0.3 * fresh
+            found.append((limit, changed))
+        judged = [cost[j] + 0.1 * ((j != followed) + found[j][1]) for j in range(12)]
+        followed = judged.index(min(judged))
+        given.append(found[followed][0])
+    return given
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_limits_are_those_of_the_transcription(seed):
+    rng = np.random.default_rng(seed)
+    demand = rng.choice([1.0, 2.0, 5.0], size=22) + 0.1 * rng.random(22)
+    world = world_of([demand], limit=np.array([[8.0, 8.0]]), training=[np.ones(4)])
+    found = make_plan(world, "autopilot-ml").allocate(np.ones(2))[0, 1:, 0]
+    assert found == pytest.approx(np.minimum(transcribed(demand.tolist(), 8.0, 4), 8.0))
