@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import note
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_rows, print_table
-from optim.cli.parameters import FormatOption, SeedOption, option, split_list, split_options
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, EncoderOption, GeneratorOption, InputOption, NumPhasesOption, read_or_draw
 from optim.core.errors import InvalidOptionError
@@ -45,14 +46,16 @@ MultipliersOption = Annotated[
 ReportOption = Annotated[
     Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
 ]
+PolicyOption = Annotated[
+    list[str] | None, option("--policy", "Repeat for several; default: all. Or ./mine.py:MyPolicy.", "NAME")
+]
 ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halves, test on second.", panel=SERIES)]
 
 
+@grouped
 def containers(
     *,
-    policy: Annotated[
-        list[str] | None, option("--policy", "Repeat for several; default: all. Or ./mine.py:MyPolicy.", "NAME")
-    ] = None,
+    policy: PolicyOption = None,
     require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
     resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
@@ -69,6 +72,7 @@ def containers(
     max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
+    where: EngineChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -93,22 +97,31 @@ def containers(
         max_gap_s=max_gap_s,
         cycle_s=60.0 * cycle_minutes,
     )
-    if values and report is not None:
-        raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
-    if report is not None:
-        prepare_folder(report)
+    _prepare(report, values)
     number = NUM_GENERATED if generate is None and not input_ else generate
     series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
-    with terminal_progress() as progress, listening("the rows so far are printed") as interruption:
+    with (
+        terminal_progress() as progress,
+        listening("the rows so far are printed") as interruption,
+        where.opened() as engine,
+    ):
         trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
         _tell(trial, wanted, options.encoder)
-        progress.start(f"{len(names)} policies", len(names))
         if values:
             _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
         else:
-            _at_equal_risk(trial, names, wanted, (resamples, seed), report, output, progress, interruption)
-        progress.finish()
+            running = {"engine": engine, "stop": interruption, "progress": progress, "seed": seed}
+            _at_equal_risk(trial, names, wanted, {**running, "num_resamples": resamples}, report, output)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+def _prepare(report: Path | None, multipliers: Sequence[float]) -> None:
+    """Refuse a report that can't be drawn, or written."""
+    if report is None:
+        return
+    if multipliers:
+        raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
+    prepare_folder(report)
 
 
 def _tell(trial: "Trial", wanted: "Requirement", encoder: str) -> None:
@@ -132,29 +145,23 @@ def _at_equal_risk(
     trial: "Trial",
     names: Sequence[str],
     wanted: "Requirement",
-    settings: tuple[int, int],
+    running: dict[str, Any],
     report: Path | None,
     output: OutputFormat,
-    progress: "Progress",
-    interruption: "Interruption",
 ) -> None:
     """Print the tuned policies' rows, and write the report of those that were compared."""
     from optim.simulation.containers.catalogue import BOUNDS
     from optim.simulation.containers.comparison import compare_policies
     from optim.simulation.containers.trade_off import trade_curve
 
-    resamples, seed = settings
     rows: list[Row] = []
     points: list[TradePoint] = []
-    found = compare_policies(trial, names, wanted, num_resamples=resamples, seed=seed, done=progress.update)
-    for group in found:
+    for group in compare_policies(trial, names, wanted, **running):
         rows += group
         if output is OutputFormat.JSON:
             print_rows(group, output)
         if report is not None and group[0].policy not in BOUNDS:
             points += trade_curve(trial.test, group[0].policy, wanted)
-        if interruption.is_requested:
-            break
     required = _required(wanted)
     if output is OutputFormat.TABLE:
         title = f"tuned to {required} on other containers; saving against prev-step-rules"
@@ -186,6 +193,7 @@ def _at_multipliers(
     from optim.simulation.containers.trade_off import trade_points
 
     points: list[TradePoint] = []
+    progress.start(f"{len(names)} policies", len(names))
     for number, name in enumerate(names, start=1):
         fresh = trade_points(world, name, wanted, multipliers)
         points += fresh
@@ -194,6 +202,7 @@ def _at_multipliers(
         progress.update(number)
         if interruption.is_requested:
             break
+    progress.finish()
     if output is OutputFormat.TABLE:
         print_rows(points, output, POINTS, title="untuned")
 

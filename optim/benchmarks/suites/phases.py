@@ -87,7 +87,6 @@ class PhaseWork(AbstractStudy):
             training, tuned, test = split_series(drawn_containers(options.containers, self.seed), wanted, self.seed)
         with clock.phase("solve"):
             known, phases = find_phases(training, (tuned, test), wanted, self.seed)
-        progress.start(self.solver, len(POLICIES))
         with clock.phase("verify"):
             compared = compare_policies(
                 Trial(calibration=make_world(tuned, training, known), test=make_world(test, training, phases)),
@@ -95,10 +94,9 @@ class PhaseWork(AbstractStudy):
                 Requirement(kills=options.kills, throttled=options.throttled),
                 num_resamples=options.resamples,
                 seed=self.seed,
-                done=progress.update,
+                progress=progress,
             )
             rows = {row.policy: row for group in compared for row in group if row.resource == ALL_RESOURCES}
-        progress.finish()
         return Finding(
             findings={
                 "ari": _agreement(test, phases.labels),

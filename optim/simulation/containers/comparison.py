@@ -1,20 +1,23 @@
 """All policies at equal risk, a row a policy and resource."""
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from optim.core.execution import Engine, InThisProcess, in_order
+from optim.core.progress import Progress, SilentProgress
 from optim.core.ranges import check_in
+from optim.core.stopping import Interruption
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.bootstrap import interval, resampled, resamples
-from optim.simulation.containers.catalogue import BOUNDS, HARMLESS, REFERENCE, check_names, make_plan
-from optim.simulation.containers.clairvoyant import clairvoyant
+from optim.simulation.containers.catalogue import REFERENCE, check_names
+from optim.simulation.containers.contest import Contest, TunedRun
 from optim.simulation.containers.harm import decided_weight
-from optim.simulation.containers.metrics import Outcome, measure, relative
-from optim.simulation.containers.requirement import Measure, Requirement, requirement_on
-from optim.simulation.containers.tuning import Tuned, tune
+from optim.simulation.containers.metrics import Outcome, relative
+from optim.simulation.containers.requirement import Measure, Requirement
 from optim.simulation.containers.world import Trial, World
 
 ALL_RESOURCES = "all"
@@ -100,26 +103,13 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Run:
-    """A tuned policy on the test containers.
-
-    `total` has shape (C, R), with what restarts cost where that is charged; `bound`, shape (R,), is what no plan is below.
-    """
-
-    tuned: Tuned
-    outcome: Outcome
-    total: FloatArray
-    bound: FloatArray | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Frame:
     """What all rows share: shape (B, G) counts, and the reference."""
 
     world: World
     wanted: Requirement
     counts: IntArray
-    reference: _Run
+    reference: TunedRun
 
 
 def compare_policies(
@@ -129,7 +119,9 @@ def compare_policies(
     *,
     num_resamples: int,
     seed: int,
-    done: Callable[[int], None] | None = None,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[Row, ...]]:
     """Tune policies to the same requirement on some containers, and yield each one's rows on others.
 
@@ -145,8 +137,10 @@ def compare_policies(
         Resamples of the containers for intervals.
     seed
         Of draws and resamples: same arguments and seed, same rows.
-    done
-        Told how many policies are done.
+    engine
+        Where policies are tuned and run, each a piece of work, in this process by default; the answer is the same for any.
+    stop, progress
+        Ends the comparison early, after the policies that are running; hears how many are done.
 
     Raises
     ------
@@ -155,7 +149,13 @@ def compare_policies(
     """
     check_comparison(names, num_resamples)
     counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
-    return _rows(trial, names, wanted, counts, seed, done)
+    running = (engine or InThisProcess()).run(
+        Contest(trial=trial, wanted=wanted, seed=seed),
+        tuple(dict.fromkeys((REFERENCE, *names))),
+        stop or Interruption(),
+        progress or SilentProgress(),
+    )
+    return _rows(trial.test, names, wanted, counts, in_order(running))
 
 
 def check_comparison(names: Sequence[str], num_resamples: int) -> None:
@@ -171,49 +171,22 @@ def check_comparison(names: Sequence[str], num_resamples: int) -> None:
 
 
 def _rows(
-    trial: Trial,
-    names: Sequence[str],
-    wanted: Requirement,
-    counts: IntArray,
-    seed: int,
-    done: Callable[[int], None] | None,
+    world: World, names: Sequence[str], wanted: Requirement, counts: IntArray, found: Iterator[tuple[str, TunedRun]]
 ) -> Iterator[tuple[Row, ...]]:
-    reference = _run(trial, REFERENCE, wanted, seed)
-    frame = _Frame(world=trial.test, wanted=wanted, counts=counts, reference=reference)
-    for number, name in enumerate(names, start=1):
-        run = reference if name == REFERENCE else _run(trial, name, wanted, seed)
-        yield tuple(_policy_rows(frame, name, run))
-        if done is not None:
-            done(number)
+    """Yield the rows of policies, in order, from runs of which the reference's is the first."""
+    runs = dict(itertools.islice(found, 1))
+    if not runs:
+        return
+    frame = _Frame(world=world, wanted=wanted, counts=counts, reference=runs[REFERENCE])
+    for name in names:
+        if name not in runs:
+            runs |= itertools.islice(found, 1)
+        if name not in runs:
+            return
+        yield tuple(_policy_rows(frame, name, runs[name]))
 
 
-def _run(trial: Trial, name: str, wanted: Requirement, seed: int) -> _Run:
-    if name in BOUNDS:
-        return _bound(trial.test, wanted, is_harmless=name == HARMLESS)
-    is_met = requirement_on(trial.calibration, wanted, seed)
-    tuned = tune(make_plan(trial.calibration, name), is_met, len(trial.test.resources))
-    outcome = measure(trial.test, make_plan(trial.test, name).allocate(tuned.multiplier), wanted.restarts)
-    return _Run(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, wanted))
-
-
-def _bound(world: World, wanted: Requirement, *, is_harmless: bool) -> _Run:
-    """Return the plan that attains a bound; of each resource alone, without what kills for lack of another one cost."""
-    found = clairvoyant(world, wanted, is_harmless=is_harmless)
-    met = np.ones(len(world.resources), dtype=np.bool_)
-    return _Run(
-        tuned=Tuned(multiplier=found.price, is_reached=met),
-        outcome=measure(world, found.allocation, wanted.restarts),
-        total=found.total,
-        bound=found.bound,
-    )
-
-
-def charged_allocation(outcome: Outcome, wanted: Requirement) -> FloatArray:
-    """Return the allocation of each container, shape (C, R), with what restarts cost where that is charged."""
-    return outcome.allocation + (outcome.harm.charge if wanted.is_charged else 0.0)
-
-
-def _policy_rows(frame: _Frame, name: str, run: _Run) -> Iterator[Row]:
+def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
     """Yield a row a resource, and the one of all."""
     world, outcome, counts = frame.world, run.outcome, frame.counts
     demand = resampled(world, outcome.demand, counts)
@@ -267,7 +240,7 @@ def _policy_rows(frame: _Frame, name: str, run: _Run) -> Iterator[Row]:
     )
 
 
-def _whole_most(run: _Run, frame: _Frame, compared: float) -> float:
+def _whole_most(run: TunedRun, frame: _Frame, compared: float) -> float:
     """Return the bound on the mean reduction, each resource relative to its demand."""
     bound = np.zeros(0) if run.bound is None else run.bound
     return float(1.0 - relative(bound, frame.reference.outcome.demand.sum(axis=0)).mean() / compared)
@@ -278,7 +251,7 @@ def _at(column: int, *parts: dict[str, FloatArray]) -> dict[str, Any]:
     return {key: values[column].item() for own in parts for key, values in own.items()}
 
 
-def _figures(run: _Run) -> dict[str, Any]:
+def _figures(run: TunedRun) -> dict[str, Any]:
     """Return a run's figures by field, shape (R,) each."""
     outcome = run.outcome
     demand = outcome.demand.sum(axis=0)

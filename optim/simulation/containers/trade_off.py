@@ -8,7 +8,8 @@ import numpy as np
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.catalogue import make_plan
-from optim.simulation.containers.comparison import charged_allocation, risk_of
+from optim.simulation.containers.comparison import risk_of
+from optim.simulation.containers.contest import charged_allocation
 from optim.simulation.containers.metrics import measure, relative
 from optim.simulation.containers.policy import Plan
 from optim.simulation.containers.requirement import Requirement

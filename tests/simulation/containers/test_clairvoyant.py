@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from optim.models.containers.clairvoyance import check_clairvoyant
 from optim.simulation.containers import Measure, Requirement, make_plan, make_world, measure
 from optim.simulation.containers.clairvoyant import claim_of, clairvoyant
-from optim.simulation.containers.comparison import charged_allocation, risk_of
+from optim.simulation.containers.comparison import risk_of
+from optim.simulation.containers.contest import charged_allocation
 from optim.simulation.containers.harm import Restarts
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import drawn_worlds, series_of
