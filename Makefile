@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-DOCS_STAMP := $(VENV)/.docs-installed
 PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
@@ -27,14 +26,10 @@ bench: $(STAMP)  ## run every suite at small size: table and report
 test: $(STAMP)  ## the tests, 25 fresh random examples a property
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
-$(DOCS_STAMP): $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
-	@touch $(DOCS_STAMP)
-
-docs: $(DOCS_STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
+docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
-prove: $(DOCS_STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
+prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove'
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) fuzz

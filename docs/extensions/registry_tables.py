@@ -21,17 +21,14 @@ from sphinx.util.docutils import SphinxDirective
 from optim.cli.main import app as command_line
 from optim.core.registry import describe_options
 from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
-from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL, policy_names
-from optim.simulation.spot.policies import KNOWN
-from optim.simulation.spot.zones.policies import ZONE_POLICIES
+from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL
+from optim.simulation.policy_names import WORLDS, policy_names
 from optim.solvers.solve import solvers_of
 
 POLICY_NAMES: Mapping[str, tuple[str, ...]] = {
-    "cluster": tuple(POLICIES),
+    **{world: policy_names(world) for world in WORLDS},
+    "containers": (*policy_names("containers"), *OPTIONAL, *BOUNDS),
     "wrappers": tuple(WRAPPERS),
-    "containers": (*policy_names(), *OPTIONAL, *BOUNDS),
-    "spot": tuple(KNOWN),
-    "zones": (*ZONE_POLICIES, "optimum"),
 }
 """Policies by the world they are for."""
 
