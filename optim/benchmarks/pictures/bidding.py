@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.price_history import HOUR_S, MICRO
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.policies import make_policy
-from optim.simulation.spot.policy import Policy, Request, View
+from optim.simulation.spot.policy import Request, View
 from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.rows import Summary
 from optim.simulation.spot.world import World
@@ -49,24 +49,6 @@ class WatchedRun:
     bids: tuple[PlacedBid, ...]
 
 
-class _Watched:
-    """A policy whose requests are written down; all else is the policy's own."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
-        self.bids: list[PlacedBid] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._policy, name)
-
-    def decide(self, view: View) -> Request | None:
-        """Ask the policy, and write down its answer."""
-        request = self._policy.decide(view)
-        if request is not None:
-            self.bids.append(PlacedBid(time_s=view.now_s, request=request))
-        return request
-
-
 def watch(world: World, policy: str, start_s: int) -> WatchedRun:
     """Run a policy from a start, and keep the bids it places.
 
@@ -79,9 +61,17 @@ def watch(world: World, policy: str, start_s: int) -> WatchedRun:
     start_s
         When the job begins.
     """
-    watched = _Watched(make_policy(policy, world))
-    result = run_policy(world, cast("Policy", watched), start_s)
-    return WatchedRun(result=result, bids=tuple(watched.bids))
+    watched, bids = make_policy(policy, world), list[PlacedBid]()
+    decide = watched.decide
+
+    def decide_and_tell(view: View) -> Request | None:
+        request = decide(view)
+        if request is not None:
+            bids.append(PlacedBid(time_s=view.now_s, request=request))
+        return request
+
+    watched.decide = decide_and_tell  # type: ignore[method-assign]  # the engine looks at the policy's own class
+    return WatchedRun(result=run_policy(world, watched, start_s), bids=tuple(bids))
 
 
 def busiest_markets(world: World, run: WatchedRun, number: int) -> tuple[int, ...]:

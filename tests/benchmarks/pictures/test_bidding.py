@@ -37,9 +37,10 @@ def axes():
     return Figure().subplots()
 
 
-def test_watching_changes_nothing(world):
+@pytest.mark.parametrize("policy", ["proteus", "standard-checkpoint"])  # the second one keeps all leases by inheritance
+def test_watching_changes_nothing(world, policy):
     start = int(world.history.begin_s) + 86_400
-    assert watch(world, "proteus", start).result == run_policy(world, make_policy("proteus", world), start)
+    assert watch(world, policy, start).result == run_policy(world, make_policy(policy, world), start)
 
 
 def test_bids_are_held_as_long_as_the_bill_says(world):
