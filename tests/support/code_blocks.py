@@ -16,6 +16,7 @@ import io
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -136,14 +137,19 @@ class PageRun:
             (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
             (commands / name).chmod(0o755)
         env = {**os.environ, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(
+        shell = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", block.code],
-            cwd=self.folder, env=env, check=False, capture_output=True, text=True, timeout=LIMIT_S, stdin=subprocess.DEVNULL,
+            cwd=self.folder, env=env, text=True, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
-        assert done.returncode == 0, (
-            f"{block.page.name}:{block.line} ended with exit code {done.returncode}: {done.stderr[-2000:]}"
-        )
-        return done.stdout
+        try:
+            shown, said = shell.communicate(timeout=LIMIT_S)
+        except BaseException:
+            os.killpg(shell.pid, signal.SIGKILL)  # the shell's commands too
+            raise
+        where = f"{block.page.name}:{block.line}"
+        assert shell.returncode == 0, f"{where} ended with exit code {shell.returncode}: {said[-2000:]}"
+        return shown
 
 
 def run_page(page: Path, folder: Path, *when: str) -> None:
