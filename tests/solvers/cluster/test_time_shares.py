@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, finish_time_model, max_min_model, worst_ratio
-from optim.solvers.cluster.time_shares import finish_time_shares, max_min_shares
+from optim.solvers.cluster.price_search import price_shares
+from optim.solvers.cluster.time_shares import finish_time_shares, finish_time_shares_by_programmes, max_min_shares
 
 AGREEMENT = 1e-5
 
@@ -50,6 +51,25 @@ def test_finish_time_shares_reach_what_the_convex_programme_does(seed, jobs):
     assert found.value == pytest.approx(model.value, rel=AGREEMENT)
 
 
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(1, 4), st.booleans())
+@example(4536, 34, 2, False)  # a need that is just a type's speed
+def test_prices_and_programmes_find_the_same_ratio(seed, jobs, kinds, is_alike):
+    """Where jobs are alike all prices at which they change their minds fall together."""
+    problem = drawn(seed, jobs, kinds)
+    if is_alike:
+        first = np.zeros(jobs, np.int64)
+        columns = {name: getattr(problem, name)[first] for name in ("throughput", "width", "left", "isolated_s")}
+        problem = replace(problem, **columns, elapsed_s=problem.elapsed_s * 0.1)
+    found, other = finish_time_shares(problem), finish_time_shares_by_programmes(problem)
+    _is_feasible(problem, found.x)
+    assert found.value == pytest.approx(worst_ratio(problem, found.x))
+    assert found.value == pytest.approx(other.value, rel=AGREEMENT)
+    if kinds <= 3:
+        priced = price_shares(problem)
+        assert priced.lower <= other.value * (1 + 1e-7)
+        assert worst_ratio(problem, priced.x) <= priced.lower * (1 + 1e-6)
+
+
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_max_min_shares_reach_what_the_programme_does(seed, jobs):
     problem = drawn(seed, jobs)
@@ -82,5 +102,16 @@ def test_a_job_that_is_late_gets_more():
 
 
 def test_a_job_that_runs_nowhere_is_refused():
-    with pytest.raises(UnsupportedProblemError, match="no type of GPU"):
-        max_min_shares(replace(_one_type(2, 1), throughput=np.array([[1.0], [0.0]])))
+    nowhere = replace(_one_type(2, 1), throughput=np.array([[1.0], [0.0]]))
+    gone = replace(_one_type(2, 1), throughput=np.array([[1.0, 0], [0, 1.0]]), gpus=np.array([1, 0]))
+    for solve in (max_min_shares, finish_time_shares):
+        for problem in (nowhere, gone):
+            with pytest.raises(UnsupportedProblemError, match="no type of GPU"):
+                solve(problem)
+
+
+def test_a_type_without_gpus_is_nobodys():
+    problem = replace(_one_type(4, 2), throughput=np.ones((4, 2)), gpus=np.array([2, 0]))
+    found = finish_time_shares(problem)
+    assert found.x[:, 1] == pytest.approx([0] * 4)
+    assert found.value == pytest.approx(1, rel=AGREEMENT)
