@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import bench, info, instance, phases, profile, run, simulate, solve, solvers, verify
+from optim.cli import bench, containers, info, instance, phases, profile, run, simulate, solve, solvers, verify
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
@@ -57,6 +57,7 @@ app.command("verify")(verify.verify)
 app.command("profile")(profile.profile)
 app.add_typer(instance.app)
 app.add_typer(phases.app)
+app.add_typer(containers.app)
 app.add_typer(simulate.app)
 app.command("run")(run.run)
 app.command("solvers")(solvers.solvers)

@@ -19,7 +19,9 @@ from optim.simulation.containers.world import World
 TAIL = 24
 """Points beyond the last quantile."""
 
-TAIL_STEP = 0.5
+TAIL_FIRST, TAIL_GROWTH, TAIL_POWER = 0.25, 1.3, 4.0
+"""In units of the tail's mean the points lie at 0.25, 0.25 x 1.3, ...; risk falls as (1 + d / 4)^-4: as exp(-d) at first, then more slowly."""
+
 LEAST_TAIL = 0.005
 TAIL_SHARE = 0.05
 """The logarithm of what lies beyond the last quantile has this share of its distance to the median as its mean, and at least LEAST_TAIL."""
@@ -55,7 +57,7 @@ class Forecast:
 
 
 def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return quantiles and risks with an exponential tail behind the last one, so that any safety can be bought.
+    """Return quantiles and risks with a heavy tail behind the last one, so that any safety can be bought.
 
     Parameters
     ----------
@@ -67,9 +69,9 @@ def with_tail(log_need: FloatArray, risk: FloatArray) -> tuple[FloatArray, Float
     middle = int(np.argmin(np.abs(risk - 0.5)))
     top = log_need[..., -1:]
     width = np.maximum(TAIL_SHARE * (top - log_need[..., middle : middle + 1]), LEAST_TAIL)
-    steps = TAIL_STEP * np.arange(1, TAIL + 1)
+    steps = TAIL_FIRST * TAIL_GROWTH ** np.arange(TAIL)
     beyond = np.concatenate([log_need, top + width * steps], axis=-1)
-    return np.exp(beyond), np.concatenate([risk, risk[-1] * np.exp(-steps)])
+    return np.exp(beyond), np.concatenate([risk, risk[-1] * (1.0 + steps / TAIL_POWER) ** -TAIL_POWER])
 
 
 def scale_of(world: World) -> FloatArray:

@@ -3,7 +3,7 @@
 Both know a moment by the same numbers (`windows`); with phases, which phase it is and how long it has lasted are among them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -15,11 +15,13 @@ from optim.core.errors import MissingDependencyError
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.forecast import Forecast, scale_of, with_tail
 from optim.simulation.containers.policy import CycleView, NamedPolicy, Stepper
-from optim.simulation.containers.windows import Lessons, lessons_of, moments_of
+from optim.simulation.containers.windows import Lessons, Moments, joined, lessons_of, moments_of
 from optim.simulation.containers.world import World
 
-NUM_NEIGHBOURS = 50
-NUM_LEVELS = 50
+NUM_OF_LEVELS, NUM_OF_RATES = 200, 50
+"""Moments that count as similar: a moment tells one peak of a resource that is held, and a cycle's samples of a rate."""
+
+NUM_QUANTILES = 100
 BOOSTED_RISKS = np.array([0.75, 0.5, 0.25, 0.1, 0.05, 0.02, 0.01, 0.004])
 MOST_LESSONS = 20_000
 """Boosted quantiles learn from at most so many moments, evenly spread."""
@@ -34,32 +36,40 @@ class Analogs:
         Whose training containers are learned from.
     has_phases
         Whether the present phase is among what makes moments similar.
+    is_whole
+        Whether a whole cycle must have followed, see `lessons_of`.
     """
 
-    def __init__(self, world: World, *, has_phases: bool = False) -> None:
+    def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
         self._world, self._has_phases = world, has_phases
-        self._lessons = lessons_of(world, has_phases=has_phases)
+        self._lessons = lessons_of(world, has_phases=has_phases, is_whole=is_whole)
         features = self._lessons.moments.features
         self._mean, deviation = features.mean(axis=0), features.std(axis=0)
         self._deviation = np.where(deviation > 0, deviation, 1.0)
         self._tree = cKDTree((features - self._mean) / self._deviation)
-        self._number = min(NUM_NEIGHBOURS, len(features))
-        self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_LEVELS + 2)[1:-1]
+        self._number = min(max(NUM_OF_LEVELS, NUM_OF_RATES), len(features))
+        self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_QUANTILES + 2)[1:-1]
 
     def estimate(self, view: CycleView) -> Forecast:
         """Answer for a cycle."""
-        moments = moments_of(view, self._world, has_phases=self._has_phases)
+        return self.forecast([moments_of(view, self._world, has_phases=self._has_phases)])
+
+    def forecast(self, parts: Sequence[Moments]) -> Forecast:
+        """Return what followed on the moments most similar to these."""
+        moments = joined(parts)
         _, near = self._tree.query((moments.features - self._mean) / self._deviation, k=self._number)
         near = near.reshape(len(moments.level), self._number)
-        parts = [self._followed(near, column) for column in range(moments.level.shape[1])]
-        need, risk = with_tail(np.stack(parts, axis=1), self._risk)
+        followed = [self._followed(near, column) for column in range(moments.level.shape[1])]
+        need, risk = with_tail(np.stack(followed, axis=1), self._risk)
         return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
 
     def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""
         if self._world.is_level[column]:
-            return np.asarray(np.quantile(self._lessons.peaks(column)[near], 1.0 - self._risk, axis=1).T)
-        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near]
+            return np.asarray(
+                np.quantile(self._lessons.peak[near[:, :NUM_OF_LEVELS], column], 1.0 - self._risk, axis=1).T
+            )
+        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near[:, :NUM_OF_RATES]]
         return np.asarray(np.nanquantile(followed.reshape(len(near), -1), 1.0 - self._risk, axis=1).T)
 
 
@@ -101,10 +111,10 @@ class BoostedQuantiles:
 def _needs(lessons: Lessons, world: World) -> list[FloatArray]:
     """Return a need of each moment by resource, shape (N,) each."""
     rng = np.random.default_rng(0)
-    count = lessons.is_there.sum(axis=1)
+    count = lessons.is_there.sum(axis=1)  # those that are there come first
     place = (rng.random(len(count)) * count).astype(np.int64)
     return [
-        lessons.peaks(column) if is_level else lessons.after[np.arange(len(count)), place, column]
+        lessons.peak[:, column] if is_level else lessons.after[np.arange(len(count)), place, column]
         for column, is_level in enumerate(world.is_level.tolist())
     ]
 

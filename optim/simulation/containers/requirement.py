@@ -96,9 +96,14 @@ class Draws:
         return np.asarray((given >= self.need).sum(axis=0))
 
 
-def draw_needs(world: World, rng: np.random.Generator) -> Draws:
-    """Draw a decided cycle of each unit that has one: of its cycles for a resource that is held, by samples for a rate."""
+def draw_needs(world: World, rng: np.random.Generator, *, is_whole: bool = False) -> Draws:
+    """Draw a decided cycle of each unit that has one: of its cycles for a resource that is held, by samples for a rate.
+
+    `is_whole`: of cycles that are whole only.
+    """
     samples = world.samples[:, 1:]
+    if is_whole:
+        samples = np.where(samples == world.cycle_samples, samples, 0)
     peak = world.by_cycle.max(axis=2)
     picked = []
     for unit in range(int(world.group.max()) + 1):

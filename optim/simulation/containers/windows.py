@@ -4,6 +4,7 @@ Numbers are relative to a container's own level now, so that containers of diffe
 of them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,10 @@ from optim.simulation.containers.world import World
 STRIDE = 4
 """Every so manieth sample of a training series is a moment; neighbours hardly differ."""
 
+MOST_LESSONS = 20_000
+"""Training series of many samples have moments further apart, so that there are hardly more than this."""
+
+MOST_AFTER = 40
 TINY = 1e-9
 FLOOR = 0.02
 """A level is at least this share of the most so far: an idle container isn't one whose demand grows a thousandfold."""
@@ -48,67 +53,102 @@ class Lessons:
     moments
         N moments.
     after
-        Shape (N, n, R): logarithm of demand in the next n samples over the level.
+        Shape (N, n', R): logarithm of demand in samples of the next cycle over the level, in MOST_AFTER evenly spread ones at most.
     is_there
-        Shape (N, n): whether there was such a sample; one at least.
+        Shape (N, n'): whether there was such a sample; one at least.
+    peak
+        Shape (N, R): logarithm of the largest demand in the next cycle over the level.
     """
 
     moments: Moments
     after: FloatArray
     is_there: NDArray[np.bool_]
-
-    def peaks(self, column: int) -> FloatArray:
-        """Return the logarithm of the largest demand over the level, shape (N,)."""
-        return np.asarray(np.where(self.is_there, self.after[:, :, column], -np.inf).max(axis=1))
+    peak: FloatArray
 
 
-def lessons_of(world: World, *, has_phases: bool) -> Lessons:
+def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Lessons:
     """Return all moments of the training containers that have a whole cycle behind them and a sample before them.
 
     A series that is shorter than a cycle has its moments from its middle on, with a shorter past.
 
+    Parameters
+    ----------
+    world
+        Whose training containers.
+    has_phases
+        Whether phases are among the numbers.
+    is_whole
+        Whether a whole cycle must follow on a moment: where a series' end isn't its container's.
+
     Raises
     ------
     InvalidProblemError
-        If no training series has two samples.
+        If no training series is long enough.
     """
     training, width = world.training, world.cycle_samples
-    features, level, after, is_there = [], [], [], []
+    features, level, after, is_there, peak = [], [], [], [], []
+    stride = max(STRIDE, -(-training.num_samples // MOST_LESSONS))
+    kept = np.unique(np.linspace(0, width - 1, min(width, MOST_AFTER)).astype(np.int64))
     for rows in training.segments():
         length = rows.stop - rows.start
-        now = np.arange(min(width, max(1, length // 2)), length, STRIDE)
+        now = np.arange(min(width, max(1, length // 2)), length - (width - 1 if is_whole else 0), stride)
         if not len(now):
             continue
         values = training.values[rows]
         phase = None if not has_phases or world.training_phase is None else world.training_phase[rows]
-        own = _moments(values, phase, now, world, has_phases=has_phases)
+        own = moments_at(values, now, world, phase)
         ahead = now[:, None] + np.arange(width)
         there = ahead < length
         next_values = values[np.minimum(ahead, length - 1)]
         features.append(own.features)
         level.append(own.level)
-        after.append(np.log(np.maximum(next_values, TINY * own.level[:, None]) / own.level[:, None]))
-        is_there.append(there)
+        relative = np.log(np.maximum(next_values, TINY * own.level[:, None]) / own.level[:, None])
+        after.append(relative[:, kept])
+        is_there.append(there[:, kept])
+        peak.append(np.where(there[..., None], relative, -np.inf).max(axis=1))
     if not features:
-        raise InvalidProblemError("policies that learn need a training series of two samples or more")
+        raise InvalidProblemError(
+            f"policies that learn need a training series of {2 * width if is_whole else 2} samples or more"
+        )
     moments = Moments(features=np.concatenate(features), level=np.concatenate(level))
-    return Lessons(moments=moments, after=np.concatenate(after), is_there=np.concatenate(is_there))
+    return Lessons(
+        moments=moments,
+        after=np.concatenate(after),
+        is_there=np.concatenate(is_there),
+        peak=np.concatenate(peak),
+    )
 
 
 def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Moments:
     """Return the moments at which a cycle begins, one of each container that runs."""
     now = np.array([view.past.shape[1]])
     parts = [
-        _moments(own, view.phases[place] if has_phases else None, now, world, has_phases=has_phases)
-        for place, own in enumerate(view.past)
+        moments_at(own, now, world, view.phases[place] if has_phases else None) for place, own in enumerate(view.past)
     ]
+    return joined(parts)
+
+
+def joined(parts: Sequence[Moments]) -> Moments:
+    """Return moments one after the other."""
     return Moments(
         features=np.concatenate([part.features for part in parts]), level=np.concatenate([part.level for part in parts])
     )
 
 
-def _moments(values: FloatArray, phase: IntArray | None, now: IntArray, world: World, *, has_phases: bool) -> Moments:
-    """Return the moments before samples `now`, each at least 1, of one container, (samples, R)."""
+def moments_at(values: FloatArray, now: IntArray, world: World, phase: IntArray | None = None) -> Moments:
+    """Return the moments before samples `now`, each at least 1, of one container.
+
+    Parameters
+    ----------
+    values
+        Shape (samples, R): of all samples, only those before a moment count for it.
+    now
+        Shape (N,).
+    world
+        Whose cycles and resources.
+    phase
+        Shape (samples,): its phases, where they are to be known.
+    """
     width = world.cycle_samples
     rows = np.maximum(now[:, None] - width + np.arange(width), 0)
     window = values[rows]
@@ -128,7 +168,7 @@ def _moments(values: FloatArray, phase: IntArray | None, now: IntArray, world: W
         earlier.mean(axis=1) / level,
     ]
     features = np.concatenate([*(np.minimum(own, CLIP) for own in numbers), np.log1p(now)[:, None]], axis=1)
-    if has_phases and phase is not None:
+    if phase is not None:
         features = np.concatenate([features, _phase_features(phase, now, world.num_phases)], axis=1)
     return Moments(features=features, level=level)
 

@@ -30,7 +30,7 @@ def test_limits_hold_and_what_is_unknown_gets_what_all_get_at_first():
     assert own.allocation(np.array([1e3]), np.array([7.0]), np.full((2, 1), 3.0))[:, 0].tolist() == [3.0, 3.0]
 
 
-def test_a_tail_goes_on_from_the_last_quantile_and_its_risk_falls_exponentially():
+def test_a_tail_goes_on_from_the_last_quantile_and_its_risk_falls_as_a_power():
     log_need = np.log(np.array([[1.0, 2.0, 4.0, 8.0, 16.0]]))
     need, risk = with_tail(log_need, RISK)
     assert need[0, :5] == pytest.approx([1, 2, 4, 8, 16])
@@ -38,7 +38,8 @@ def test_a_tail_goes_on_from_the_last_quantile_and_its_risk_falls_exponentially(
     assert len(risk) == need.shape[1] == 5 + TAIL
     assert (np.diff(need[0]) > 0).all()
     mean = 0.05 * np.log(16 / 2)
-    assert need[0, 5:] == pytest.approx(16 * np.exp(0.5 * mean * np.arange(1, TAIL + 1)))
-    assert risk[5:] == pytest.approx(0.02 * np.exp(-np.log(need[0, 5:] / 16) / mean))
+    away = np.log(need[0, 5:] / 16) / mean
+    assert away[[0, 1, -1]] == pytest.approx([0.25, 0.325, 0.25 * 1.3 ** (TAIL - 1)])
+    assert risk[5:] == pytest.approx(0.02 / (1 + away / 4) ** 4)
     flat, _ = with_tail(np.zeros((1, 5)), RISK)
     assert (np.diff(flat[0, 4:]) > 0).all()

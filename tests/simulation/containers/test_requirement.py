@@ -88,6 +88,14 @@ def test_containers_of_a_pod_are_one_draw_and_those_without_a_decided_cycle_none
     assert len(draw_needs(one, np.random.default_rng(0)).need) == 1
 
 
+def test_only_whole_cycles_are_drawn_where_that_is_asked_for():
+    world = world_of([np.arange(1.0, 12.0), np.arange(1.0, 8.0)])
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        draws = draw_needs(world, rng, is_whole=True)
+        assert draws.need[:, 1].tolist() == [8.0]
+
+
 def test_the_papers_measure_counts_all_samples():
     world = world_of([np.ones(8)])
     is_met = requirement_on(world, Requirement(measure=Measure.UNDER_TIME, under_time=0.5), 0)

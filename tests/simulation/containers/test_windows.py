@@ -38,7 +38,14 @@ def test_what_followed_is_relative_to_the_level_and_ends_with_the_series():
     assert lessons.is_there.tolist() == [[True] * 4, [True, True, True, False]]
     level = [own[4:8, 0].mean(), own[7, 1]]
     assert np.exp(lessons.after[1, :3]) * level == pytest.approx(own[8:11])
-    assert np.exp(lessons.peaks(1)) == pytest.approx([own[4:8, 1].max() / own[3, 1], own[8:11, 1].max() / own[7, 1]])
+    assert np.exp(lessons.peak[:, 1]) == pytest.approx([own[4:8, 1].max() / own[3, 1], own[8:11, 1].max() / own[7, 1]])
+
+
+def test_where_the_end_is_not_the_containers_a_whole_cycle_must_follow():
+    own = 1 + RNG.random((19, 2))
+    lessons = lessons_of(world_of([own], training=[own, own[:7]]), has_phases=False, is_whole=True)
+    assert len(lessons.after) == 3 + 1  # moments 4, 8, 12 and, of the short one, 3
+    assert lessons.is_there.all()
 
 
 @given(world=drawn_worlds(), factor=st.floats(0.5, 20))
@@ -66,5 +73,5 @@ def test_the_phase_and_how_long_it_has_lasted_are_numbers():
 
 
 def test_series_of_single_samples_teach_nothing():
-    with pytest.raises(InvalidProblemError, match="two samples or more"):
+    with pytest.raises(InvalidProblemError, match="of 2 samples or more"):
         lessons_of(world_of([np.ones(8)], training=[np.ones(1)] * 3), has_phases=False)

@@ -1,0 +1,89 @@
+"""`optim containers`: what containers should ask for."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from optim.cli.border import note
+from optim.cli.exit_code import ExitCode
+from optim.cli.output import print_line
+from optim.cli.parameters import SeedOption, option, split_options
+from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.core.files import prepare_folder, write_bytes
+
+if TYPE_CHECKING:
+    from optim.models.containers.series import ContainerSeries
+
+app = typer.Typer(name="containers", help="What containers should ask for.", no_args_is_help=True)
+BLOCK = 100
+"""Series that are looked at together."""
+
+
+class Form(StrEnum):
+    """How recommendations are written."""
+
+    JSON = "json"
+    YAML = "yaml"
+
+
+@app.callback()
+def containers() -> None:
+    """Say what containers should ask for; nothing here talks to a cluster."""
+
+
+@app.command("recommend")
+def recommend(
+    *,
+    input_: InputOption = None,
+    generate: GenerateOption = None,
+    generator_option: GeneratorOption = None,
+    form: Annotated[Form, option("--format", "json (one object), or yaml: patches for kubectl.")] = Form.JSON,
+    out: Annotated[Path | None, option("--out", "Write here instead of stdout.", "FILE")] = None,
+    require: Annotated[
+        list[str] | None, option("--require", "kills, throttled: shares that are allowed.", "NAME=VALUE")
+    ] = None,
+    cycle_minutes: Annotated[float, option("--cycle-minutes", "How long a recommendation is to hold.", "M")] = 60.0,
+    interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
+    max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
+    seed: SeedOption = 0,
+) -> ExitCode:
+    """Recommend requests and limits for the next cycle of each container, from what similar ones needed."""
+    from optim.core.options import build_options
+    from optim.simulation.containers.recommendation import Recommender, RecommendOptions, recommend_blocks
+    from optim.simulation.containers.recommendation_file import as_json, as_yaml
+    from optim.simulation.containers.requirement import Requirement
+
+    options = RecommendOptions(
+        cycle_s=60.0 * cycle_minutes,
+        interval_s=interval_s,
+        max_gap_s=max_gap_s,
+        requirement=build_options(Requirement, split_options(require, "--require")),
+    )
+    if out is not None:
+        prepare_folder(out)
+    series = read_or_draw(input_, generate, generator_option, seed, interval_s=interval_s)
+    recommender = Recommender(series, options, seed)
+    for column, resource in enumerate(recommender.resources):
+        if not recommender.tuned.is_reached[column]:
+            note(f"no multiplier covers what was required of {resource.name}; the largest was taken")
+    note(recommender.promise())
+    found = list(recommend_blocks(recommender, _blocks(series)))
+    text = (as_json if form is Form.JSON else as_yaml)(found, recommender)
+    if out is None:
+        print_line(text.rstrip("\n"))
+    else:
+        write_bytes(out, text.encode())
+        note(f"{len(found)} containers written to {out}")
+    return ExitCode.DONE
+
+
+def _blocks(series: "ContainerSeries") -> Iterator["ContainerSeries"]:
+    """Yield the series of some containers at a time."""
+    import numpy as np
+
+    number = series.container_index
+    for begin in range(0, int(number[-1]) + 1, BLOCK):
+        yield series.select(np.flatnonzero((number >= begin) & (number < begin + BLOCK)))

@@ -1,0 +1,79 @@
+"""Recommendations as JSON, and as patches of Kubernetes' pods."""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from optim.simulation.containers.recommendation import Amount, Recommendation, Recommender
+
+SCHEMA = "optim/recommendation/1"
+MIB_PER_GIB = 1024.0
+PARTS = 3
+"""Of a name namespace/pod/container."""
+
+KUBERNETES = ("cpu", "memory")
+"""Resources that a pod can ask for, in cores and GiB."""
+
+
+def as_json(found: Sequence[Recommendation], recommender: Recommender) -> str:
+    """Return recommendations as one JSON object; numbers are in the resources' units."""
+    document = {
+        "schema": SCHEMA,
+        "cycle_s": recommender.options.cycle_s,
+        "promise": recommender.promise(),
+        "units": {resource.name: resource.unit for resource in recommender.resources},
+        "containers": [asdict(own) for own in found],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
+    """Return a patch a pod, as documents of YAML, to be looked at and applied by hand (``kubectl patch --patch-file``).
+
+    Names of the form namespace/pod/container give all three; any other name stands for the pod and the container. CPU is rounded up to a
+    thousandth of a core, memory to a MiB. Texts are JSON strings, which YAML takes as they are.
+    """
+    pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
+    for own in found:
+        namespace, pod, name = _names(own.container)
+        pods.setdefault((namespace, pod), []).append((name, own))
+    lines = [f"# {recommender.promise()}"]
+    for (namespace, pod), parts in pods.items():
+        lines += ["---", "apiVersion: v1", "kind: Pod", "metadata:", f"  name: {_text(pod)}"]
+        lines += [] if namespace is None else [f"  namespace: {_text(namespace)}"]
+        lines += ["spec:", "  containers:"]
+        for name, own in parts:
+            lines += [f"  # {key}: {amount.reason}" for key, amount in own.amounts.items()]
+            lines += [f"  - name: {_text(name)}", "    resources:"]
+            lines += _resources(own.amounts)
+    return "\n".join(lines) + "\n"
+
+
+def _names(container: str) -> tuple[str | None, str, str]:
+    parts = container.split("/")
+    if len(parts) == PARTS:
+        return parts[0], parts[1], parts[2]
+    return None, parts[0], parts[-1]
+
+
+def _resources(amounts: dict[str, Amount]) -> list[str]:
+    known = {name: amounts[name] for name in KUBERNETES if name in amounts}
+    lines = ["      requests:", *(f"        {name}: {_quantity(name, own.request)}" for name, own in known.items())]
+    limits = {name: own.limit for name, own in known.items() if own.limit is not None}
+    return [*lines, "      limits:", *(f"        {name}: {_quantity(name, value)}" for name, value in limits.items())]
+
+
+def _quantity(name: str, value: float) -> str:
+    """Return an amount as Kubernetes writes it, rounded up, at least the smallest there is."""
+    if name == "cpu":
+        return f"{max(1, math.ceil(1000 * value - ROUNDING))}m"
+    return f"{max(1, math.ceil(MIB_PER_GIB * value - ROUNDING))}Mi"
+
+
+ROUNDING = 1e-6
+
+
+def _text(value: Any) -> str:
+    return json.dumps(str(value), ensure_ascii=False)

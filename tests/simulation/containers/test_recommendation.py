@@ -1,0 +1,112 @@
+"""Recommendations: what is promised comes out on fresh containers, blocks change nothing, and files say what was found."""
+
+import json
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import NETWORK
+from optim.simulation.containers.recommendation import Recommender, RecommendOptions, recommend_blocks
+from optim.simulation.containers.recommendation_file import as_json, as_yaml
+from optim.simulation.containers.requirement import Requirement
+from optim.workloads.containers import ContainerOptions, generate_containers
+from tests.support.containers.worlds import series_of
+
+SERIES = generate_containers(ContainerOptions(num_containers=160), seed=3)
+OPTIONS = RecommendOptions(cycle_s=600.0, requirement=Requirement(kills=0.1, throttled=0.1))
+
+
+@pytest.fixture(scope="module")
+def recommender():
+    """Learned and tuned on 120 containers."""
+    return Recommender(SERIES.select(np.arange(120)), OPTIONS, seed=0)
+
+
+def cut(series, shares, rng):
+    """The series up to a random cycle's begin, and what the cycle then needed."""
+    pasts, nexts = [], []
+    for rows in series.segments():
+        values = series.values[rows]
+        end = 40 * int(rng.integers(1, max(len(values) // 40, 2)))
+        pasts.append(values[:end])
+        nexts.append(values[end : end + 40])
+    return series_of(pasts), nexts
+
+
+def test_what_is_promised_comes_out_on_fresh_containers(recommender):
+    fresh = generate_containers(ContainerOptions(num_containers=150), seed=77)
+    past, after = cut(fresh, None, np.random.default_rng(1))
+    found = list(recommender.recommend(past))
+    killed = np.mean([own[:, 1].max() > r.amounts["memory"].request for own, r in zip(after, found, strict=True)])
+    short = np.mean([(own[:, 0] > r.amounts["cpu"].request).mean() for own, r in zip(after, found, strict=True)])
+    # Means over 150 containers and 60 draws stray by three hundredths each.
+    assert 0.0 < killed < 0.22
+    assert 0.02 < short < 0.22
+    total = np.sum([r.amounts["memory"].request for r in found])
+    # Less than what would have held everybody by the most so far.
+    assert total < 1.3 * np.sum([past.values[rows][:, 1].max() for rows in past.segments()])
+
+
+def test_blocks_and_what_else_is_in_them_change_nothing(recommender):
+    rest = SERIES.select(np.arange(120, 160))
+    whole = list(recommender.recommend(rest))
+    parts = [rest.select(np.arange(begin, min(begin + 7, 40))) for begin in range(0, 40, 7)]
+    assert list(recommend_blocks(recommender, parts)) == whole
+    assert [own.container for own in whole] == list(rest.containers)
+
+
+def test_less_harm_asks_for_more_and_figures_agree_with_each_other(recommender):
+    strict = Recommender(SERIES.select(np.arange(120)), RecommendOptions(cycle_s=600.0), seed=0)
+    rest = SERIES.select(np.arange(120, 160))
+    pairs = list(zip(recommender.recommend(rest), strict.recommend(rest), strict=True))
+    for name in ("cpu", "memory"):
+        totals = [sum(own.amounts[name].request for own in side) for side in zip(*pairs, strict=True)]
+        assert totals[0] < totals[1]
+    for segment, (own, _) in enumerate(pairs):
+        for column, name in enumerate(("cpu", "memory")):
+            amount, limit = own.amounts[name], rest.limit[segment, column]
+            assert 0 <= amount.request <= limit
+            assert amount.request <= amount.limit <= limit
+            assert amount.compared_with == "limit"
+            assert amount.saving == pytest.approx(1 - amount.request / limit)
+        assert own.amounts["memory"].expected_kills_per_day == pytest.approx(144 * (1 - own.amounts["memory"].quantile))
+        assert own.amounts["cpu"].expected_throttled == pytest.approx(1 - own.amounts["cpu"].quantile)
+
+
+def test_without_limits_the_peak_so_far_is_what_is_compared_with(recommender):
+    (own,) = recommender.recommend(series_of([np.full((80, 2), 2.0)]))
+    assert {amount.compared_with for amount in own.amounts.values()} == {"peak so far"}
+    assert own.amounts["memory"].saving == pytest.approx(1 - own.amounts["memory"].request / 2.0)
+
+
+def test_json_and_patches_say_the_same(recommender):
+    import yaml
+
+    rest = SERIES.select(np.arange(120, 123))
+    names = ("shop/web-1/app", 'shop/web-1/side "car"', "lone: one")
+    rest = type(rest)(**{name: getattr(rest, name) for name in rest.__slots__} | {"containers": names})
+    found = list(recommender.recommend(rest))
+    document = json.loads(as_json(found, recommender))
+    assert [own["container"] for own in document["containers"]] == list(names)
+    assert document["units"] == {"cpu": "cores", "memory": "GiB"}
+    pods = list(yaml.safe_load_all(as_yaml(found, recommender)))
+    assert [pod["metadata"] for pod in pods] == [{"name": "web-1", "namespace": "shop"}, {"name": "lone: one"}]
+    asked = [own for pod in pods for own in pod["spec"]["containers"]]
+    assert [own["name"] for own in asked] == ["app", 'side "car"', "lone: one"]
+    for own, told in zip(asked, document["containers"], strict=True):
+        requests, limits = own["resources"]["requests"], own["resources"]["limits"]
+        cpu, memory = told["amounts"]["cpu"], told["amounts"]["memory"]
+        assert 0 <= int(requests["cpu"].removesuffix("m")) / 1000 - cpu["request"] <= 0.001
+        assert 0 <= int(limits["cpu"].removesuffix("m")) / 1000 - cpu["limit"] <= 0.001
+        assert 0 <= int(requests["memory"].removesuffix("Mi")) / 1024 - memory["request"] <= 1 / 1024
+        assert limits["memory"] == requests["memory"]
+
+
+def test_what_cannot_be_learned_from_is_refused(recommender):
+    with pytest.raises(InvalidProblemError, match="at least two containers"):
+        Recommender(SERIES.select([0]), OPTIONS, seed=0)
+    with pytest.raises(InvalidProblemError, match="no container has two whole cycles of 1e"):
+        Recommender(SERIES, RecommendOptions(cycle_s=1e6), seed=0)
+    with pytest.raises(InvalidProblemError, match="the series have"):
+        list(recommender.recommend(series_of([np.ones((50, 1))], resources=(NETWORK,))))
