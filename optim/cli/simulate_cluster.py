@@ -172,6 +172,9 @@ def _introduce(jobs: "Workload", world: "Cluster", seed: int) -> None:
     """Say what is played, and what a user of it should know."""
     left_out = "".join(f"; {count} left out: {reason}" for reason, count in jobs.dropped.items())
     note(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
+    apps = len(set(jobs.app.tolist()))
+    if apps < len(jobs):
+        note(f"finish-time fairness is that of {apps} apps, each over with the last of its jobs")
     for line in jobs.notes:
         note(line)
 

@@ -8,7 +8,7 @@ import numpy as np
 from optim.benchmarks.pictures.plots import INK, PALETTE, Gallery, legend_beside, name_rows
 from optim.benchmarks.spec import Figure
 from optim.models.cluster.log import Event, EventLog, Run
-from optim.models.cluster.metrics import HOUR_US, fairness
+from optim.models.cluster.metrics import HOUR_US, rho_of_apps
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.waiting import CAUSES, held_gpus, last_times, waiting
 from optim.models.cluster.workload import Workload
@@ -84,11 +84,11 @@ def _fairness(gallery: Gallery, record: RunRecord) -> None:
     with gallery.picture("fairness", "Fairness in both readings", caption, 10, 3.6, 1, 2) as panels:
         for run, colour in zip(record.runs, _colours(record), strict=True):
             whole = run_of(record.jobs, run)
-            for panel, rho in zip(panels, fairness(record.jobs, record.cluster, whole), strict=True):
-                _cdf(panel, np.maximum(rho[whole.is_done], 1e-4), run.policy, colour)
+            for panel, rho in zip(panels, rho_of_apps(record.jobs, record.cluster, whole), strict=True):
+                _cdf(panel, np.maximum(rho, 1e-4), run.policy, colour)
         for panel, name in zip(panels, ("shared in time", "shared in space"), strict=True):
             panel.axvline(1, color=INK, linewidth=0.7, linestyle=":")
-            panel.set(xscale="log", xlabel=f"rho, {name}", ylabel="share of jobs", ylim=(0, 1))
+            panel.set(xscale="log", xlabel=f"rho, {name}", ylabel="share of apps", ylim=(0, 1))
         legend_beside(panels[-1])
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.waiting import down_change, waiting
 from optim.models.cluster.workload import US, Workload
@@ -29,7 +30,8 @@ class Metrics:
     slowdown_mean, slowdown_max
         Completion time over exclusive run time.
     rho_max, rho_p50, rho_min, rho_share_above_1
-        Finish-time fairness with the whole cluster shared in time by the active apps (Themis' reading).
+        Finish-time fairness of apps (a job that names none is one), with the whole cluster shared in time by the active
+        apps (Themis' reading). An app counts if all of its jobs are over, and one of them was done.
     rho_space_max, rho_space_p50, rho_space_min, rho_space_share_above_1
         The same with an equal share of the GPUs, up to the gang: the stricter reading.
     jain
@@ -101,7 +103,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         raise UnsupportedProblemError(f"{run.policy} finished no job; there is nothing to measure")
     completion = (run.end_us - jobs.submit_us)[done].astype(float)
     slowdown = completion / jobs.duration_us[done]
-    whole, space = (values[done] for values in fairness(jobs, cluster, run))
+    whole, space = rho_of_apps(jobs, cluster, run)
     makespan = float(run.log.time_us[-1])
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
@@ -124,7 +126,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         rho_space_p50=float(np.median(space)),
         rho_space_min=float(space.min()),
         rho_space_share_above_1=float((space > 1).mean()),
-        jain=float(inverse.sum() ** 2 / (len(completion) * (inverse @ inverse))),
+        jain=float(inverse.sum() ** 2 / (len(whole) * (inverse @ inverse))),
         gpu_hours=run.held_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
         utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
@@ -140,6 +142,22 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         left=left,
         unfinished=len(jobs) - len(completion) - left,
     )
+
+
+def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:
+    """Return finish-time fairness in both readings of each app of which all jobs are over and one was done."""
+    names, app = np.unique(jobs.app, return_inverse=True)
+    if len(names) == len(jobs):
+        whole, space = fairness(jobs, cluster, run)
+        return whole[run.is_done], space[run.is_done]
+    is_over = run.is_done.copy()
+    is_over[run.log.job[run.log.kind == Event.LEAVE]] = True
+    counts = np.bincount(app, run.is_done) > 0
+    counts &= np.bincount(app, ~is_over) == 0
+    found = app_fairness(jobs, cluster, run)
+    if not counts.any():  # no app is whole: those that have something done, up to the end of the run
+        counts = np.bincount(app, run.is_done) > 0
+    return found.rho[counts], found.rho_space[counts]
 
 
 def fairness(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:

@@ -23,6 +23,8 @@ LATEST_US = 2**50
 LEVELS = ("machine", "rack", "cluster")
 """Localities: the smallest part of the cluster that holds all of a job's GPUs."""
 
+MIB_A_GB = 1_024
+
 WHOLE_MILLI = 1_000
 """A whole GPU in thousandths."""
 
@@ -199,8 +201,28 @@ class Workload:
         """Work of all jobs."""
         return float(self.gpus.astype(float) @ self.duration_us) / US / 3600
 
-    def check_fits(self, cluster: Cluster) -> None:
-        """Check that every gang fits into the cluster.
+    def strains_hosts(self, cluster: Cluster, jobs_a_gpu: int = 1) -> bool:
+        """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""
+        asks = np.array([self.cpu_milli.max(), self.memory_mib.max()])
+        return bool((asks[:, None] * cluster.gpus * jobs_a_gpu > hosts(cluster)).any())
+
+    def room_on(self, cluster: Cluster, job: int) -> IntArray:
+        """Return how many GPUs of each machine, all free, a job can use, by type, vCPU and memory; shape (machines,)."""
+        asks = np.maximum(1, [self.cpu_milli[job], self.memory_mib[job]])
+        room = np.minimum(cluster.gpus, (hosts(cluster) // asks[:, None]).min(axis=0))
+        if self.kind_ppm.shape[1]:
+            room = np.where(self.kind_ppm[job, cluster.kind] > 0, room, 0)
+        return np.asarray(room, np.int64)
+
+    def check_fits(self, cluster: Cluster, *, on_one_machine: bool = False) -> None:
+        """Check that every gang fits into the cluster while nothing else runs.
+
+        Parameters
+        ----------
+        cluster
+            Where they are to run.
+        on_one_machine
+            Whether gangs that the largest machine's GPUs could hold are placed on one machine only, and wider ones on whole ones.
 
         Raises
         ------
@@ -214,3 +236,27 @@ class Workload:
                 f"job {self.ids[row][:40]} asks for {self.gpus[row]} GPUs of a cluster of {cluster.num_gpus}; "
                 f"enlarge the cluster, or leave such jobs out with --option oversized=drop"
             )
+        if self.strains_hosts(cluster):
+            self._check_hosts(cluster, int(cluster.gpus.max()) if on_one_machine else 0)
+
+    def _check_hosts(self, cluster: Cluster, widest: int) -> None:
+        """Check that vCPU and memory suffice for every gang; those up to `widest` need one machine."""
+        kinds = np.column_stack([self.gpus, self.cpu_milli, self.memory_mib, self.kind_ppm])
+        for row in np.sort(np.unique(kinds, axis=0, return_index=True)[1]).tolist():
+            room, gang = self.room_on(cluster, row), int(self.gpus[row])
+            whole = (
+                cluster.gpus[room == cluster.gpus] if widest else room
+            )  # placed by a rule, wide gangs take whole machines
+            most = int(room.max() if gang <= widest else whole.sum())
+            if gang > most:
+                where = "no machine has room for more than" if gang <= widest else "the machines have room for"
+                raise InvalidProblemError(
+                    f"job {self.ids[row][:40]} asks for {gang} GPUs with {self.cpu_milli[row] / 1000:g} vCPU and "
+                    f"{self.memory_mib[row] / MIB_A_GB:g} GB each, and {where} {most} such; ask for less, or enlarge the machines"
+                    + (", or let gangs spread with --option spread=true" if widest else "")
+                )
+
+
+def hosts(cluster: Cluster) -> IntArray:
+    """Return vCPU in thousandths and memory in MiB of each machine; shape (2, machines)."""
+    return np.stack([np.rint(cluster.cpus * 1000), np.rint(cluster.memory_gb * MIB_A_GB)]).astype(np.int64)

@@ -52,7 +52,7 @@ def play(
     Raises
     ------
     InvalidProblemError
-        If a gang is larger than the cluster, or a plan breaks a rule.
+        If a gang never finds its GPUs, vCPU and memory on this cluster, or a plan breaks a rule.
     UnsupportedProblemError
         If the policy can't serve these jobs on this cluster.
     """
@@ -61,6 +61,8 @@ def play(
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = ByKey(policy, jobs)
     check_support(policy, jobs, cluster)
+    if isinstance(policy, PlanningPolicy) and not (options.spread or policy.places_itself or policy.may_spread):
+        jobs.check_fits(cluster, on_one_machine=not policy.rules(options).is_elastic)
     if isinstance(policy, PlanningPolicy):
         return play_plans(jobs, cluster, policy, options, seed, watch)
     return _play_index(jobs, cluster, policy, options, seed, watch)
@@ -80,9 +82,9 @@ def check_support(policy: Policy, jobs: Workload, cluster: Cluster) -> None:
 
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
-    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, no slowdown by neighbours."""
+    """Tell whether the compiled loop knows all that matters: whole GPUs of one type, room on hosts, no slowdown by neighbours."""
     has_kinds = jobs.kind_ppm.shape[1] > 0 and not (jobs.kind_ppm[:, np.unique(cluster.kind)] == PPM).all()
-    return not has_kinds and not options.needs_planning
+    return not has_kinds and not options.needs_planning and not jobs.strains_hosts(cluster)
 
 
 def _play_index(

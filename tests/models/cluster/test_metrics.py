@@ -1,5 +1,7 @@
 """Figures of a run against sums second by second."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -72,3 +74,18 @@ def test_an_app_is_active_from_its_first_submission_to_its_last_end():
     run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions())
     whole, _ = fairness(jobs, Cluster.grid("1x1"), run)
     assert whole.tolist() == [1, 1]
+
+
+def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
+    """Apps of 4 and 6 s, and of 10 s on both GPUs, as worked out for apps; a third is never done."""
+    jobs = workload([(0, 1, 4), (0, 1, 6), (0, 2, 10)], app=np.array([0, 0, 1]))
+    cluster = Cluster.grid("1x2")
+    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    metrics = measure(jobs, cluster, run)
+    assert (metrics.rho_min, metrics.rho_max) == pytest.approx((6 / 12, 16 / (22 / 16 * 10)))
+    assert metrics.rho_space_min == pytest.approx(6 / 10)
+    assert metrics.jct_mean_h * 3600 == pytest.approx((4 + 6 + 16) / 3)
+    gone = replace(run, is_done=np.array([True, False, True]))
+    assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app isn't whole
+    alone = replace(run, is_done=np.array([True, False, False]))
+    assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no app is: what there is counts

@@ -10,6 +10,11 @@ from optim.simulation.cluster.planning.policy import Gpus
 from optim.simulation.cluster.planning.room import Room
 from optim.simulation.cluster.planning.view import View
 
+WITHOUT_HOSTS = (
+    "it gives GPUs without regard to vCPU and memory, of which these jobs could ask for more than a machine has; "
+    "let jobs ask for less, or enlarge the machines"
+)
+
 
 def users_of(view: View) -> IntArray:
     """Return the user of each job submitted so far: its virtual cluster where there are several, otherwise its app."""

@@ -69,6 +69,8 @@ class PlanningPolicy(ABC):
         Whether it follows the losses that jobs report, so that it needs loss curves.
     places_itself
         Whether it brings its own placement, so that the engine's rule and wrappers around placement don't reach it.
+    may_spread
+        Whether it lets gangs spread over machines where the engine's rule doesn't.
     plans_at_events
         Whether it is called at submissions and ends, too, or only at the times that it asked for (a round-based policy:
         then a job that ends leaves its GPUs idle until the round is over). Where it asked for none, the next event calls.
@@ -80,6 +82,7 @@ class PlanningPolicy(ABC):
     sees: ClassVar[tuple[Sight, ...]] = ()
     reads_losses: ClassVar[bool] = False
     places_itself: ClassVar[bool] = False
+    may_spread: ClassVar[bool] = False
     plans_at_events: bool = True
 
     @property

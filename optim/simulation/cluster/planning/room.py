@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.models.cluster.workload import WHOLE_MILLI, Workload
+from optim.models.cluster.workload import WHOLE_MILLI, Workload, hosts
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import Placement
 from optim.simulation.cluster.planning.fragmentation import Fragmentation
@@ -52,10 +52,9 @@ class Site:
         self.largest = int(cluster.gpus.max())
         self.widths: list[int] = jobs.gpus.tolist()
         self.shares: list[int] = jobs.share_milli.tolist() if is_shared else [WHOLE_MILLI] * len(jobs)
-        self.host = np.stack([np.rint(cluster.cpus * 1000), np.rint(cluster.memory_gb * 1024)]).astype(np.int64)
+        self.host = hosts(cluster)
         self.asks = np.stack([jobs.cpu_milli, jobs.memory_mib])
-        needed = self.asks.max(axis=1)[:, None] * cluster.gpus * jobs_a_gpu
-        self.has_host = is_shared or bool((needed > self.host).any())
+        self.has_host = is_shared or jobs.strains_hosts(cluster, jobs_a_gpu)
         self.is_plain = not self.has_host and not is_shared and not jobs.kind_ppm.shape[1]
         self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
 

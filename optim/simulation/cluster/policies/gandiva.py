@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from optim.core.ranges import check_in
+from optim.core.registry import Support
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.view import View
 
@@ -81,6 +83,10 @@ class Gandiva(PlanningPolicy):
     def __init__(self, options: GandivaOptions, jobs: Workload) -> None:
         del jobs
         self.options = options
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Host demands aren't known."""
+        return Support(not jobs.strains_hosts(cluster, 2 if self.options.packs else 1), WITHOUT_HOSTS)
 
     def rules(self, options: EngineOptions) -> Rules:
         """Return its own costs of switching, and two jobs a GPU."""

@@ -19,6 +19,7 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
 from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, live_apps, profiles
@@ -87,6 +88,8 @@ class LeasingPolicy(PlanningPolicy):
         """Several types of GPU aren't known, and a tuner needs losses."""
         if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < LEAST_LOSSES:
             return Support(False, NEEDS_LOSSES)
+        if jobs.strains_hosts(cluster):
+            return Support(False, WITHOUT_HOSTS)
         return Support(not jobs.kind_ppm.shape[1] or len(np.unique(cluster.kind)) == 1, ONE_KIND)
 
     def rules(self, options: EngineOptions) -> Rules:

@@ -40,6 +40,7 @@ class Patience(Wrapper):
     """Starts at a slowdown above `most_slowdown` wait until the job has waited `wait_s` a GPU; then any GPUs will do."""
 
     wrap = "patience"
+    may_spread = True
 
     def __init__(self, options: PatienceOptions, inner: PlanningPolicy, jobs: Workload) -> None:
         super().__init__(inner)

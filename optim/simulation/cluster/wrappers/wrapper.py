@@ -23,6 +23,7 @@ class Wrapper(PlanningPolicy):
         self.inner = inner
         self.name = f"{self.wrap}+{inner.name}"  # type: ignore[misc]
         self.sees, self.reads_losses = inner.sees, inner.reads_losses  # type: ignore[misc]
+        self.may_spread = self.may_spread or inner.may_spread  # type: ignore[misc]
         self.plans_at_events = inner.plans_at_events
 
     @property

@@ -1,0 +1,70 @@
+"""Jobs whose vCPU or memory no machine has are refused before they wait for ever."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optim.core.errors import InvalidProblemError, UnsupportedProblemError
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from tests.support.small_clusters import workload
+
+
+@st.composite
+def hosts(draw):
+    """Two machines of few vCPUs and little memory, and one gang."""
+    sizes = np.array([draw(st.integers(1, 3)), draw(st.integers(1, 3))])
+    cluster = Cluster(
+        gpus=sizes,
+        cpus=np.array([draw(st.integers(1, 9)), draw(st.integers(1, 9))]),
+        memory_gb=np.array([draw(st.integers(1, 9)), draw(st.integers(1, 9))]),
+    )
+    gang, cpus, memory = draw(st.integers(1, int(sizes.sum()))), draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    asks = {"cpu_milli": np.array([1000 * cpus]), "memory_mib": np.array([1024 * memory])}
+    return workload([(0, gang, 5)], **asks), cluster, (gang, cpus, memory)
+
+
+def _fits(cluster, gang, cpus, memory, spread):
+    """Go through all ways to divide a gang among two machines."""
+    sizes = cluster.gpus.tolist()
+    for counts in product(*(range(size + 1) for size in sizes)):
+        if sum(counts) == gang and all(
+            count * cpus <= cluster.cpus[m] and count * memory <= cluster.memory_gb[m] for m, count in enumerate(counts)
+        ):
+            is_whole = gang > max(sizes) and all(
+                size * cpus <= cluster.cpus[m] and size * memory <= cluster.memory_gb[m]
+                for m, size in enumerate(sizes)
+                if counts[m]
+            )
+            if spread or is_whole or max(counts) == gang:
+                return True
+    return False
+
+
+@given(hosts(), st.booleans(), st.sampled_from(["fifo", "srtf", "drf", "omega", "yarn-cs"]))
+def test_a_gang_is_refused_or_done(world, spread, name):
+    jobs, cluster, asks = world
+    options = EngineOptions(spread=spread, overhead_s=0)
+    if _fits(cluster, *asks, spread or name == "yarn-cs"):
+        run = play(jobs, cluster, make_policy(name, jobs), options)
+        assert run.is_done.all()
+    else:
+        with pytest.raises(InvalidProblemError, match="vCPU and"):
+            play(jobs, cluster, make_policy(name, jobs), options)
+
+
+def test_hosts_count_under_every_policy():
+    """Two jobs of one GPU and all vCPUs take turns; whoever doesn't know hosts says so."""
+    jobs = workload([(0, 1, 5), (0, 1, 5)], cpu_milli=np.array([8000, 8000]))
+    cluster = Cluster(gpus=np.array([2]), cpus=np.array([8.0]))
+    for name in ("fifo", "las", "drf", "tetris"):
+        run = play(jobs, cluster, make_policy(name, jobs), EngineOptions(overhead_s=0))
+        assert sorted((run.first_start_us / 1e6).tolist()) == [0, 5], name
+    for name in ("gandiva", "themis"):
+        with pytest.raises(UnsupportedProblemError, match="without regard to vCPU"):
+            play(jobs, cluster, make_policy(name, jobs))
