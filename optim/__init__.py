@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from optim.models.files import save as save
     from optim.models.files import save_solution as save_solution
     from optim.models.files import verify as verify
-    from optim.models.reference import reference_instance as reference_instance
     from optim.models.reference import reference_names as reference_names
     from optim.models.reference import reference_solution as reference_solution
     from optim.simulation.policy_names import policy_names as policy_names
     from optim.solvers.solve import solve as solve
     from optim.solvers.solve import solver_names as solver_names
     from optim.workloads.generate import generate as generate
+    from optim.workloads.references import reference_instance as reference_instance
 
     __version__: str
 
@@ -54,7 +54,7 @@ _HOME = {
     "load": "optim.models.files",
     "load_solution": "optim.models.files",
     "policy_names": "optim.simulation.policy_names",
-    "reference_instance": "optim.models.reference",
+    "reference_instance": "optim.workloads.references",
     "reference_names": "optim.models.reference",
     "reference_solution": "optim.models.reference",
     "save": "optim.models.files",

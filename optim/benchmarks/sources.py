@@ -12,8 +12,9 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.options import build_options
 from optim.models.catalogue import problem_of
 from optim.models.files import load
-from optim.models.reference import reference_instance, reference_names
+from optim.models.reference import reference_names
 from optim.workloads.generate import generator_of
+from optim.workloads.references import GENERATED, reference_instance
 
 if TYPE_CHECKING:
     from optim.workloads.profiles.document import ProfileDocument
@@ -267,7 +268,7 @@ def find_instance(name: str) -> Any:
     if os.path.exists(name):
         return load(name)
     bare = name.removesuffix(".gz").removesuffix(".json")
-    if bare in reference_names():
+    if bare in (*reference_names(), *GENERATED):
         return reference_instance(bare)
-    known = ", ".join(reference_names())
+    known = ", ".join((*reference_names(), *GENERATED))
     raise InvalidProblemError(f"{name}: no such file, and no reference instance of that name; there are: {known}")

@@ -20,6 +20,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
     from optim.models.catalogue import problem_names
     from optim.models.reference import reference_names
     from optim.solvers.solve import solvers_of
+    from optim.workloads.references import GENERATED
 
     facts: dict[str, Any] = {
         "machine": dict(machine_facts()),
@@ -28,7 +29,7 @@ def info(output: FormatOption = OutputFormat.TABLE) -> None:
         "code": {"digest": code_digest(), "commit": commit()},
         "problems": {name: [solver.name for solver in solvers_of(name)] for name in problem_names()},
         "suites": [spec.name for spec in SUITES],
-        "instances": list(reference_names()),
+        "instances": [*reference_names(), *GENERATED],
         "golden": list(golden_names()),
     }
     print_one(facts, output)

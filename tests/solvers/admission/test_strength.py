@@ -60,14 +60,14 @@ def test_the_planted_optimum_is_what_its_prices_prove(seed):
 
 
 def test_moves_close_most_of_what_filling_up_leaves_of_planted_optima():
-    # 1.3 % on average of six; without moves 7.5.
+    # 0.13 % on average of six; 2.2 without ejection chains, 7.5 without moves.
     gaps = []
     for seed in range(6):
         found, _, search = planted_search(seed)
-        for k in range(0, 6_000, 200):
-            search.run_at(0.5 * 0.04 ** (k / 6_000), 200, 10)
+        for k in range(0, 3_000, 200):
+            search.run_at(0.5 * 0.04 ** (k / 3_000), 200, 10)
         gaps.append(1.0 - search.record / found.optimum)
-    assert np.mean(gaps) <= 0.018
+    assert np.mean(gaps) <= 0.004
 
 
 def test_few_nodes_prove_tiny_optima():

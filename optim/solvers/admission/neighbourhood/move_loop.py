@@ -1,43 +1,39 @@
-"""Ruin and re-create on real servers, compiled: the moves of `search`.
+"""The moves of `search` on real servers, compiled: ruin and re-create, and ejection chains (`ejection`).
 
-A move takes a few admitted jobs out, then re-inserts them and some refused ones, each by its best
-schedule on what is left of the servers at scaled prices of the packing LP, and keeps the result by an
-annealing rule.
+A ruin takes a few admitted jobs out, then re-inserts them and some refused ones, each by its best
+schedule on what is left of the servers at scaled prices of the packing LP. An annealing rule keeps
+what a move has made of the plan, or undoes it.
 """
 
 import numpy as np
 
 from optim.core.compile_cache import compiled, inner
+from optim.solvers.admission.neighbourhood.draws import draw_noise, holds, uniform
+from optim.solvers.admission.neighbourhood.ejection import MOVED, eject, make_chain
 from optim.solvers.admission.neighbourhood.insertion import copy_job, copy_plan, insert_all, shift, take_out
 from optim.solvers.admission.pricing.best_schedule import INFINITE, sort_by_key
 
-FORCED_SHARE = 0.3
+FORCED_SHARE = 0.8
 """Share of the moves that make room for a refused job and insert it first."""
 
+MOST_DRAWS = 16
+"""Jobs drawn for such a move, at most; the refused one with the largest payoff in the LP is forced."""
 
-@compiled(inline="always")
-def uniform(random):
-    """Return the next number in [0, 1) of a splitmix64 sequence whose state is ``random[0]``."""
-    random[0] += np.uint64(0x9E3779B97F4A7C15)
-    z = random[0]
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@inner
-def _holds(listed, count, j):
-    """Tell whether a job is among the first so many listed."""
-    return (listed[:count] == j).any()
+CHAIN_SHARE = 0.9
+"""Share of these moves that are ejection chains."""
 
 
 @inner
 def _choose_forced(ground, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
+    best = -1
     if uniform(random) >= FORCED_SHARE or len(ground.candidates) == 0:
-        return -1
-    j = ground.candidates[int(uniform(random) * len(ground.candidates))]
-    return j if state.completion[j] < 0 else -1
+        return best
+    for _ in range(1 + int(uniform(random) * MOST_DRAWS)):
+        j = ground.candidates[int(uniform(random) * len(ground.candidates))]
+        if state.completion[j] < 0 and (best < 0 or ground.payoff[j] > ground.payoff[best]):
+            best = j
+    return best
 
 
 @inner
@@ -63,7 +59,7 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
         j = admitted[int(uniform(random) * len(admitted))]
         if not anywhere and (state.completion[j] < low or ground.jobs.arrival[j] > high):
             continue
-        if not _holds(ruined, count, j):
+        if not holds(ruined, count, j):
             ruined[count] = j
             count += 1
     return count
@@ -87,7 +83,7 @@ def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, wai
         j = ground.candidates[int(uniform(random) * len(ground.candidates))]
         if state.completion[j] >= 0 or ground.jobs.arrival[j] > high or ground.jobs.deadline[j] < low:
             continue
-        if not _holds(waiting, count, j):
+        if not holds(waiting, count, j):
             waiting[count] = j
             count += 1
     return count
@@ -120,39 +116,36 @@ def _arrange(ground, waiting, forced, random):
 
 
 @inner
-def _draw_noise(noise, ps_noise, random):
-    """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
-    strength = uniform(random)
-    for side in (noise, ps_noise):
-        for c in range(side.shape[1]):
-            side[0, c] = 1.0 + strength * (2.0 * uniform(random) - 1.0)
-    for t in range(noise.shape[0] - 1, -1, -1):
-        factor = 1.0 + strength * (2.0 * uniform(random) - 1.0)
-        for side in (noise, ps_noise):
-            for c in range(side.shape[1]):
-                side[t, c] = factor * side[0, c]
-
-
-@inner
-def _ruin(ruined, ground, state, kept):
-    """Take jobs out, keeping what they held; return what they are worth."""
+def _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting):
+    """Take some jobs out and insert them and others anew; return the change of the plan's value, and how many waited."""
+    random = scratch.random
+    num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, ruined)
+    if num_ruined == 0:
+        return 0.0, 0
+    extra = min(1 + int(uniform(random) * (num_ruined + 3)), len(waiting) - num_ruined - 1)
+    count = _choose_waiting(ground, state, ruined, num_ruined, extra, forced, random, waiting)
     lost = 0.0
-    for i in ruined:
-        lost += ground.jobs.value[i, state.completion[i]]
+    for i in waiting[:count]:
         copy_job(i, state, kept, ground)
-        take_out(i, ground, state)
-    return lost
+        if state.completion[i] >= 0:
+            lost += ground.jobs.value[i, state.completion[i]]
+            take_out(i, ground, state)
+    _arrange(ground, waiting[:count], forced, random)
+    scale = 1.2 * uniform(random)
+    draw_noise(scratch.workers.noise, scratch.ps.noise, random)
+    return insert_all(ground, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
 
 
 @inner
-def _undo(ruined, waiting, ground, state, kept):
+def _undo(moved, ground, state, kept):
     """Make a plan again what it was before a move."""
-    for i in waiting:
+    for i in moved:
         if state.completion[i] >= 0:
             take_out(i, ground, state)
-    for i in ruined:
+    for i in moved:
         copy_job(i, kept, state, ground)
-        shift(i, -1.0, ground, state)
+        if state.completion[i] >= 0:
+            shift(i, -1.0, ground, state)
 
 
 @compiled
@@ -162,28 +155,24 @@ def search_moves(ground, state, best, kept, scratch, num_moves, heat, present, r
     `best` receives the best plan's rows; `kept` is work space.
     """
     num_jobs = len(ground.payoff)
-    all_ruined, all_waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    ruined, waiting = np.empty(num_jobs, dtype=np.int64), np.empty(num_jobs, dtype=np.int64)
+    chain = make_chain(num_jobs)
     random = scratch.random
     for _ in range(num_moves):
+        # How much a move may lose: drawn first, so that chains can be given up.
+        least = heat * np.log(1.0 - uniform(random))
         forced = _choose_forced(ground, state, random)
-        num_ruined = _choose_ruined(ground, state, largest_ruin, forced, random, all_ruined)
-        if num_ruined == 0:
-            if forced >= 0:
-                continue
-            break
-        extra = min(1 + int(uniform(random) * (num_ruined + 3)), num_jobs - num_ruined - 1)
-        count = _choose_waiting(ground, state, all_ruined, num_ruined, extra, forced, random, all_waiting)
-        ruined, waiting = all_ruined[:num_ruined], all_waiting[:count]
-        lost = _ruin(ruined, ground, state, kept)
-        _arrange(ground, waiting, forced, random)
-        scale = 1.2 * uniform(random)
-        _draw_noise(scratch.workers.noise, scratch.ps.noise, random)
-        change = insert_all(ground, state, waiting, scale, uniform(random) < 0.8, scratch) - lost
-        if change >= 0.0 or uniform(random) < np.exp(change / heat):
+        if forced >= 0 and uniform(random) < CHAIN_SHARE:
+            change = eject(forced, least, ground, state, kept, chain, scratch)
+            moved = chain.moved[: chain.size[MOVED]]
+        else:
+            change, count = _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting)
+            moved = waiting[:count]
+        if change >= least:
             present += change
             if present > record + 1e-9:
                 record = present
                 copy_plan(state, best, ground)
         else:
-            _undo(ruined, waiting, ground, state, kept)
+            _undo(moved, ground, state, kept)
     return present, record

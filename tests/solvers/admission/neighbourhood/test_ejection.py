@@ -1,0 +1,103 @@
+"""Ejection chains: who is driven out finds room or drives others out, and a refused chain leaves no trace."""
+
+import numpy as np
+import pytest
+
+from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.dual_points import PricePoint
+from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.planted import planted
+from tests.support.admission.tiny import job_document, tiny_instance
+
+COLD = 1e-12
+"""A temperature at which no move may lower the plan's value."""
+
+
+def priced(instance, price, seed=0):
+    """A neighbourhood where a worker-slot of the first resource costs `price`."""
+    tables = JobTables.build(instance)
+    rows = CapacityRows.of(tables)
+    prices = np.zeros(rows.num_rows)
+    prices[: rows.num_worker_rows].reshape(rows.worker_shape)[:, :, 0] = price
+    worth = tables.value.max(axis=1)
+    return Neighbourhood(tables, rows, PricePoint(row_prices=prices, payoff=worth, bound=float(worth.sum())), seed)
+
+
+def taken(search):
+    """What the present plan's rows take of both sides, added up one by one."""
+    uses = []
+    for side, demand in (
+        (search.state.workers, search.instance.jobs.worker_demand),
+        (search.state.ps, search.instance.jobs.ps_demand),
+    ):
+        use = np.zeros_like(side.left)
+        for i in np.flatnonzero(search.state.completion >= 0):
+            first = search.ground.row_offset[i]
+            for slot, server, count, segment in side.rows[first : first + side.used[i]]:
+                use[slot, server] += count * demand[segment]
+        uses.append(use)
+    return uses
+
+
+def queue(length):
+    """Jobs of one slot that could run one slot later for a little less, and one that can run in slot 0 alone.
+
+    So that this one gets in, all others have to move on by a slot at once.
+    """
+    kept = [
+        job_document(
+            f"j{k}",
+            arrival=k,
+            epochs=1,
+            chunks=1,
+            utility={"kind": "table", "table": [5, 4.9]},
+        )
+        for k in range(length)
+    ]
+    last = job_document("last", epochs=1, chunks=1, utility={"kind": "step", "value": 3, "deadline": 0})
+    return tiny_instance(
+        *kept, last, horizon=length + 1, worker_servers=[{"type": "w", "capacity": [1, 0], "count": 1}]
+    )
+
+
+def test_a_queue_moves_on_by_a_slot_where_no_move_of_single_jobs_pays():
+    instance = queue(4)
+    search = priced(instance, 0.1)
+    search.construct(np.arange(4), 1.0)
+    assert search.value == 20.0
+    search.run(400, COLD, 1)
+    assert search.record == pytest.approx(4 * 4.9 + 3)
+
+
+@pytest.mark.parametrize("heat", [COLD, 0.3])
+def test_what_is_left_is_what_the_plan_leaves_after_any_chains(heat):
+    instance = planted(3, horizon=10, servers=2, gpus=8, decoys=12).instance
+    search = priced(instance, 1.0)
+    full = [side.left.copy() for side in (search.state.workers, search.state.ps)]
+    search.construct(np.arange(instance.num_jobs), 0.1)
+    for _ in range(30):
+        search.run_at(heat, 10, 4)
+        for side, whole, use in zip((search.state.workers, search.state.ps), full, taken(search), strict=True):
+            np.testing.assert_array_equal(side.left, whole - use)
+            assert (side.left >= 0).all()
+        admitted = np.flatnonzero(search.state.completion >= 0)
+        assert search.value == pytest.approx(instance.value[admitted, search.state.completion[admitted]].sum())
+
+
+def test_who_earns_least_over_its_cost_gives_way():
+    # Ten servers of one unit are full of jobs worth 1 to 10; an eleventh that is worth 20 takes the place of the poorest.
+    def steady(name, value):
+        return job_document(name, epochs=1, chunks=1, utility={"kind": "constant", "value": value})
+
+    jobs = [steady(f"j{k}", 1.0 + k) for k in range(10)]
+    rich = steady("rich", 20.0)
+    servers = [{"type": "w", "capacity": [1, 0], "count": 10}]
+    driven_out = []
+    for seed in range(20):
+        search = priced(tiny_instance(*jobs, rich, horizon=1, worker_servers=servers), 5.0, seed)
+        search.construct(np.arange(10), 0.1)
+        while search.state.completion[10] < 0:
+            search.run(1, COLD, 1)
+        driven_out.append(int(np.flatnonzero(search.state.completion < 0)[0]))
+    assert np.mean(driven_out) < 3.0

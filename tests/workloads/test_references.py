@@ -1,0 +1,47 @@
+"""Reference instances that are drawn: held to a digest, and found by name like those that ship."""
+
+from dataclasses import replace
+
+import pytest
+
+import optim
+from optim.benchmarks.sources import find_instance
+from optim.core.errors import InvalidProblemError
+from optim.workloads import references
+from optim.workloads.admission.generator_options import GeneratorOptions
+from optim.workloads.references import GENERATED, Recipe, drawn
+
+SMALL = Recipe(
+    options=GeneratorOptions(num_jobs=8, num_slots=6, num_worker_servers=2, num_ps_servers=2),
+    seed=1,
+    digest="134dabddfce197e6",
+)
+
+
+def test_what_is_drawn_has_the_digest_that_was_pinned():
+    assert drawn("small", SMALL).name == "small"
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"options": replace(SMALL.options, num_slots=7)}])
+def test_another_instance_is_refused_with_both_digests(change):
+    with pytest.raises(InvalidProblemError, match=rf"small: the generator draws another .* pinned {SMALL.digest}"):
+        drawn("small", replace(SMALL, **change))
+
+
+def test_is_found_by_name_as_those_that_ship_are(monkeypatch):
+    named = replace(SMALL, digest="224ad0033d91867a")  # the name is part of the document
+    monkeypatch.setattr(references, "GENERATED", {**GENERATED, "xl-0": named})
+    for name in ("xl-0", "tiny-0"):
+        assert optim.reference_instance(name).name == find_instance(name).name == name
+
+
+def test_unknown_names_are_told_all_there_are():
+    with pytest.raises(InvalidProblemError, match=r"no reference instance 'xxl'; there are: .*tiny-0.*xl-0"):
+        optim.reference_instance("xxl")
+
+
+@pytest.mark.prove
+def test_xl_0_has_the_sizes_it_is_known_for():
+    instance = optim.reference_instance("xl-0")
+    assert (instance.num_jobs, instance.horizon) == (10_000, 1_000)
+    assert (instance.worker_servers.num_servers, instance.ps_servers.num_servers) == (500, 500)
