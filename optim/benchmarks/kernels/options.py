@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import options_as_dict
+from optim.core.ranges import check_in
 
 
 def _check_positive(options: "KernelOptions | TrapOptions") -> None:
     for name, value in options_as_dict(options).items():
-        if not isinstance(value, bool) and value < 1:
+        if name != "skew" and not isinstance(value, bool) and value < 1:
             raise InvalidOptionError(f"{name} must be at least 1, got {value}")
 
 
@@ -26,6 +27,8 @@ class KernelOptions:
         Rounds of which the median is taken.
     is_brief
         Whether two rules each stand for all of them, on dense pushes and on tables.
+    skew
+        Exponent of Zipf's law by which rows are drawn, so that few are pushed again and again; 0 draws evenly.
     """
 
     parameters: int = 1 << 24
@@ -35,9 +38,11 @@ class KernelOptions:
     rows: int = 1_000_000
     rounds: int = 30
     is_brief: bool = False
+    skew: float = 0.0
 
     def __post_init__(self) -> None:
         _check_positive(self)
+        check_in("[0, 10]", self, "skew")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

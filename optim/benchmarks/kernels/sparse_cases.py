@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.benchmarks.kernels import loop, peers
 from optim.benchmarks.kernels.c_loops import c_loops
@@ -37,6 +38,8 @@ class SparseCase:
         The optimiser, or "pull".
     pushed, width, rows
         Rows of a message, their width, and rows of the table.
+    skew
+        Exponent of Zipf's law by which rows are drawn.
     """
 
     rule: str
@@ -44,6 +47,7 @@ class SparseCase:
     width: int
     rows: int
     workers: int = 1
+    skew: float = 0.0
 
     @property
     def kernel(self) -> str:
@@ -65,9 +69,24 @@ class SparseCase:
         """Bytes that must be moved: the message, and the rows that it names."""
         if self.rule == "pull":
             return 8 * self.pushed * self.width
-        distinct = self.rows * (1.0 - (1.0 - 1.0 / self.rows) ** self.pushed)
+        distinct = float(-np.expm1(self.pushed * np.log1p(-self.chances)).sum())
         kept = 8 * (1 + RULES[self.rule].num_slots)
         return int(4 * self.pushed * (self.width + 1) + kept * distinct * self.width)
+
+    @property
+    def chances(self) -> NDArray[np.float64]:
+        """Shape (rows,): how likely a pushed row is which of the table's, before these are shuffled."""
+        weights = np.arange(1, self.rows + 1, dtype=np.float64) ** -self.skew
+        return np.asarray(
+            weights / max(weights.sum(), np.nextafter(weights[0], np.inf))
+        )  # no chance is 1, as of a single row
+
+    def draw(self, rng: np.random.Generator) -> RowArray:
+        """Return the rows of a message, shape (pushed,)."""
+        if self.skew == 0:
+            return rng.integers(0, self.rows, self.pushed).astype(np.int32)
+        rank = np.searchsorted(np.cumsum(self.chances), rng.random(self.pushed))
+        return rng.permutation(self.rows).astype(np.int32)[np.minimum(rank, self.rows - 1)]
 
     def contest(self, rng: np.random.Generator) -> Contest:
         """Draw a message, and make the sides."""
@@ -75,12 +94,12 @@ class SparseCase:
 
 
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
-    """Make the sides of a sparse case; rows are drawn evenly, so some are pushed twice.
+    """Make the sides of a sparse case; some rows are pushed twice.
 
     The loop over rows runs on one core, so a table lies in as many shards as there are cores. Workers send each server its own
     rows, so that the message is split beforehand. The same on one shard is a side of its own.
     """
-    rows = rng.integers(0, case.rows, case.pushed).astype(np.int32)
+    rows = case.draw(rng)
     values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
     start: FloatArray = rng.random((case.rows, case.width), dtype=np.float32)
     cores = int(machine_facts()["cpus_usable"])

@@ -91,7 +91,7 @@ def case_of(row: Row, options: KernelOptions) -> "Case":
     if kind == DENSE:
         name, _, half = rule.partition("-")
         return DenseCase(rule=name, workers=workers, parameters=size, is_half=bool(half))
-    return SparseCase(rule=rule, pushed=options.pushed, width=options.width, rows=size)
+    return SparseCase(rule=rule, pushed=options.pushed, width=options.width, rows=size, skew=options.skew)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ def _share(speed: float, roof: float | None, is_beyond: bool) -> float | None:
 def _subjects(options: KernelOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
     del seed
     for row in rows_of(options):
-        pushed = (options.pushed, options.width) if row[0] == SPARSE else ()
+        pushed = (options.pushed, options.width, *(options.skew,) * (options.skew > 0)) if row[0] == SPARSE else ()
         yield StudySubject(name=name_of(row), topic="kernels", drawn_from=(row, pushed)), {}
 
 

@@ -11,7 +11,7 @@ slot in one array, as real and imaginary parts: there each pushed row is visited
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -55,12 +55,12 @@ class RowLayout:
     width
         Parameters a row.
     method
-        "loop" for CPUs, "sort" for accelerators.
+        "loop" for CPUs, "sort" for accelerators; by default that of the platform at hand.
     """
 
     optimiser: AbstractOptimiser
     width: int
-    method: Method = "loop"
+    method: Method = field(default_factory=lambda: "loop" if jax.default_backend() == "cpu" else "sort")
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "width")
@@ -121,7 +121,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
 
     Notes
     -----
-    Equal rows add up in the order given. O(N + R / width) for "loop", O(N log N) for "sort".
+    Equal rows add up in the order given, on an accelerator as a tree that is the same in every run. O(N + R / width) for "loop", O(N log N) for "sort".
     """
     check_rows(rows, values, layout.width)
     if rows.shape[0] == 0:
@@ -194,9 +194,38 @@ def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple
     ordered = wanted[order]
     is_first = jnp.concatenate([jnp.ones((1,), bool), ordered[1:] != ordered[:-1]])
     segment = jnp.cumsum(is_first) - 1
-    sums = jax.ops.segment_sum(values[order], segment, num_segments=count, indices_are_sorted=True)
+    sums = lax.platform_dependent(is_first, segment, values[order], cpu=_sum_in_order, default=sum_runs)
     unique = jnp.full((count,), num_rows, rows.dtype).at[segment].set(ordered, indices_are_sorted=True)
     return unique, jnp.where((unique < num_rows)[:, None], sums, 0.0)
+
+
+def _sum_in_order(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
+    """Return the sum of each run, one after the other: what a CPU does with an indexed addition."""
+    del is_first
+    return jax.ops.segment_sum(ordered, segment, num_segments=len(ordered), indices_are_sorted=True)
+
+
+def sum_runs(is_first: jax.Array, segment: jax.Array, ordered: jax.Array) -> jax.Array:
+    """Return the sum of each run of rows, in the order of runs and padded with zeros, without an indexed addition.
+
+    An accelerator adds to one place from many threads in any order, and so with other bits in each run. Here sums are a
+    scan that begins anew with each run: always the same tree of additions.
+
+    Parameters
+    ----------
+    is_first, segment
+        Shape (N,): whether a row begins a run, and the number of its run, counted from 0.
+    ordered
+        Shape (N, width).
+    """
+
+    def join(left: tuple[jax.Array, jax.Array], right: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        return left[0] | right[0], jnp.where(right[0], right[1], left[1] + right[1])
+
+    summed = lax.associative_scan(join, (is_first[:, None], ordered))[1]
+    is_last = jnp.concatenate([is_first[1:], jnp.ones((1,), bool)])
+    place = jnp.where(is_last, segment, len(ordered))
+    return jnp.zeros_like(ordered).at[place].set(summed, mode="drop")
 
 
 def _place(row: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -79,3 +79,15 @@ def test_what_is_held_is_replaced_at_every_call():
     held()
     held()
     assert held.held == 2.0
+
+
+def test_zipfs_rows_are_pushed_again_and_again_and_count_once_each():
+    case = SparseCase(rule="sgd", pushed=4000, width=8, rows=500, skew=1.2)
+    rows = case.draw(np.random.default_rng(0))
+    counts = np.sort(np.bincount(rows, minlength=500))[::-1]
+    expected = np.arange(1, 501) ** -1.2
+    assert counts[0] == pytest.approx(4000 * expected[0] / expected.sum(), rel=0.15)
+    distinct = np.mean([len(np.unique(case.draw(np.random.default_rng(seed)))) for seed in range(40)])
+    assert (case.moved - 4 * 4000 * 9) / (8 * 8) == pytest.approx(distinct, rel=0.02)
+    assert SparseCase(rule="sgd", pushed=3, width=1, rows=1).draw(np.random.default_rng(0)).tolist() == [0, 0, 0]
+    assert SparseCase(rule="sgd", pushed=3, width=1, rows=1).moved == 4 * 3 * 2 + 8

@@ -1,0 +1,147 @@
+"""What kernels become on a GPU, read from their lowering without one: no way back to the host, no double precision."""
+
+import re
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export
+
+from optim.kernels import crbm, hidden_markov, k_means, min_plus
+from optim.kernels import parameter_server as ps
+from optim.kernels.parameter_server.sparse import sum_runs
+
+SIZE, WIDTH = 24, 4
+ROUND_TRIPS = re.compile(
+    r"callback|infeed|outfeed|stablehlo\.(send|recv)\b|annotate_device_placement|pinned_host|HostCompute"
+)
+
+
+HARMLESS = re.compile(
+    r"stablehlo\.(constant|convert|select)\b|\bcall @|func\.func|^\s*(func\.)?return\b|stablehlo\.(while|return)\b"
+)
+
+
+def floats(*shape):
+    return jnp.ones(shape, jnp.float32)
+
+
+def whole(*shape):
+    return jnp.zeros(shape, jnp.int32)
+
+
+def pushed(rule, slots):
+    layout = ps.RowLayout(optimiser=rule, width=WIDTH, method="sort")
+    arrays = [floats(SIZE, WIDTH) for _ in range(1 + slots)]
+
+    def push(arrays, rows, values, version):
+        return ps.push_sparse(ps.Rows(tuple(arrays)), rows, values, version, layout=layout)
+
+    return push, (arrays, whole(8), floats(8, WIDTH), whole())
+
+
+def applied(rule, slots):
+    run = partial(ps.apply_pushes, optimiser=rule)
+    pushes = [floats(SIZE) for _ in range(3)]
+    return run, (floats(SIZE), tuple(floats(SIZE) for _ in range(slots)), pushes, floats(3), whole())
+
+
+def trained():
+    state = crbm.initial_state(crbm.initial_parameters(jax.random.key(0), num_visible=2, num_hidden=3, num_delays=2))
+    run = partial(crbm.train, num_epochs=2, batch_size=4)
+    return run, (state, floats(20, 2), jnp.arange(2, 18, dtype=jnp.int32), crbm.Rates(), jax.random.key(1))
+
+
+RATE = {"learning_rate": 0.1}
+SPARSE = {
+    "sparse sgd": lambda: pushed(ps.Sgd(**RATE), 0),
+    "sparse adagrad": lambda: pushed(ps.Adagrad(**RATE), 1),
+}
+QUICK = {
+    **SPARSE,
+    "sgd": lambda: applied(ps.Sgd(**RATE), 0),
+    "adagrad": lambda: applied(ps.Adagrad(**RATE), 1),
+    "adam": lambda: applied(ps.Adam(**RATE), 2),
+    "pull": lambda: (
+        partial(ps.pull_rows, layout=ps.RowLayout(optimiser=ps.Sgd(**RATE), width=WIDTH, method="sort")),
+        (ps.Rows((floats(SIZE, WIDTH),)), whole(8)),
+    ),
+    "top k": lambda: (partial(ps.encode_top_k, k=3), (floats(SIZE), floats(SIZE))),
+    "int8": lambda: (ps.encode_int8, (floats(SIZE), floats(SIZE), jax.random.key(0))),
+    "delay": lambda: (ps.compensate_delay, (floats(SIZE), floats(SIZE), floats(SIZE), floats())),
+    "min plus": lambda: (
+        partial(min_plus.best_payoffs, width=5),
+        (floats(3, 4, 3), floats(3, 4), whole(3) + 2),
+    ),
+}
+SLOW = {
+    "crbm": trained,
+    "k-means": lambda: (partial(k_means.fit, num_clusters=3), (floats(SIZE, 2), jax.random.key(0))),
+    "hidden Markov": lambda: (
+        partial(hidden_markov.fit, num_states=2),
+        (floats(2, SIZE, 2), whole(2) + SIZE, jax.random.key(0)),
+    ),
+}
+
+
+def doubles(text):
+    """Return the lines that reckon in double precision: constants that are rounded at once, and calls with them, don't."""
+    told = (line for line in text.splitlines() if "f64" in line)
+    return [line for line in told if re.search(r"\dxf64", line) or not HARMLESS.search(line)]
+
+
+def lowered(kernel, arguments):
+    """Return a kernel's text for a GPU; nothing is compiled, so that none needs to be there."""
+    return export.export(jax.jit(kernel), platforms=["cuda"])(*arguments).mlir_module()
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(pytest.param(build, id=name) for name, build in QUICK.items()),
+        *(pytest.param(build, id=name, marks=pytest.mark.prove) for name, build in SLOW.items()),
+    ],
+)
+def test_nothing_goes_back_to_the_host_and_nothing_is_reckoned_in_double_precision(build):
+    kernel, arguments = build()
+    with jax.enable_x64(True):
+        text = lowered(kernel, arguments)
+    assert ROUND_TRIPS.search(text) is None
+    assert doubles(text) == []
+
+
+@pytest.mark.parametrize("build", [pytest.param(build, id=name) for name, build in SPARSE.items()])
+def test_sums_of_equal_rows_are_no_additions_that_race(build):
+    text = lowered(*build())
+    scatters = re.findall(r"\"stablehlo\.scatter\".*?\}\)", text, flags=re.DOTALL)
+    assert scatters
+    assert not any("stablehlo.add" in scatter for scatter in scatters)
+
+
+def test_what_asks_the_host_and_what_reckons_in_doubles_is_noticed():
+    def asks(x):
+        return jax.pure_callback(np.sin, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+    def goes(x):
+        return jax.device_put(x + 1.0, jax.memory.Space.Host)
+
+    with pytest.raises(ValueError, match="lowering platform cuda"):  # a callback has code for one platform alone
+        lowered(asks, (floats(3),))
+    assert ROUND_TRIPS.search(lowered(goes, (floats(3),))) is not None
+    with jax.enable_x64(True):
+        assert doubles(lowered(lambda x: x.astype(jnp.float64) + 1.0, (floats(3),)))
+
+
+def test_runs_add_up_on_an_accelerator_as_one_after_the_other():
+    rng = np.random.default_rng(0)
+    for count in (1, 50):
+        rows = np.sort(rng.integers(0, 9, count))
+        values = rng.normal(size=(count, WIDTH)).astype(np.float32)
+        is_first = np.append(True, rows[1:] != rows[:-1])
+        segment = np.cumsum(is_first) - 1
+        expected = np.zeros((count, WIDTH))
+        np.add.at(expected, segment, values.astype(np.float64))
+        found = jax.jit(sum_runs)(jnp.array(is_first), jnp.array(segment), jnp.array(values))
+        assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
