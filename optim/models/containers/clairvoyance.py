@@ -15,6 +15,8 @@ TOL = 1e-9
 class ClairvoyantClaim:
     """What is claimed of plans that give a resource one amount a cycle, in the first cycle min(`first`, limit).
 
+    Demand above a limit counts as the limit.
+
     Attributes
     ----------
     resource
@@ -71,9 +73,9 @@ def check_clairvoyant(series: ContainerSeries, claim: ClairvoyantClaim, gap: flo
     dual = total = harm = least = 0.0
     wrong = []
     for segment, rows in enumerate(series.segments()):
-        demand = series.values[rows, column].tolist()
         limit = np.inf if series.limit is None else float(series.limit[segment, column])
         limit = np.inf if np.isnan(limit) else limit
+        demand = [min(x, limit) for x in series.values[rows, column].tolist()]
         plan = claim.plan.get(segment, ())
         if len(plan) != -(-len(demand) // claim.cycle_samples):
             return [f"segment {segment} has another number of cycles"]

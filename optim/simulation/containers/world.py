@@ -47,7 +47,7 @@ class World:
         R resources.
     values
         Shape (C, K n, R): demand, K the most cycles of any container and n the samples of a cycle; 0 after a
-        container's end.
+        container's end. Demand above a container's limit counts as the limit: what is never given is no policy's harm.
     lengths
         Shape (C,): samples of each container, falling.
     group
@@ -184,7 +184,7 @@ def make_world(
         limit = np.where(np.isfinite(series.limit), series.limit, np.inf)[order]
     return World(
         resources=series.resources,
-        values=values,
+        values=np.minimum(values, limit[:, None]),
         lengths=series.lengths[order],
         group=series.unit_index[order],
         limit=limit,

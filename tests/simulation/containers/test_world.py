@@ -14,7 +14,7 @@ SHORT, LONG, MIDDLE = np.arange(1.0, 4.0), np.arange(10.0, 19.0), np.arange(20.0
 @pytest.fixture(scope="module")
 def world():
     """Three containers in cycles of four samples."""
-    limit = np.array([[5.0, np.nan], [np.nan, 7.0], [6.0, 8.0]])
+    limit = np.array([[5.0, np.nan], [np.nan, 70.0], [60.0, 80.0]])
     series = series_of([SHORT, LONG, MIDDLE], limit=limit)
     training = series_of([np.arange(101.0), np.arange(40.0)])
     phases = PhaseLabels(labels=np.arange(18) % 5, training=np.arange(141) % 3, num_phases=5)
@@ -28,7 +28,14 @@ def test_the_longest_stands_first_and_nothing_is_asked_for_after_an_end(world):
     assert world.values[0, :, 0].tolist() == [*LONG, 0, 0, 0]
     assert world.values[2, :, 1].tolist() == [*SHORT, *[0.0] * 9]
     assert world.phase[0].tolist() == [3, 4, 0, 1, 2, 3, 4, 0, 1, -1, -1, -1]
-    assert world.limit.tolist() == [[np.inf, 7.0], [6.0, 8.0], [5.0, np.inf]]
+    assert world.limit.tolist() == [[np.inf, 70.0], [60.0, 80.0], [5.0, np.inf]]
+
+
+def test_demand_above_a_limit_counts_as_the_limit():
+    series = series_of([LONG], limit=np.array([[12.0, np.nan]]))
+    values = make_world(series, series, cycle_s=60.0).values[0, :9]
+    assert values[:, 0].tolist() == [10, 11, *[12] * 7]
+    assert values[:, 1].tolist() == LONG.tolist()
 
 
 def test_cycles_count_samples_and_who_runs(world):
