@@ -12,6 +12,7 @@ from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_table
 from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
+from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     from optim.benchmarks.cluster_rows import RowSource
@@ -47,6 +48,24 @@ class Outputs:
 
     report: Annotated[Path | None, option("--report", "Also write a page with pictures.", "FILE", OUTPUT)] = None
     study: Annotated[bool, option("--study", "Also print the Philly study's tables of each run.", panel=OUTPUT)] = False
+
+    def clusters_beside(self, given: dict[str, str]) -> list[Path]:
+        """Return the summaries of published clusters that the study is to show beside a run's jobs.
+
+        Raises
+        ------
+        InvalidOptionError
+            If another option of the study is asked for, a file isn't there, or the study isn't printed.
+        """
+        paths = [Path(name) for name in split_list([given.pop("clusters")] if "clusters" in given else [])]
+        if given:
+            raise InvalidOptionError(f"unknown option study.{next(iter(given))[:40]}; the study knows clusters")
+        if paths and not self.study:
+            raise InvalidOptionError("study.clusters goes with --study; add it")
+        for path in paths:
+            if not path.is_file():
+                raise InvalidOptionError(f"study.clusters={path} is no file; give the path of a summary")
+        return paths
 
     def source(self, engine: "Engine") -> "RowSource":
         """Return where rows come from."""
@@ -87,6 +106,7 @@ def cluster(
     world = read_cluster(gpus)
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}
+    beside = outputs.clusters_beside(take(given, "study."))
     selecting: dict[str, str] = {name: given.pop(name) for name in SELECTING if name in given}
     jobs = read_or_draw(choice, world, selecting, own, seed)
     jobs.check_fits(world)
@@ -116,11 +136,11 @@ def cluster(
         body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
         title = f"{len(jobs)} jobs on {world.num_gpus} GPUs"
         print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
-    _write(record, outputs, output)
+    _write(record, outputs, output, beside)
     return _ending(rows, len(requests))
 
 
-def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat) -> None:
+def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:
     """Write the log and the page, and print the study, as far as they are asked for."""
     if outputs.log is not None:
         from optim.models.cluster.run_file import save_run
@@ -131,16 +151,20 @@ def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat) -> None:
 
         write_cluster_report(record, outputs.report)
     if outputs.study:
-        _print_study(record, output)
+        _print_study(record, output, beside)
 
 
-def _print_study(record: "RunRecord", output: OutputFormat) -> None:
-    """Print the Philly study's tables of each run."""
+def _print_study(record: "RunRecord", output: OutputFormat, beside: "list[Path]") -> None:
+    """Print the Philly study's tables of each run, and its jobs beside those of published clusters."""
+    from optim.simulation.cluster.calibration import calibration
     from optim.simulation.cluster.philly_study import philly_study
 
     is_drawn = record.settings.get("failures") == "study"
     for run in record.runs:
-        for table in philly_study(record.jobs, record.cluster, run, is_drawn=is_drawn):
+        tables = philly_study(record.jobs, record.cluster, run, is_drawn=is_drawn)
+        if beside:
+            tables = (*tables, calibration(record.jobs, record.cluster, run, beside))
+        for table in tables:
             if output is OutputFormat.JSON:
                 print_json(
                     {

@@ -78,6 +78,9 @@ def test_the_table_shows_the_bounds_first(trace):
         (("--apps", "3"), "goes with --generate themis only"),
         (("--from", "2017-10-03"), "the trace tells no dates"),
         (("--gpus", "60x"), "60x8"),
+        (("--option", "study.nonsense=1"), "the study knows clusters"),
+        (("--option", "study.clusters=a.csv"), "goes with --study; add it"),
+        (("--study", "--option", "study.clusters=absent.csv"), "absent.csv is no file"),
     ],
 )
 def test_wrong_use_is_one_line(trace, words, cause):

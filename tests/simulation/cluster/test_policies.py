@@ -149,3 +149,17 @@ def test_a_placement_may_be_written_as_a_text():
     assert EngineOptions(placement="worst-fit").placement is Placement.WORST_FIT
     with pytest.raises(InvalidOptionError, match="placement must be one of best-fit"):
         EngineOptions(placement="anywhere")
+
+
+def test_gittins_goes_by_a_sample_of_service(tmp_path):
+    """Of 2 and 12 GPU-seconds: at 0 the index is (1 / 2) / 2, at 2 it is 1 / 10, and from 12 on nobody is left."""
+    path = tmp_path / "service.csv"
+    path.write_text("duration\n2\n12\n")
+    jobs = workload([(0, 1, 5)])
+    policy = make_policy("tiresias-gittins", jobs, {"service": str(path)})
+    assert (policy.thresholds, policy.ranks, policy.needs) == ((2 * US, 12 * US), (0, 1, 2), "")
+    own = make_policy("tiresias-gittins", jobs)
+    assert own.thresholds == (5 * US,)
+    assert "distribution" in own.needs
+    with pytest.raises(InvalidOptionError, match="is no file"):
+        make_policy("tiresias-gittins", jobs, {"service": "absent"})

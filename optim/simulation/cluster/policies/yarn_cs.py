@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +25,9 @@ class YarnOptions:
     quotas
         GPUs of each virtual cluster, separated by colons in the order of their names; empty for its share of the trace's
         GPU-hours.
+    quota_file
+        Machines of each virtual cluster (`vc, node num`), in place of `quotas`: what they leave goes to the virtual clusters
+        that the file doesn't name, by their GPU-hours; what they exceed the cluster by is taken from all alike.
     retry_s
         Time between two tries of a waiting job: what a partial gang is held for, and the pause after it.
     tries
@@ -38,6 +42,7 @@ class YarnOptions:
     """
 
     quotas: str = ""
+    quota_file: Path | None = None
     retry_s: float = 180.0
     tries: int = 3
     preempts_above: float = 0.9
@@ -48,6 +53,8 @@ class YarnOptions:
         check_in("[1, 10000]", self, "tries")
         check_in("[0, 1]", self, "preempts_above")
         self.given()
+        if self.quota_file is not None and (self.quotas or not self.quota_file.is_file()):
+            raise InvalidOptionError(f"quota_file {self.quota_file} must be a file, and quotas be left out")
 
     def given(self) -> FloatArray:
         """Return the quotas that were given.
@@ -64,6 +71,31 @@ class YarnOptions:
         if not np.isfinite(values).all() or (values < 0).any() or (len(values) > 0 and values.sum() == 0):
             raise InvalidOptionError(f"quotas must be numbers with colons between, got {self.quotas[:40]!r}")
         return values
+
+
+def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
+    """Return the GPUs of each virtual cluster by a file of machines; see `YarnOptions.quota_file`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the file gives machines to none of the virtual clusters.
+    """
+    from optim.workloads.traces.summaries import read_quotas
+
+    machines, by_time = read_quotas(path), quotas(jobs, cluster)
+    is_named = np.array([name in machines for name in jobs.groups])
+    gpus = cluster.num_gpus / cluster.num_machines
+    given = np.array([machines.get(name, 0) * gpus for name in jobs.groups])
+    if not given.sum():
+        raise InvalidOptionError(
+            f"{path}: it gives machines to none of the virtual clusters: {', '.join(jobs.groups)[:60]}"
+        )
+    left = cluster.num_gpus - float(given.sum())
+    others = float(by_time[~is_named].sum())
+    if left > 0 and others > 0:
+        given[~is_named] = left * by_time[~is_named] / others
+    return np.asarray(given * min(1.0, cluster.num_gpus / given.sum()))
 
 
 class YarnCs(PlanningPolicy):
@@ -87,6 +119,8 @@ class YarnCs(PlanningPolicy):
         """Set the quotas."""
         del seed
         given = self.options.given()
+        if self.options.quota_file is not None:
+            given = machine_quotas(self.options.quota_file, self.jobs, cluster)
         self.quota = np.maximum(given if len(given) else quotas(self.jobs, cluster), 1e-9)
         self.fewest = -(-self.jobs.gpus // int(cluster.gpus.max()))
         self.since: dict[int, int] = {}

@@ -173,3 +173,22 @@ def test_users_far_below_their_share_come_first():
         assert [
             _starts(jobs, Cluster.grid("1x2"), "tetris", {"fairness": fairness})[0][job] for job in (2, 3)
         ] == starts
+
+
+def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
+    """Two machines of four for `a`; what `b` and `c` share goes by GPU-hours, one to three; `d` has no jobs here."""
+    path = tmp_path / "quotas.csv"
+    path.write_text("vc,node num\na,2\nd,9\n")
+    jobs = workload([(0, 1, 10), (0, 1, 10), (0, 1, 30)], group=np.arange(3), groups=("a", "b", "c"))
+    cluster = Cluster.grid("4x4")
+    policy = make_policy("yarn-cs", jobs, {"quota_file": str(path)})
+    policy.begin(cluster, 0)
+    assert policy.quota.tolist() == pytest.approx([8, 2, 6])
+    path.write_text("vc,node num\na,6\nb,2\n")
+    policy.begin(cluster, 0)
+    assert policy.quota.tolist() == pytest.approx([12, 4, 0], abs=1e-6)  # more than there is: taken from all alike
+    path.write_text("vc,node num\nx,6\n")
+    with pytest.raises(InvalidOptionError, match="none of the virtual clusters"):
+        policy.begin(cluster, 0)
+    with pytest.raises(InvalidOptionError, match="must be a file, and quotas be left out"):
+        make_policy("yarn-cs", jobs, {"quota_file": str(path), "quotas": "1:2:3"})
