@@ -132,12 +132,17 @@ def cluster(
             print_json({"bounds": record.bounds})
         rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
-        least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
-        body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
-        title = f"{len(jobs)} jobs on {world.num_gpus} GPUs"
-        print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
+        _print_rows(record, rows)
     _write(record, outputs, output, beside)
     return _ending(rows, len(requests))
+
+
+def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
+    """Print the bounds, and a row a policy below them."""
+    least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
+    body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
+    title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
+    print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
 
 
 def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:

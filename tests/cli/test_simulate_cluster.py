@@ -282,3 +282,11 @@ def test_events_are_the_same_in_two_runs_and_under_two_hash_seeds(tmp_path):
         assert [run.log.rows() for run in first.runs] == [run.log.rows() for run in other.runs]
         assert [run.metrics for run in first.runs] == [run.metrics for run in other.runs]
         assert first.bounds == other.bounds
+
+
+def test_a_job_that_no_machine_has_vcpus_for_is_one_line_before_anything_is_printed(tmp_path):
+    path = tmp_path / "hungry.csv"
+    path.write_text("submit,gpus,duration,cpus\n0,2,10,40\n")
+    result = run("simulate", "cluster", "--trace", path, "--gpus", "2x2", "--policy", "fifo", "--format", "json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "asks for 2 GPUs with 20 vCPU" in result.stderr

@@ -165,7 +165,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             If a policy can't serve these jobs on this cluster.
         """
         for request in requests:
-            check_support(request.build(self.jobs), self.jobs, self.cluster)
+            check_support(request.build(self.jobs), self.jobs, self.cluster, self.options)
 
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
         """Play a policy."""

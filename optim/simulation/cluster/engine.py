@@ -60,25 +60,30 @@ def play(
     options = options or EngineOptions()
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = ByKey(policy, jobs)
-    check_support(policy, jobs, cluster)
-    if isinstance(policy, PlanningPolicy) and not (options.spread or policy.places_itself or policy.may_spread):
-        jobs.check_fits(cluster, on_one_machine=not policy.rules(options).is_elastic)
+    check_support(policy, jobs, cluster, options)
     if isinstance(policy, PlanningPolicy):
         return play_plans(jobs, cluster, policy, options, seed, watch)
     return _play_index(jobs, cluster, policy, options, seed, watch)
 
 
-def check_support(policy: Policy, jobs: Workload, cluster: Cluster) -> None:
-    """Check that a policy can serve such jobs on such a cluster; index policies serve all.
+def check_support(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions) -> None:
+    """Check that a policy can serve such jobs on such a cluster; index policies serve all that find vCPU and memory.
 
     Raises
     ------
     UnsupportedProblemError
         If it can't; the text says why.
+    InvalidProblemError
+        If a gang never finds its vCPU and memory where the engine's rule places it.
     """
     found = policy.supports(jobs, cluster) if isinstance(policy, PlanningPolicy) else SUPPORTED
     if not found:
         raise UnsupportedProblemError(f"policy {policy.name} can't be played: {found.reason}")
+    if isinstance(policy, PlanningPolicy):
+        spreads = options.spread or policy.places_itself or policy.may_spread or policy.rules(options).is_elastic
+    else:
+        spreads = options.spread
+    jobs.check_fits(cluster, on_one_machine=not spreads)
 
 
 def is_compiled(jobs: Workload, cluster: Cluster, options: EngineOptions) -> bool:
