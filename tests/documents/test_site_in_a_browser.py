@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.browser import violations
+from tests.support.browser import opened, violations
 
 SPOILT = """<!doctype html><html><head><meta charset="utf-8"></head><body>
 <h2>no first rank</h2><p style="color:#aaa;background:#fff">pale words</p>
@@ -18,6 +18,12 @@ def test_no_page_shuts_anybody_out(site, tmp_path, width, theme):
     found = violations(site, pages, tmp_path, width=width, theme=theme)
     assert set(found) == {f"/{page}" for page in pages}
     assert {page: wrong for page, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.prove
+def test_the_search_finds_a_solver_without_a_server(site, tmp_path):
+    page = opened(f"{(site / 'search.html').as_uri()}?q=dinkelbach", tmp_path)
+    assert "reference/bidding.html" in page
 
 
 @pytest.mark.prove

@@ -84,6 +84,18 @@ def _served(folder: Path, look: str) -> Iterator[str]:
         server.server_close()
 
 
+def opened(address: str, home: Path, *, width: int = 1280) -> str:
+    """Return what stands in a page once its scripts have run, as HTML; `home` is for the browser's own files."""
+    done = subprocess.run(
+        [
+            browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+            f"--user-data-dir={home}", f"--window-size={width},1000", "--virtual-time-budget=100000", "--dump-dom", address,
+        ],
+        check=True, capture_output=True, text=True, timeout=LIMIT_S,
+    )  # fmt: skip
+    return done.stdout
+
+
 def violations(
     folder: Path, pages: Sequence[str], home: Path, *, width: int = 1280, theme: str = "light"
 ) -> dict[str, list[str]]:
@@ -99,15 +111,8 @@ def violations(
     words = {"WIDTH": str(width), "PAGES": json.dumps([f"/{page}" for page in pages]), "THEME": json.dumps(theme)}
     look = re.sub("|".join(words), lambda name: words[name[0]], LOOK)
     with _served(folder, look) as address:
-        done = subprocess.run(
-            [
-                browser(), "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-                f"--user-data-dir={home}", f"--window-size={width + 60},1000", "--virtual-time-budget=100000",
-                "--dump-dom", f"{address}/_look.html",
-            ],
-            check=True, capture_output=True, text=True, timeout=LIMIT_S,
-        )  # fmt: skip
-    found = re.search(r'<pre id="result">(.+?)</pre>', done.stdout, re.S)
-    assert found, f"the browser gave no answer: {done.stderr[-800:]}"
+        page = opened(f"{address}/_look.html", home, width=width + 60)
+    found = re.search(r'<pre id="result">(.+?)</pre>', page, re.S)
+    assert found, "the browser gave no answer"
     told: dict[str, list[str]] = json.loads(html.unescape(found[1]))
     return told
