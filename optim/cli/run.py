@@ -10,10 +10,12 @@ from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, option
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option
+from optim.cli.run_application import ApplicationRun, PushChoice, train_application
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 
 
+@grouped
 def run(
     files: Annotated[
         list[str] | None,
@@ -39,6 +41,7 @@ def run(
     checkpoint: Annotated[
         Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")
     ] = None,
+    pushes: PushChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -51,14 +54,21 @@ def run(
     if application is not None:
         if files or kill_servers is not None:
             raise InvalidOptionError("--application is trained alone; leave INSTANCE, SOLUTION and --kill-servers out")
-        from optim.cli.run_application import ApplicationRun, train_application
-
         asked = ApplicationRun(
-            name=application, data=data, clocks=clocks, workers=workers, rate=rate, checkpoint=checkpoint, seed=seed
+            name=application,
+            data=data,
+            clocks=clocks,
+            workers=workers,
+            rate=rate,
+            checkpoint=checkpoint,
+            seed=seed,
+            pushes=pushes,
         )
         return train_application(asked, output)
-    if data is not None or checkpoint is not None:
-        raise InvalidOptionError("--data and --checkpoint belong to --application NAME; add it")
+    if data is not None or checkpoint is not None or pushes != PushChoice():
+        raise InvalidOptionError(
+            "--data, --checkpoint, --staleness, --delay-compensation and --compression belong to --application NAME; add it"
+        )
     if kill_servers is not None:
         if files:
             raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {' '.join(files)} out")

@@ -1,16 +1,18 @@
 """`optim run --application`: train one application, on data of one's own, with checkpoints that survive everything."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_rows
+from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
+from optim.training.options import Compression
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -18,6 +20,17 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Clocks between two rows of the table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PushChoice:
+    """How workers push."""
+
+    staleness: Annotated[int, option("--staleness", "Clocks that a worker may be ahead; 0 keeps all bits.", min=0)] = 0
+    delay_compensation: Annotated[
+        float, option("--delay-compensation", "Strength of correcting late gradients.", min=0.0)
+    ] = 0.0
+    compression: Annotated[Compression, option("--compression", "How gradients are pushed.")] = Compression.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +44,7 @@ class ApplicationRun:
     rate: float
     checkpoint: Path | None
     seed: int
+    pushes: "PushChoice"
 
     def __post_init__(self) -> None:
         check_in("(0, inf)", self, "rate")
@@ -44,7 +58,7 @@ def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
     from optim.training.trainer import Action, Event, Trainer, resumable
 
     application, optimiser = chosen(asked)
-    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL))
+    options = ClusterOptions(num_shards=1, policy=Fixed(fixed=Stage.TRADITIONAL), **asdict(asked.pushes))
     names = tuple(f"worker-{k}" for k in range(asked.workers))
     with (
         Processes(application, options, max_machines=asked.workers) as processes,
@@ -96,7 +110,10 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
             kind(seed=asked.seed) if asked.data is None else kind.from_file(str(asked.data.resolve()), seed=asked.seed)
         )
         is_descent = asked.name == "topic-model"  # its gradient is a natural one: the rate says how far to go along it
-        return own, Sgd(learning_rate=min(asked.rate, 1.0)) if is_descent else Adagrad(learning_rate=asked.rate)
+        if is_descent:
+            return own, Sgd(learning_rate=min(asked.rate, 1.0))
+        # What a worker hasn't seen applied yet simply adds only without slots.
+        return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
     module, _, name = asked.name.partition(":")
     if not name:
         raise InvalidOptionError(
@@ -106,4 +123,5 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
-    return (found() if asked.data is None else found(str(asked.data))), Adagrad(learning_rate=asked.rate)
+    rule = (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
+    return (found() if asked.data is None else found(str(asked.data))), rule

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from optim.training.application import Application
 from optim.training.messages import Applied, Compute, Push, Pushed, Vector
+from optim.training.options import ClusterOptions, Compression
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -31,7 +32,13 @@ class Dataflow:
     """
 
     def __init__(
-        self, application: Application, optimiser: "AbstractOptimiser", *, num_shards: int, staleness: int
+        self,
+        application: Application,
+        optimiser: "AbstractOptimiser",
+        *,
+        num_shards: int,
+        staleness: int,
+        is_quantised: bool = False,
     ) -> None:
         from optim.kernels.parameter_server import shard_ranges
 
@@ -43,7 +50,7 @@ class Dataflow:
         self.parameters = application.initial_parameters()
         self.losses: list[float] = []
         self.num_computed = 0
-        self._staleness = staleness
+        self._staleness, self._is_quantised = staleness, is_quantised
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -53,6 +60,17 @@ class Dataflow:
         self._parts: dict[int, dict[int, Vector]] = {}
         self._own: dict[int, dict[int, Vector]] = {}
         self._loss_parts: dict[int, dict[int, float | None]] = {}
+
+    @classmethod
+    def of(cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> "Dataflow":
+        """Return the dataflow of a job that is trained by some options."""
+        return cls(
+            application,
+            optimiser,
+            num_shards=options.num_shards,
+            staleness=options.staleness,
+            is_quantised=options.compression is Compression.INT8,
+        )
 
     def startable(self, stop_at: int) -> list[int]:
         """Return the partitions that may start their next clock, if it is before `stop_at`."""
@@ -82,6 +100,7 @@ class Dataflow:
             parameters=self.parameters,
             own=tuple(own[at] for at in range(self.read_clock, clock)),
             rate=self._rate,
+            is_quantised=self._is_quantised,
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
@@ -108,6 +127,7 @@ class Dataflow:
                 shard=shard,
                 partition=partition,
                 clock=clock,
+                read_clock=message.read_clock,
                 gradient=message.gradient[part],
                 weight=weight,
             )

@@ -79,15 +79,21 @@ class Machine:
             parameters = parameters - np.float32(message.rate) * own
         gradient, loss = self._application.gradient(parameters, message.partition, message.clock)
         check_gradient(gradient, self._application.num_parameters)
+        # In double precision no sum of finite floats overflows.
+        is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
+        if message.is_quantised and is_finite:
+            from optim.training.compression import quantised  # a machine that computes nothing else never loads JAX
+
+            gradient = quantised(gradient, message.partition, message.clock)
         weight = self._application.weight(message.partition)
         return [
             Pushed(
                 generation=message.generation,
                 machine=self.name,
-                # In double precision no sum of finite floats overflows.
-                is_finite=bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss)),
+                is_finite=is_finite,
                 partition=message.partition,
                 clock=message.clock,
+                read_clock=message.read_clock,
                 gradient=gradient,
                 weight=weight,
                 loss=loss,

@@ -45,6 +45,7 @@ class Compute(Message, frozen=True, kw_only=True):
 
     `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
     since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
+    Where `is_quantised`, the gradient is pushed in 255 levels.
     """
 
     partition: int
@@ -53,18 +54,21 @@ class Compute(Message, frozen=True, kw_only=True):
     parameters: Vector
     own: tuple[Vector, ...] = ()
     rate: float = 0.0
+    is_quantised: bool = False
 
 
 class Pushed(Message, frozen=True, kw_only=True):
     """From a worker: the gradient, the data behind it, and the partition's summed loss before the update.
 
-    `is_finite` tells whether gradient and loss are; the worker looks, where the gradient is in its caches.
+    `is_finite` tells whether gradient and loss are; the worker looks, where the gradient is in its caches. `read_clock` is
+    that of the parameters it was computed at.
     """
 
     machine: str = ""
     is_finite: bool = True
     partition: int
     clock: int
+    read_clock: int = 0
     gradient: Vector
     weight: float
     loss: float
@@ -83,6 +87,7 @@ class Push(Message, frozen=True, kw_only=True):
     shard: int
     partition: int
     clock: int
+    read_clock: int = 0
     gradient: Vector
     weight: float
 
@@ -130,12 +135,17 @@ class State(Message, frozen=True, kw_only=True):
 
 
 class Host(Message, frozen=True, kw_only=True):
-    """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides."""
+    """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides.
+
+    `delay_strength` is that of the correction of gradients that were computed up to `staleness` clocks before.
+    """
 
     values: ShardValues
     optimiser: "AbstractOptimiser"
     num_partitions: int
     sync_every: int
+    delay_strength: float = 0.0
+    staleness: int = 0
 
 
 class Rebase(Message, frozen=True, kw_only=True):

@@ -11,6 +11,15 @@ NEVER = 2**62
 """A clock that no run reaches."""
 
 
+class Compression(StrEnum):
+    """How gradients are pushed."""
+
+    NONE = "none"
+    """As they are."""
+    INT8 = "int8"
+    """In 255 levels of the largest entry, rounded at random without bias: a quarter of the bytes on a network."""
+
+
 class NonFinite(StrEnum):
     """What becomes of a gradient or loss that is infinite or not a number."""
 
@@ -40,6 +49,12 @@ class ClusterOptions:
         Most transient machines that serve.
     policy
         What chooses the stage.
+    compression
+        How gradients are pushed. The draws of its rounding follow from partition and clock, so that bits don't know which
+        machine computed, and nothing is left over that a failure could lose.
+    delay_compensation
+        Strength of the first-order correction of gradients for what their shard has moved since their parameters were
+        read; 0 corrects nothing, and without staleness nothing has moved.
     non_finite
         What becomes of a gradient that is infinite or not a number.
     silence_s
@@ -56,15 +71,17 @@ class ClusterOptions:
     checkpoint_every: int = 10
     max_actives: int | None = None
     policy: StagePolicy = field(default_factory=Thresholds)
+    compression: Compression = Compression.NONE
+    delay_compensation: float = 0.0
     non_finite: NonFinite = NonFinite.STOP
     silence_s: float = 30.0
     start_s: float = 300.0
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
-        check_in("[0, inf)", self, "staleness")
+        check_in("[0, inf)", self, "staleness", "delay_compensation")
         check_in("(0, inf)", self, "silence_s", "start_s")
-        check_choices(self, {"non_finite": tuple(NonFinite)})
+        check_choices(self, {"non_finite": tuple(NonFinite), "compression": tuple(Compression)})
 
     def sync_period(self, backup: str) -> int:
         """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""

@@ -112,6 +112,8 @@ class Rebuild:
                     optimiser=optimiser,
                     num_partitions=num_partitions,
                     sync_every=options.sync_period(backup),
+                    delay_strength=options.delay_compensation,
+                    staleness=options.staleness,
                 ),
             )
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes
+from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes, compensate_delay
 from optim.training.messages import Applied, Delta, Host, Message, Push, ShardValues, Sync, Vector
 
 
@@ -34,6 +34,9 @@ class ServedShard:
         self._slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in message.values.slots)
         self._pending: dict[int, dict[int, Push]] = {}
         self._sent_clock = message.values.clock
+        self._strength, self._staleness = message.delay_strength, message.staleness
+        self._before: dict[int, Vector] = {}
+        self._remember()
 
     def push(self, push: Push) -> list[Message]:
         """Take a partition's gradient; apply what is complete."""
@@ -60,6 +63,8 @@ class ServedShard:
         """Go on in a new generation; its copies stand at this clock."""
         self.generation, self.sync_every, self._sent_clock = generation, sync_every, self.clock
         self._pending.clear()
+        self._before.clear()
+        self._remember()
 
     def values(self) -> ShardValues:
         """Return the shard's values: copies, for a buffer that somebody views can't be donated to the next update."""
@@ -80,16 +85,32 @@ class ServedShard:
         pushes = [push for push in pushes if push.weight > 0]
         if not pushes:
             self.clock += 1
+            self._remember()
             return
         self._parameters, self._slots = apply_pushes(
             self._parameters,
             self._slots,
-            [push.gradient for push in pushes],
+            [self._compensated(push) for push in pushes],
             np.array([push.weight for push in pushes], dtype=np.float32),
             np.int32(self.clock),
             optimiser=self._optimiser,
         )
         self.clock += 1
+        self._remember()
+
+    def _compensated(self, push: Push) -> jax.Array | Vector:
+        """Return a gradient corrected for what the shard has moved since the parameters were read."""
+        read = self._before.get(push.read_clock)
+        if read is None or push.read_clock == self.clock:
+            return push.gradient
+        strength = jnp.float32(self._strength)
+        return compensate_delay(jnp.asarray(push.gradient), self._parameters, jnp.asarray(read), strength)
+
+    def _remember(self) -> None:
+        """Keep the parameters as they are published, as long as somebody may still compute from them."""
+        if self._strength and self._staleness:
+            self._before = {at: held for at, held in self._before.items() if at >= self.clock - self._staleness}
+            self._before[self.clock] = _copy(self._parameters)
 
     def _applied(self) -> Applied:
         parameters = _copy(self._parameters)

@@ -15,7 +15,7 @@ from optim.training.application import Application
 from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller
 from optim.training.messages import Message, Vector
-from optim.training.options import ClusterOptions
+from optim.training.options import ClusterOptions, Compression
 from optim.training.phase import Phase
 from optim.training.rebuild import Rollback
 from optim.training.stages import Stage
@@ -297,6 +297,8 @@ def resumable(
         If the folder's checkpoints are all damaged, or of another job.
     """
     job = f"{application!r} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
+    if options.compression is not Compression.NONE:
+        job += f" compression {options.compression}"
     storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)
     trainer = Trainer(application, optimiser, options, storage, storage.latest())
     storage.losses = lambda: trainer.controller.flow.losses

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.cli.run_application import ApplicationRun, chosen
+from optim.cli.run_application import ApplicationRun, PushChoice, chosen
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.application import UserApplication
@@ -74,7 +74,15 @@ def test_a_table_has_every_tenth_clock_and_the_last(here):
 
 
 def run(**fields):
-    known = {"data": None, "clocks": 1, "workers": 1, "rate": 2.0, "checkpoint": None, "seed": 3}
+    known = {
+        "data": None,
+        "clocks": 1,
+        "workers": 1,
+        "rate": 2.0,
+        "checkpoint": None,
+        "seed": 3,
+        "pushes": PushChoice(),
+    }
     return ApplicationRun(**known | fields)
 
 
@@ -86,6 +94,8 @@ def test_applications_come_with_the_rule_that_suits_them(here):
     own, rule = chosen(run(name="topic-model"))
     assert isinstance(own, TopicModel)
     assert rule == Sgd(learning_rate=1.0), "no further than to the natural gradient's end"
+    _, rule = chosen(run(name="logistic-regression", pushes=PushChoice(staleness=2)))
+    assert rule == Sgd(learning_rate=2.0), "what isn't applied yet simply adds only without slots"
 
 
 def test_a_class_of_ones_own_gets_the_file(here):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.kernels.parameter_server import Adagrad, Adam, Sgd, apply_pushes
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
-from optim.training.options import ClusterOptions
+from optim.training.options import ClusterOptions, Compression
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer
 
@@ -77,6 +77,17 @@ def test_a_storm_of_changes_leaves_every_bit_as_it_was(job, num_shards):
     assert {row.stage for row in record.rows} == {Stage.RELIABLE, Stage.BACKED_UP}
     assert record.rollbacks, "the killed servers took work with them"
     assert losses[-1] < losses[0]
+
+
+def test_quantised_pushes_keep_their_bits_through_a_storm_and_are_others():
+    options = ClusterOptions(num_shards=3, compression=Compression.INT8)
+    stormy, calm, exact = (
+        Trainer(CLASSES, Adam(learning_rate=0.05), chosen).run(CLOCKS, events)
+        for chosen, events in ((options, STORM), (options, [START]), (ClusterOptions(num_shards=3), [START]))
+    )
+    assert stormy.equals(calm)
+    assert not calm.equals(exact)
+    assert calm.losses[-1] < calm.losses[0]
 
 
 def test_an_eviction_with_a_warning_computes_nothing_twice():

@@ -1,0 +1,139 @@
+"""A training run as a program of its own, into which a fault is put: prints a digest of what came of it, or one line why not."""
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from optim.core.errors import OptimError
+from optim.kernels.parameter_server import Sgd
+from optim.training.applications import LogisticRegression
+from optim.training.options import ClusterOptions, NonFinite
+from optim.training.processes import Processes
+from optim.training.stages import Fixed, Stage
+from optim.training.trainer import Action, Event, Trainer, TrainingRecord, resumable
+
+CLOCKS, PARTITIONS = 12, 4
+JOB = {"num_observations": 80, "num_features": 6, "num_classes": 3, "num_partitions": PARTITIONS}
+KINDS = ("stop", "kill", "nan", "exception", "memory", "controller")
+SMALL_BYTES = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """What goes wrong, and when.
+
+    Attributes
+    ----------
+    kind
+        One of `KINDS`.
+    clock, partition, victim
+        At which clock, in which gradient, or to which worker.
+    is_lasting
+        Whether a gradient is spoilt each time it is computed, not only the first.
+    non_finite
+        The policy.
+    """
+
+    kind: str
+    clock: int
+    partition: int = 0
+    victim: int = 0
+    is_lasting: bool = False
+    non_finite: str = "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoilt(LogisticRegression):
+    """Logistic regression of which one gradient goes wrong; a marker in a folder tells that it did so before."""
+
+    fault: Fault = field(default_factory=lambda: Fault(kind="none", clock=-1))
+    folder: str = ""
+
+    def gradient(self, parameters, partition, clock):
+        gradient, loss = super().gradient(parameters, partition, clock)
+        if (clock, partition) == (self.fault.clock, self.fault.partition) and self._goes_wrong():
+            if self.fault.kind == "exception":
+                raise ArithmeticError("the data say so")
+            return np.full_like(gradient, np.nan), loss
+        return gradient, loss
+
+    def _goes_wrong(self):
+        if self.fault.kind not in ("nan", "exception"):
+            return False
+        marker = Path(self.folder) / "wrong"
+        if marker.exists():
+            return self.fault.is_lasting
+        marker.touch()
+        return True
+
+
+def draw(seed: int) -> Fault:
+    """Draw a fault."""
+    rng = np.random.default_rng([15, seed])
+    return Fault(
+        kind=str(rng.choice(KINDS)),
+        clock=int(rng.integers(1, CLOCKS - 2)),
+        partition=int(rng.integers(PARTITIONS)),
+        victim=int(rng.integers(3)),
+        is_lasting=bool(rng.integers(2)),
+        non_finite=str(rng.choice(["stop", "refuse"])),
+    )
+
+
+def digest(record: TrainingRecord) -> str:
+    """Return what tells two runs' losses and parameters apart, bit for bit."""
+    return hashlib.sha256(np.array(record.losses).tobytes() + record.parameters.tobytes()).hexdigest()
+
+
+def train(fault: Fault, folder: str) -> TrainingRecord:
+    """Train with three workers, and have the fault happen."""
+    application = Spoilt(**JOB, fault=fault, folder=folder)
+    options = ClusterOptions(
+        num_shards=1,
+        checkpoint_every=2,
+        silence_s=3.0,
+        policy=Fixed(fixed=Stage.TRADITIONAL),
+        non_finite=NonFinite(fault.non_finite),
+    )
+    if fault.kind == "memory":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_BYTES, SMALL_BYTES))
+    start = [Event(clock=0, action=Action.ADD_RELIABLE, machines=("w0", "w1", "w2"))]
+    rule = Sgd(learning_rate=0.5)
+    with Processes(application, options, max_machines=4) as processes:
+        if fault.kind != "controller":
+            trainer = Trainer(application, rule, options, processes)
+        else:
+            trainer = resumable(application, rule, options, processes, Path(folder) / "checkpoints")
+        trainer.run(max(fault.clock, trainer.clock), start)
+        if fault.kind in ("stop", "kill"):
+            signals = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
+            os.kill(processes.process_ids[f"w{fault.victim}"], signals[fault.kind])
+        if fault.kind == "controller":
+            print("running", flush=True)  # whoever listens kills now, or lets it go on
+        return trainer.run(CLOCKS)
+
+
+def main() -> None:
+    """Run the fault given as JSON in a folder."""
+    fault, folder = Fault(**json.loads(sys.argv[1])), sys.argv[2]
+    try:
+        print(digest(train(fault, folder)), flush=True)
+    except OptimError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def words(fault: Fault, folder: str) -> list[str]:
+    """Return the arguments of `main`."""
+    return [json.dumps(asdict(fault)), folder]
+
+
+if __name__ == "__main__":
+    main()
