@@ -2,7 +2,14 @@
 
 import typer
 
-from optim.cli import simulate_cluster, simulate_containers, simulate_packing, simulate_spot, simulate_training
+from optim.cli import (
+    simulate_cluster,
+    simulate_containers,
+    simulate_packing,
+    simulate_servers,
+    simulate_spot,
+    simulate_training,
+)
 
 app = typer.Typer(name="simulate", help="Run policies in a simulated world.", no_args_is_help=True)
 
@@ -17,3 +24,4 @@ app.command("spot")(simulate_spot.spot)
 app.command("training")(simulate_training.training)
 app.command("containers")(simulate_containers.containers)
 app.command("packing")(simulate_packing.packing)
+app.command("servers")(simulate_servers.servers)

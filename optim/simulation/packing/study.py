@@ -89,7 +89,8 @@ class PackingRow:
     overload, excess, under_time, used
         Of the replay, by resource; see `Replay`.
     pair_saving
-        Capacity that pairs by phase save against both peaks of each pair, by resource.
+        Capacity that pairs by phase save against the true peaks of both jobs of each pair, by resource; negative if more is
+        set aside than both would ever need.
     pair_overload
         Share of samples in which a pair's true series exceed what was set aside for it, by resource.
     """
@@ -194,12 +195,15 @@ def _demands(
 
 
 def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Pair jobs, and return what that saves and the share of samples in which true pairs need more, shape (R,) both."""
+    """Pair jobs, and return what that saves of their true peaks, and the share of samples in which true pairs need more, shape (R,) both."""
     pairing = pair_jobs(demands)
     over, samples = np.zeros(series[0].shape[1]), 0
+    apart = np.zeros_like(over)
     for first, second in pairing.pairs:
+        apart += series[first].max(axis=0) + series[second].max(axis=0)
         given = joint_peak(demands[first], demands[second])
         total = joint_demand(series[first], series[second])
         over += (total > given * (1 + 1e-9)).sum(axis=0)
         samples += len(total)
-    return pairing.saving, np.asarray(over / max(samples, 1))
+    saving = 1.0 - pairing.joint.sum(axis=0) / np.where(apart > 0, apart, 1.0)
+    return np.asarray(saving), np.asarray(over / max(samples, 1))

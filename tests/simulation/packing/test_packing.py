@@ -132,6 +132,9 @@ def test_phases_pack_more_than_peaks_and_peaks_never_overload():
     assert set(peak.overload.values()) == {0.0}
     assert set(peak.under_time.values()) == {0.0}
     assert max(peak.pair_overload.values()) == 0.0
+    # Savings are against true peaks: peaks that last for ever save nothing.
+    assert list(peak.pair_saving.values()) == pytest.approx([0.0, 0.0])
+    assert all(flat.pair_saving[name] > 0 for name in ("cpu", "memory"))
     assert phase.work >= peak.work
     assert phase.gain == pytest.approx(phase.work / peak.work - 1)
     assert all(0 <= value < 0.2 for row in (flat, phase) for value in row.overload.values())
