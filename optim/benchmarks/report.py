@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 
 from optim.benchmarks.page import figure_element, page, table
+from optim.benchmarks.pictures.plots import standard_figures
 from optim.benchmarks.record import PHASES, Record
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchSpec, Skipped
@@ -92,8 +93,6 @@ def _suite(number: int, suite: str, records: Sequence[Record], skipped: Sequence
 
 
 def _pictures(spec: BenchSpec | None, records: Sequence[Record]) -> str:
-    from optim.benchmarks.pictures.plots import standard_figures
-
     try:
         own = spec.figures(records) if spec is not None and spec.figures is not None else ()
         return "".join(figure_element(figure) for figure in (*own, *standard_figures(records)))

@@ -76,6 +76,8 @@ def bench(
     hint = f"what is finished stays in {path}, the same command goes on from there"
     with terminal_progress() as progress, listening(hint) as stop:
         plan = plan_work(specs, request)
+        if not words and not suites.suite and (request.sources is not None or request.profile is not None):
+            note(f"only suites that take these instances are run: {', '.join(spec.name for spec in specs)}")
         for place in filter(None, (files.report_path, files.write_golden)):
             prepare_folder(place)
         with where.opened() as engine:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from optim.cli.completion import complete_instance, complete_solver, complete_suite
 from optim.cli.parameters import INSTANCES, option
 
 SOLVING, RESULTS = "Solving", "Results"
@@ -15,7 +16,10 @@ GOLDEN = "A results file, or the name of shipped golden results; exit code 4 on 
 
 Several = list[str] | None
 SuitesArgument = Annotated[
-    Several, typer.Argument(metavar="[SUITE]...", help="Suites or problems; default: all suites.")
+    Several,
+    typer.Argument(
+        autocompletion=complete_suite, metavar="[SUITE]...", help="Suites or problems; default: all suites."
+    ),
 ]
 
 
@@ -24,11 +28,24 @@ class SuiteChoice:
     """Which suites, of which size, on which instances."""
 
     suite: Annotated[
-        Several, option("--suite,--study", "A suite (study) of the problem; repeat or commas.", "NAME")
+        Several,
+        option(
+            "--suite,--study",
+            "A suite (study) of the problem; repeat or commas.",
+            "NAME",
+            autocompletion=complete_suite,
+        ),
     ] = None
     size: Annotated[str, option("--size", "Size of the suite's own instances.", panel=INSTANCES)] = "small"
     instance: Annotated[
-        Several, option("--instance", "A file, or a reference instance's name; repeat or commas.", "NAME", INSTANCES)
+        Several,
+        option(
+            "--instance",
+            "A file, or a reference instance's name; repeat or commas.",
+            "NAME",
+            INSTANCES,
+            autocompletion=complete_instance,
+        ),
     ] = None
 
 
@@ -36,7 +53,10 @@ class SuiteChoice:
 class SolveChoice:
     """Which solvers, and how they are run."""
 
-    solver: Annotated[Several, option("--solver", "Repeat or commas. Default: the suite's.", "NAME", SOLVING)] = None
+    solver: Annotated[
+        Several,
+        option("--solver", "Repeat or commas. Default: the suite's.", "NAME", SOLVING, autocompletion=complete_solver),
+    ] = None
     settings: Annotated[Several, option("--option", OPTIONS, "NAME=VALUE", SOLVING)] = None
     seed: Annotated[
         Several, option("--seed", "Same seed, same answer; repeat or commas. Default: 0.", "N", SOLVING)

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import printable
 from optim.core.errors import CertificateRefusedError, OptimError
@@ -26,6 +27,17 @@ MOST_CHARACTERS = 300
 class Border(TyperGroup):
     """The root of the command: runs a sub-command and ends the process with its exit code."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name in COMMANDS:
+            self.add_command(stub(name))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the sub-command that is called, and no other."""
+        if args and args[0] in COMMANDS:
+            self.add_command(load(args[0]), args[0])
+        return super().resolve_command(ctx, args)
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -35,9 +47,12 @@ class Border(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run the command line; a usage error is one line on stderr, exit code 2."""
+        """Run the command line; a usage error is one line on stderr, exit code 2. --quiet may stand anywhere."""
+        words = list(sys.argv[1:] if args is None else args)
+        if "--quiet" in words:
+            words = ["--quiet", *(word for word in words if word != "--quiet")]
         try:
-            code = super().main(args, "optim", complete_var, False, windows_expand_args, **extra)
+            code = super().main(words, "optim", complete_var, False, windows_expand_args, **extra)
         except _UsageError as error:
             code = _usage_error(error)
         code = ExitCode.DONE if code is None else code

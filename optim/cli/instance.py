@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from optim.cli.border import note
+from optim.cli.completion import complete_problem, complete_problem_or_instance
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_line, print_one, print_rows
 from optim.cli.parameters import (
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="instance", help="Make, convert and describe instances.", no_args_is_help=True)
 
-ProblemArgument = Annotated[str, typer.Argument(metavar="PROBLEM", help="Name of the problem.")]
+ProblemArgument = Annotated[
+    str, typer.Argument(autocompletion=complete_problem, metavar="PROBLEM", help="Name of the problem.")
+]
 
 
 @app.command()
@@ -94,6 +97,7 @@ def describe(
     words: Annotated[
         list[str],
         typer.Argument(
+            autocompletion=complete_problem_or_instance,
             metavar="[PROBLEM] INSTANCE",
             help="A file (also a price list of Amazon, Azure or Google), or a reference instance's name.",
         ),

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from optim.cli import bench, containers, info, instance, phases, profile, run, simulate, solve, solvers, verify
 from optim.cli.border import Border
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
 from optim.cli.parameters import split_options, whole_number
+from optim.cli.progress import be_quiet
 from optim.core.limits import read_limits
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ def root(
         list[str] | None,
         typer.Option("--limit", metavar="NAME=N", help="Read more than usual: see the reference; repeat for several."),
     ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing of progress.")] = False,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
@@ -47,21 +48,9 @@ def root(
     """Optimisation for machine-learning clusters: solve, certify, verify, benchmark."""
     del version  # its callback has spoken already
     show_logs(verbose)
+    be_quiet(quiet)
     limits = split_options(limit, "--limit")
     context.with_resource(read_limits(**{name: whole_number(text, "--limit") for name, text in limits.items()}))
-
-
-app.command("bench")(bench.bench)
-app.command("solve")(solve.solve)
-app.command("verify")(verify.verify)
-app.command("profile")(profile.profile)
-app.add_typer(instance.app)
-app.add_typer(phases.app)
-app.add_typer(containers.app)
-app.add_typer(simulate.app)
-app.command("run")(run.run)
-app.command("solvers")(solvers.solvers)
-app.command("info")(info.info)
 
 
 def main() -> None:

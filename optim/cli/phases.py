@@ -18,6 +18,7 @@ from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
+from optim.core.missing import check_installed
 
 app = typer.Typer(name="phases", help="Find phases in what containers consume.", no_args_is_help=True)
 
@@ -134,6 +135,7 @@ def report(
     seed: SeedOption = 0,
 ) -> ExitCode:
     """Write a page with pictures; series are drawn if some are given."""
+    check_installed("matplotlib", "a report")
     from optim.benchmarks.pictures.phase_report import write_phase_report
     from optim.phases.model import PhaseModel
 

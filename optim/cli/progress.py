@@ -1,11 +1,16 @@
-"""Progress on a terminal, for whatever runs longer than two seconds; silent in a pipe."""
+"""Progress for whatever runs longer than two seconds: bars on a terminal, a line every half minute in a pipe."""
 
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from optim.cli.border import note
+from optim.core.compiling import COMPILING
 from optim.core.progress import Progress, SilentProgress
 
 if TYPE_CHECKING:
@@ -14,6 +19,16 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 2.0
 """Work that is done sooner shows no progress."""
+
+LINE_EVERY_S = 30.0
+"""In a pipe."""
+
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+
+
+def be_quiet(is_quiet: bool) -> None:
+    """Say nothing of progress from now on, or speak again."""
+    _QUIET.set(is_quiet)
 
 
 class TerminalProgress:
@@ -33,9 +48,7 @@ class TerminalProgress:
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
         """Move the last line on, and show figures beside it."""
         if self._tasks:
-            shown = ((name, value) for name, value in (values or {}).items() if value is not None)
-            figures = "  ".join(f"{name} {value:.5g}" for name, value in shown)
-            self._bars.update(self._tasks[-1], completed=completed, figures=figures)
+            self._bars.update(self._tasks[-1], completed=completed, figures=_figures(values))
 
     def finish(self) -> None:
         """Remove the last line."""
@@ -43,22 +56,101 @@ class TerminalProgress:
             self._bars.remove_task(self._tasks.pop())
 
 
+@dataclass(slots=True)
+class _Task:
+    """A task, and how far it is."""
+
+    name: str
+    total: float | None
+    begun_s: float
+    completed: float = 0.0
+    values: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class LineProgress:
+    """The same news for a pipe: `line` tells them in one line, whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._tasks: list[_Task] = []
+        self._begun_s = time.monotonic()
+
+    def start(self, task: str, total: float | None = None) -> None:
+        """Begin a task within the present one."""
+        self._tasks.append(_Task(task, total, time.monotonic()))
+
+    def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
+        """Note how far the last task is."""
+        if self._tasks:
+            self._tasks[-1].completed, self._tasks[-1].values = completed, values or {}
+
+    def finish(self) -> None:
+        """End the last task."""
+        if self._tasks:
+            self._tasks.pop()
+
+    def line(self) -> str:
+        """Return what is done, for how long, and where the total is known for about how much longer."""
+        now = time.monotonic()
+        told = [_told(task, now) for task in list(self._tasks)] or ["working"]
+        return "; ".join([f"{_clock(now - self._begun_s)} gone: {told[0]}", *told[1:], *filter(None, [_compiling()])])
+
+
 @contextmanager
-def terminal_progress(patience_s: float = PATIENCE_S) -> Iterator[Progress]:
-    """Give a progress that is shown once the block has taken `patience_s`, if stderr is a terminal."""
-    if not sys.stderr.isatty():
+def terminal_progress(patience_s: float = PATIENCE_S, line_every_s: float = LINE_EVERY_S) -> Iterator[Progress]:
+    """Give a progress: bars once the block has taken `patience_s` if stderr is a terminal, else a line now and then."""
+    if _QUIET.get():
         yield SilentProgress()
-        return
+    elif sys.stderr.isatty():
+        with _bars(patience_s) as bars:
+            yield TerminalProgress(bars)
+    else:
+        with _lines(line_every_s) as lines:
+            yield lines
+
+
+@contextmanager
+def _lines(every_s: float) -> Iterator[LineProgress]:
+    lines, is_over = LineProgress(), threading.Event()
+
+    def tell() -> None:
+        while not is_over.wait(every_s):
+            note(lines.line())
+
+    # A thread, as below: compiled code reports nothing for long.
+    thread = threading.Thread(target=tell, daemon=True)
+    thread.start()
+    try:
+        yield lines
+    finally:
+        is_over.set()
+        thread.join()
+
+
+@contextmanager
+def _bars(patience_s: float) -> Iterator["Bars"]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         SpinnerColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
     from rich.progress import Progress as NewBars
+    from rich.text import Text
+
+    class Figures(TextColumn):
+        """The figures of a task, and on the last line whether loops are compiled."""
+
+        max_refresh = None
+
+        def render(self, task: Task) -> Text:
+            told = [str(task.fields["figures"])]
+            if task.id == max(bars.task_ids, default=task.id):
+                told.insert(0, _compiling())
+            return Text("  ".join(filter(None, told)))
 
     bars = NewBars(
         SpinnerColumn(),
@@ -67,7 +159,7 @@ def terminal_progress(patience_s: float = PATIENCE_S) -> Iterator[Progress]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(compact=True),
-        TextColumn("{task.fields[figures]}"),
+        Figures(""),
         console=Console(stderr=True),
         transient=True,
     )
@@ -76,8 +168,41 @@ def terminal_progress(patience_s: float = PATIENCE_S) -> Iterator[Progress]:
     timer.daemon = True
     timer.start()
     try:
-        yield TerminalProgress(bars)
+        yield bars
     finally:
         timer.cancel()
         timer.join()
         bars.stop()
+
+
+def _figures(values: Mapping[str, float | None] | None) -> str:
+    shown = ((name, value) for name, value in (values or {}).items() if value is not None)
+    return "  ".join(f"{name} {value:.5g}" for name, value in shown)
+
+
+def _compiling() -> str:
+    """Say that a loop is being compiled, which first use does once."""
+    return "" if COMPILING.name is None else f"compiling ({COMPILING.done + 1}; first use only)"
+
+
+def _told(task: _Task, now: float) -> str:
+    """Return a task with its progress, and about how long it takes yet."""
+    parts = [task.name]
+    if task.total:
+        parts.append(f"{task.completed:g} of {task.total:g}")
+        if 0 < task.completed < task.total:
+            left = (now - task.begun_s) * (task.total - task.completed) / task.completed
+            parts.append(f"about {_clock(left)} left")
+    elif task.completed:
+        parts.append(f"{task.completed:g} done")
+    return ", ".join(filter(None, [*parts, _figures(task.values)]))
+
+
+def _clock(seconds: float) -> str:
+    """Return seconds as people write them: 45 s, 3:05, 1:02:03."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

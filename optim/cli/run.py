@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from optim.cli.border import fail, note
+from optim.cli.completion import complete_instance
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
@@ -19,7 +20,11 @@ from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 def run(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="INSTANCE SOLUTION", help="An admission instance (file or name) and its solution."),
+        typer.Argument(
+            autocompletion=complete_instance,
+            metavar="INSTANCE SOLUTION",
+            help="An admission instance (file or name) and its solution.",
+        ),
     ] = None,
     *,
     slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = 4.0,

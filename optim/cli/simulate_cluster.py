@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import fail, note
 from optim.cli.cluster_input import JOBS, JobChoice, read_or_draw, take
+from optim.cli.completion import complete_policy
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
@@ -13,6 +14,7 @@ from optim.cli.output import OutputFormat, print_json, print_line, print_table
 from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
+from optim.core.missing import check_installed
 
 if TYPE_CHECKING:
     from optim.benchmarks.cluster_rows import RowSource
@@ -35,6 +37,17 @@ ALWAYS = 6
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures")
 """Options that choose jobs and what is drawn of them."""
+
+
+PolicyOption = Annotated[
+    list[str] | None,
+    option(
+        "--policy",
+        "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.",
+        "NAME",
+        autocompletion=complete_policy("cluster"),
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +80,13 @@ class Outputs:
                 raise InvalidOptionError(f"study.clusters={path} is no file; give the path of a summary")
         return paths
 
+    def check(self) -> None:
+        """Refuse before the work what can't be written after it."""
+        if self.report is not None:
+            check_installed("matplotlib", "--report")
+        for path in (self.results, self.log, self.report):
+            check_out(path)
+
     def source(self, engine: "Engine") -> "RowSource":
         """Return where rows come from."""
         from optim.benchmarks.cluster_rows import RowSource
@@ -80,10 +100,7 @@ def cluster(
     *,
     choice: JobChoice,
     gpus: Annotated[str, option("--gpus", "Machines x GPUs, or a topology file.", "60x8", JOBS)] = "60x8",
-    policy: Annotated[
-        list[str] | None,
-        option("--policy", "Repeat or commas, or ./mine.py:MyPolicy; default: all compiled ones.", "NAME"),
-    ] = None,
+    policy: PolicyOption = None,
     wrap: Annotated[list[str] | None, option("--wrap", "Around each policy; the last is nearest.", "NAME")] = None,
     settings: Annotated[
         list[str] | None,
@@ -101,8 +118,7 @@ def cluster(
     from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
-    for path in (outputs.results, outputs.log, outputs.report):
-        check_out(path)
+    outputs.check()
     world = read_cluster(gpus)
     given = split_options(settings)
     own = {name: take(given, f"{name}.") for name in ("trace", "generate")}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import note
+from optim.cli.completion import complete_policy
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
@@ -14,6 +15,7 @@ from optim.cli.progress import terminal_progress
 from optim.cli.series_input import SERIES, EncoderOption, GeneratorOption, InputOption, NumPhasesOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
+from optim.core.missing import check_installed
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
@@ -47,7 +49,13 @@ ReportOption = Annotated[
     Path | None, option("--report", "Also write a page with allocation against risk as curves.", "FILE")
 ]
 PolicyOption = Annotated[
-    list[str] | None, option("--policy", "Repeat for several; default: all. Or ./mine.py:MyPolicy.", "NAME")
+    list[str] | None,
+    option(
+        "--policy",
+        "Repeat for several; default: all. Or ./mine.py:MyPolicy.",
+        "NAME",
+        autocompletion=complete_policy("containers"),
+    ),
 ]
 ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halves, test on second.", panel=SERIES)]
 
@@ -121,6 +129,7 @@ def _prepare(report: Path | None, multipliers: Sequence[float]) -> None:
         return
     if multipliers:
         raise InvalidOptionError("--report draws tuned policies; leave --multipliers out, or --report")
+    check_installed("matplotlib", "--report")
     prepare_folder(report)
 
 

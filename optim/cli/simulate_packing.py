@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import note
+from optim.cli.completion import complete_solver
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, option
@@ -22,7 +23,9 @@ def packing(
     jobs: Annotated[int, option("--jobs", "Jobs that ask.", panel=JOBS, min=2)] = 40,
     learned: Annotated[int, option("--learned", "Other containers to learn from.", panel=JOBS, min=2)] = 200,
     servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1)] = 2,
-    solver: Annotated[str, option("--solver", "Solver of admission.", "NAME", JOBS)] = "online",
+    solver: Annotated[
+        str, option("--solver", "Solver of admission.", "NAME", JOBS, autocompletion=complete_solver)
+    ] = "online",
     profile_error: Annotated[float, option("--profile-error", "How far a job's last run is off.", "E", PHASES)] = 0.05,
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from optim.cli.border import note
+from optim.cli.completion import complete_policy
 from optim.cli.engine import PairChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
@@ -54,7 +55,15 @@ def spot(
     *,
     prices: PriceChoice,
     trace: AvailabilityChoice,
-    policy: Annotated[list[str] | None, option("--policy", "Repeat for several; default: all.", "NAME")] = None,
+    policy: Annotated[
+        list[str] | None,
+        option(
+            "--policy",
+            "Repeat for several; default: all.",
+            "NAME",
+            autocompletion=complete_policy("spot", "deadline", "zones"),
+        ),
+    ] = None,
     job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 20.0,
     starts: Annotated[int, option("--starts", "Number of random starts.", min=1)] = 200,
     settings: Annotated[

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import fail, note
+from optim.cli.completion import complete_policy
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_rows
@@ -14,6 +15,7 @@ from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, o
 from optim.cli.price_source import PRICES, PriceChoice, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
+from optim.core.missing import check_installed
 
 if TYPE_CHECKING:
     from optim.core.progress import Progress
@@ -59,7 +61,13 @@ def training(
     types: Annotated[int, option("--types", "Instance types of generated prices.", "N", PRICES)] = 1,
     spikes: Annotated[float, option("--spikes", "A day, of a generated market's price.", "N", PRICES)] = 12.0,
     policy: Annotated[
-        list[str] | None, option("--policy", "Repeat for several; default: proteus, standard-checkpoint.", "NAME")
+        list[str] | None,
+        option(
+            "--policy",
+            "Repeat for several; default: proteus, standard-checkpoint.",
+            "NAME",
+            autocompletion=complete_policy("spot"),
+        ),
     ] = None,
     job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 12.0,
     start: Annotated[int, option("--start", "Which of the back-test's starts of this seed.", "N", min=0)] = 0,
@@ -115,6 +123,7 @@ def _check_picture(path: Path | None) -> None:
     if path.suffix.lower() not in PICTURES:
         raise InvalidOptionError(f"--picture writes {', '.join(PICTURES)}, got {path.name}; name it so")
     check_out(path)
+    check_installed("matplotlib", "--picture")
 
 
 def _play(

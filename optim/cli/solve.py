@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from optim.cli.border import fail
+from optim.cli.completion import complete_problem_or_instance, complete_solver
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_fields, print_json
@@ -30,10 +31,14 @@ if TYPE_CHECKING:
 def solve(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[PROBLEM] INSTANCE", help="A file, or a reference instance's name."),
+        typer.Argument(
+            autocompletion=complete_problem_or_instance,
+            metavar="[PROBLEM] INSTANCE",
+            help="A file, or a reference instance's name.",
+        ),
     ],
     *,
-    solver: Annotated[str, option("--solver", "One of `optim solvers`.", "NAME")],
+    solver: Annotated[str, option("--solver", "One of `optim solvers`.", "NAME", autocompletion=complete_solver)],
     seed: SeedOption = 0,
     time_limit: TimeLimitOption = None,
     settings: Annotated[
@@ -66,7 +71,8 @@ def solve(
     )
     hint = "the best solution so far is kept"
     with terminal_progress() as progress, listening(hint) as interruption:
-        progress.start(f"{solver} on {subject.name}")
+        limit = "" if time_limit is None else f", at most {time_limit:g} s"
+        progress.start(f"{solver} on {subject.name}{limit}")
         solution, record = work.attempt(interruption, progress)
     if record.is_refused:
         return fail(f"the checker refused the answer of {solver!r}: {'; '.join(record.violations)}", ExitCode.REFUSED)

@@ -4,12 +4,16 @@ from typing import Annotated
 
 import typer
 
+from optim.cli.completion import complete_problem
 from optim.cli.output import OutputFormat, print_json, print_table, show
 from optim.cli.parameters import FormatOption
 
 
 def solvers(
-    problem: Annotated[str | None, typer.Argument(metavar="[PROBLEM]", help="Only those of this problem.")] = None,
+    problem: Annotated[
+        str | None,
+        typer.Argument(autocompletion=complete_problem, metavar="[PROBLEM]", help="Only those of this problem."),
+    ] = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> None:
     """List the solvers of each problem with their options and defaults."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from optim.cli.border import fail
+from optim.cli.completion import complete_problem_or_instance
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_table
 from optim.cli.parameters import FormatOption, check_problem, split_problem
@@ -14,7 +15,11 @@ from optim.cli.parameters import FormatOption, check_problem, split_problem
 def verify(
     words: Annotated[
         list[str],
-        typer.Argument(metavar="[PROBLEM] INSTANCE SOLUTION | RUN.npz", help="The two files, or a logged run."),
+        typer.Argument(
+            autocompletion=complete_problem_or_instance,
+            metavar="[PROBLEM] INSTANCE SOLUTION | RUN.npz",
+            help="The two files, or a logged run.",
+        ),
     ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:

@@ -28,6 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
+from optim.core.compiling import COMPILING
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
 
@@ -117,6 +118,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         try:
             content = path.read_bytes()
         except OSError:
+            COMPILING.begin(self._loop.py_func.__qualname__)
             return None
         try:
             result = _rebuild(target, content[:DIGEST_BYTES], content[DIGEST_BYTES:])
@@ -125,10 +127,13 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
             result = None
         with suppress(OSError):
             path.unlink() if result is None else os.utime(path)
+        if result is None:
+            COMPILING.begin(self._loop.py_func.__qualname__)
         return result
 
     def save_overload(self, signature: Any, result: Any) -> None:
         """Write a compiled loop, unless its machine code holds addresses of this process."""
+        COMPILING.end(self._loop.py_func.__qualname__)
         if not LoopCache.may_write or result.library.has_dynamic_globals or any(not x.can_cache for x in result.lifted):
             return
         path = self._path(signature, result.codegen)

@@ -4,16 +4,15 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from optim.core.documents import MOST_WHOLE
 from optim.core.errors import InvalidProblemError
 from optim.core.missing import require
 
 if TYPE_CHECKING:
+    import numpy as np
     from pandas import DataFrame
 
-Columns = Mapping[str, Sequence[Any] | np.ndarray]
+Columns = Mapping[str, "Sequence[Any] | np.ndarray"]
 """Equally long columns by name."""
 
 Rows = Any
@@ -67,10 +66,8 @@ def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """Return a value as plain Python, None for one that is missing."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        value = value.item()
+    if type(value).__module__ == "numpy":  # which is heavy: commands that need no array don't load it
+        value = value.tolist()
     if isinstance(value, float) and value.is_integer() and abs(value) < MOST_WHOLE:
         return int(value)
     is_missing = value is None or type(value).__name__ in ("NAType", "NaTType")

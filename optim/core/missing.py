@@ -1,6 +1,8 @@
 """Packages that only some commands need: their absence costs one line that says how to install them."""
 
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 
 from optim.core.errors import MissingDependencyError
@@ -41,7 +43,23 @@ def require(module: str, purpose: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependencyError(
-            f"{purpose} needs {package} ({error}); install it: pip install '{DISTRIBUTION}[{EXTRA_OF[package]}]'"
-        ) from error
+        raise _missing(module.partition(".")[0], purpose, f" ({error})") from error
+
+
+def check_installed(package: str, purpose: str) -> None:
+    """Find out whether an optional package is there, before the work that ends in using it; nothing is imported.
+
+    Raises
+    ------
+    MissingDependencyError
+        If it isn't.
+    """
+    is_there = sys.modules[package] is not None if package in sys.modules else find_spec(package) is not None
+    if not is_there:
+        raise _missing(package, purpose, "")
+
+
+def _missing(package: str, purpose: str, cause: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        f"{purpose} needs {package}{cause}; install it: pip install '{DISTRIBUTION}[{EXTRA_OF[package]}]'"
+    )

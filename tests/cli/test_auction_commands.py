@@ -70,5 +70,7 @@ def test_sizes_of_another_problem_are_refused():
 
 def test_own_files_run_the_suites_of_their_problem_only():
     run("instance generate auction --apps 3 --gpus 8 --machines 2 --out a.json")
-    found = rows("bench --instance a.json --solver exact --format json --no-report")
+    result = run("bench --instance a.json --solver exact --format json --no-report")
+    assert "optim: only suites that take these instances are run: auction\n" in result.stderr
+    found = [json.loads(line) for line in result.stdout.splitlines()]
     assert {row["problem"] for row in found} == {"auction"}

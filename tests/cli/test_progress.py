@@ -1,12 +1,14 @@
 """Progress is for terminals, and for what takes its time."""
 
 import io
+import re
 import sys
 import time
 
 import pytest
 
-from optim.cli.progress import TerminalProgress, terminal_progress
+from optim.cli.progress import LineProgress, TerminalProgress, be_quiet, terminal_progress
+from optim.core.compiling import Compiling
 from optim.core.progress import SilentProgress
 
 LONG_S = 60.0
@@ -32,10 +34,103 @@ def become_terminal(monkeypatch):
     return become
 
 
-def test_says_nothing_in_a_pipe(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+@pytest.fixture
+def become_pipe(monkeypatch):
+    """Let stderr be a pipe from the call on, as above."""
+
+    def become():
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        return stream
+
+    return become
+
+
+def wait_for(stream, text):
+    begun = time.monotonic()
+    while text not in stream.getvalue():
+        assert time.monotonic() - begun < LONG_S
+        time.sleep(0.005)
+
+
+def test_says_nothing_in_a_pipe_of_what_is_done_soon(become_pipe):
+    pipe = become_pipe()
+    with terminal_progress() as progress:
+        progress.start("a task", 10)
+        progress.update(5)
+        progress.finish()
+        progress.finish()
+    assert pipe.getvalue() == ""
+
+
+def test_says_a_line_now_and_then_in_a_pipe(become_pipe):
+    pipe = become_pipe()
+    with terminal_progress(line_every_s=0.01) as progress:
+        progress.start("the whole", 4)
+        progress.update(1)
+        progress.start("a part")
+        progress.update(7, {"objective": 12.345678, "bound": None})
+        wait_for(pipe, "left; a part, 7 done, objective 12.346\n")
+    line = pipe.getvalue().splitlines()[-1]
+    assert re.fullmatch(
+        r"optim: \d+ s gone: the whole, 1 of 4, about \d+ s left; a part, 7 done, objective 12.346", line
+    )
+    told = pipe.getvalue()
+    time.sleep(0.05)
+    assert pipe.getvalue() == told  # nothing once the block is through
+
+
+def test_what_is_left_is_reckoned_from_what_was_done(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("optim.cli.progress.time.monotonic", lambda: now[0])
+    lines = LineProgress()
+    assert lines.line() == "0 s gone: working"
+    lines.start("bench", 10)
+    now[0] += 90
+    assert lines.line() == "1:30 gone: bench, 0 of 10"
+    lines.update(2)
+    assert lines.line() == "1:30 gone: bench, 2 of 10, about 6:00 left"
+    now[0] += 7200
+    lines.update(10)
+    assert lines.line() == "2:01:30 gone: bench, 10 of 10"
+
+
+def test_says_that_it_compiles(monkeypatch, become_terminal):
+    compiling = Compiling()
+    monkeypatch.setattr("optim.cli.progress.COMPILING", compiling)
+    compiling.begin("outer")
+    compiling.begin("inner")
+    assert LineProgress().line() == "0 s gone: working; compiling (1; first use only)"
+    terminal = become_terminal()
     with terminal_progress(patience_s=0.0) as progress:
-        assert isinstance(progress, SilentProgress)
+        progress.start("a task")
+        wait_for(terminal, "compiling (1; first use only)")
+    compiling.end("inner")
+    assert (compiling.name, compiling.done) == ("outer", 1)
+    compiling.end("outer")
+    assert LineProgress().line() == "0 s gone: working"
+
+
+def test_a_loop_that_failed_within_another_is_forgotten():
+    compiling = Compiling()
+    for name in ("outer", "failed", "other"):
+        compiling.begin(name)
+    compiling.end("outer")
+    compiling.end("never begun")
+    assert (compiling.name, compiling.done) == (None, 1)
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_is_silent_if_asked(become_pipe, become_terminal, is_terminal):
+    stream = become_terminal() if is_terminal else become_pipe()
+    be_quiet(True)
+    try:
+        with terminal_progress(patience_s=0.0, line_every_s=0.001) as progress:
+            assert isinstance(progress, SilentProgress)
+            time.sleep(0.02)
+    finally:
+        be_quiet(False)
+    assert stream.getvalue() == ""
 
 
 def test_says_nothing_of_what_is_done_soon(become_terminal):
@@ -54,10 +149,7 @@ def test_shows_tasks_and_figures_of_what_takes_long(become_terminal):
         progress.start("the whole", 3)
         progress.start("a part")
         progress.update(7, {"objective": 12.345678, "bound": None})
-        begun = time.monotonic()
-        while "12.346" not in terminal.getvalue():
-            assert time.monotonic() - begun < LONG_S
-            time.sleep(0.01)
+        wait_for(terminal, "12.346")
     assert "the whole" in terminal.getvalue()
     assert "a part" in terminal.getvalue()
     assert "bound" not in terminal.getvalue()

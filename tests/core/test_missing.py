@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from optim.core.errors import MissingDependencyError
-from optim.core.missing import DISTRIBUTION, EXTRA_OF, require
+from optim.core.missing import DISTRIBUTION, EXTRA_OF, check_installed, require
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
@@ -22,6 +22,13 @@ def test_the_line_names_an_extra_that_exists(monkeypatch, package):
     assert "\n" not in str(raised.value)
     assert PYPROJECT["name"] == DISTRIBUTION
     assert extra in PYPROJECT["optional-dependencies"]
+
+
+def test_what_is_absent_is_known_before_it_is_needed(monkeypatch):
+    check_installed("matplotlib", "--report")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingDependencyError, match=r"^--report needs matplotlib; install it: .*\[plot\]'$"):
+        check_installed("matplotlib", "--report")
 
 
 def test_what_is_there_is_returned():

@@ -1,0 +1,59 @@
+"""What shells offer: the names there are, and quickly."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import optim
+from optim.benchmarks.registry import SUITES
+from optim.cli import completion
+from optim.core.registry import REGISTRY
+from optim.models.catalogue import problem_names
+
+SHELLS = {
+    "bash": {"COMP_WORDS": "optim solve small-0 --solver sea", "COMP_CWORD": "4"},
+    "zsh": {"_TYPER_COMPLETE_ARGS": "optim solve small-0 --solver sea"},
+    "fish": {"_TYPER_COMPLETE_ARGS": "optim solve small-0 --solver sea", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+}
+
+
+@pytest.mark.prove  # loads all solvers
+def test_names_are_those_of_the_registries():
+    known = {name for problem in problem_names() for name in optim.solver_names(problem)}
+    assert known == {one.name for problem in problem_names() for one in REGISTRY.of_problem(problem)}
+    assert set(completion.registered_solvers()) <= known
+    own = {
+        one.name for p in problem_names() for one in REGISTRY.of_problem(p) if type(one).__module__.startswith("optim.")
+    }
+    assert set(completion.registered_solvers()) == own
+    assert set(completion.suite_names()) <= {spec.name for spec in SUITES}
+    mine = {spec.name for spec in SUITES if spec.build.__module__.startswith("optim.")}
+    assert mine <= set(completion.suite_names())
+
+
+def test_completes_the_last_of_several_names():
+    assert completion.complete_solver("sea") == ["search"]
+    assert completion.complete_solver("online,price-and") == ["online,price-and-branch"]
+    assert "online,online" not in completion.complete_solver("online,on")
+    assert completion.complete_instance("auction-t") == ["auction-tiny-0"]
+    assert completion.complete_suite("them") == ["themis", "themis-lies"]
+    assert completion.complete_problem_or_instance("ad")[0] == "admission"
+    assert "proteus" in completion.complete_policy("spot")("pro")
+    assert completion.complete_policy("deadline", "zones")("uniform") == ["uniform-progress", "uniform-progress-zones"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_is_offered_the_solver(shell):
+    env = {**os.environ, **SHELLS[shell], "_OPTIM_COMPLETE": f"complete_{shell}"}
+    done = subprocess.run([sys.executable, "-m", "optim"], env=env, capture_output=True, text=True, check=False)
+    assert "search" in done.stdout, done.stderr
+    assert "greedy" not in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_is_shown(shell):
+    env = {**os.environ, "_OPTIM_COMPLETE": f"source_{shell}"}
+    done = subprocess.run([sys.executable, "-m", "optim"], env=env, capture_output=True, text=True, check=False)
+    assert f"complete_{shell}" in done.stdout, done.stderr

@@ -1,0 +1,91 @@
+"""A command loads what it uses and nothing else, and without an optional package it says in one line what to install."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("jax", "cvxpy", "pyomo", "pandas", "matplotlib", "networkx", "distributed", "sklearn", "torch")
+SOLVE = ("solve", "small-0", "--solver", "search", "--time-limit", "1", "--format", "json")
+MOST_MIB = 250
+SAYS_WHAT_IT_LOADED = """
+import json, resource, sys, time
+from optim.cli.main import app
+code = app({words!r}, standalone_mode=False)
+mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(json.dumps({{"loaded": sorted({heavy!r} & sys.modules.keys()), "mib": mib, "code": int(code)}}))
+"""
+
+
+def run(words, blocked=(), cwd=None):
+    """Run a command in an interpreter of its own, in which some packages can't be imported."""
+    block = "".join(f"import sys; sys.modules[{name!r}] = None\n" for name in blocked)
+    code = block + SAYS_WHAT_IT_LOADED.format(words=list(words), heavy=set(HEAVY))
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env, cwd=cwd)
+
+
+def told(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("instance", "describe", "small-0"),
+        pytest.param(("solvers", "admission"), marks=pytest.mark.prove),
+        pytest.param(("instance", "generate", "admission", "--jobs", "3", "--out", "i.json"), marks=pytest.mark.prove),
+        pytest.param(SOLVE, marks=pytest.mark.prove),  # may have to compile
+    ],
+)
+def test_a_command_on_admission_loads_nothing_heavy(words, tmp_path):
+    found = told(run(words, cwd=tmp_path))
+    assert found["loaded"] == []
+
+
+@pytest.mark.prove
+def test_searching_small_0_takes_little_memory_once_compiled():
+    told(run(SOLVE))
+    found = told(run(SOLVE))
+    assert found["loaded"] == []
+    assert found["mib"] < MOST_MIB
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "extra"),
+    [
+        pytest.param(
+            "pandas", ("simulate", "cluster", "--trace", "jobs.csv", "--gpus", "2x4"), "pandas", marks=pytest.mark.prove
+        ),
+        ("pandas", ("simulate", "spot", "--prices", "jobs.csv", "--on-demand", "jobs.csv"), "pandas"),
+        pytest.param(
+            "distributed",
+            ("bench", "admission", "--instance", "tiny-0", "--engine", "dask"),
+            "dask",
+            marks=pytest.mark.prove,
+        ),
+        ("matplotlib", ("simulate", "containers", "--generate", "20", "--report", "page.html"), "plot"),
+    ],
+)
+def test_an_absent_package_costs_one_line_with_the_command_that_installs_it(package, words, extra, tmp_path):
+    (tmp_path / "jobs.csv").write_text("submit,duration,gpus\n0,60,1\n")
+    done = run(words, (package,), cwd=tmp_path)
+    assert told(done)["code"] == 2, done.stdout
+    assert f"pip install 'mlcluster-optim[{extra}]'" in done.stderr
+    assert len([line for line in done.stderr.splitlines() if "error" in line]) == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.prove
+def test_a_benchmark_without_optional_packages_still_writes_its_report(tmp_path):
+    words = ("bench", "admission", "--instance", "tiny-0", "--solver", "fifo", "--out", "results")
+    found = told(run(words, ("pandas", "matplotlib", "distributed", "sklearn"), cwd=tmp_path))
+    assert found["code"] == 0
+    page = (tmp_path / "results" / "bench.html").read_text()
+    assert "pip install" in page
+    assert "tiny-0" in page
