@@ -15,17 +15,19 @@ from optim.cli.parameters import FormatOption, SeedOption, grouped, option
 from optim.cli.run_application import ApplicationRun, PushChoice, train_application
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 
+FilesArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        autocompletion=complete_instance,
+        metavar="INSTANCE SOLUTION",
+        help="An admission instance (file or name) and its solution.",
+    ),
+]
+
 
 @grouped
 def run(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            autocompletion=complete_instance,
-            metavar="INSTANCE SOLUTION",
-            help="An admission instance (file or name) and its solution.",
-        ),
-    ] = None,
+    files: FilesArgument = None,
     *,
     slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = 4.0,
     gradient_seconds: Annotated[
