@@ -1,4 +1,4 @@
-"""Parameters by name, with the conventions of scikit-learn."""
+"""Parameters by name, with names as in scikit-learn."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields

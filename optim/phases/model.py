@@ -26,7 +26,7 @@ STATISTICS_DELAYS = 3
 
 
 class PhaseModel(FittedPhases):
-    """Phases of containers, found without labels; with the conventions of scikit-learn.
+    """Phases of containers, found without labels; with names as in scikit-learn.
 
     Parameters
     ----------
