@@ -70,6 +70,7 @@ def register_solver_suite(
     given: Callable[[InstanceSource], Case] = given_case,
     columns: tuple[str, ...] = ("case",),
     further: Further = nothing_further,
+    kind: type[SolveWork] = SolveWork,
 ) -> BenchSpec:
     """Register a problem's usual suite: each case with each solver and seed, cases outermost."""
 
@@ -78,7 +79,7 @@ def register_solver_suite(
             cases: Iterable[Case] = [given(source) for source in request.sources]
         else:
             cases = small() if request.size == SMALL else full()
-        return solve_cases(problem, cases, request, further)
+        return solve_cases(problem, cases, request, further, kind)
 
     return register_suite(
         BenchSpec(
@@ -94,7 +95,11 @@ def register_solver_suite(
 
 
 def solve_cases(
-    problem: str, cases: Iterable[Case], request: BenchRequest, further: Further = nothing_further
+    problem: str,
+    cases: Iterable[Case],
+    request: BenchRequest,
+    further: Further = nothing_further,
+    kind: type[SolveWork] = SolveWork,
 ) -> Iterator[AbstractWork | Skipped]:
     """Yield the work of cases.
 
@@ -113,7 +118,7 @@ def solve_cases(
                 if name in case.left_out and not request.solvers:
                     continue
                 yield solve_or_skip(
-                    SolveWork,
+                    kind,
                     suite=problem,
                     subject=subject,
                     solver=name,

@@ -1,5 +1,7 @@
 """Neighbourhood search and price-and-branch: plans that verify, an incremental state that never drifts."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.search import MOVES_A_CHECK, SearchOptions, _Chains
 from tests.support.admission.plans import violated_rows
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 
@@ -149,3 +152,41 @@ def test_time_limit_zero_still_returns_a_verified_solution():
     solution = optim.solve(instance, "search", time_limit_s=0.0)
     assert solution.termination == "time_limit"
     assert optim.verify(instance, solution).is_ok
+
+
+class Thermometer:
+    """A chain that notes at which heats it is run, and when it goes back to its best plan."""
+
+    record = 0.0
+
+    def __init__(self):
+        self.heats = []
+
+    def run_at(self, heat, num_moves, largest_ruin):
+        self.heats[-1].append(heat)
+
+    def return_to_best(self):
+        self.heats.append([])
+
+
+def test_cycles_cool_from_the_first_heat_towards_the_last_and_begin_anew_twice_as_long():
+    options = SearchOptions(first_cycle=4 * MOVES_A_CHECK, cycle_moves=6 * MOVES_A_CHECK, start_heat=0.4, end_heat=0.1)
+    chain = Thermometer()
+    relaxed = SimpleNamespace(point=SimpleNamespace(bound=1.0))
+    chains = _Chains([chain], relaxed, options, 16 * MOVES_A_CHECK)
+    while not chains.is_done():
+        chains.step()
+    assert [len(cycle) for cycle in chain.heats] == [4, 6, 6]
+    for cycle in chain.heats:
+        np.testing.assert_allclose(cycle, 0.4 * 0.25 ** (np.arange(len(cycle)) / len(cycle)))
+
+
+def test_the_last_chain_goes_on_from_a_dive_that_is_better(monkeypatch):
+    instance, best = optim.reference_instance("small-1"), optim.reference_solution("small-1")
+    monkeypatch.setattr("optim.solvers.admission.search.dive", lambda *_: best.decision)
+    without, dived = (
+        optim.solve(instance, "search", options={"num_moves": 0, "cut_rounds": 0, "lp_tol": 0.05, "dives": dives})
+        for dives in (False, True)
+    )
+    assert without.objective < best.objective
+    assert dived.objective == pytest.approx(best.objective)
