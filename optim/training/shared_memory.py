@@ -211,9 +211,9 @@ class Codec:
         message, row = travelling
         if isinstance(message, Pushed) and row is not None:
             key = message.generation, message.partition, message.clock
-            if key not in self._sources:
-                self._forget_before(message.clock - self._memory.plan.depth)
-                self._sources[key] = row.number
+            self._forget_before(message.clock - self._memory.plan.depth)
+            # What is pushed on is the gradient that came last: one computed again may have been refused before.
+            self._sources[key] = row.number
             return replace(message, gradient=self._memory.read(row))
         if isinstance(message, Applied) and row is not None:
             return replace(message, parameters=self._memory.read(row).copy())

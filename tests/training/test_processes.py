@@ -162,6 +162,17 @@ def test_vectors_arrive_as_they_were_sent(memory):
     assert np.array_equal(ours.at_controller(theirs.from_machine(applied, 0)).parameters, vector[2:] * 2)
 
 
+def test_a_gradient_computed_again_elsewhere_is_the_one_that_is_pushed_on(memory):
+    ours, theirs = Codec(memory, ((0, 6),)), Codec(memory, ((0, 6),))
+    vector = np.arange(6, dtype=np.float32)
+    spoilt = Pushed(generation=1, partition=2, clock=4, gradient=vector * np.nan, weight=1.0, loss=0.5)
+    again = Pushed(generation=1, partition=2, clock=4, gradient=vector, weight=1.0, loss=0.5)
+    for place, pushed in enumerate((spoilt, again)):
+        arrived = ours.at_controller(theirs.from_machine(pushed, place)).gradient
+    push = Push(generation=1, shard=0, partition=2, clock=4, gradient=arrived, weight=1.0)
+    assert np.array_equal(theirs.at_machine(ours.to_machine(push)).gradient, vector)
+
+
 def test_too_much_memory_is_refused_with_the_remedy():
     plan = MemoryPlan(num_parameters=2**40, num_partitions=64, depth=2, max_machines=2**20)
     with pytest.raises(InvalidOptionError, match="ask for fewer machines or parameters"):
