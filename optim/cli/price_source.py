@@ -67,7 +67,9 @@ def read_or_draw(choice: PriceChoice, options: "PriceOptions", seed: int) -> "Pr
             if getattr(choice, name) is not None:
                 raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --prices FILE")
         return generate_prices(options, seed)
-    if choice.on_demand is None and provider_in(read_bytes(choice.prices)) not in SNAPSHOTS:
+    if choice.on_demand is None and not (
+        choice.prices.is_file() and provider_in(read_bytes(choice.prices)) in SNAPSHOTS
+    ):
         raise InvalidOptionError("--prices needs --on-demand FILE, with the on-demand price of each type")
     prices: dict[str, int] = {}
     rates: dict[str, float] = {}
