@@ -134,6 +134,7 @@ def _play(
     output: OutputFormat,
 ) -> "tuple[list[TrainingRow], list[TrainingSummary]]":
     """Play one policy after the other, and print rows as they come."""
+    from optim.simulation.live.lease_rows import with_lateness
     from optim.simulation.live.lease_run import Replay
     from optim.simulation.live.process_scale import fit_scale
 
@@ -153,12 +154,24 @@ def _play(
                 if output is OutputFormat.JSON:
                     print_json(row)
         progress.finish()
-        summaries.append(replay.summary())
+        summaries.append(with_lateness(replay.summary(), rows, options.hour_s))
+        _tell_lateness(summaries[-1], options.hour_s)
         if output is OutputFormat.JSON:
             print_json(summaries[-1])
         if interruption.is_requested:
             break
     return rows, summaries
+
+
+def _tell_lateness(summary: "TrainingSummary", hour_s: float) -> None:
+    """Say how the realised clocks lie to the planned ones, and what that would cost."""
+    if summary.late_end is None:
+        return
+    note(
+        f"{summary.policy}: scale of time: an hour lasts {hour_s:g} s here; clocks are off the simulation's by {summary.late_median:.1%} of "
+        f"the job's time (median), {summary.late_p90:.1%} (p90), the last by {summary.late_end:+.1%}; machines held as long would cost "
+        f"{summary.bill_if_late_usd:.2f} instead of {summary.bill_usd:.2f} dollars"
+    )
 
 
 def _print(rows: "Sequence[TrainingRow]", summaries: "Sequence[TrainingSummary]") -> None:

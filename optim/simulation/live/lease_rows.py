@@ -1,6 +1,9 @@
 """What a replay with real processes tells: a row a moment, and a summary."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 CLOCK = "clock"
 """Event of the rows between the simulation's own: a clock of training is complete."""
@@ -63,6 +66,12 @@ class TrainingSummary:
         Whether losses and parameters are those of one undisturbed machine, bit for bit; None if it was stopped.
     seconds
         That it took.
+    late_median, late_p90, late_end
+        How far clocks were from when the simulation has them, as shares of its job's time at the replay's scale: the
+        median and the ninth decile of the distances, and by how much the last clock was late (negative: early). None
+        where no scale was set.
+    bill_if_late_usd
+        The bill if machines had been held as long as the last clock was late, at the same dollars an hour.
     """
 
     policy: str
@@ -79,3 +88,31 @@ class TrainingSummary:
     last_loss: float | None
     is_exact: bool | None
     seconds: float
+    late_median: float | None = None
+    late_p90: float | None = None
+    late_end: float | None = None
+    bill_if_late_usd: float | None = None
+
+
+def with_lateness(summary: TrainingSummary, rows: Sequence[TrainingRow], hour_s: float) -> TrainingSummary:
+    """Return a summary with how well the replay kept the simulation's time.
+
+    Parameters
+    ----------
+    summary, rows
+        Of one policy's replay.
+    hour_s
+        What an hour lasts in it; where it is 0 nothing was to be kept.
+    """
+    clocks = [row for row in rows if row.event == CLOCK and row.policy == summary.policy]
+    whole = hour_s * max((row.hours for row in clocks), default=0.0)
+    if not whole:
+        return summary
+    late = np.array([row.seconds - hour_s * row.hours for row in clocks]) / whole
+    return replace(
+        summary,
+        late_median=float(np.median(np.abs(late))),
+        late_p90=float(np.quantile(np.abs(late), 0.9)),
+        late_end=float(late[-1]),
+        bill_if_late_usd=summary.bill_usd * (1.0 + max(0.0, float(late[-1]))),
+    )
