@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 FAREWELL_S = 5.0
 """How long a process that was told to end may take before it is killed."""
 
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
+"""One thread, as bits must not depend on a machine's cores; and no GPU, of which every server's JAX would take most of the memory."""
 
 
 class Processes:
@@ -87,7 +88,7 @@ class Processes:
         ours, theirs = self._context.Pipe()
         arguments = (machine, place, self._application, self._ranges, self._memory, theirs)
         process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
-        with _one_thread():
+        with _surroundings():
             process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
@@ -211,10 +212,10 @@ class Processes:
 
 
 @contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Have processes started inside it compute with one thread: bits must not depend on a machine's cores."""
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
+def _surroundings() -> Iterator[None]:
+    """Have processes started inside it compute alike wherever they are."""
+    before = {name: os.environ.get(name) for name in _SURROUNDINGS}
+    os.environ.update(_SURROUNDINGS)
     try:
         yield
     finally:

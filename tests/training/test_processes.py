@@ -16,7 +16,7 @@ from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
 from optim.training.messages import Applied, Compute, Push, Pushed
 from optim.training.options import ClusterOptions
-from optim.training.processes import Processes
+from optim.training.processes import Processes, _surroundings
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory
 from optim.training.trainer import Action, Event, Trainer
 
@@ -177,3 +177,33 @@ def test_too_much_memory_is_refused_with_the_remedy():
     plan = MemoryPlan(num_parameters=2**40, num_partitions=64, depth=2, max_machines=2**20)
     with pytest.raises(InvalidOptionError, match="ask for fewer machines or parameters"):
         SharedMemory(plan)
+
+
+class Telling(LogisticRegression):
+    """An application whose loss is 1 where the machine has no platform but the CPU."""
+
+    def gradient(self, parameters, partition, clock):
+        import jax
+
+        gradient, _ = super().gradient(parameters, partition, clock)
+        is_alone = os.environ["JAX_PLATFORMS"] == "cpu" and jax.default_backend() == "cpu"
+        return gradient, float(is_alone) * self.weight(partition)
+
+
+def test_surroundings_are_put_back(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    with _surroundings():
+        assert (os.environ["OMP_NUM_THREADS"], os.environ["JAX_PLATFORMS"]) == ("1", "cpu")
+    assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert "JAX_PLATFORMS" not in os.environ
+
+
+@pytest.mark.prove
+def test_machines_leave_a_gpu_to_others():
+    application = Telling(num_observations=8, num_features=2, num_classes=2, num_partitions=2)
+    options = ClusterOptions(num_shards=1)
+    with Processes(application, options) as transport:
+        trainer = Trainer(application, Sgd(learning_rate=0.5), options, transport)
+        record = trainer.run(1, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("r0",))])
+    assert record.losses == (1.0,)
