@@ -6,7 +6,7 @@ from optim.cli.output import OutputFormat, print_one
 from optim.cli.parameters import FormatOption
 
 PACKAGES = (
-    "mlcluster-optim", "numpy", "scipy", "highspy", "pyomo", "cvxpy", "networkx", "jax", "numba", "pandas",
+    "mlcluster-optim", "numpy", "scipy", "highspy", "pyomo", "cvxpy", "cvxpy-base", "networkx", "jax", "numba", "pandas",
     "matplotlib", "typer", "rich", "msgspec",
 )  # fmt: skip
 

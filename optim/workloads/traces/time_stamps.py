@@ -101,7 +101,7 @@ def seconds_of(begin: datetime | None, text: str) -> float:
 
 
 def _are_numbers(texts: TextArray) -> NDArray[np.bool_]:
-    import pandas as pd
+    pd = require_package("pandas", "reading times of a trace")
 
     numbers: NDArray[np.float64] = pd.to_numeric(pd.Series(texts), errors="coerce").to_numpy(dtype=np.float64)
     return np.isfinite(numbers)
@@ -109,7 +109,7 @@ def _are_numbers(texts: TextArray) -> NDArray[np.bool_]:
 
 def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
     """Return dates in UTC, as a pandas series without zones, and which texts are dates: those that begin as 2017-10-03."""
-    import pandas as pd
+    pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts, dtype=object)
     dated = series.where(series.str.match(r"\d{4}-\d{2}-\d{2}"))  # not 'now', which pandas reads, nor a year alone
