@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.utility import Worth
 from optim.models.cluster.world import IntArray
 
 
@@ -119,6 +120,8 @@ class Run:
         GPU-time held by somebody, and lost to restarts.
     figures
         What the policy says of itself by name: conflicts, refusals, rounds.
+    worth
+        What jobs are worth by when they end, where the policy goes by that.
     """
 
     policy: str
@@ -133,3 +136,4 @@ class Run:
     held_gpu_us: float
     overhead_gpu_us: float
     figures: Mapping[str, float] = field(default_factory=dict)
+    worth: Worth | None = None

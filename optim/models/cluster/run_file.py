@@ -14,6 +14,7 @@ from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import LABELS, Workload
 from optim.models.cluster.world import Cluster
 
@@ -29,19 +30,21 @@ MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
 LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
 MORE_LOG_COLUMNS = ("slot",)
 """Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
+WORTH_ARRAYS, WORTH_NUMBERS = ("theta", "price"), ("slot_us", "utility", "bound")
 NOT_WHOLE = ("loss", "cpus", "memory_gb")
 TABLES = ("slowdown_ppm", "kind_ppm", "loss")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoggedRun:
-    """One policy's run as it is claimed; `figures` are the policy's own words, which nobody checks."""
+    """One policy's run as it is claimed; `figures` are the policy's own words, which nobody checks; `worth` is checked."""
 
     policy: str
     log: EventLog
     metrics: Metrics
     rules: Rules
     figures: Mapping[str, float] = field(default_factory=dict)
+    worth: Worth | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,6 +86,10 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "metrics": [asdict(run.metrics) for run in record.runs],
         "rules": [asdict(run.rules) for run in record.runs],
         "figures": [dict(run.figures) for run in record.runs],
+        "worth": [
+            None if run.worth is None else {name: getattr(run.worth, name) for name in WORTH_NUMBERS}
+            for run in record.runs
+        ],
         "bounds": record.bounds,
         "slot_us": record.prices.slot_us if record.prices else None,
         "load": asdict(record.load) if record.load else None,
@@ -93,6 +100,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
     arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in (*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS)}
     for number, run in enumerate(record.runs):
         arrays |= {f"log{number}.{name}": getattr(run.log, name) for name in (*LOG_COLUMNS, *MORE_LOG_COLUMNS)}
+        if run.worth is not None:
+            arrays |= {f"worth{number}.{name}": getattr(run.worth, name) for name in WORTH_ARRAYS}
     if record.prices:
         arrays["price"] = record.prices.price
     write_arrays(path, arrays)
@@ -125,8 +134,9 @@ def load_run(path: str | Path) -> RunRecord:
                     metrics=Metrics(**metrics),
                     rules=Rules(**rules),
                     figures={str(name): float(value) for name, value in figures.items()},
+                    worth=_worth(arrays, number, worth),
                 )
-                for number, (policy, metrics, rules, figures) in enumerate(_headings(header))
+                for number, (policy, metrics, rules, figures, worth) in enumerate(_headings(header))
             ),
             bounds={str(name): float(value) for name, value in header["bounds"].items()},
             prices=PriceProof(slot_us=int(header["slot_us"]), price=arrays["price"].astype(float))
@@ -163,7 +173,17 @@ def _headings(header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Return name, figures, rules and own words of each run; files of earlier versions hold index policies only."""
     count, overhead = len(header["policies"]), int(header["overhead_us"])
     rules = header.get("rules", [{"restart_us": overhead, "move_us": overhead}] * count)
-    return zip(header["policies"], header["metrics"], rules, header.get("figures", [{}] * count), strict=True)
+    more = [header.get(name, [nothing] * count) for name, nothing in (("figures", {}), ("worth", None))]
+    return zip(header["policies"], header["metrics"], rules, *more, strict=True)
+
+
+def _worth(arrays: Arrays, number: int, said: dict[str, Any] | None) -> Worth | None:
+    """Return what a run's jobs are worth."""
+    if said is None:
+        return None
+    theta, price = (arrays[f"worth{number}.{name}"].astype(float) for name in WORTH_ARRAYS)
+    utility, bound = (float(said[name]) for name in WORTH_NUMBERS[1:])
+    return Worth(theta=theta, price=price, slot_us=int(said["slot_us"]), utility=utility, bound=bound)
 
 
 def _columns(arrays: Arrays, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:

@@ -192,7 +192,9 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             ratio_to_bound=metrics.jct_mean_h / self.least_jct_h if self.least_jct_h and is_comparable else None,
             own=run.figures,
         )
-        logged = LoggedRun(policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures)
+        logged = LoggedRun(
+            policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures, worth=run.worth
+        )
         return Played(row=row, logged=logged)
 
     def lost(self, piece: PolicyRequest, reason: str) -> Played | None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from optim.core.verification import Verification, Violation, violation
 from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check.earnings import check_worth
 from optim.models.cluster.check.plan_replay import replay_plan
 from optim.models.cluster.check.replay import Replayed, replay
 from optim.models.cluster.log import Run
@@ -45,6 +46,8 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
     )
     if not derived.is_done.any():
         return Verification(violations=(violation("log", "no job is done", where=run.policy),))
+    if run.worth is not None:
+        problems = check_worth(record.jobs, record.cluster, replayed, run.worth, run.policy)
     metrics = measure(record.jobs, record.cluster, derived)
     for name in (each.name for each in fields(Metrics)):
         stated, true = getattr(run.metrics, name), getattr(metrics, name)

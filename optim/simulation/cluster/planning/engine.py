@@ -208,4 +208,5 @@ class _Run:
             held_gpu_us=books.held_gpu_us / 1000,
             overhead_gpu_us=float(books.overhead_gpu_us),
             figures=dict(self.policy.figures()),
+            worth=self.policy.worth(),
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 from optim.core.errors import InvalidProblemError
 from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.options import EngineOptions
@@ -113,6 +114,10 @@ class PlanningPolicy(ABC):
     @abstractmethod
     def plan(self, view: "View") -> Plan:
         """Decide which jobs run from now on, and where."""
+
+    def worth(self) -> Worth | None:
+        """Return what jobs were worth by when they ended, if the policy goes by that: logged, and recomputed by the checker."""
+        return None
 
     def figures(self) -> Mapping[str, float]:
         """Return what it has to say of the run that ended: conflicts, refusals, rounds; numbers by name."""

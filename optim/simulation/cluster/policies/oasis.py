@@ -8,6 +8,7 @@ import numpy as np
 from optim.core.ranges import check_in
 from optim.models.admission.utility import SigmoidUtility
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.options import EngineOptions
@@ -166,10 +167,22 @@ class Oasis(PlanningPolicy):
         self.earned += float(self._value(job, np.array([delay]))[0])
         self.late += end_us > (max(self.schedule[job]) + 1) * self.slot
 
-    def bound(self) -> float:
-        """Return a utility that no schedule of these jobs exceeds: at any prices, all jobs' best payoffs and all GPU-slots' prices."""
-        price = self._price(self.used) * (self.used > 0)
-        return min(float(self.gpus * scale * price.sum()) + sum(self._payoffs(scale * price)) for scale in SCALES)
+    def bound(self) -> tuple[float, FloatArray]:
+        """Return a utility that no schedule of these jobs exceeds, and the prices that show it.
+
+        At any prices these are all jobs' best payoffs and all GPU-slots' prices ((D.10) of docs/mathematics/cluster.md).
+        """
+        last = self._price(self.used) * (self.used > 0)
+        prices = [scale * last for scale in SCALES]
+        values = [float(self.gpus * price.sum()) + sum(self._payoffs(price)) for price in prices]
+        best = int(np.argmin(values))
+        return values[best], prices[best]
+
+    def worth(self) -> Worth:
+        """Return the utilities, what was earned of them, and what could be at most."""
+        theta = [(one.theta1, one.theta2, one.theta3) for one in self.utility]
+        bound, price = self.bound()
+        return Worth(theta=np.array(theta), slot_us=self.slot, price=price, utility=self.earned, bound=bound)
 
     def _payoffs(self, price: FloatArray) -> Iterator[float]:
         """Yield at least what each job could gain at prices: between two ends, the first's utility less the second's cost."""
@@ -181,7 +194,9 @@ class Oasis(PlanningPolicy):
             ends = np.unique(np.append(np.geomspace(max(1, int(shortest)), last, 12).astype(np.int64), last))
             cost = []
             for end in ends.tolist():
-                cheapest = np.sort(price[first : first + end + 1])
+                cheapest = np.sort(
+                    np.append(price, 0.0)[first : first + end + 1]
+                )  # the slot behind the last costs nothing
                 whole = int(units // gang)
                 part = cheapest[: whole + 1]
                 cost.append(
@@ -196,13 +211,10 @@ class Oasis(PlanningPolicy):
             yield float(np.maximum(0.0, self._value(job, begins) - np.array(cost)).max(initial=0.0))
 
     def figures(self) -> Mapping[str, float]:
-        """Return utility, its bound, and how many jobs were refused or late."""
-        for job in self.admitted:
-            self._earn(job, int(self.jobs.submit_us[job] + 10**15))
-        self.admitted = []
+        """Return utility, its bound, and how many jobs were refused or late; what isn't done earns nothing."""
         return {
             "utility": self.earned,
-            "utility_bound": self.bound(),
+            "utility_bound": self.bound()[0],
             "refused": float(self.refused),
             "late": float(self.late),
             "slot_s": self.options.slot_s,

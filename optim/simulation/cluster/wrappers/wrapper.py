@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from optim.core.registry import Support
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.options import EngineOptions
@@ -48,6 +49,10 @@ class Wrapper(PlanningPolicy):
     def plan(self, view: View) -> Plan:
         """Plan as the policy inside does."""
         return self.inner.plan(view)
+
+    def worth(self) -> Worth | None:
+        """Return what jobs are worth to the policy inside."""
+        return self.inner.worth()
 
     def figures(self) -> Mapping[str, float]:
         """Return what the policy inside says."""
