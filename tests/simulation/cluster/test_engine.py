@@ -184,6 +184,15 @@ def test_logs_what_a_second_engine_logs_where_gangs_are_wider_than_machines(seed
         assert run.log.rows() == plain.log
 
 
+def test_of_two_machines_that_one_victim_leaves_the_first_counts():
+    """The gang of three leaves both machines to the short job; the first is wholly its own, so nobody else is stopped."""
+    jobs = [(0, 3, 10 * MS, (10**6,) * 3), (0, 1, 20 * MS, (10**6,) * 3), (MS, 2, MS, (10**6,) * 3)]
+    policy = IndexPolicy(name="srtf", source="", key=Key.REMAINING_TIME, preempts=Preempts.AT_EVENTS)
+    run, plain = _both_logs(([2, 2], [0, 0], jobs, policy, EngineOptions(overhead_s=0)))
+    assert run.log.rows() == plain.log
+    assert [(kind, job) for time, kind, job, _ in plain.log if time == MS] == [(1, 0), (0, 2)]
+
+
 def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
     """Two halves of a GPU run together; a job is twice as slow on the second type."""
     shares = Workload(

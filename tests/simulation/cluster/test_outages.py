@@ -112,6 +112,27 @@ def test_a_job_keeps_its_work_up_to_its_last_checkpoint(monkeypatch, is_planned)
     assert found.wait_fragmented_share == 0  # GPUs of a machine that is down aren't free
 
 
+@pytest.mark.parametrize("name", ["themis", "themis-greedy"])
+def test_gpus_of_a_repaired_machine_are_leased_at_once_where_leases_end_one_by_one(monkeypatch, name):
+    _failing_at(monkeypatch, 7, 9, 1000)
+    jobs = workload([(0, 1, 10)])
+    options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
+    run = play(jobs, Cluster.grid("1x1"), make_policy(name, jobs, {"aligned": "false"}), options)
+    assert run.end_us.tolist() == [19 * US]
+
+
+def test_a_trial_on_one_gpu_begins_anew_where_its_machine_failed(monkeypatch):
+    """The pool is the second machine; it fails while a gang is tried there, and comes back at 30."""
+    drawn = [(20 * US, 1, True), (30 * US, 1, False), (10**12, 0, True)]
+    monkeypatch.setattr("optim.simulation.cluster.outages.outages", lambda *_: iter(drawn))
+    jobs = workload([(0, 2, 600)])
+    options = EngineOptions(overhead_s=0, mtbf_hours=1, checkpoint_min=10)
+    run = play(jobs, Cluster.grid("2x2"), make_policy("fail-early+fifo", jobs), options)
+    starts = [(time // US, places) for time, kind, _, places in run.log.rows() if kind == Event.START]
+    assert starts[:2] == [(0, ((1, 1),)), (30, ((1, 1),))]
+    assert run.is_done.all()
+
+
 def test_a_preempted_job_keeps_what_it_did(monkeypatch):
     """The short job stops the long one after 3 s of work, which no failure takes; then 2 s more are lost."""
     _failing_at(monkeypatch, 6, 7, 1000)
