@@ -22,7 +22,8 @@ def consumption(seed: int, containers: int = 40) -> list[tuple[str, np.ndarray]]
     """Return what some containers consume of CPU and memory, drawn."""
     from optim.workloads.containers import ContainerOptions, generate_containers
 
-    series = generate_containers(ContainerOptions(num_containers=containers), seed=seed)
+    options = ContainerOptions(num_containers=containers, phase_length=4.0)  # of two to six hours
+    series = generate_containers(options, seed=seed)
     ends = series.starts + series.lengths
     return [
         (name, series.values[begin:end])
