@@ -150,6 +150,26 @@ def test_a_plan_on_a_machine_that_is_down_is_refused(monkeypatch):
         play(workload([(0, 1, 10)]), Cluster.grid("1x1"), policy, EngineOptions(mtbf_hours=1))
 
 
+def test_parts_of_gpus_of_a_machine_that_is_down_are_nobodys(monkeypatch):
+    _failing_at(monkeypatch, 7, 9, 1000)
+    jobs = workload([(0, 1, 10), (8, 1, 1)], share_milli=np.array([500, 500]))
+    options = EngineOptions(overhead_s=0, sharing=True, mtbf_hours=1, checkpoint_min=10)
+    run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), options)
+    assert run.end_us.tolist() == [19 * US, 10 * US]
+
+
+def test_a_policy_may_ask_often_while_it_waits_for_a_repair(monkeypatch):
+    """Two thousand calls with nothing running, which would end the run if all machines were up."""
+    _failing_at(monkeypatch, 1, 2001, 10**6)
+
+    def again(view):
+        gpus = {job: (0,) for job in view.jobs.tolist() if view.is_up.all()}
+        return Plan(gpus=gpus, again_us=view.now_us + US)
+
+    run = play(workload([(0, 1, 10)]), Cluster.grid("1x1"), Scripted(*[again] * 3000), EngineOptions(mtbf_hours=1))
+    assert run.is_done.all()
+
+
 @given(st.integers(0, 10**6), st.booleans())
 def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic):
     rules = Rules(restart_us=3, move_us=7, is_elastic=is_elastic, may_refuse=True)
