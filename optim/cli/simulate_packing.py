@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import note
 from optim.cli.completion import complete_solver
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, option
+from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, grouped, option
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import PHASES, EncoderOption, NumPhasesOption
 
@@ -17,6 +19,7 @@ JOBS = "Jobs and servers"
 FIGURES = ("overload", "under_time", "used", "pair_saving", "pair_overload")
 
 
+@grouped
 def packing(
     *,
     risk: Annotated[float, option("--risk", "Share of a phase's samples above its request.", "SHARE")] = 0.05,
@@ -30,6 +33,7 @@ def packing(
     encoder: EncoderOption = None,
     num_phases: NumPhasesOption = None,
     time_limit: TimeLimitOption = None,
+    where: EngineChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -50,20 +54,23 @@ def packing(
     drawn = generate_containers(ContainerOptions(num_containers=learned + jobs), seed)
     training, asking = drawn.select(np.arange(learned)), drawn.select(np.arange(learned, learned + jobs))
     rows: list[PackingRow] = []
-    with terminal_progress() as progress:
+    with (
+        terminal_progress() as progress,
+        listening("the rows so far are printed") as interruption,
+        where.opened() as engine,
+    ):
         (phases,) = find_phases(training, (asking,), world, seed)
         note(f"{jobs} jobs on {servers} servers; {phases.num_phases} phases by {world.encoder} from {learned} others")
-        progress.start("sizings", 3)
-        for row in pack(training, asking, phases, options, seed):
+        for row in pack(
+            *(training, asking, phases, options, seed), engine=engine, stop=interruption, progress=progress
+        ):
             rows.append(row)
-            progress.update(len(rows))
             if output is OutputFormat.JSON:
                 print_json(row)
-        progress.finish()
     if output is OutputFormat.TABLE:
         header = ("sizing", "admitted", "work", "gain", *FIGURES)
         print_table(header, [_cells(row) for row in rows], title=f"{jobs} jobs; figures by {', '.join(drawn.names)}")
-    return ExitCode.DONE
+    return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 
 def _cells(row: "PackingRow") -> list[object]:

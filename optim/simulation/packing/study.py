@@ -1,13 +1,17 @@
 """The same jobs and servers, with requests sized by peaks and by phases."""
 
+import copy
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidProblemError, NotAllowedError
+from optim.core.execution import AbstractTask, Engine, InThisProcess, in_order
+from optim.core.progress import Progress, SilentProgress
 from optim.core.ranges import check_in
+from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.simulation.containers.world import PhaseLabels
 from optim.simulation.packing.jobs import admission_instance
@@ -110,7 +114,15 @@ class PackingRow:
 
 
 def pack(
-    training: ContainerSeries, jobs: ContainerSeries, phases: PhaseLabels, options: PackingOptions, seed: int
+    training: ContainerSeries,
+    jobs: ContainerSeries,
+    phases: PhaseLabels,
+    options: PackingOptions,
+    seed: int,
+    *,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[PackingRow]:
     """Yield a row a sizing, peaks first.
 
@@ -126,72 +138,102 @@ def pack(
         What jobs, servers and sizing are like.
     seed
         Of arrivals and of errors of profiles.
+    engine
+        Where sizings are packed and replayed, in this process by default; the answer is the same for any.
+    stop, progress
+        Ends the comparison early, after the sizings that are running; hears how many are done.
 
     Raises
     ------
     InvalidProblemError
-        If a slot is shorter than an interval.
+        If a slot is shorter than an interval, or the solver finds no plan.
     """
-    interval_s = jobs.interval_s
-    if interval_s is None or round(options.slot_s / interval_s) < 1:
-        raise InvalidProblemError(f"jobs must lie on a grid of at most slot_s {options.slot_s:g}, got {interval_s}")
-    slot_samples = round(options.slot_s / interval_s)
-    series = [jobs.values[rows] for rows in jobs.segments()]
-    rng = np.random.default_rng(seed)
-    horizon = max(2, round(options.horizon_hours * 3600 / options.slot_s))
-    arrival = np.sort(rng.integers(0, horizon // 2, size=len(series)))
-    capacity = options.jobs_per_server * np.quantile([own.max(axis=0) for own in series], TYPICAL_LEVEL, axis=0)
+    task = _Packing(training, jobs, phases, options, seed)
+    running = (engine or InThisProcess()).run(task, tuple(Sizing), stop or Interruption(), progress or SilentProgress())
     packed = 0.0
-    for sizing in Sizing:
-        demands = _demands(sizing, series, training, jobs, phases, slot_samples, options, rng)
+    for row in in_order(running):
+        packed = row.work if row.sizing == Sizing.PEAK else packed
+        yield replace(row, gain=row.work / packed - 1.0 if packed > 0 else 0.0)
+
+
+class _Packing(AbstractTask[Sizing, PackingRow]):
+    """Pack and replay the same jobs with each sizing."""
+
+    def __init__(
+        self, training: ContainerSeries, jobs: ContainerSeries, phases: PhaseLabels, options: PackingOptions, seed: int
+    ) -> None:
+        interval_s = jobs.interval_s
+        if interval_s is None or round(options.slot_s / interval_s) < 1:
+            raise InvalidProblemError(f"jobs must lie on a grid of at most slot_s {options.slot_s:g}, got {interval_s}")
+        self._training, self._jobs, self._phases, self._options, self._seed = training, jobs, phases, options, seed
+        self._slot_samples = round(options.slot_s / interval_s)
+        self._series = [jobs.values[rows] for rows in jobs.segments()]
+        self._rng = np.random.default_rng(seed)
+        self._horizon = max(2, round(options.horizon_hours * 3600 / options.slot_s))
+        self._arrival = np.sort(self._rng.integers(0, self._horizon // 2, size=len(self._series)))
+        peaks = [own.max(axis=0) for own in self._series]
+        self._capacity = options.jobs_per_server * np.quantile(peaks, TYPICAL_LEVEL, axis=0)
+
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return "sizings"
+
+    def do(self, piece: Sizing, stop: StoppingCriterion, progress: Progress) -> PackingRow:
+        """Pack and replay; the gain is left at 0."""
+        del stop, progress
+        options, jobs = self._options, self._jobs
+        demands = self._demands(piece)
         instance = admission_instance(
-            sizing, demands, arrival, capacity, options.num_servers, horizon, options.slot_s, jobs.names
+            *(piece, demands, self._arrival, self._capacity, options.num_servers, self._horizon),
+            *(options.slot_s, jobs.names),
         )
-        found = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=seed)
+        found = solve(instance, options.solver, time_limit_s=options.time_limit_s, seed=self._seed)
         if found.decision is None:
             raise InvalidProblemError(
-                f"solver {options.solver!r} found no plan for requests by {sizing} ({found.termination}); "
+                f"solver {options.solver!r} found no plan for requests by {piece} ({found.termination}); "
                 "choose one that finds plans, or give it more time"
             )
-        work = float(found.objective or 0.0)
-        packed = work if sizing == Sizing.PEAK else packed
-        happened = replay(found.decision, series, demands, capacity, options.num_servers, slot_samples)
-        saving, pair_overload = _pairs(series, demands)
+        happened = replay(
+            *(found.decision, self._series, demands, self._capacity, options.num_servers, self._slot_samples)
+        )
+        saving, pair_overload = _pairs(self._series, demands)
         figures = {**asdict(happened), "pair_saving": saving, "pair_overload": pair_overload}
-        yield PackingRow(
-            sizing=str(sizing),
-            jobs=len(series),
+        return PackingRow(
+            sizing=str(piece),
+            jobs=len(self._series),
             admitted=len(found.decision.admitted),
-            work=work,
-            gain=work / packed - 1.0 if packed > 0 else 0.0,
+            work=float(found.objective or 0.0),
+            gain=0.0,
             bound=found.bound,
             **{name: dict(zip(jobs.names, values.tolist(), strict=True)) for name, values in figures.items()},
         )
 
+    def lost(self, piece: Sizing, reason: str) -> PackingRow:
+        """Say that a sizing's process died.
 
-def _demands(
-    sizing: Sizing,
-    series: list[FloatArray],
-    training: ContainerSeries,
-    jobs: ContainerSeries,
-    phases: PhaseLabels,
-    slot_samples: int,
-    options: PackingOptions,
-    rng: np.random.Generator,
-) -> list[FloatArray]:
-    """Return each job's demand by slot of work."""
-    slots = [-(-len(own) // slot_samples) for own in series]
-    if sizing != Sizing.PHASE:
-        level = 1.0 if sizing == Sizing.PEAK else 1.0 - options.risk
-        return [np.tile(np.quantile(own, level, axis=0), (n, 1)) for own, n in zip(series, slots, strict=True)]
-    known: IntArray = np.where(phases.training >= 0, phases.training, phases.num_phases)
-    factor = phase_spread(training, known, phases.num_phases).factor(options.risk)
-    found = []
-    for rows, own, n in zip(jobs.segments(), series, slots, strict=True):
-        profile = profile_of(own, phases.labels[rows], phases.num_phases)
-        profile = disturbed(profile, options.profile_error, rng)
-        found.append(demand_by_slot(profile, factor, n, slot_samples))
-    return found
+        Raises
+        ------
+        NotAllowedError
+            Always.
+        """
+        raise NotAllowedError(f"sizing {piece} was not packed: {reason}; use --processes 1")
+
+    def _demands(self, sizing: Sizing) -> list[FloatArray]:
+        """Return each job's demand by slot of work."""
+        series, options, phases = self._series, self._options, self._phases
+        slots = [-(-len(own) // self._slot_samples) for own in series]
+        if sizing != Sizing.PHASE:
+            level = 1.0 if sizing == Sizing.PEAK else 1.0 - options.risk
+            return [np.tile(np.quantile(own, level, axis=0), (n, 1)) for own, n in zip(series, slots, strict=True)]
+        known: IntArray = np.where(phases.training >= 0, phases.training, phases.num_phases)
+        factor = phase_spread(self._training, known, phases.num_phases).factor(options.risk)
+        rng, found = copy.deepcopy(self._rng), []
+        for rows, own, n in zip(self._jobs.segments(), series, slots, strict=True):
+            profile = profile_of(own, phases.labels[rows], phases.num_phases)
+            profile = disturbed(profile, options.profile_error, rng)
+            found.append(demand_by_slot(profile, factor, n, self._slot_samples))
+        return found
 
 
 def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
