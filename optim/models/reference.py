@@ -1,19 +1,13 @@
 """Named reference instances that ship with the library, and the best solutions known of some."""
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any
 
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.solution import Solution
 from optim.models.catalogue import problem_names
-from optim.models.files import InstanceT, of_kind, read_instance, read_solution
-from optim.models.reference_literals import AdmissionName, AuctionName, BiddingName
-
-if TYPE_CHECKING:
-    from optim.models.admission.instance import AdmissionInstance
-    from optim.models.auction.instance import AuctionInstance
-    from optim.models.bidding.instance import BiddingInstance
+from optim.models.files import read_instance, read_solution
 
 SUFFIX = ".json.gz"
 
@@ -35,41 +29,18 @@ def reference_names(problem: str | None = None) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-@overload
-def reference_instance(name: AdmissionName) -> "AdmissionInstance": ...
-@overload
-def reference_instance(name: AuctionName) -> "AuctionInstance": ...
-@overload
-def reference_instance(name: BiddingName) -> "BiddingInstance": ...
-@overload
-def reference_instance(name: str) -> Any: ...
-@overload
-def reference_instance(name: str, kind: type[InstanceT]) -> InstanceT: ...
-def reference_instance(name: str, kind: type[Any] | None = None) -> Any:
+def reference_instance(name: str) -> Any:
     """Return a shipped instance by name.
-
-    Parameters
-    ----------
-    name
-        One of `reference_names`. Type checkers know which kind of instance each of them is.
-    kind
-        For names that are known at run time only: what must be returned, such as `optim.AdmissionInstance`.
 
     Raises
     ------
     InvalidProblemError
-        If there is none of that name, or it is of another kind; the text lists those there are.
-
-    Examples
-    --------
-    >>> import optim
-    >>> optim.reference_instance("tiny-0").num_jobs
-    6
+        If there is none of that name; the text lists those there are.
     """
     for owner in problem_names():
         entry = files("optim.models") / owner / "instances" / f"{name}{SUFFIX}"
         if entry.is_file():
-            return of_kind(read_instance(read_bytes(str(entry))), kind)
+            return read_instance(read_bytes(str(entry)))
     raise InvalidProblemError(f"no reference instance {name!r}; there are: {', '.join(reference_names())}")
 
 
