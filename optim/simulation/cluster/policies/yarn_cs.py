@@ -15,6 +15,8 @@ from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.room import BoolArray, Room
 from optim.simulation.cluster.planning.view import View
 
+NEVER = np.int64(-1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class YarnOptions:
@@ -123,63 +125,90 @@ class YarnCs(PlanningPolicy):
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
         self.quota = np.maximum(given if len(given) else quotas(self.jobs, cluster), 1e-9)
         self.fewest = -(-self.jobs.gpus // int(cluster.gpus.max()))
-        self.since: dict[int, int] = {}
+        self.since = np.full(len(self.jobs), NEVER)
         self.delays = {"fair_share": 0, "fragmentation": 0}
-        self.seen: tuple[int, dict[int, str]] = (0, {})
+        self.seen: tuple[int, Mapping[str, int]] = (0, {})
 
     def plan(self, view: View) -> Plan:
         """Go through the virtual clusters, and let those under quota take from those above."""
-        gpus, room, waiting = dict(view.running), view.room(), view.waiting.tolist()
+        gpus, room, waiting = dict(view.running), view.room(), view.waiting
         self._account(view)
-        for job in waiting:
-            self.since.setdefault(job, view.now_us)
-        group = view.group.tolist()
-        used = np.zeros(len(self.quota))
-        for job, held in gpus.items():
-            used[group[job]] += len(held)
+        self.since[waiting] = np.where(self.since[waiting] == NEVER, view.now_us, self.since[waiting])
+        held = np.fromiter(map(len, gpus.values()), dtype=np.int64, count=len(gpus))
+        used = np.bincount(view.group[list(gpus)], weights=held, minlength=len(self.quota)).astype(np.float64)
+        stuck = self._fill(view, room, waiting, used, gpus)
+        self._preempt(view, room, stuck, used, gpus)
+        self.since[list(gpus)] = NEVER
+        left = np.array([job for job in stuck if job not in gpus], dtype=np.int64)
+        self.seen = (view.now_us, self._causes(view, left, room, used))
+        return Plan(gpus=gpus, again_us=self._next_try(left, view, room))
+
+    def _fill(self, view: View, room: Room, waiting: IntArray, used: FloatArray, gpus: dict[int, Gpus]) -> list[int]:
+        """Place waiting jobs, always one of the virtual cluster that uses least of its quota; return those without room."""
         queues: dict[int, list[int]] = {}
-        for job in waiting[::-1]:
-            queues.setdefault(group[job], []).append(job)
+        for job, each in zip(waiting[::-1].tolist(), view.group[waiting[::-1]].tolist(), strict=True):
+            queues.setdefault(each, []).append(job)
+        level = dict(zip(waiting.tolist(), self._levels(waiting, view.now_us).tolist(), strict=True))
+        widths, is_plain = room.site.widths, room.site.is_plain and room.allowed is None
         stuck: list[int] = []
+        # Room only shrinks here: what finds no place, nothing like it does.
+        hopeless: set[tuple[int, int]] = set()
         while queues:
             each = min(queues, key=lambda g: (used[g] / self.quota[g], g))
-            job = queues[each].pop()
-            if not queues[each]:
-                del queues[each]
-            taken = self._find(room, job, self._level(job, view.now_us))
-            if taken is None:
+            queue = queues[each]
+            while queue:
+                job = queue.pop()
+                kind = (level[job], widths[job])
+                taken = None if kind in hopeless else self._find(room, job, kind[0])
+                if taken is not None:
+                    room.take(job, taken)
+                    gpus[job] = taken
+                    used[each] += len(taken)
+                    break
                 stuck.append(job)
+                if is_plain:
+                    hopeless.add(kind)
+            if not queue:
+                del queues[each]
+        return stuck
+
+    def _preempt(self, view: View, room: Room, stuck: list[int], used: FloatArray, gpus: dict[int, Gpus]) -> None:
+        """Let jobs of virtual clusters under quota take from those above, where most GPUs are in use."""
+        group, widths = view.group, room.site.widths
+        is_plain = room.site.is_plain and room.allowed is None
+        enough = self.options.preempts_above * view.cluster.num_gpus
+        left = self.quota - used
+        # Until somebody is stopped, the victims are the same, and what found no place among them finds none again.
+        victims: dict[int, Gpus] | None = None
+        hopeless: set[int] = set()
+        for job, own in zip(stuck, group[stuck].tolist(), strict=True):
+            width = widths[job]
+            if width > left[own] or width in hopeless:
                 continue
-            room.take(job, taken)
-            gpus[job] = taken
-            used[each] += len(taken)
-        for job in stuck:
-            if job not in gpus and self._may_preempt(view, group[job], int(view.gpus[job]), used, gpus):
-                before = {victim: gpus[victim] for victim in self._victims(view, gpus, used.copy())}
-                if make_room(room, job, before, gpus):
-                    used[group[job]] += len(gpus[job])
-                    for victim, held in before.items():
-                        used[group[victim]] -= len(held) if victim not in gpus else 0
-        for job in gpus:
-            self.since.pop(job, None)
-        stuck = [job for job in stuck if job not in gpus]
-        self.seen = (view.now_us, {job: self._cause(job, group[job], room, used) for job in stuck})
-        return Plan(gpus=gpus, again_us=self._next_try(stuck, view, room))
+            if sum(map(len, gpus.values())) <= enough:
+                return
+            if victims is None:
+                victims = {victim: gpus[victim] for victim in self._victims(view, gpus, used.copy())}
+            if make_room(room, job, victims, gpus):
+                used[own] += len(gpus[job])
+                for victim, had in victims.items():
+                    used[group[victim]] -= len(had) if victim not in gpus else 0
+                left, victims = self.quota - used, None
+                hopeless.clear()
+            elif is_plain:
+                hopeless.add(width)
 
-    def _level(self, job: int, now: int) -> int:
-        """Return how far locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
-        tries = (now - self.since[job]) // round(self.options.retry_s * US)
-        return int(min(2, tries // self.options.tries))
+    def _levels(self, jobs: IntArray, now: int) -> IntArray:
+        """Return how far the jobs' locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
+        tries = (now - self.since[jobs]) // round(self.options.retry_s * US)
+        return np.asarray(np.minimum(2, tries // self.options.tries))
 
-    def _next_try(self, stuck: list[int], view: View, room: Room) -> int | None:
+    def _next_try(self, stuck: IntArray, view: View, room: Room) -> int | None:
         """Return when the locality of a waiting job that room would suffice for is relaxed next."""
         step = round(self.options.retry_s * US) * self.options.tries
-        times = [
-            self.since[job] + ((view.now_us - self.since[job]) // step + 1) * step
-            for job in stuck
-            if view.gpus[job] <= room.num_free and self._level(job, view.now_us) < 2
-        ]
-        return min(times, default=None)
+        fits = stuck[(view.gpus[stuck] <= room.num_free) & (self._levels(stuck, view.now_us) < 2)]
+        times = self.since[fits] + ((view.now_us - self.since[fits]) // step + 1) * step
+        return int(times.min()) if len(times) else None
 
     def _find(self, room: Room, job: int, level: int) -> Gpus | None:
         """Return GPUs of racks, and in them machines, with most free ones first."""
@@ -220,10 +249,6 @@ class YarnCs(PlanningPolicy):
             yield from room.whole_gpus(machine)[:count]
             width -= count
 
-    def _may_preempt(self, view: View, group: int, width: int, used: FloatArray, gpus: Mapping[int, Gpus]) -> bool:
-        busy = sum(map(len, gpus.values())) / view.cluster.num_gpus
-        return busy > self.options.preempts_above and bool(used[group] + width <= self.quota[group])
-
     def _victims(self, view: View, gpus: Mapping[int, Gpus], used: FloatArray) -> Iterator[int]:
         """Yield the newest jobs of virtual clusters that stay at their quota without them."""
         started, group = view.started_us, view.group
@@ -232,16 +257,17 @@ class YarnCs(PlanningPolicy):
                 used[group[job]] -= len(gpus[job])
                 yield job
 
-    def _cause(self, job: int, group: int, room: Room, used: FloatArray) -> str:
-        """Return why a job waits: at quota, or enough GPUs free but not where it may take them."""
-        if used[group] + room.site.widths[job] > self.quota[group]:
-            return "fair_share"
-        return "fragmentation" if room.num_free >= room.site.widths[job] else "fair_share"
+    def _causes(self, view: View, jobs: IntArray, room: Room, used: FloatArray) -> dict[str, int]:
+        """Return how many jobs wait at quota, and how many though enough GPUs are free, but not where they may take them."""
+        group, width = view.group[jobs], view.gpus[jobs]
+        fragmented = (used[group] + width <= self.quota[group]) & (room.num_free >= width)
+        count = int(np.count_nonzero(fragmented))
+        return {"fair_share": len(jobs) - count, "fragmentation": count}
 
     def _account(self, view: View) -> None:
         since, causes = self.seen
-        for cause in causes.values():
-            self.delays[cause] += view.now_us - since
+        for cause, count in causes.items():
+            self.delays[cause] += count * (view.now_us - since)
 
     def figures(self) -> Mapping[str, float]:
         """Return the hours waited by cause."""
