@@ -119,7 +119,11 @@ def _merge(sources: Sequence[Path], files: ResultsChoice) -> ExitCode:
     """Join results files of several machines, and write the report on all of them."""
     from optim.benchmarks.merging import merge_results
     from optim.benchmarks.report import write_report
+    from optim.core.files import prepare_folder
 
+    for place in (files.results_path, files.report_path):
+        if place is not None:
+            prepare_folder(place)
     records = merge_results(sources, files.results_path)
     if files.report_path is not None:
         write_report(records, (), files.report_path)

@@ -183,3 +183,11 @@ def test_joins_results_of_several_runs(folder):
     assert result.exit_code == 0
     assert "6 records of 2 files in all.jsonl" in result.stderr
     assert len((folder / "all.jsonl").read_text().splitlines()) == 6
+
+
+def test_joining_makes_the_folders_of_what_it_writes(folder):
+    bench("--solver", "idle", "--results", "a.jsonl", "--no-report")
+    command = ["bench", "--merge", "a.jsonl", "--results", "new/all.jsonl", "--out", "other"]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (folder / "new" / "all.jsonl").is_file()
+    assert (folder / "other" / "bench.html").is_file()
