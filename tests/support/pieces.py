@@ -57,9 +57,11 @@ class Squares(AbstractTask[object, object]):
         """Say that it runs, then wait until asked to stop."""
         if self.folder is not None:
             (self.folder / str(os.getpid())).touch()
+        left_s = stop.remaining_s(0.0)  # read first: the stop may come between two readings
         while stop(SolveState(elapsed_s=0.0)) is None:
-            assert stop.remaining_s(0.0) == float("inf")
+            assert left_s == float("inf")
             time.sleep(0.005)
+            left_s = stop.remaining_s(0.0)
         return f"stopped, {stop.remaining_s(0.0):g} s left"
 
     def _deaf(self, stop, progress):
