@@ -88,7 +88,7 @@ def spot(
                     "--availability goes with none of --prices, --product, --train-until and --volatile"
                 )
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _deadlines(trace, prices.on_demand, names, given, running)
+            entries = _deadlines(trace, prices.on_demand, names, given, running, is_placed=where != PairChoice())
         else:
             for name in ("zone", "deadline_hours", "egress"):
                 if getattr(trace, name) is not None:
@@ -146,6 +146,8 @@ def _deadlines(
     names: tuple[str, ...],
     given: dict[str, object],
     running: dict[str, Any],
+    *,
+    is_placed: bool,
 ) -> "Iterator[StartRows]":
     """Read traces, and run under a deadline: in one zone by policies for one, otherwise by policies over zones."""
     from optim.core.options import build_options
@@ -169,6 +171,8 @@ def _deadlines(
     if is_single:
         work = build_options(ZoneOptions, {**given, **hours}).job_hours
         job = DeadlineJob(work_h=work, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
+        if not is_placed:
+            running["engine"] = None  # all starts take less time than a second process to begin
         return run_deadlines(zone_named(traces, zones[0]), job, names or DEADLINE_DEFAULT, **running)
     options = build_options(ZoneOptions, {**given, **hours})
     market = market_of(traces, zones)

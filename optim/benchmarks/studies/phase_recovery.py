@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import InvalidOptionError
 from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
@@ -175,16 +175,6 @@ class RecoveryTask(AbstractTask[tuple[str, int], Recovery]):
             test_drift=self.test_drift,
             **self.parameters,
         )
-
-    def lost(self, piece: tuple[str, int], reason: str) -> Recovery:
-        """Say that the process of a piece died.
-
-        Raises
-        ------
-        NotAllowedError
-            Always.
-        """
-        raise NotAllowedError(f"{self.name(piece)} was not scored: {reason}; use --processes 1")
 
     def by_encoder(
         self, encoders: Sequence[str], seeds: Sequence[int], engine: Engine, stop: Interruption, progress: Progress

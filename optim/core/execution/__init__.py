@@ -12,6 +12,7 @@ from optim.core.execution.pieces import AbstractTask as AbstractTask
 from optim.core.execution.pieces import Engine as Engine
 from optim.core.execution.pieces import InThisProcess as InThisProcess
 from optim.core.execution.pieces import in_order as in_order
+from optim.core.execution.pieces import run_in_order as run_in_order
 from optim.core.execution.processes import InProcesses as InProcesses
 from optim.core.execution.processes import born_deaf_to_ctrl_c as born_deaf_to_ctrl_c
 from optim.core.missing import require

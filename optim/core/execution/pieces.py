@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from optim.core.progress import Progress
+from optim.core.errors import NotAllowedError
+from optim.core.progress import Progress, SilentProgress
 from optim.core.stopping import Interruption, StoppingCriterion
 
 Piece = TypeVar("Piece")
@@ -28,9 +29,15 @@ class AbstractTask(ABC, Generic[Piece, Result]):
     def do(self, piece: Piece, stop: StoppingCriterion, progress: Progress) -> Result:
         """Return what comes of a piece. What this raises, the driver raises: it ends the run."""
 
-    @abstractmethod
     def lost(self, piece: Piece, reason: str) -> Result:
-        """Return the result of a piece whose process died; called by the driver."""
+        """Return the result of a piece whose process died; called by the driver. Tasks whose results can't say so raise.
+
+        Raises
+        ------
+        NotAllowedError
+            Unless a task returns something.
+        """
+        raise NotAllowedError(f"{self.title}: {self.name(piece)[:40]} is lost: {reason}; use --processes 1")
 
     def name(self, piece: Piece) -> str:
         """Return a piece's name, as progress shows it."""
@@ -93,6 +100,18 @@ class InThisProcess:
             progress.update(position + 1)
             yield position, result
         progress.finish()
+
+
+def run_in_order(
+    task: AbstractTask[Piece, Result],
+    pieces: Sequence[Piece],
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Result]:
+    """Yield results in the order of their pieces; here, uninterrupted and silently unless something else is given."""
+    running = (engine or InThisProcess()).run(task, pieces, stop or Interruption(), progress or SilentProgress())
+    yield from in_order(running)
 
 
 class _Balanced:

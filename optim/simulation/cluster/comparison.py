@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from optim.core.errors import InvalidOptionError, NotAllowedError
+from optim.core.errors import InvalidOptionError
 from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
 from optim.core.progress import Progress
@@ -196,16 +196,6 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             policy=run.policy, log=run.log, metrics=metrics, rules=run.rules, figures=run.figures, worth=run.worth
         )
         return Played(row=row, logged=logged)
-
-    def lost(self, piece: PolicyRequest, reason: str) -> Played | None:
-        """Say that a policy's process died.
-
-        Raises
-        ------
-        NotAllowedError
-            Always.
-        """
-        raise NotAllowedError(f"policy {piece.name[:40]} was not played: {reason}; use --processes 1")
 
     def play(
         self, requests: Sequence[PolicyRequest], engine: Engine, stop: Interruption, progress: Progress

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from optim.core.execution import Engine, InThisProcess, in_order
-from optim.core.progress import Progress, SilentProgress
+from optim.core.execution import Engine, run_in_order
+from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import Interruption
 from optim.models.containers.series import FloatArray, IntArray
@@ -149,13 +149,9 @@ def compare_policies(
     """
     check_comparison(names, num_resamples)
     counts = resamples(trial.test, num_resamples, np.random.default_rng(seed))
-    running = (engine or InThisProcess()).run(
-        Contest(trial=trial, wanted=wanted, seed=seed),
-        tuple(dict.fromkeys((REFERENCE, *names))),
-        stop or Interruption(),
-        progress or SilentProgress(),
-    )
-    return _rows(trial.test, names, wanted, counts, in_order(running))
+    contest = Contest(trial=trial, wanted=wanted, seed=seed)
+    found = run_in_order(contest, tuple(dict.fromkeys((REFERENCE, *names))), engine, stop, progress)
+    return _rows(trial.test, names, wanted, counts, found)
 
 
 def check_comparison(names: Sequence[str], num_resamples: int) -> None:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.errors import NotAllowedError
 from optim.core.execution import AbstractTask
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
@@ -47,16 +46,6 @@ class Contest(AbstractTask[str, tuple[str, TunedRun]]):
         """Tune and run a policy; it is too short to be stopped."""
         del stop, progress
         return piece, run_policy(self.trial, piece, self.wanted, self.seed)
-
-    def lost(self, piece: str, reason: str) -> tuple[str, TunedRun]:
-        """Say that a policy's process died.
-
-        Raises
-        ------
-        NotAllowedError
-            Always.
-        """
-        raise NotAllowedError(f"policy {piece[:40]} was not run: {reason}; use --processes 1")
 
 
 def run_policy(trial: Trial, name: str, wanted: Requirement, seed: int) -> TunedRun:

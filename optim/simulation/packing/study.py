@@ -7,9 +7,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError, NotAllowedError
-from optim.core.execution import AbstractTask, Engine, InThisProcess, in_order
-from optim.core.progress import Progress, SilentProgress
+from optim.core.errors import InvalidProblemError
+from optim.core.execution import AbstractTask, Engine, run_in_order
+from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
@@ -149,9 +149,8 @@ def pack(
         If a slot is shorter than an interval, or the solver finds no plan.
     """
     task = _Packing(training, jobs, phases, options, seed)
-    running = (engine or InThisProcess()).run(task, tuple(Sizing), stop or Interruption(), progress or SilentProgress())
     packed = 0.0
-    for row in in_order(running):
+    for row in run_in_order(task, tuple(Sizing), engine, stop, progress):
         packed = row.work if row.sizing == Sizing.PEAK else packed
         yield replace(row, gain=row.work / packed - 1.0 if packed > 0 else 0.0)
 
@@ -208,16 +207,6 @@ class _Packing(AbstractTask[Sizing, PackingRow]):
             bound=found.bound,
             **{name: dict(zip(jobs.names, values.tolist(), strict=True)) for name, values in figures.items()},
         )
-
-    def lost(self, piece: Sizing, reason: str) -> PackingRow:
-        """Say that a sizing's process died.
-
-        Raises
-        ------
-        NotAllowedError
-            Always.
-        """
-        raise NotAllowedError(f"sizing {piece} was not packed: {reason}; use --processes 1")
 
     def _demands(self, sizing: Sizing) -> list[FloatArray]:
         """Return each job's demand by slot of work."""

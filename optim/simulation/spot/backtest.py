@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import AbstractTask, Engine, InThisProcess, in_order
-from optim.core.progress import Progress, SilentProgress
+from optim.core.execution import AbstractTask, Engine, run_in_order
+from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.eviction import EvictionOptions, fit_evictions
@@ -115,10 +115,7 @@ class AbstractStarts(AbstractTask[int, StartRows]):
         self, starts: int, engine: Engine | None, stop: Interruption | None, progress: Progress | None
     ) -> Iterator[StartRows]:
         """Yield the rows of so many starts in order."""
-        running = (engine or InThisProcess()).run(
-            self, range(starts), stop or Interruption(), progress or SilentProgress()
-        )
-        yield from in_order(running)
+        return run_in_order(self, range(starts), engine, stop, progress)
 
 
 class Backtest(AbstractStarts):

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from optim.core.execution import InProcesses, InThisProcess, in_order, local_engine
+from optim.core.errors import NotAllowedError
+from optim.core.execution import AbstractTask, InProcesses, InThisProcess, in_order, local_engine, run_in_order
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
 from tests.support.pieces import Heard, Squares
@@ -12,6 +13,17 @@ from tests.support.pieces import Heard, Squares
 
 def here(pieces, stop=None, progress=None):
     return InThisProcess().run(Squares(), pieces, stop or Interruption(), progress or SilentProgress())
+
+
+class Mute(Squares):
+    """Squares whose results can't say that they are lost."""
+
+    lost = AbstractTask.lost
+
+
+def test_a_piece_that_is_lost_ends_the_run_with_its_name_where_results_cannot_say_so():
+    with pytest.raises(NotAllowedError, match=r"squares: die is lost: .* exit code 7; use --processes 1"):
+        list(run_in_order(Mute(), [1, "die"], InProcesses(2)))
 
 
 def test_yields_each_result_with_its_position():
