@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.border import note
+from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
+from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, option
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option
 from optim.cli.progress import terminal_progress
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ HEADER = (
 )
 
 
+@grouped
 def servers(
     *,
     jobs: Annotated[int, option("--jobs", "Jobs of a set.", "N", min=1)] = 100,
@@ -27,6 +30,7 @@ def servers(
     throttled: Annotated[float, option("--throttled", "Samples that may be short of CPU.", "SHARE")] = 0.02,
     most_shift: Annotated[int, option("--most-shift", "Slots of five minutes a job may start late.", "N", min=0)] = 0,
     model_s: Annotated[float, option("--model-s", "Seconds a set for the mixed-integer programme.", "S")] = 0.0,
+    where: EngineChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -43,13 +47,17 @@ def servers(
         most_shift=most_shift,
         model_s=model_s,
     )
-    found: list[ServerRow] = []
-    with terminal_progress() as progress:
-        progress.start("ways of asking", 3)
-        for row in compare_asking(options, seed):
-            found.append(row)
-            progress.update(len(found))
-        progress.finish()
     note(f"{seeds} sets of {jobs} jobs, tuned on {seeds} others; saved: against flat; least: proven for these requests")
-    print_rows(found, output, HEADER)
-    return ExitCode.DONE
+    found: list[ServerRow] = []
+    with (
+        terminal_progress() as progress,
+        listening("the rows so far are printed") as interruption,
+        where.opened() as engine,
+    ):
+        for row in compare_asking(options, seed, engine=engine, stop=interruption, progress=progress):
+            found.append(row)
+            if output is OutputFormat.JSON:
+                print_rows([row], output)
+    if output is OutputFormat.TABLE:
+        print_rows(found, output, HEADER)
+    return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE

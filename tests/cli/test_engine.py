@@ -85,6 +85,7 @@ SWEEPS = {
     "simulate spot --policy on-demand --starts 3 --job-hours 1": 3,
     "simulate containers --generate 30 --policy static,prev-step-max --resamples 2": 3,
     "simulate packing --jobs 4 --learned 10 --encoder raw-window --phases 2": 3,
+    "simulate servers --jobs 4 --seeds 2 --kills 0.3": 3,
     "phases score --generate 5 --encoder raw-window --seeds 0,1": 2,
 }
 

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
 
+from optim.core.execution import AbstractTask, Engine, run_in_order
+from optim.core.progress import Progress
 from optim.core.ranges import check_in
+from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.models.containers.series import FloatArray
 from optim.simulation.packing.fewest import Placement, ServerProblem, fewest_by_model, first_fit, least_servers, loads
 from optim.simulation.packing.recurring import Asking, earlier_runs, requests
@@ -113,8 +117,77 @@ class JobSet:
         return ServerProblem(requests=asked, arrival=self.arrival, capacity=self.capacity, most_shift=most_shift)
 
 
-def compare_asking(options: ServerStudyOptions, seed: int) -> Iterator[ServerRow]:
-    """Yield a row a way of asking.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Counted:
+    """What came of a way of asking; `servers` and `by_model` (or None) have shape (sets,)."""
+
+    asking: Asking
+    multiplier: float
+    servers: FloatArray
+    by_model: FloatArray | None
+    least: float
+    kills: float
+    throttled: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Counting(AbstractTask[Asking, _Counted | None]):
+    """Tune a way of asking on some sets and count servers on others."""
+
+    options: ServerStudyOptions
+    seed: int
+
+    @property
+    def title(self) -> str:
+        """What progress shows."""
+        return "ways of asking"
+
+    @cached_property
+    def _sets(self) -> tuple[list[JobSet], list[JobSet]]:
+        """Sets to tune on and to count on: drawn where they are needed, once a process, and never sent."""
+        numbers = range(self.seed, self.seed + self.options.seeds)
+        return [draw_set(self.options, TUNING_SEED + k) for k in numbers], [draw_set(self.options, k) for k in numbers]
+
+    def do(self, piece: Asking, stop: StoppingCriterion, progress: Progress) -> _Counted | None:
+        """Tune and count; None where it is told to stop."""
+        options, (tuning, fresh) = self.options, self._sets
+        progress.start(f"{piece}: halvings and sets", HALVINGS + len(fresh))
+        multiplier, placed, counts = MULTIPLIERS[1], [], []
+        for number, least_so_far in enumerate(_halvings(tuning, piece, options), start=1):
+            multiplier = least_so_far
+            progress.update(number)
+            if stop(SolveState(elapsed_s=0.0)) is not None:
+                return None
+        for own in fresh:
+            problem = own.problem(piece, multiplier, options.most_shift)
+            placed.append(first_fit(problem))
+            counts.append((placed[-1].num_servers, *_by_model(problem, options.model_s, placed[-1])))
+            progress.update(HALVINGS + len(placed))
+            if stop(SolveState(elapsed_s=0.0)) is not None:
+                return None
+        progress.finish()
+        servers, by_model, least = np.array(counts, dtype=np.float64).T
+        kills, throttled = _harm(fresh, placed)
+        return _Counted(
+            asking=piece,
+            multiplier=multiplier,
+            servers=servers,
+            by_model=by_model if options.model_s > 0 else None,
+            least=float(least.mean()),
+            kills=kills,
+            throttled=throttled,
+        )
+
+
+def compare_asking(
+    options: ServerStudyOptions,
+    seed: int,
+    *,
+    engine: Engine | None = None,
+    stop: Interruption | None = None,
+    progress: Progress | None = None,
+) -> Iterator[ServerRow]:
+    """Yield a row a way of asking, first that of `flat`, which the others are against.
 
     Parameters
     ----------
@@ -122,42 +195,44 @@ def compare_asking(options: ServerStudyOptions, seed: int) -> Iterator[ServerRow
         What jobs and servers are like, and what is held equal.
     seed
         Sets `seed`, `seed` + 1, ... are counted on; those from 10,000 + `seed` on are tuned on.
+    engine
+        Where ways are tuned and counted, in this process by default; the answer is the same for any.
+    stop, progress
+        Ends the comparison early, without the ways that aren't finished; hears how many are done.
     """
-    tuning = [draw_set(options, TUNING_SEED + seed + k) for k in range(options.seeds)]
-    fresh = [draw_set(options, seed + k) for k in range(options.seeds)]
-    multipliers = {asking: _tune(tuning, asking, options) for asking in Asking}
-    placed = {
-        asking: [first_fit(own.problem(asking, multipliers[asking], options.most_shift)) for own in fresh]
-        for asking in Asking
-    }
-    counts = {asking: np.array([own.num_servers for own in placed[asking]], dtype=np.float64) for asking in Asking}
-    reference = counts[Asking.FLAT]
-    for asking in Asking:
-        gain = (reference - counts[asking]) / reference.mean()
-        half = float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain)))
-        problems = [own.problem(asking, multipliers[asking], options.most_shift) for own in fresh]
-        bounds, by_model = _bounds(problems, options.model_s)
-        kills, throttled = _harm(fresh, placed[asking])
-        yield ServerRow(
-            asking=str(asking),
-            multiplier=multipliers[asking],
-            servers=float(counts[asking].mean()),
-            saved=float(gain.mean()),
-            saved_low=float(gain.mean()) - half,
-            saved_high=float(gain.mean()) + half,
-            by_model=by_model,
-            least=float(np.mean(bounds)),
-            kills=kills,
-            throttled=throttled,
-        )
+    task = _Counting(options=options, seed=seed)
+    pieces = sorted(Asking, key=lambda asking: asking is not Asking.FLAT)
+    reference = None
+    for found in run_in_order(task, pieces, engine, stop, progress):
+        if found is not None and found.asking is Asking.FLAT:
+            reference = found.servers
+        if found is not None and reference is not None:
+            yield _row(found, reference)
 
 
-def _bounds(problems: Sequence[ServerProblem], model_s: float) -> tuple[list[int], float | None]:
-    """Return a bound a problem, and the mean number of servers by the model where it has time."""
+def _row(found: _Counted, reference: FloatArray) -> ServerRow:
+    gain = (reference - found.servers) / reference.mean()
+    half = float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain)))
+    return ServerRow(
+        asking=str(found.asking),
+        multiplier=found.multiplier,
+        servers=float(found.servers.mean()),
+        saved=float(gain.mean()),
+        saved_low=float(gain.mean()) - half,
+        saved_high=float(gain.mean()) + half,
+        by_model=None if found.by_model is None else float(found.by_model.mean()),
+        least=found.least,
+        kills=found.kills,
+        throttled=found.throttled,
+    )
+
+
+def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int]:
+    """Return the number of servers by the model, where it has time, and a bound."""
     if model_s <= 0:
-        return [least_servers(problem) for problem in problems], None
-    found = [fewest_by_model(problem, model_s) for problem in problems]
-    return [bound for _, bound in found], float(np.mean([placement.num_servers for placement, _ in found]))
+        return placed.num_servers, least_servers(problem)
+    placement, bound = fewest_by_model(problem, model_s)
+    return placement.num_servers, bound
 
 
 def draw_set(options: ServerStudyOptions, seed: int) -> JobSet:
@@ -177,15 +252,15 @@ def draw_set(options: ServerStudyOptions, seed: int) -> JobSet:
     )
 
 
-def _tune(sets: Sequence[JobSet], asking: Asking, options: ServerStudyOptions) -> float:
-    """Return the smallest multiplier found that keeps kills and throttling of all sets together."""
+def _halvings(sets: Sequence[JobSet], asking: Asking, options: ServerStudyOptions) -> Iterator[float]:
+    """Yield multipliers, the last one the smallest found that keeps kills and throttling of all sets together."""
     low, high = MULTIPLIERS
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         placed = [first_fit(own.problem(asking, middle, options.most_shift)) for own in sets]
         kills, throttled = _harm(sets, placed)
         low, high = (low, middle) if kills <= options.kills and throttled <= options.throttled else (middle, high)
-    return high
+        yield high
 
 
 def _harm(sets: Sequence[JobSet], placed: Sequence[Placement]) -> tuple[float, float]:
