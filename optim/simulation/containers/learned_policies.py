@@ -48,6 +48,7 @@ class Analogs:
         self._deviation = np.where(deviation > 0, deviation, 1.0)
         self._tree = cKDTree((features - self._mean) / self._deviation)
         self._number = min(max(NUM_OF_LEVELS, NUM_OF_RATES), len(features))
+        self._scale = scale_of(world)
         self._risk: FloatArray = np.linspace(1.0, 0.0, NUM_QUANTILES + 2)[1:-1]
 
     def estimate(self, view: CycleView) -> Forecast:
@@ -61,7 +62,7 @@ class Analogs:
         near = near.reshape(len(moments.level), self._number)
         followed = [self._followed(near, column) for column in range(moments.level.shape[1])]
         need, risk = with_tail(np.stack(followed, axis=1), self._risk)
-        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=scale_of(self._world))
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=self._scale)
 
     def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""

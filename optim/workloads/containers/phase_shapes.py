@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.models.containers.series import FloatArray
 
@@ -67,6 +68,21 @@ def draw_phase(
     return values, float(level[1])
 
 
+def two_state_chain(is_high: bool, draws: FloatArray, *, rise: float, fall: float) -> NDArray[np.bool_]:
+    """Return whether a chain is in its upper state at each of n steps, the first one given.
+
+    Draw k decides what follows step k: below `rise` it leaves the lower state, below `fall`, which is larger, the upper one. So a
+    draw below both changes the state, one between them ends in the lower state whatever it was, and any other keeps it: the
+    state is told by the number of changes since the last such draw, without a walk.
+    """
+    step = np.arange(len(draws))
+    changes = np.concatenate([[0], np.cumsum(draws < rise)])[:-1]
+    is_lowering = (draws >= rise) & (draws < fall)
+    last = np.concatenate([[-1], np.maximum.accumulate(np.where(is_lowering, step, -1))])[:-1]
+    before = np.where(last < 0, 0, changes[np.minimum(last + 1, len(draws) - 1)])
+    return np.asarray(((changes - before) % 2 == 1) ^ ((last < 0) & is_high))
+
+
 _Shape = tuple[FloatArray, tuple[FloatArray, float], FloatArray]
 
 
@@ -85,10 +101,7 @@ def _load(n: int, memory: float, target: float, sizes: Sizes, unit: FloatArray, 
 
 def _burst(n: int, memory: float, _target: float, sizes: Sizes, unit: FloatArray, rng: np.random.Generator) -> _Shape:
     """CPU jumps between two levels, a chain with two states."""
-    is_high, states = bool(rng.random() < 0.5), np.zeros(n, dtype=bool)
-    for k, draw in enumerate(rng.random(n)):
-        states[k] = is_high
-        is_high = bool(draw >= 0.45) if is_high else bool(draw < 0.35)
+    states = two_state_chain(bool(rng.random() < 0.5), rng.random(n), rise=0.35, fall=0.45)
     cpu = sizes.busy_cores * np.where(states, 1.1 + 0.1 * unit[0], 0.35 + 0.08 * unit[0])
     network = sizes.network_mb_per_s * np.where(states, 0.3, 1.5) * (1 + 0.15 * unit[2])
     return cpu, (memory * (1 + 0.01 * unit[1]), memory), network

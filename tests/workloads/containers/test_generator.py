@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_containers
+from optim.workloads.containers.phase_shapes import two_state_chain
 
 SHARES = (0.019, 0.087, 0.144, 0.623, 0.127)
 """Share of samples by phase that the distributions imply."""
@@ -89,3 +92,12 @@ def test_network_is_a_third_resource_and_changes_nothing_else():
 def test_options_out_of_range_are_refused_by_name(wrong):
     with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
         replace(ContainerOptions(), **wrong)
+
+
+@given(st.booleans(), st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=30))
+def test_a_chain_of_two_states_is_a_walk_step_by_step(is_high, draws):
+    walked, state = [], is_high
+    for draw in draws:
+        walked.append(state)
+        state = draw >= 0.45 if state else draw < 0.35
+    assert two_state_chain(is_high, np.array(draws), rise=0.35, fall=0.45).tolist() == walked
