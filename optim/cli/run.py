@@ -74,7 +74,8 @@ def run(
         return train_application(asked, output)
     if data is not None or checkpoint is not None or pushes != PushChoice():
         raise InvalidOptionError(
-            "--data, --checkpoint, --staleness, --delay-compensation and --compression belong to --application NAME; add it"
+            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share and --pushes belong to "
+            "--application NAME; add it"
         )
     if kill_servers is not None:
         if files:

@@ -12,7 +12,7 @@ from optim.cli.output import OutputFormat, print_json, print_rows
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
-from optim.training.options import Compression
+from optim.training.forms import Compression, Pushes
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -30,7 +30,9 @@ class PushChoice:
     delay_compensation: Annotated[
         float, option("--delay-compensation", "Strength of correcting late gradients.", min=0.0)
     ] = 0.0
-    compression: Annotated[Compression, option("--compression", "How gradients are pushed.")] = Compression.NONE
+    compression: Annotated[Compression, option("--compression", "What of gradients is pushed.")] = Compression.NONE
+    top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
+    pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from optim.training.messages import Vector
+from optim.training.messages import RowGradient, Vector
 
 
 class Application(Protocol):
@@ -41,6 +41,29 @@ class Application(Protocol):
 
         `clock` is for applications that draw at random: they make their stream from seed, partition and clock.
         """
+        ...
+
+
+@runtime_checkable
+class HasRows(Protocol):
+    """What an application has besides whose gradients touch few rows of its parameters."""
+
+    @property
+    def row_width(self) -> int:
+        """Parameters a row; the vector is a table of so many columns, row after row."""
+        ...
+
+    @property
+    def drawn_to(self) -> float | None:
+        """What all parameters are drawn to besides.
+
+        If it is a number, ``parameters - drawn_to`` is a part of every gradient that `row_gradient` leaves out, and servers
+        add it.
+        """
+        ...
+
+    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
+        """Return what `gradient` does, by rows."""
         ...
 
 

@@ -1,17 +1,57 @@
 """What has been computed, pushed and applied, and what may be computed next."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.training.application import Application
-from optim.training.messages import Applied, Compute, Push, Pushed, Vector
-from optim.training.options import ClusterOptions, Compression
+from optim.training.application import Application, HasRows
+from optim.training.forms import Compression, Pushes
+from optim.training.messages import Applied, Compute, Push, Pushed, RowGradient, RowNumbers, Vector
+from optim.training.options import ClusterOptions
+from optim.training.partitions import row_width, shard_bounds
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
+
+
+DENSEST = 0.5
+"""Share of a gradient's rows above which it is pushed whole: its rows and their numbers would be no shorter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """In what form gradients are pushed.
+
+    Attributes
+    ----------
+    compression, top_share
+        What of them.
+    densest
+        Up to which share of their rows they are pushed by rows; 0 for never.
+    """
+
+    compression: Compression = Compression.NONE
+    top_share: float = 1.0
+    densest: float = 0.0
+
+    @classmethod
+    def of(cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> "Form":
+        """Return the form for a job: by rows only where that is the same update."""
+        is_same = optimiser.rests_at_zero and options.pushes is not Pushes.DENSE
+        if options.compression is not Compression.TOP_K:
+            is_same = is_same and _has_rows(application, optimiser, options)
+        densest = 1.0 if options.pushes is Pushes.ROWS else DENSEST
+        return cls(compression=options.compression, top_share=options.top_share, densest=densest if is_same else 0.0)
+
+
+def _has_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> bool:
+    """Tell whether an application's gradients may be pushed by its rows."""
+    if not isinstance(application, HasRows) or row_width(application, options.num_shards) != application.row_width:
+        return False
+    return application.drawn_to is None or (optimiser.num_slots == 0 and options.staleness == 0)
 
 
 class Dataflow:
@@ -38,19 +78,16 @@ class Dataflow:
         *,
         num_shards: int,
         staleness: int,
-        is_quantised: bool = False,
+        form: Form | None = None,
     ) -> None:
-        from optim.kernels.parameter_server import shard_ranges
-
         self.num_partitions = application.num_partitions
-        ranges = shard_ranges(application.num_parameters, num_shards)
-        self.ranges = tuple(slice(part.start, part.stop) for part in ranges)
+        self.ranges = tuple(slice(*part) for part in shard_bounds(application, num_shards))
         self.completed: NDArray[np.int32] = np.zeros(self.num_partitions, dtype=np.int32)
         self.read_clock = 0
         self.parameters = application.initial_parameters()
         self.losses: list[float] = []
         self.num_computed = 0
-        self._staleness, self._is_quantised = staleness, is_quantised
+        self._staleness, self._form = staleness, form or Form()
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
@@ -69,7 +106,7 @@ class Dataflow:
             optimiser,
             num_shards=options.num_shards,
             staleness=options.staleness,
-            is_quantised=options.compression is Compression.INT8,
+            form=Form.of(application, optimiser, options),
         )
 
     def startable(self, stop_at: int) -> list[int]:
@@ -100,7 +137,9 @@ class Dataflow:
             parameters=self.parameters,
             own=tuple(own[at] for at in range(self.read_clock, clock)),
             rate=self._rate,
-            is_quantised=self._is_quantised,
+            compression=self._form.compression,
+            top_share=self._form.top_share,
+            densest=self._form.densest,
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
@@ -118,7 +157,8 @@ class Dataflow:
         self.completed[partition] += 1
         if self._staleness > 0:
             share = np.float32(weight / self._total_weight)
-            own = share * message.gradient if weight else np.zeros_like(message.gradient)
+            whole = self._whole(message)
+            own = share * whole if weight else np.zeros_like(whole)
             self._own.setdefault(partition, {})[clock] = own
         self._note_loss(message)
         return [
@@ -128,10 +168,15 @@ class Dataflow:
                 partition=partition,
                 clock=clock,
                 read_clock=message.read_clock,
-                gradient=message.gradient[part],
+                gradient=message.gradient[own],
+                rows=rows,
+                width=message.width,
+                drawn_to=message.drawn_to,
+                start=own.start,
+                density=len(message.gradient) / len(self.parameters),
                 weight=weight,
             )
-            for shard, part in enumerate(self.ranges)
+            for shard, (own, rows) in enumerate(self._parts_of(message))
         ]
 
     def applied(self, message: Applied) -> None:
@@ -184,6 +229,22 @@ class Dataflow:
         for own in self._own.values():
             for at in [at for at in own if at < clock]:
                 del own[at]
+
+    def _parts_of(self, message: Pushed) -> Iterator[tuple[slice, RowNumbers | None]]:
+        """Yield for each shard where its part of a worker's vector lies, and the rows of it if it came by rows."""
+        for part in self.ranges:
+            if message.rows is None:
+                yield part, None
+                continue
+            first, last = part.start // message.width, part.stop // message.width
+            low, high = np.searchsorted(message.rows, [first, last]).tolist()
+            yield slice(low * message.width, high * message.width), message.rows[low:high] - np.int32(first)
+
+    def _whole(self, message: Pushed) -> Vector:
+        """Return a gradient as a whole vector."""
+        if message.rows is None:
+            return message.gradient
+        return RowGradient(message.rows, message.gradient.reshape(-1, message.width)).dense(self.ranges[-1].stop)
 
     def _note_loss(self, message: Pushed) -> None:
         """Add a clock's losses in partition order once all are there."""

@@ -9,9 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
 from optim.training.messages import (
     Compute,
@@ -32,6 +29,7 @@ from optim.training.messages import (
     Sync,
     Trim,
 )
+from optim.training.pushing import compute
 
 if TYPE_CHECKING:
     from optim.training.copies import ShardCopies
@@ -74,29 +72,21 @@ class Machine:
         return message.generation < self.generation
 
     def _compute(self, message: Compute) -> list[Message]:
-        parameters = message.parameters
-        for own in message.own:
-            parameters = parameters - np.float32(message.rate) * own
-        gradient, loss = self._application.gradient(parameters, message.partition, message.clock)
-        check_gradient(gradient, self._application.num_parameters)
-        # In double precision no sum of finite floats overflows.
-        is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
-        if message.is_quantised and is_finite:
-            from optim.training.compression import quantised  # a machine that computes nothing else never loads JAX
-
-            gradient = quantised(gradient, message.partition, message.clock)
-        weight = self._application.weight(message.partition)
+        computed = compute(self._application, message)
         return [
             Pushed(
                 generation=message.generation,
                 machine=self.name,
-                is_finite=is_finite,
+                is_finite=computed.is_finite,
                 partition=message.partition,
                 clock=message.clock,
                 read_clock=message.read_clock,
-                gradient=gradient,
-                weight=weight,
-                loss=loss,
+                gradient=computed.gradient,
+                rows=computed.rows,
+                width=computed.width,
+                drawn_to=computed.drawn_to,
+                weight=self._application.weight(message.partition),
+                loss=computed.loss,
             )
         ]
 
@@ -168,22 +158,6 @@ class Machine:
     def _kept(self, message: Install | Delta) -> Kept:
         values = message.values
         return Kept(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
-
-
-def check_gradient(gradient: object, size: int) -> None:
-    """Raise unless a gradient is a flat vector of floats as long as the parameters.
-
-    Raises
-    ------
-    InvalidProblemError
-        With what it is instead.
-    """
-    if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
-        found = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
-        raise InvalidProblemError(
-            f"gradient must be a NumPy array of float32 of shape ({size},), got {found}; return it as "
-            "`np.asarray(gradient, np.float32).ravel()`"
-        )
 
 
 def _in_a_line(error: Exception) -> str:

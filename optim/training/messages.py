@@ -11,11 +11,31 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from optim.training.forms import Compression, Pushes
+
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
 
 Vector = NDArray[np.float32]
+RowNumbers = NDArray[np.int32]
 Slots = tuple[Vector, ...]
+
+
+class RowGradient(NamedTuple):
+    """A gradient of which all but few rows are zero.
+
+    `rows` are their numbers in rising order, shape (k,); `values` the gradients there, shape (k, width). The parameters are
+    taken as a table of so many columns, row after row.
+    """
+
+    rows: RowNumbers
+    values: Vector
+
+    def dense(self, size: int) -> Vector:
+        """Return it as a flat vector of so many numbers."""
+        table = np.zeros((size // self.values.shape[1], self.values.shape[1]), dtype=np.float32)
+        table[self.rows] = self.values
+        return table.ravel()
 
 
 class ShardValues(NamedTuple):
@@ -45,7 +65,8 @@ class Compute(Message, frozen=True, kw_only=True):
 
     `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
     since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
-    Where `is_quantised`, the gradient is pushed in 255 levels.
+    `compression` tells in what form the gradient is pushed, `top_share` how much of it, and `densest` up to which share of
+    its rows it is pushed by rows, 0 for never.
     """
 
     partition: int
@@ -54,14 +75,17 @@ class Compute(Message, frozen=True, kw_only=True):
     parameters: Vector
     own: tuple[Vector, ...] = ()
     rate: float = 0.0
-    is_quantised: bool = False
+    compression: Compression = Compression.NONE
+    top_share: float = 1.0
+    densest: float = 0.0
 
 
 class Pushed(Message, frozen=True, kw_only=True):
     """From a worker: the gradient, the data behind it, and the partition's summed loss before the update.
 
     `is_finite` tells whether gradient and loss are; the worker looks, where the gradient is in its caches. `read_clock` is
-    that of the parameters it was computed at.
+    that of the parameters it was computed at. A gradient pushed by `rows` has `width` numbers for each; where `drawn_to` is
+    given, parameters minus that is a further part of it, which servers add themselves.
     """
 
     machine: str = ""
@@ -70,6 +94,9 @@ class Pushed(Message, frozen=True, kw_only=True):
     clock: int
     read_clock: int = 0
     gradient: Vector
+    rows: RowNumbers | None = None
+    width: int = 1
+    drawn_to: float | None = None
     weight: float
     loss: float
 
@@ -82,13 +109,22 @@ class Failed(Message, frozen=True, kw_only=True):
 
 
 class Push(Message, frozen=True, kw_only=True):
-    """To a server: a shard's part of a gradient; one of weight 0 is counted, and left out of the sum."""
+    """To a server: a shard's part of a gradient; one of weight 0 is counted, and left out of the sum.
+
+    `rows`, `width` and `drawn_to` are as in `Pushed`, with the shard's own numbers of rows; `start` is where its part begins
+    in the worker's vector, and `density` the share of all shards' parameters that this has numbers for.
+    """
 
     shard: int
     partition: int
     clock: int
     read_clock: int = 0
     gradient: Vector
+    rows: RowNumbers | None = None
+    width: int = 1
+    drawn_to: float | None = None
+    start: int = 0
+    density: float = 1.0
     weight: float
 
 
@@ -137,7 +173,8 @@ class State(Message, frozen=True, kw_only=True):
 class Host(Message, frozen=True, kw_only=True):
     """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides.
 
-    `delay_strength` is that of the correction of gradients that were computed up to `staleness` clocks before.
+    `delay_strength` is that of the correction of gradients that were computed up to `staleness` clocks before; `pushes` tells
+    whether what comes by rows is applied so.
     """
 
     values: ShardValues
@@ -146,6 +183,7 @@ class Host(Message, frozen=True, kw_only=True):
     sync_every: int
     delay_strength: float = 0.0
     staleness: int = 0
+    pushes: Pushes = Pushes.AUTO
 
 
 class Rebase(Message, frozen=True, kw_only=True):

@@ -4,20 +4,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from optim.core.ranges import check_choices, check_in
+from optim.training.forms import Compression, Pushes
 from optim.training.roles import STORAGE
 from optim.training.stages import StagePolicy, Thresholds
 
 NEVER = 2**62
 """A clock that no run reaches."""
-
-
-class Compression(StrEnum):
-    """How gradients are pushed."""
-
-    NONE = "none"
-    """As they are."""
-    INT8 = "int8"
-    """In 255 levels of the largest entry, rounded at random without bias: a quarter of the bytes on a network."""
 
 
 class NonFinite(StrEnum):
@@ -50,8 +42,13 @@ class ClusterOptions:
     policy
         What chooses the stage.
     compression
-        How gradients are pushed. The draws of its rounding follow from partition and clock, so that bits don't know which
+        What of gradients is pushed. The draws of a rounding follow from partition and clock, so that bits don't know which
         machine computed, and nothing is left over that a failure could lose.
+    top_share
+        Of a gradient's entries, pushed by "top-k".
+    pushes
+        Whether gradients are pushed by rows where most rows are zero: never by rules that move where the gradient is zero
+        (momentum, Adam), and for an application that draws its parameters somewhere only by plain descent without staleness.
     delay_compensation
         Strength of the first-order correction of gradients for what their shard has moved since their parameters were
         read; 0 corrects nothing, and without staleness nothing has moved.
@@ -72,6 +69,8 @@ class ClusterOptions:
     max_actives: int | None = None
     policy: StagePolicy = field(default_factory=Thresholds)
     compression: Compression = Compression.NONE
+    top_share: float = 0.1
+    pushes: Pushes = Pushes.AUTO
     delay_compensation: float = 0.0
     non_finite: NonFinite = NonFinite.STOP
     silence_s: float = 30.0
@@ -81,7 +80,9 @@ class ClusterOptions:
         check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
         check_in("[0, inf)", self, "staleness", "delay_compensation")
         check_in("(0, inf)", self, "silence_s", "start_s")
-        check_choices(self, {"non_finite": tuple(NonFinite), "compression": tuple(Compression)})
+        check_in("(0, 1]", self, "top_share")
+        choices = {"non_finite": tuple(NonFinite), "compression": tuple(Compression), "pushes": tuple(Pushes)}
+        check_choices(self, choices)
 
     def sync_period(self, backup: str) -> int:
         """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""

@@ -7,6 +7,7 @@ A clock's gradients are always added in partition order, so a run's bits don't k
 from collections.abc import Sequence
 
 from optim.core.errors import InvalidOptionError
+from optim.training.application import Application, HasRows
 
 
 def deal(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tuple[str, ...]:
@@ -48,3 +49,18 @@ def deal(count: int, holders: Sequence[str], previous: Sequence[str] = ()) -> tu
 def bounds(size: int, count: int, index: int) -> tuple[int, int]:
     """Return where the `index`-th of `count` contiguous parts of 0..size starts and stops."""
     return index * size // count, (index + 1) * size // count
+
+
+def row_width(application: Application, num_shards: int) -> int:
+    """Return the width of the rows that an application's gradients may be pushed by; 1 where it has none, or too few."""
+    if not isinstance(application, HasRows) or application.num_parameters // application.row_width < num_shards:
+        return 1
+    return application.row_width
+
+
+def shard_bounds(application: Application, num_shards: int) -> tuple[tuple[int, int], ...]:
+    """Return where each shard of an application's parameters starts and stops: between rows, if it has rows."""
+    width = row_width(application, num_shards)
+    rows = application.num_parameters // width
+    cuts = [bounds(rows, num_shards, shard) for shard in range(num_shards)]
+    return tuple((start * width, stop * width) for start, stop in cuts)

@@ -22,7 +22,7 @@ from optim.core.errors import NotAllowedError
 from optim.training.application import Application
 from optim.training.machine import Machine
 from optim.training.messages import Message, Ready
-from optim.training.partitions import bounds
+from optim.training.partitions import shard_bounds
 from optim.training.roles import STORAGE
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory, Travelling
 from optim.training.transport import Lost
@@ -62,7 +62,7 @@ class Processes:
         )
         self._watch = Watch(options.silence_s, options.start_s)
         self._is_closed = threading.Event()
-        self._ranges = tuple(bounds(size, options.num_shards, shard) for shard in range(options.num_shards))
+        self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
         self._context = get_context("spawn")

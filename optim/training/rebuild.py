@@ -114,6 +114,7 @@ class Rebuild:
                     sync_every=options.sync_period(backup),
                     delay_strength=options.delay_compensation,
                     staleness=options.staleness,
+                    pushes=options.pushes,
                 ),
             )
 

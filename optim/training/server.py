@@ -6,7 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from optim.kernels.parameter_server import AbstractOptimiser, apply_pushes, compensate_delay
+from optim.kernels.parameter_server import compensate_delay
+from optim.training.forms import Pushes
+from optim.training.held import HeldArrays, is_by_rows
 from optim.training.messages import Applied, Delta, Host, Message, Push, ShardValues, Sync, Vector
 
 
@@ -28,10 +30,9 @@ class ServedShard:
         self.sync_every = message.sync_every
         self.accepted = 0
         self.rejected = 0
-        self._optimiser: AbstractOptimiser = message.optimiser
-        self._num_partitions = message.num_partitions
-        self._parameters = jnp.array(message.values.parameters, dtype=jnp.float32, copy=True)
-        self._slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in message.values.slots)
+        self._num_partitions, self._pushes = message.num_partitions, message.pushes
+        self._arrays = HeldArrays(message.values.parameters, message.values.slots, message.optimiser)
+        self._num_slots = message.optimiser.num_slots
         self._pending: dict[int, dict[int, Push]] = {}
         self._sent_clock = message.values.clock
         self._strength, self._staleness = message.delay_strength, message.staleness
@@ -68,7 +69,8 @@ class ServedShard:
 
     def values(self) -> ShardValues:
         """Return the shard's values: copies, for a buffer that somebody views can't be donated to the next update."""
-        return ShardValues(self.shard, self.clock, _copy(self._parameters), tuple(map(_copy, self._slots)))
+        arrays = self._arrays
+        return ShardValues(self.shard, self.clock, _copy(arrays.parameters()), tuple(map(_copy, arrays.slots())))
 
     def _is_new(self, push: Push) -> bool:
         return push.clock >= self.clock and push.partition not in self._pending.get(push.clock, {})
@@ -83,37 +85,39 @@ class ServedShard:
     def _apply(self, pushes: list[Push]) -> None:
         """Apply the mean of all pushes with weight; without any, the clock goes by."""
         pushes = [push for push in pushes if push.weight > 0]
-        if not pushes:
-            self.clock += 1
-            self._remember()
-            return
-        self._parameters, self._slots = apply_pushes(
-            self._parameters,
-            self._slots,
-            [self._compensated(push) for push in pushes],
-            np.array([push.weight for push in pushes], dtype=np.float32),
-            np.int32(self.clock),
-            optimiser=self._optimiser,
-        )
+        if pushes and self._takes_rows(pushes):
+            self._arrays.apply_rows(pushes, self.clock)
+        elif pushes:
+            weights = [push.weight for push in pushes]
+            self._arrays.apply_whole([self._compensated(push) for push in pushes], weights, self.clock)
         self.clock += 1
         self._remember()
 
+    def _takes_rows(self, pushes: list[Push]) -> bool:
+        """Tell whether pushes are applied by rows: never where one of them is to be corrected for its delay."""
+        if any(push.rows is None or self._is_late(push) for push in pushes):
+            return False
+        return self._pushes is Pushes.ROWS or is_by_rows(pushes, self._num_slots)
+
+    def _is_late(self, push: Push) -> bool:
+        return push.read_clock in self._before and push.read_clock != self.clock
+
     def _compensated(self, push: Push) -> jax.Array | Vector:
-        """Return a gradient corrected for what the shard has moved since the parameters were read."""
-        read = self._before.get(push.read_clock)
-        if read is None or push.read_clock == self.clock:
-            return push.gradient
-        strength = jnp.float32(self._strength)
-        return compensate_delay(jnp.asarray(push.gradient), self._parameters, jnp.asarray(read), strength)
+        """Return a whole gradient, corrected for what the shard has moved since the parameters were read."""
+        gradient = self._arrays.whole(push)
+        if not self._is_late(push):
+            return gradient
+        strength, read = jnp.float32(self._strength), jnp.asarray(self._before[push.read_clock])
+        return compensate_delay(jnp.asarray(gradient), self._arrays.parameters(), read, strength)
 
     def _remember(self) -> None:
         """Keep the parameters as they are published, as long as somebody may still compute from them."""
         if self._strength and self._staleness:
             self._before = {at: held for at, held in self._before.items() if at >= self.clock - self._staleness}
-            self._before[self.clock] = _copy(self._parameters)
+            self._before[self.clock] = _copy(self._arrays.parameters())
 
     def _applied(self) -> Applied:
-        parameters = _copy(self._parameters)
+        parameters = _copy(self._arrays.parameters())
         return Applied(generation=self.generation, shard=self.shard, clock=self.clock, parameters=parameters)
 
     def _delta(self) -> Delta:

@@ -181,7 +181,10 @@ class Codec:
             return Travelling(replace(message, parameters=_ELSEWHERE), row)
         if isinstance(message, Push):
             source = self._sources[message.generation, message.partition, message.clock]
-            return Travelling(replace(message, gradient=_ELSEWHERE), Row(source, *self._ranges[message.shard]))
+            start, stop = self._ranges[message.shard]
+            if message.rows is not None:
+                start, stop = message.start, message.start + len(message.gradient)
+            return Travelling(replace(message, gradient=_ELSEWHERE), Row(source, start, stop))
         return Travelling(message)
 
     def at_machine(self, travelling: Travelling) -> Message:
@@ -197,7 +200,7 @@ class Codec:
         """Return a machine's message as it travels."""
         plan = self._memory.plan
         if isinstance(message, Pushed):
-            row = Row(plan.gradient(place, message.partition, message.clock), 0, plan.num_parameters)
+            row = Row(plan.gradient(place, message.partition, message.clock), 0, len(message.gradient))
             self._memory.write(row, message.gradient)
             return Travelling(replace(message, gradient=_ELSEWHERE), row)
         if isinstance(message, Applied):

@@ -11,11 +11,12 @@ import numpy as np
 
 from optim.core.errors import NotAllowedError
 from optim.core.ranges import check_in
-from optim.training.application import Application
+from optim.training.application import Application, HasRows
 from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller
+from optim.training.forms import Compression
 from optim.training.messages import Message, Vector
-from optim.training.options import ClusterOptions, Compression
+from optim.training.options import ClusterOptions
 from optim.training.phase import Phase
 from optim.training.rebuild import Rollback
 from optim.training.stages import Stage
@@ -299,6 +300,10 @@ def resumable(
     job = f"{application!r} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
     if options.compression is not Compression.NONE:
         job += f" compression {options.compression}"
+    if options.compression is Compression.TOP_K:
+        job += f" of {options.top_share}"
+    if isinstance(application, HasRows):
+        job += f" rows of {application.row_width} pushed {options.pushes}"
     storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)
     trainer = Trainer(application, optimiser, options, storage, storage.latest())
     storage.losses = lambda: trainer.controller.flow.losses

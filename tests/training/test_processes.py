@@ -162,6 +162,20 @@ def test_vectors_arrive_as_they_were_sent(memory):
     assert np.array_equal(ours.at_controller(theirs.from_machine(applied, 0)).parameters, vector[2:] * 2)
 
 
+def test_a_push_by_rows_arrives_as_the_part_that_is_the_shards(memory):
+    ours, theirs = Codec(memory, ((0, 2), (2, 6))), Codec(memory, ((0, 2), (2, 6)))
+    rows, values = np.array([0, 1, 2], np.int32), np.array([3, 4, 5, 6, 7, 8], np.float32)
+    pushed = Pushed(
+        generation=1, partition=2, clock=4, gradient=values[:4], rows=rows[[0, 2]], width=2, weight=1.0, loss=0.5
+    )
+    arrived = ours.at_controller(theirs.from_machine(pushed, 1))
+    assert arrived.gradient.tolist() == [3, 4, 5, 6]
+    assert arrived.rows.tolist() == [0, 2]
+    own = {"gradient": arrived.gradient[2:], "rows": rows[[1]], "width": 2, "start": 2, "weight": 1.0}
+    at_server = theirs.at_machine(ours.to_machine(Push(generation=1, shard=1, partition=2, clock=4, **own)))
+    assert (at_server.gradient.tolist(), at_server.rows.tolist(), at_server.width) == ([5, 6], [1], 2)
+
+
 def test_a_gradient_computed_again_elsewhere_is_the_one_that_is_pushed_on(memory):
     ours, theirs = Codec(memory, ((0, 6),)), Codec(memory, ((0, 6),))
     vector = np.arange(6, dtype=np.float32)

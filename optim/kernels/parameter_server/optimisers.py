@@ -25,9 +25,12 @@ class AbstractOptimiser(ABC):
     ----------
     num_slots
         Arrays of the parameters' shape that the rule keeps beside them.
+    rests_at_zero
+        Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
     """
 
     num_slots: ClassVar[int]
+    rests_at_zero: ClassVar[bool] = False
 
     learning_rate: float
 
@@ -67,6 +70,7 @@ class Sgd(AbstractOptimiser):
     """Stochastic gradient descent: w -= rate g."""
 
     num_slots: ClassVar[int] = 0
+    rests_at_zero: ClassVar[bool] = True
 
     def advance(self, slots: Slots, gradient: jax.Array) -> Slots:
         """Return no slots."""
@@ -111,6 +115,7 @@ class Adagrad(AbstractOptimiser):
     """
 
     num_slots: ClassVar[int] = 1
+    rests_at_zero: ClassVar[bool] = True
 
     epsilon: float = 1e-10
 

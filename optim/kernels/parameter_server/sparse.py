@@ -72,8 +72,8 @@ class RowLayout:
         return self.method == "loop" and self.optimiser.num_slots == 1
 
 
-def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
-    """Return a table with the given parameters and empty slots; it shares no memory with them.
+def initial_rows(parameters: jax.Array, layout: RowLayout, slots: Slots | None = None) -> Rows:
+    """Return a table with the given parameters and slots, empty ones if not given; it shares no memory with them.
 
     Raises
     ------
@@ -83,7 +83,10 @@ def initial_rows(parameters: jax.Array, layout: RowLayout) -> Rows:
     if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
     own = jnp.array(parameters, dtype=jnp.float32, copy=True)
-    slots = layout.optimiser.initial_slots(own)
+    if slots is None:
+        slots = layout.optimiser.initial_slots(own)
+    else:
+        slots = tuple(jnp.array(slot, dtype=jnp.float32, copy=True) for slot in slots)
     return Rows((lax.complex(own, slots[0]),) if layout.is_paired else (own, *slots))
 
 

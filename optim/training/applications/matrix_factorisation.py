@@ -7,7 +7,7 @@ from scipy import sparse
 
 from optim.training.applications.data_files import read_ratings
 from optim.training.applications.generated import GeneratedApplication
-from optim.training.messages import Vector
+from optim.training.messages import RowGradient, Vector
 from optim.training.partitions import bounds
 
 
@@ -83,23 +83,45 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         rng = np.random.default_rng([self.seed, 2])
         return rng.normal(0.0, 0.3, self.num_parameters).astype(np.float32)
 
+    @property
+    def row_width(self) -> int:
+        """Factors: users' rows come first, then items'."""
+        return self.num_factors
+
+    @property
+    def drawn_to(self) -> None:
+        """Nothing: the decay is of what is rated."""
+        return
+
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the mean gradient over the partition's ratings, and the summed loss."""
+        gradient, loss = self.row_gradient(parameters, partition, clock)
+        return gradient.dense(self.num_parameters), loss
+
+    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
+        """Return the mean gradient over the partition's ratings by the rows of their users and items."""
         del clock
         ratings = self.data(partition)
         users, items = self._factors(parameters)
-        rows, columns = np.repeat(np.arange(self.num_users), np.diff(ratings.indptr)), ratings.indices
+        counts = np.diff(ratings.indptr), np.bincount(ratings.indices, minlength=self.num_items)
+        own_users, own_items = (np.flatnonzero(count) for count in counts)
+        place = np.zeros(self.num_items, dtype=np.int32)
+        place[own_items] = np.arange(len(own_items), dtype=np.int32)
+        pointers = np.concatenate([[0], np.cumsum(counts[0][own_users])]).astype(np.int32)
+        users, items = users[own_users], items[own_items]
+        columns = place[ratings.indices]
+        rows = np.repeat(np.arange(len(own_users)), np.diff(pointers))
         errors = np.einsum("ij,ij->i", users[rows], items[columns]) - ratings.data
-        residuals = sparse.csr_array((errors, columns, ratings.indptr), shape=ratings.shape)
-        seen_users = np.bincount(rows, minlength=self.num_users).astype(np.float32)[:, None]
-        seen_items = np.bincount(columns, minlength=self.num_items).astype(np.float32)[:, None]
+        residuals = sparse.csr_array((errors, columns, pointers), shape=(len(own_users), len(own_items)))
+        seen_users, seen_items = counts[0][own_users, None], counts[1][own_items, None]
         decay = np.float32(self.decay)
-        of_users = residuals @ items + decay * seen_users * users
-        of_items = residuals.T @ users + decay * seen_items * items
+        of_users = residuals @ items + decay * seen_users.astype(np.float32) * users
+        of_items = residuals.T @ users + decay * seen_items.astype(np.float32) * items
         loss = 0.5 * float(np.dot(errors, errors))
         loss += 0.5 * self.decay * float((seen_users * users**2).sum() + (seen_items * items**2).sum())
-        flat = np.concatenate([of_users.ravel(), of_items.ravel()])
-        return (flat / np.float32(len(errors))).astype(np.float32), loss
+        values = np.concatenate([of_users, of_items]) / np.float32(len(errors))
+        numbers = np.concatenate([own_users, self.num_users + own_items]).astype(np.int32)
+        return RowGradient(numbers, values.astype(np.float32)), loss
 
     def _factors(self, parameters: Vector) -> tuple[Vector, Vector]:
         cut = self.num_users * self.num_factors

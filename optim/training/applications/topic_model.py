@@ -13,7 +13,7 @@ from scipy.special import digamma
 
 from optim.training.applications.data_files import read_bags
 from optim.training.applications.generated import GeneratedApplication
-from optim.training.messages import Vector
+from optim.training.messages import RowGradient, Vector
 
 Counts = NDArray[np.float64]
 
@@ -74,8 +74,18 @@ class TopicModel(GeneratedApplication[Counts]):
 
     @property
     def num_parameters(self) -> int:
-        """Topics times words."""
-        return self.num_topics * self.num_words
+        """Words times topics, word after word."""
+        return self.num_words * self.num_topics
+
+    @property
+    def row_width(self) -> int:
+        """Topics: a word has a row of weights."""
+        return self.num_topics
+
+    @property
+    def drawn_to(self) -> float:
+        """The prior: without a word's tokens its weights fall to it."""
+        return self.eta
 
     def initial_parameters(self) -> Vector:
         """Return random positive weights of words."""
@@ -84,22 +94,28 @@ class TopicModel(GeneratedApplication[Counts]):
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the natural gradient of the partition's documents, and their negative log-likelihood."""
+        gradient, loss = self.row_gradient(parameters, partition, clock)
+        return gradient.dense(self.num_parameters) + (parameters - np.float32(self.eta)), loss
+
+    def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
+        """Return what the documents' tokens add to the natural gradient, by the rows of their words."""
         del clock
         counts = self.data(partition)
-        topics = np.maximum(parameters.reshape(self.num_topics, self.num_words).astype(np.float64), 1e-10)
-        log_words = digamma(topics) - digamma(topics.sum(axis=1, keepdims=True))
-        words = np.exp(log_words)
+        topics = np.maximum(parameters.reshape(self.num_words, self.num_topics).T.astype(np.float64), 1e-10)
+        totals = topics.sum(axis=1, keepdims=True)
+        used = np.flatnonzero(counts.any(axis=0))
+        topics, counts = topics[:, used], counts[:, used]
+        words = np.exp(digamma(topics) - digamma(totals))
         gamma = np.ones((len(counts), self.num_topics))
         for _ in range(self.num_passes):
             theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
             gamma = self.alpha + theta * ((counts / (theta @ words + 1e-100)) @ words.T)
         theta = np.exp(digamma(gamma) - digamma(gamma.sum(axis=1, keepdims=True)))
         statistics = words * (theta.T @ (counts / (theta @ words + 1e-100)))
-        target = self.eta + self.num_documents / len(counts) * statistics
         shares = gamma / gamma.sum(axis=1, keepdims=True)
-        likelihood = shares @ (topics / topics.sum(axis=1, keepdims=True))
-        loss = -float(np.sum(counts * np.log(likelihood)))
-        return (topics - target).ravel().astype(np.float32), loss
+        loss = -float(np.sum(counts * np.log(shares @ (topics / totals))))
+        values = np.float32(-self.num_documents / len(counts)) * statistics.T.astype(np.float32)
+        return RowGradient(used.astype(np.int32), np.ascontiguousarray(values)), loss
 
     def _make(self, partition: int, size: int, rng: np.random.Generator) -> Counts:
         del partition

@@ -48,7 +48,7 @@ def plain_regression(application, parameters, partition, rows=slice(None)):
 def plain_topics(application, parameters, partition):
     """Loss and natural gradient of a topic model, document by document, with the shares of each word's topics."""
     counts = application.data(partition)
-    topics = parameters.astype(np.float64).reshape(application.num_topics, application.num_words)
+    topics = parameters.astype(np.float64).reshape(application.num_words, application.num_topics).T
     words = np.exp(digamma(topics) - digamma(topics.sum(axis=1, keepdims=True)))
     statistics, loss = np.zeros_like(topics), 0.0
     for document in counts:
@@ -60,7 +60,7 @@ def plain_topics(application, parameters, partition):
         statistics += phi * document
         loss -= document @ np.log(last / last.sum() @ (topics / topics.sum(axis=1, keepdims=True)))
     target = application.eta + application.num_documents / len(counts) * statistics
-    return (topics - target).ravel(), loss
+    return (topics - target).T.ravel(), loss
 
 
 @pytest.mark.parametrize(

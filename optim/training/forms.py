@@ -1,0 +1,25 @@
+"""In what form gradients are pushed."""
+
+from enum import StrEnum
+
+
+class Compression(StrEnum):
+    """What of a gradient is pushed."""
+
+    NONE = "none"
+    """All, as it is."""
+    INT8 = "int8"
+    """In 255 levels of the largest entry, rounded at random without bias: a quarter of the bytes on a network."""
+    TOP_K = "top-k"
+    """The share of entries that is largest in magnitude, as they are; the others are left out."""
+
+
+class Pushes(StrEnum):
+    """Whether gradients are pushed whole or by rows."""
+
+    AUTO = "auto"
+    """By rows where few aren't zero: as measured, gradient by gradient; a server applies them so where its platform is faster then."""
+    DENSE = "dense"
+    """Whole, always."""
+    ROWS = "rows"
+    """By rows wherever the application and the rule allow it."""

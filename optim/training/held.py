@@ -1,0 +1,170 @@
+"""The arrays of a shard as a server holds them: flat, or as a table of rows where gradients come by rows."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from optim.kernels.parameter_server import (
+    AbstractOptimiser,
+    RowLayout,
+    Rows,
+    apply_pushes,
+    initial_rows,
+    push_sparse,
+    row_parameters,
+    row_slots,
+)
+from optim.training.messages import Push, Vector
+
+LEAST_ROWS = 64
+"""Pushed rows are padded to a multiple of an eighth of a power of two, and to so many: few functions are compiled."""
+
+WHOLE_NS = 0.42
+"""On a CPU: what a parameter costs for each array that an update by whole gradients reads or writes."""
+
+
+class RowCost(NamedTuple):
+    """On a CPU: what a push by rows costs in nanoseconds.
+
+    `number` is of each number pushed and `row` of each row pushed, beyond what whole gradients cost for theirs; `parameter`
+    of each parameter and `table_row` of each row that the shard has.
+    """
+
+    number: float
+    row: float
+    parameter: float = 0.0
+    table_row: float = 0.0
+
+
+PLAIN, SLOTTED = RowCost(2.0, 4.0), RowCost(4.5, 12.0, 1.0, 3.0)
+"""Of rules without slots and with them: they add up equal rows before."""
+
+
+class HeldArrays:
+    """Parameters and slots of a shard.
+
+    Parameters
+    ----------
+    parameters, slots
+        Shape (n,) each.
+    optimiser
+        The rule.
+    """
+
+    def __init__(self, parameters: Vector, slots: Sequence[Vector], optimiser: AbstractOptimiser) -> None:
+        self._optimiser = optimiser
+        self._flat: tuple[jax.Array, tuple[jax.Array, ...]] | None = (_own(parameters), tuple(map(_own, slots)))
+        self._table: tuple[Rows, RowLayout] | None = None
+
+    def parameters(self) -> jax.Array:
+        """Return the parameters, shape (n,); the next update may take their memory."""
+        if self._table is not None:
+            table, layout = self._table
+            return row_parameters(table, layout).ravel()
+        return self._as_flat()[0]
+
+    def slots(self) -> tuple[jax.Array, ...]:
+        """Return the slots, shape (n,) each."""
+        if self._table is not None:
+            return tuple(slot.ravel() for slot in row_slots(*self._table))
+        return self._as_flat()[1]
+
+    def apply_whole(self, gradients: Sequence[jax.Array | Vector], weights: Sequence[float], clock: int) -> None:
+        """Apply the mean of gradients of shape (n,), in their order."""
+        parameters, slots = self._as_flat()
+        share = np.array(weights, dtype=np.float32)
+        self._flat = apply_pushes(parameters, slots, gradients, share, np.int32(clock), optimiser=self._optimiser)
+
+    def apply_rows(self, pushes: Sequence[Push], clock: int) -> None:
+        """Apply the mean of gradients that come by rows of one width; what is drawn somewhere, goes there first.
+
+        For descent the order of the two says nothing: each takes the parameters as they were.
+        """
+        width, drawn_to = pushes[0].width, pushes[0].drawn_to
+        if drawn_to is not None:
+            parameters, slots = self._as_flat()
+            self._flat = _draw(parameters, jnp.float32(drawn_to), jnp.float32(self._optimiser.learning_rate)), slots
+        table, layout = self._as_rows(width)
+        total = np.float32(sum(push.weight for push in pushes))
+        rows = np.concatenate([push.rows for push in pushes if push.rows is not None])
+        values = np.concatenate([push.gradient * (np.float32(push.weight) / total) for push in pushes])
+        padding = padded(len(rows)) - len(rows)
+        rows = np.concatenate([rows, np.full(padding, len(table.arrays[0]), dtype=np.int32)])
+        values = np.concatenate([values, np.zeros(padding * width, dtype=np.float32)]).reshape(-1, width)
+        self._table = push_sparse(table, rows, values, np.int32(clock), layout=layout), layout
+
+    def whole(self, push: Push) -> Vector:
+        """Return a push as a gradient of shape (n,)."""
+        if push.rows is None:
+            return push.gradient
+        parameters = self.parameters()
+        table = np.zeros((len(parameters) // push.width, push.width), dtype=np.float32)
+        table[push.rows] = push.gradient.reshape(-1, push.width)
+        if push.drawn_to is not None:
+            table += np.asarray(parameters).reshape(table.shape) - np.float32(push.drawn_to)
+        return table.ravel()
+
+    def _as_flat(self) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+        if self._flat is None:
+            self._flat = self.parameters(), self.slots()
+        self._table = None
+        return self._flat
+
+    def _as_rows(self, width: int) -> tuple[Rows, RowLayout]:
+        if self._table is None or self._table[1].width != width:
+            layout = RowLayout(optimiser=self._optimiser, width=width)
+            parameters, slots = self._as_flat()
+            shape = (-1, width)
+            table = initial_rows(parameters.reshape(shape), layout, tuple(slot.reshape(shape) for slot in slots))
+            self._table = table, layout
+        self._flat = None
+        return self._table
+
+
+def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
+    """Tell whether a clock's pushes are applied by rows sooner than as whole vectors, on the platform at hand.
+
+    The density that decides is that of the whole gradients: all shards decide alike, however many they are.
+
+    Parameters
+    ----------
+    pushes
+        At least one.
+    num_slots
+        Arrays of the rule.
+
+    Notes
+    -----
+    On a CPU rows are visited one after the other: what that takes has been measured. An accelerator sorts them: there bytes
+    are compared, of the rows four times and of whole pushes once.
+    """
+    if any(
+        push.rows is None or (push.width, push.drawn_to) != (pushes[0].width, pushes[0].drawn_to) for push in pushes
+    ):
+        return False
+    density, width = sum(push.density for push in pushes), pushes[0].width
+    arrays = len(pushes) + 2 + 2 * num_slots
+    if jax.default_backend() != "cpu":
+        return 4 * density < arrays
+    cost = SLOTTED if num_slots else PLAIN
+    fixed = cost.parameter + cost.table_row / width
+    return fixed + density * (cost.number + cost.row / width) < arrays * WHOLE_NS
+
+
+def padded(count: int) -> int:
+    """Return how many rows a push of so many is padded to."""
+    step = max(LEAST_ROWS, 1 << max(0, count.bit_length() - 4))
+    return max(1, -(-count // step)) * step
+
+
+@partial(jax.jit, donate_argnums=0)
+def _draw(parameters: jax.Array, goal: jax.Array, rate: jax.Array) -> jax.Array:
+    return parameters - rate * (parameters - goal)
+
+
+def _own(array: Vector) -> jax.Array:
+    return jnp.array(array, dtype=jnp.float32, copy=True)

@@ -1,0 +1,112 @@
+"""What a worker makes of an order to compute: the gradient in the form in which it is pushed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.training.application import Application, HasRows
+from optim.training.forms import Compression
+from optim.training.messages import Compute, RowGradient, RowNumbers, Vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """A gradient as it is pushed, and the loss.
+
+    Attributes
+    ----------
+    gradient
+        All parameters' numbers, or those of the rows given, `width` for each.
+    rows, width, drawn_to
+        As in `Pushed`.
+    loss
+        Summed over the partition.
+    is_finite
+        Whether all of it is.
+    """
+
+    gradient: Vector
+    loss: float
+    is_finite: bool
+    rows: RowNumbers | None = None
+    width: int = 1
+    drawn_to: float | None = None
+
+
+def compute(application: Application, order: Compute) -> Computed:
+    """Return what an order's gradient is.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the application returns something else than a gradient of its parameters.
+    """
+    parameters, drawn_to = order.parameters, None
+    for own in order.own:
+        parameters = parameters - np.float32(order.rate) * own
+    where: RowGradient | None = None
+    if order.densest > 0 and order.compression is not Compression.TOP_K and isinstance(application, HasRows):
+        where, loss = application.row_gradient(parameters, order.partition, order.clock)
+        check_rows(where, application.num_parameters, application.row_width)
+        drawn_to = application.drawn_to
+        if len(where.rows) * application.row_width > order.densest * application.num_parameters:
+            gradient = where.dense(application.num_parameters)
+            gradient = gradient if drawn_to is None else gradient + (parameters - np.float32(drawn_to))
+            where, drawn_to = None, None
+        else:
+            gradient = where.values.ravel()
+    else:
+        gradient, loss = application.gradient(parameters, order.partition, order.clock)
+        check_gradient(gradient, application.num_parameters)
+    # In double precision no sum of finite floats overflows.
+    is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
+    if is_finite and order.compression is Compression.INT8:
+        from optim.training.compression import quantised  # a machine that computes nothing else never loads JAX
+
+        gradient = quantised(gradient, order.partition, order.clock)
+    if is_finite and order.compression is Compression.TOP_K:
+        from optim.training.compression import largest
+
+        where = largest(gradient, order.top_share)
+        is_sparse = len(where.rows) <= order.densest * application.num_parameters
+        gradient = where.values.ravel() if is_sparse else where.dense(application.num_parameters)
+        where = where if is_sparse else None
+    if where is None:
+        return Computed(gradient=gradient, loss=loss, is_finite=is_finite)
+    width = where.values.shape[1]
+    return Computed(gradient=gradient, loss=loss, is_finite=is_finite, rows=where.rows, width=width, drawn_to=drawn_to)
+
+
+def check_gradient(gradient: object, size: int) -> None:
+    """Raise unless a gradient is a flat vector of floats as long as the parameters.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what it is instead.
+    """
+    if not isinstance(gradient, np.ndarray) or gradient.shape != (size,) or gradient.dtype != np.float32:
+        found = f"{gradient.dtype} of shape {gradient.shape}" if isinstance(gradient, np.ndarray) else type(gradient)
+        raise InvalidProblemError(
+            f"gradient must be a NumPy array of float32 of shape ({size},), got {found}; return it as "
+            "`np.asarray(gradient, np.float32).ravel()`"
+        )
+
+
+def check_rows(gradient: RowGradient, size: int, width: int) -> None:
+    """Raise unless a gradient by rows is of rising rows of the table, with as many floats each as it is wide.
+
+    Raises
+    ------
+    InvalidProblemError
+        With what it is instead.
+    """
+    rows, values = gradient
+    if rows.dtype != np.int32 or rows.ndim != 1 or values.dtype != np.float32 or values.shape != (len(rows), width):
+        raise InvalidProblemError(
+            f"a gradient by rows must be int32 numbers, shape (k,), and float32 values, shape (k, {width}), got {rows.dtype} of "
+            f"shape {rows.shape} and {values.dtype} of shape {values.shape}; convert them"
+        )
+    if len(rows) and not (rows[0] >= 0 and rows[-1] < size // width and (np.diff(rows) > 0).all()):
+        raise InvalidProblemError(f"rows of a gradient must rise, from 0 to at most {size // width - 1}; sort them")

@@ -1,0 +1,115 @@
+"""Gradients as they are pushed: whole, by rows, or what is largest of them."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.training.application import HasRows
+from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.forms import Compression
+from optim.training.messages import Compute, RowGradient
+from optim.training.pushing import check_rows, compute
+
+FACTORS = MatrixFactorisation(num_users=40, num_items=30, num_ratings=60, num_factors=3, num_partitions=4)
+TOPICS = TopicModel(num_documents=8, num_words=60, num_topics=3, num_tokens=6, num_partitions=4)
+CLASSES = LogisticRegression(num_observations=30, num_features=5, num_classes=4, num_partitions=3)
+
+
+def order(application, **form):
+    return Compute(generation=0, partition=1, clock=2, read_clock=2, parameters=parameters(application), **form)
+
+
+def parameters(application):
+    return np.random.default_rng(0).uniform(0.1, 1.0, application.num_parameters).astype(np.float32)
+
+
+def touched(application):
+    """Rows of the users and items rated, or of the words used, from the data."""
+    data = application.data(1)
+    if isinstance(application, TopicModel):
+        return sorted({word for document in data for word, count in enumerate(document) if count})
+    users, items = data.tocoo().coords
+    return sorted({*users.tolist(), *(application.num_users + items).tolist()})
+
+
+@pytest.mark.parametrize("application", [FACTORS, TOPICS])
+def test_rows_hold_all_that_is_not_zero_besides_what_draws(application):
+    computed = compute(application, order(application, densest=1.0))
+    assert computed.rows.tolist() == touched(application)
+    gradient, loss = application.gradient(parameters(application), 1, 2)
+    table = np.zeros((application.num_parameters // application.row_width, application.row_width))
+    table[computed.rows] = computed.gradient.reshape(-1, application.row_width)
+    if computed.drawn_to is not None:
+        table += parameters(application).reshape(table.shape) - computed.drawn_to
+    assert table.ravel() == pytest.approx(gradient, abs=1e-5)
+    assert computed.loss == loss
+    assert computed.width == application.row_width
+    assert isinstance(application, HasRows)
+
+
+@pytest.mark.parametrize("application", [FACTORS, TOPICS])
+def test_more_rows_than_are_worth_it_go_as_the_whole_gradient(application):
+    density = len(touched(application)) * application.row_width / application.num_parameters
+    at, below = (compute(application, order(application, densest=density * share)) for share in (1 + 1e-9, 1 - 1e-9))
+    assert at.rows is not None
+    assert (below.rows, below.drawn_to) == (None, None)
+    assert np.array_equal(below.gradient, application.gradient(parameters(application), 1, 2)[0])
+    never = compute(application, order(application))
+    assert never.rows is None
+    assert np.array_equal(never.gradient, below.gradient)
+
+
+def test_own_pushes_that_are_not_applied_yet_are_seen():
+    own = (np.full(20, 0.5, np.float32), np.full(20, 0.25, np.float32))
+    seen = compute(CLASSES, order(CLASSES, own=own, rate=0.2))
+    expected, _ = CLASSES.gradient(parameters(CLASSES) - np.float32(0.15), 1, 2)
+    assert seen.gradient == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3, 0.4])
+def test_the_largest_share_of_entries_is_pushed_as_it_is(share):
+    computed = compute(CLASSES, order(CLASSES, densest=0.5, compression=Compression.TOP_K, top_share=share))
+    gradient, _ = CLASSES.gradient(parameters(CLASSES), 1, 2)
+    largest = np.sort(np.argsort(-np.abs(gradient), kind="stable")[: max(1, round(share * 20))])
+    assert computed.rows.tolist() == largest.tolist()
+    assert np.array_equal(computed.gradient, gradient[largest])
+    assert computed.width == 1
+
+
+@pytest.mark.parametrize("densest", [0.0, 0.5])
+def test_where_rows_do_not_go_the_others_are_zeros(densest):
+    computed = compute(CLASSES, order(CLASSES, densest=densest, compression=Compression.TOP_K, top_share=0.6))
+    gradient, _ = CLASSES.gradient(parameters(CLASSES), 1, 2)
+    assert computed.rows is None
+    assert np.count_nonzero(computed.gradient) == 12
+    assert set(computed.gradient) <= {0.0, *gradient}
+
+
+def test_what_is_not_finite_is_told_and_left_as_it_is():
+    for form in ({"compression": Compression.TOP_K}, {"compression": Compression.INT8}, {"densest": 1.0}):
+        spoilt = order(FACTORS, **form)
+        spoilt.parameters[:] = np.nan
+        assert not compute(FACTORS, spoilt).is_finite
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "text"),
+    [
+        ([0, 2], np.zeros((2, 3), np.float64), "float32 values"),
+        ([0, 2], np.zeros((2, 2), np.float32), r"shape \(k, 3\)"),
+        ([0], np.zeros((2, 3), np.float32), "shape"),
+        ([2, 2], np.zeros((2, 3), np.float32), "must rise"),
+        ([-1, 2], np.zeros((2, 3), np.float32), "from 0 to at most 3"),
+        ([0, 4], np.zeros((2, 3), np.float32), "from 0 to at most 3"),
+    ],
+)
+def test_rows_that_are_none_are_refused(rows, values, text):
+    with pytest.raises(InvalidProblemError, match=text):
+        check_rows(RowGradient(np.array(rows, np.int32), values), 12, 3)
+    check_rows(RowGradient(np.array([0, 3], np.int32), np.zeros((2, 3), np.float32)), 12, 3)
+    check_rows(RowGradient(np.zeros(0, np.int32), np.zeros((0, 3), np.float32)), 12, 3)
+
+
+def test_numbers_of_rows_are_whole_ones_of_32_bits():
+    with pytest.raises(InvalidProblemError, match="int32"):
+        check_rows(RowGradient(np.array([0, 1]), np.zeros((2, 3), np.float32)), 12, 3)
