@@ -68,7 +68,8 @@ def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills):
     rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=kills, transient=2)))
     assert [row.is_equal for row in rows] == [True] * kills
     assert all(row.to_clock <= row.from_clock < row.to_clock + 3 + 1 for row in rows)
-    assert all(row.clocks_compared >= 4 for row in rows)
+    # All that was done again, and four clocks more; one was under way, or not.
+    assert {row.clocks_compared - (row.from_clock - row.to_clock) for row in rows} <= {4, 5}
     assert not any(is_running(row.process_id) for row in rows)
     assert set(os.listdir("/dev/shm")) <= before if before else True
 

@@ -107,6 +107,7 @@ def test_the_slowest_of_computing_serving_and_backing_up_decides(stage):
     served_by_one = {Stage.BACKED_UP: 1.8, Stage.TRANSIENT: 1.2}
     assert few == pytest.approx(served_by_one.get(stage, carrying))
     assert (model.scaling_s(4, input_mb=1200.0), model.scaling_s(4, input_mb=40.0)) == pytest.approx((3.0, 0.8))
+    assert [model.scaling_s(few, input_mb=1200.0) for few in (0, 1)] == pytest.approx([12.0, 12.0])
 
 
 def test_a_stage_that_is_never_left_counts_up_to_the_most_machines():

@@ -106,3 +106,16 @@ def test_continuations_depend_on_the_key_alone(is_noisy):
     assert one.shape == (5, 4, 2)
     np.testing.assert_array_equal(one, again)
     assert (np.asarray(one) != np.asarray(other)).any()
+
+
+def test_noise_of_continuations_is_normal_with_unit_variance():
+    (_, A, _, a, _), kernel = machine(10)
+    kernel = kernel._replace(weights=jnp.zeros_like(kernel.weights))
+    past = np.random.default_rng(11).standard_normal((3, 2))
+    count = 20_000
+    found = roll_out(kernel, jnp.asarray(past, jnp.float32), jax.random.key(2), num_steps=1, num_chains=count)
+    noise = np.asarray(found)[:, 0] - (past.reshape(-1) @ A + a)
+    # Six standard errors of the mean, of the variance and of the covariance of normal noise.
+    assert np.abs(noise.mean(axis=0)).max() < 6 / np.sqrt(count)
+    assert np.abs(noise.var(axis=0) - 1).max() < 6 * np.sqrt(2 / count)
+    assert abs(np.mean(noise[:, 0] * noise[:, 1])) < 6 / np.sqrt(count)

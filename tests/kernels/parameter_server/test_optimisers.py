@@ -1,0 +1,73 @@
+"""Rules as they are stated, in float64, and the ranges of their options."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd
+
+RNG = np.random.default_rng(0)
+START, GRADIENTS = RNG.standard_normal(7), RNG.standard_normal((5, 7))
+
+
+def plain(rule):
+    """Parameters after each of the gradients."""
+    w, first, second = START.copy(), np.zeros(7), np.zeros(7)
+    for step, g in enumerate(GRADIENTS, 1):
+        if isinstance(rule, Adam):
+            first = rule.first_decay * first + (1 - rule.first_decay) * g
+            second = rule.second_decay * second + (1 - rule.second_decay) * g**2
+            mean, square = first / (1 - rule.first_decay**step), second / (1 - rule.second_decay**step)
+            w = w - rule.learning_rate * mean / (np.sqrt(square) + rule.epsilon)
+        elif isinstance(rule, Adagrad):
+            second = second + g**2
+            w = w - rule.learning_rate * g / (np.sqrt(second) + rule.epsilon)
+        else:
+            first = getattr(rule, "decay", 0.0) * first + g
+            w = w - rule.learning_rate * first
+        yield w
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Sgd(learning_rate=0.3),
+        Momentum(learning_rate=0.3, decay=0.7),
+        Adagrad(learning_rate=0.3, epsilon=0.2),
+        Adam(learning_rate=0.3, first_decay=0.8, second_decay=0.9, epsilon=0.2),
+    ],
+)
+def test_each_step_is_the_stated_one(rule):
+    w = jnp.asarray(START, jnp.float32)
+    slots = rule.initial_slots(w)
+    assert len(slots) == rule.num_slots
+    for step, expected in enumerate(plain(rule), 1):
+        w, slots = rule.update(w, slots, jnp.asarray(GRADIENTS[step - 1], jnp.float32), jnp.int32(step))
+        assert np.asarray(w) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("rule", [Sgd(learning_rate=0.3), Adagrad(learning_rate=0.3), Momentum(learning_rate=0.3), Adam(learning_rate=0.3)])  # fmt: skip
+def test_only_rules_that_rest_leave_everything_at_a_gradient_of_zero(rule):
+    w = jnp.asarray(START, jnp.float32)
+    before = rule.update(w, rule.initial_slots(w), jnp.ones(7), jnp.int32(1))
+    after = rule.update(*before, jnp.zeros(7), jnp.int32(2))
+    is_same = all(np.array_equal(a, b) for a, b in zip((before[0], *before[1]), (after[0], *after[1]), strict=True))
+    assert is_same is rule.rests_at_zero
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "allowed", "refused"),
+    [
+        (Sgd, "learning_rate", 1e-9, 0.0),
+        (Momentum, "decay", 0.0, 1.0),
+        (Adagrad, "epsilon", 1e-30, 0.0),
+        (Adam, "first_decay", 0.0, 1.0),
+        (Adam, "second_decay", 0.0, 1.0),
+        (Adam, "epsilon", 1e-30, 0.0),
+    ],
+)
+def test_options_are_in_their_ranges(kind, name, allowed, refused):
+    assert getattr(kind(**{"learning_rate": 0.1, name: allowed}), name) == allowed
+    with pytest.raises(InvalidOptionError, match=f"^{name} must be"):
+        kind(**{"learning_rate": 0.1, name: refused})

@@ -1,0 +1,115 @@
+"""One machine by itself: what it keeps, what it answers, and what it says when something goes wrong."""
+
+import numpy as np
+
+from optim.kernels.parameter_server import Sgd
+from optim.training.applications import LogisticRegression
+from optim.training.machine import MOST_TEXT, Machine
+from optim.training.messages import (
+    Compute,
+    Drop,
+    Failed,
+    Host,
+    Hosted,
+    Install,
+    Kept,
+    Push,
+    Read,
+    Rebase,
+    Rewind,
+    ShardValues,
+    Trim,
+)
+
+JOB = LogisticRegression(num_observations=8, num_features=2, num_classes=2, num_partitions=2)
+
+
+def values(shard=0, clock=3):
+    return ShardValues(shard, clock, np.full(4, shard + clock, np.float32), ())
+
+
+def host(machine, shard, clock=3, generation=1):
+    order = Host(
+        generation=generation,
+        values=values(shard, clock),
+        optimiser=Sgd(learning_rate=0.1),
+        num_partitions=2,
+        sync_every=9,
+    )
+    return machine.handle(order)
+
+
+def test_what_is_dropped_is_served_and_kept_no_more():
+    machine = Machine("m", JOB)
+    for shard in range(3):
+        assert host(machine, shard) == [Hosted(generation=1, shard=shard)]
+        assert machine.handle(Install(generation=1, values=values(shard))) == [
+            Kept(generation=1, shard=shard, clock=3, holder="m")
+        ]
+    machine.handle(Drop(generation=1, shards=(1,), copies=(0, 2)))
+    assert set(machine.served) == {1}
+    assert set(machine.copies) == {0, 2}
+    late = Push(generation=1, shard=0, partition=0, clock=3, gradient=np.ones(4, np.float32), weight=1.0)
+    assert machine.handle(late) == []
+
+
+def test_a_copy_is_read_before_what_is_served_and_only_at_its_clock():
+    machine = Machine("m", JOB)
+    host(machine, 0, clock=4)
+    machine.handle(Install(generation=1, values=values(0, 3)))
+    (of_copy,) = machine.handle(Read(generation=1, shard=0, clock=3))
+    (of_served,) = machine.handle(Read(generation=1, shard=0, clock=4))
+    assert (of_copy.values.clock, of_served.values.clock) == (3, 4)
+    assert machine.handle(Read(generation=1, shard=0, clock=5)) == []
+    assert machine.handle(Read(generation=1, shard=1, clock=4)) == []
+
+
+def test_a_server_goes_on_in_a_new_generation_only_at_the_clock_of_the_others():
+    machine = Machine("m", JOB)
+    host(machine, 0, clock=3)
+    assert machine.handle(Rebase(generation=2, shard=0, clock=4, sync_every=1)) == []
+    assert machine.handle(Rebase(generation=2, shard=0, clock=3, sync_every=1)) == [Hosted(generation=2, shard=0)]
+    assert (machine.served[0].generation, machine.served[0].sync_every) == (2, 1)
+    # Hosted anew in its own generation it keeps what it has applied since.
+    host(machine, 0, clock=7, generation=2)
+    assert machine.served[0].clock == 3
+    host(machine, 0, clock=7, generation=3)
+    assert machine.served[0].clock == 7
+
+
+def test_copies_of_a_future_that_will_not_be_are_forgotten_and_old_ones_trimmed():
+    machine = Machine("m", JOB)
+    for clock in (2, 4, 6):
+        machine.handle(Install(generation=1, values=values(0, clock)))
+    machine.handle(Install(generation=1, values=values(1, 6)))
+    machine.handle(Rewind(generation=2, clock=4))
+    assert machine.copies[0].clocks == (2, 4)
+    assert set(machine.copies) == {0}, "nothing is left of the other"
+    machine.handle(Trim(generation=2, clock=4))
+    assert machine.copies[0].clocks == (4,)
+
+
+def test_messages_of_an_older_generation_are_worth_nothing():
+    machine = Machine("m", JOB)
+    host(machine, 0, generation=5)
+    assert machine.handle(Read(generation=4, shard=0, clock=3)) == []
+    assert len(machine.handle(Read(generation=5, shard=0, clock=3))) == 1
+
+
+class Wrong(LogisticRegression):
+    """An application that fails with a long text of two lines."""
+
+    def gradient(self, parameters, partition, clock):
+        raise ArithmeticError("first\n second " + "x" * 500)
+
+
+def test_a_failure_is_one_short_line_that_names_where_it_was():
+    order = Compute(generation=2, partition=0, clock=0, read_clock=0, parameters=JOB.initial_parameters())
+    (failed,) = Machine("m", Wrong(num_observations=8, num_partitions=2)).handle(order)
+    assert isinstance(failed, Failed)
+    assert (failed.machine, failed.generation) == ("m", 2)
+    assert failed.text.startswith("ArithmeticError: first second xxx")
+    assert "(test_machine.py:" in failed.text
+    assert failed.text.endswith(" in gradient)")
+    assert "\n" not in failed.text
+    assert len(failed.text) < MOST_TEXT + 100
