@@ -49,7 +49,7 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
         ((), "expected INSTANCE SOLUTION, got 0 words"),
         (("--application", "chess"), "unknown application 'chess'"),
         (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
-        (("--data", "x.csv"), "--delay-compensation and --compression belong to --application"),
+        (("--data", "x.csv"), "--top-share and --pushes belong to --application"),
         (("tiny-0", "--application", "topic-model"), "--application is trained alone"),
         (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),

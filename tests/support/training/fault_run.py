@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import OptimError
-from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
 from optim.training.options import ClusterOptions, NonFinite
 from optim.training.processes import Processes
@@ -94,6 +93,8 @@ def digest(record: TrainingRecord) -> str:
 
 def train(fault: Fault, folder: str) -> TrainingRecord:
     """Train with three workers, and have the fault happen."""
+    from optim.kernels.parameter_server import Sgd  # workers import this module, too, and need no JAX
+
     application = Spoilt(**JOB, fault=fault, folder=folder)
     options = ClusterOptions(
         num_shards=1,
