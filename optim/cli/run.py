@@ -1,4 +1,4 @@
-"""`optim run`: play an admission solution with real training jobs, or kill their servers for a drill."""
+"""`optim run`: play an admission or auction solution with real training jobs, or kill their servers for a drill."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ FilesArgument = Annotated[
     typer.Argument(
         autocompletion=complete_instance,
         metavar="INSTANCE SOLUTION",
-        help="An admission instance (file or name) and its solution.",
+        help="An admission or auction instance (file or name) and its solution.",
     ),
 ]
 
@@ -52,10 +52,11 @@ def run(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Train the jobs of an admission solution on this machine: planned against realised completion.
+    """Train the jobs of an admission solution, or an auction's leases, on this machine: planned against realised completion.
 
     Every worker and every parameter server is a process; they change each slot as the solution says. A job's work, sizes and
     speed are the instance's own, at the scale of time that --slot-seconds sets; workers hold themselves to shares of cores.
+    An auction's slot is its lease, a GPU is a worker, and the slowdown of its placement is time that it waits for its link.
     Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
     """
     if application is not None:
@@ -92,15 +93,18 @@ def run(
 
 
 def _play(instance_name: str, solution_path: str, options: Any, output: OutputFormat) -> ExitCode:
-    """Play a solution and print a row for each job."""
+    """Play a solution and print a row for each job or app."""
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution, verify
-    from optim.simulation.live.plan_run import run_plan, summary_of
 
     instance = find_instance(instance_name)
-    if problem_of(instance).name != "admission":
-        raise UnsupportedProblemError(f"{instance_name} isn't an admission instance: only those say who trains when")
+    problem = problem_of(instance).name
+    if problem not in ("admission", "auction"):
+        raise UnsupportedProblemError(
+            f"{instance_name} is neither an admission instance nor an auction: only those say who trains when; a bidder's "
+            "leases are played by `optim simulate training`"
+        )
     solution = load_solution(solution_path, instance)
     if solution.decision is None:
         return fail(f"{solution_path} holds no plan to play", ExitCode.NOTHING)
@@ -108,34 +112,54 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
     if violations:
         return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     with listening("all jobs end where they are") as interruption:
-        rows = run_plan(
-            instance,
-            solution.decision,
-            options,
-            is_stopped=lambda: interruption.is_requested,
-            on_slot=lambda slot: note(f"slot {slot}"),
-        )
+        asked = {
+            "is_stopped": lambda: interruption.is_requested,
+            "on_slot": lambda slot: note(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
+        }
+        rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
-        print_rows([_shown(row) for row in rows], output, title="completion in slots from the beginning")
-    scale = options.slot_s / (instance.slot_micro_s / 1e6)
-    note(
-        f"scale of time: a slot of {instance.slot_micro_s / 1e6:g} s lasts {options.slot_s:g} s here, {scale:.3g} of it"
-    )
-    found = summary_of(rows)
-    if found.median_error is not None:
-        note(
-            f"error of completion: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, most {found.max_error:.1%}, "
-            f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} jobs not done"
-        )
-    note(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
+        unit = "slots" if problem == "admission" else "leases"
+        print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the beginning")
+    _tell(instance, problem, rows, options)
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     if any(row.is_exact is False for row in rows):
         return fail("a job's result differs from that of an undisturbed run", ExitCode.REFUSED)
     return ExitCode.DONE if all(row.realised_slots is not None for row in rows) else ExitCode.NOTHING
+
+
+def _play_plan(instance: Any, problem: str, decision: Any, options: Any, asked: Any) -> Any:
+    """Return a row for each job of an admission plan, or for each app with a lease."""
+    if problem == "admission":
+        from optim.simulation.live.plan_run import run_plan
+
+        return run_plan(instance, decision, options, **asked)
+    from optim.simulation.live.auction_run import run_leases
+
+    return run_leases(instance, decision, options, **asked)
+
+
+def _tell(instance: Any, problem: str, rows: Any, options: Any) -> None:
+    """Say how what was planned lies to what was realised, and what that does to utility."""
+    from optim.simulation.live.auction_run import log_welfare
+    from optim.simulation.live.plan_run import summary_of
+
+    own_s = instance.slot_micro_s / 1e6 if problem == "admission" else 60.0 * instance.lease_min
+    what = "slot" if problem == "admission" else "lease"
+    note(f"scale of time: a {what} of {own_s:g} s lasts {options.slot_s:g} s here, {options.slot_s / own_s:.3g} of it")
+    found = summary_of(rows)
+    if found.median_error is not None:
+        note(
+            f"error of completion: median {found.median_error:.1%}, p90 {found.p90_error:.1%}, most {found.max_error:.1%}, "
+            f"mean {found.mean_error:+.1%}; {found.unfinished} of {found.jobs} {'jobs' if problem == 'admission' else 'apps'} not done"
+        )
+    if problem == "admission":
+        note(f"utility planned {found.planned_utility:.6g}, realised {found.realised_utility:.6g}")
+    elif (welfare := log_welfare(rows)) is not None:
+        note(f"log welfare of the apps with leases planned {welfare[0]:.6g}, realised {welfare[1]:.6g}")
 
 
 def _shown(row: Any) -> dict[str, object]:
@@ -146,6 +170,7 @@ def _shown(row: Any) -> dict[str, object]:
         "late": row.realised_slots - row.planned_slots if is_done else None, "error": row.error, "utility planned": row.planned_utility,
         "utility realised": row.realised_utility, "clocks": row.clocks, "changes": row.changes,
         "first loss": row.first_loss, "last loss": row.last_loss, "exact": row.is_exact,
+        **({"GPUs": row.gpus, "in one": row.placement} if hasattr(row, "gpus") else {}),
     }  # fmt: skip
 
 

@@ -43,6 +43,28 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
     assert "utility planned " in done.stderr
 
 
+@pytest.mark.prove
+def test_every_app_with_a_lease_trains_on_what_it_was_granted(tmp_path):
+    instance = optim.reference_instance("auction-tiny-0")
+    decision = optim.solve(instance, "exact")
+    optim.save_solution(decision, instance, tmp_path / "a.json")
+    words = ("--slot-seconds", "3", "--gradient-seconds", "0.3", "--cores", "0.1", "--format", "json")
+    done = run("auction-tiny-0", tmp_path / "a.json", *words)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    granted = decision.decision.granted_gpus(instance.num_apps)
+    assert {row["job"]: row["gpus"] for row in rows} == {
+        name: count for name, count in zip(instance.apps.ids, granted.tolist(), strict=True) if count
+    }
+    for row in rows:
+        assert row["is_exact"] is True
+        assert row["realised_min"] <= row["planned_min"]
+        assert (row["realised_rho"] > row["planned_rho"]) == (row["realised_slots"] > row["planned_slots"])
+    assert "scale of time: a lease of 1200 s lasts 3 s here" in done.stderr
+    assert "error of completion: median " in done.stderr
+    assert "log welfare of the apps with leases planned " in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -53,7 +75,7 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
         (("tiny-0", "--application", "topic-model"), "--application is trained alone"),
         (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),
-        (("auction-tiny-0", "nowhere.json"), "auction-tiny-0 isn't an admission instance"),
+        (("spot-hour-0", "nowhere.json"), "spot-hour-0 is neither an admission instance nor an auction"),
         (
             ("tiny-0", "x.json", "--kill-servers", "2"),
             "--kill-servers trains a job of its own; leave tiny-0 x.json out",

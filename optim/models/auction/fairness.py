@@ -250,7 +250,7 @@ def shared_minutes(
     ``max(1, min(R_C / N_avg, D))`` in the best placement.
     """
     left = remaining_minutes(profile, gpus + profile.held_gpus, profile.slowdown.within(locality))
-    return float(_whole_minutes(profile, np.array(left), horizon, lease_min, cluster_gpus))
+    return float(whole_minutes(profile, np.array(left), horizon, lease_min, cluster_gpus))
 
 
 def shared_minutes_each(
@@ -259,12 +259,13 @@ def shared_minutes_each(
     """Return `shared_minutes` for many bundles, at least one GPU each, arrays of one shape."""
     within = np.array([profile.slowdown.within(level) for level in range(4)])[locality]
     left = remaining_minutes_each(profile, (gpus + profile.held_gpus).astype(np.float64), within)
-    return _whole_minutes(profile, left, horizon, lease_min, cluster_gpus)
+    return whole_minutes(profile, left, horizon, lease_min, cluster_gpus)
 
 
-def _whole_minutes(
+def whole_minutes(
     profile: AppProfile, left: FloatArray, horizon: Horizon, lease_min: float, cluster_gpus: int
 ) -> FloatArray:
+    """Return T_sh for minutes that the work left would take by the speed of a bundle, an array of any shape."""
     if horizon is Horizon.HOLD:
         return np.asarray(profile.elapsed_min + left)
     share = max(1.0, min(cluster_gpus / profile.active_apps, float(profile.demand)))

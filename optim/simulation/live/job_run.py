@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
 from optim.simulation.live.own_job import OwnJob, Pace
 from optim.training.application import Application
@@ -204,22 +203,28 @@ class JobRun:
                 trainer.apply(Event(clock=0, action=Action.EVICT, machines=tuple(have[number:])))
             self.changes += number != len(have)
 
-    def row(self, instance: AdmissionInstance) -> JobRow:
-        """Return what came of it."""
+    def row(self, planned_utility: float, utility_at: Callable[[float], float]) -> JobRow:
+        """Return what came of it.
+
+        Parameters
+        ----------
+        planned_utility
+            What the plan earns.
+        utility_at
+            What completing after so many slots from the beginning earns.
+        """
         record, plan = self.record, self.plan
         losses = record.losses if record else ()
         realised = self.finished_s / self.options.slot_s if self.finished_s is not None else None
-        first, earned = min(plan.machines), 0.0
-        if realised is not None and realised < instance.horizon:
-            earned = float(instance.value[plan.job, int(realised)])
+        first = min(plan.machines)
         return JobRow(
             job=plan.name,
             application=type(self.application.application).__name__,
             planned_slots=plan.planned_slots,
             realised_slots=realised,
             error=None if realised is None else (realised - first) / (plan.planned_slots - first) - 1.0,
-            planned_utility=float(instance.value[plan.job, plan.last_slot]),
-            realised_utility=earned,
+            planned_utility=planned_utility,
+            realised_utility=0.0 if realised is None else utility_at(realised),
             clocks=len(losses),
             gradients=record.num_computed if record else 0,
             changes=self.changes,

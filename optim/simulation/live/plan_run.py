@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -47,17 +48,55 @@ def run_plan(
     UnsupportedProblemError
         If the plan has more processes at once than allowed.
     """
-    jobs = read_plan(instance, plan)
-    _check_processes(jobs, options)
-    busiest = max(
-        (sum(job.machines.get(slot, (0, 0))[0] for job in jobs) for slot in range(instance.horizon)), default=0
+    runs = play_jobs(
+        read_plan(instance, plan),
+        options,
+        scale=options.slot_s / (instance.slot_micro_s / MICRO),
+        is_stopped=is_stopped,
+        on_slot=on_slot,
     )
+    return tuple(
+        run.row(float(instance.value[run.plan.job, run.plan.last_slot]), partial(_earned, instance, run.plan.job))
+        for run in runs
+    )
+
+
+def _earned(instance: AdmissionInstance, job: int, slots: float) -> float:
+    return float(instance.value[job, int(slots)]) if slots < instance.horizon else 0.0
+
+
+def play_jobs(
+    jobs: Sequence[JobPlan],
+    options: PlanOptions,
+    *,
+    scale: float = 1.0,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_slot: Callable[[int], None] = lambda slot: None,
+) -> tuple[JobRun, ...]:
+    """Train jobs at once, each with the machines that its plan gives it slot by slot.
+
+    Parameters
+    ----------
+    jobs, options
+        What they are given, and how that is played.
+    scale
+        Seconds here for one of the jobs' own: what their gradients are shortened by.
+    is_stopped, on_slot
+        As in `run_plan`.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If there are more processes at once than allowed.
+    """
+    _check_processes(jobs, options)
+    last = max((job.last_slot for job in jobs), default=-1)
+    busiest = max((sum(job.machines.get(slot, (0, 0))[0] for job in jobs) for slot in range(last + 1)), default=0)
     share = min(1.0, options.cores / max(1, busiest))
-    scale = options.slot_s / (instance.slot_micro_s / MICRO)
     runs = [JobRun(job, options, share=share, scale=scale) for job in jobs]
-    last = max((job.last_slot for job in jobs), default=-1) + options.overrun
     start = threading.Barrier(len(runs) + 1)
-    threads = [threading.Thread(target=run.play, args=(start, last, is_stopped), daemon=True) for run in runs]
+    arguments = (start, last + options.overrun, is_stopped)
+    threads = [threading.Thread(target=run.play, args=arguments, daemon=True) for run in runs]
     for thread in threads:
         thread.start()
     with contextlib.suppress(threading.BrokenBarrierError):  # the run that broke it says why
@@ -73,7 +112,7 @@ def run_plan(
     for run in runs:
         if run.error is not None:
             raise run.error
-    return tuple(run.row(instance) for run in runs)
+    return tuple(runs)
 
 
 def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:
