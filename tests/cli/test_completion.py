@@ -52,6 +52,16 @@ def test_a_shell_is_offered_the_solver(shell):
     assert "greedy" not in done.stdout
 
 
+def test_a_policy_is_offered_without_loading_any():
+    words = {"COMP_WORDS": "optim simulate cluster --policy tir", "COMP_CWORD": "4", "_OPTIM_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-X", "importtime", "-m", "optim"]
+    done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["tiresias", "tiresias-gittins"]
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "optim.cli.simulate_cluster" in loaded
+    assert loaded.isdisjoint({"numpy", "numba", "scipy", "jax"})
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_of_a_shell_is_shown(shell):
     env = {**os.environ, "_OPTIM_COMPLETE": f"source_{shell}"}

@@ -41,8 +41,8 @@ from optim.simulation.cluster.wrappers.fail_early import FailEarly, FailEarlyOpt
 from optim.simulation.cluster.wrappers.isolate import Isolate, IsolateOptions
 from optim.simulation.cluster.wrappers.patience import Patience, PatienceOptions
 from optim.simulation.cluster.wrappers.stop_at_gain import StopAtGain, StopAtGainOptions
+from optim.simulation.policy_names import CLUSTER_PLUGINS
 
-ENTRY_POINT_GROUP = "optim.policies"
 WHAT = "a policy of simulate cluster"
 
 INDEX_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Policy]]] = {
@@ -133,9 +133,9 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
         options_type, build = POLICIES[name]
         return build(build_options(options_type, options), jobs)
     found = load_own(name, PlanningPolicy, WHAT) if is_own(name) else None
-    found = found or load_installed(ENTRY_POINT_GROUP, name, PlanningPolicy, WHAT)
+    found = found or load_installed(CLUSTER_PLUGINS, name, PlanningPolicy, WHAT)
     if found is None:
-        known = ", ".join(sorted({*POLICIES, *installed_names(ENTRY_POINT_GROUP)}))
+        known = ", ".join(sorted({*POLICIES, *installed_names(CLUSTER_PLUGINS)}))
         raise InvalidOptionError(
             f"unknown policy {name[:40]!r}; there are: {known}, or one's own as ./mine.py:MyPolicy"
         )
