@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from optim.cli.border import note
-from optim.core.compiling import COMPILING
+from optim.core.compiling import COMPILING, XLA
 from optim.core.progress import Progress, SilentProgress
 
 if TYPE_CHECKING:
@@ -181,8 +181,10 @@ def _figures(values: Mapping[str, float | None] | None) -> str:
 
 
 def _compiling() -> str:
-    """Say that a loop is being compiled, which first use does once."""
-    return "" if COMPILING.name is None else f"compiling ({COMPILING.done + 1}; first use only)"
+    """Say that something is being compiled: loops at first use, what JAX compiles anew in each run."""
+    name = COMPILING.name
+    often = "once a run" if name == XLA else "first use only"
+    return "" if name is None else f"compiling ({COMPILING.done + 1}; {often})"
 
 
 def _told(task: _Task, now: float) -> str:

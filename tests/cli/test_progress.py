@@ -8,7 +8,7 @@ import time
 import pytest
 
 from optim.cli.progress import LineProgress, TerminalProgress, be_quiet, terminal_progress
-from optim.core.compiling import Compiling
+from optim.core.compiling import XLA, Compiling
 from optim.core.progress import SilentProgress
 
 LONG_S = 60.0
@@ -109,6 +109,8 @@ def test_says_that_it_compiles(monkeypatch, become_terminal):
     assert (compiling.name, compiling.done) == ("outer", 1)
     compiling.end("outer")
     assert LineProgress().line() == "0 s gone: working"
+    compiling.begin(XLA)
+    assert LineProgress().line() == "0 s gone: working; compiling (3; once a run)"
 
 
 def test_a_loop_that_failed_within_another_is_forgotten():

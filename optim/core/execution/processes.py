@@ -12,12 +12,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import connection, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.synchronize import Event
 from typing import Any, Generic
 
+from optim.core.compiling import COMPILING
 from optim.core.execution.parcels import Packer, Unpacker, make_room
 from optim.core.execution.pieces import AbstractTask, InThisProcess, Piece, Result
 from optim.core.progress import Progress, SilentProgress
@@ -55,6 +57,7 @@ class InProcesses:
         workers: list[_Worker[Piece, Result]] = []
         packer = Packer()
         num_done = num_failed = 0
+        shown: float | None = None
         progress.start(f"{task.title}, {self.num_processes} processes", len(pieces))
         try:
             for _ in range(min(self.num_processes, len(pieces))):
@@ -64,13 +67,19 @@ class InProcesses:
                 if stop.is_requested:
                     asked_to_stop.set()
                     queue.clear()
-                for pipe in connection.wait(list(busy), timeout=POLL_S):
+                ready = connection.wait(list(busy), timeout=POLL_S)
+                compiling = sum(worker.compiles.value for worker in busy.values())
+                figures = {"running": len(busy), "compiling": compiling or None, "failed": num_failed or None}
+                if figures["compiling"] != shown:
+                    shown = figures["compiling"]
+                    progress.update(num_done, figures)
+                for pipe in ready:
                     worker = busy[pipe]  # type: ignore[index]  # what it waits for is what it returns
                     position, result = worker.receive()
                     yield position, result
                     num_done += 1
                     num_failed += task.is_failure(result)
-                    progress.update(num_done, {"running": len(busy), "failed": num_failed or None})
+                    progress.update(num_done, {**figures, "failed": num_failed or None})
                     if stop.is_requested or not queue:
                         continue
                     if not worker.process.is_alive():
@@ -91,8 +100,10 @@ class _Worker(Generic[Piece, Result]):
         self.task, self.packer = task, packer
         self.held: dict[str, None] = {}
         self.pipe, child_pipe = _CONTEXT.Pipe()
+        # Without a lock: a process that dies would keep it.
+        self.compiles = _CONTEXT.RawValue("b", 0)
         self.process: SpawnProcess = _CONTEXT.Process(
-            target=_serve, args=(task, child_pipe, asked_to_stop), daemon=True
+            target=_serve, args=(task, child_pipe, asked_to_stop, self.compiles), daemon=True
         )
         with born_deaf_to_ctrl_c():
             self.process.start()
@@ -182,10 +193,11 @@ class _EventStop:
         return 0.0 if self._event.is_set() else float("inf")
 
 
-def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Event) -> None:
-    """Do pieces as they come."""
+def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Event, compiles: Any) -> None:
+    """Do pieces as they come; `compiles.value` tells whether this process compiles just now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    COMPILING.tell = partial(setattr, compiles, "value")
     stop, progress, unpacker = _EventStop(asked_to_stop), SilentProgress(), Unpacker()
     while True:
         try:

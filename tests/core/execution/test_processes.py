@@ -14,7 +14,7 @@ from optim.core.execution import InProcesses, in_order
 from optim.core.execution.processes import _Queue
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
-from tests.support.pieces import Heard, Squares
+from tests.support.pieces import HEARD, Heard, Squares
 
 PATIENCE_S = 60.0
 
@@ -49,6 +49,27 @@ def test_what_a_piece_raises_ends_the_run():
     with pytest.raises(ZeroDivisionError):
         list(run([1, "divide"]))
     assert multiprocessing.active_children() == []
+
+
+class _HearsCompiling(Heard):
+    """Let processes go on that were heard to compile."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder, self.told = folder, []
+
+    def update(self, completed, values=None):
+        super().update(completed, values)
+        self.told.append(values["compiling"])
+        if self.told[-1] == 2:
+            (self.folder / HEARD).touch()
+
+
+def test_progress_tells_how_many_processes_compile(tmp_path):
+    heard = _HearsCompiling(tmp_path)
+    results = list(in_order(run(["compile", "compile", 3], task=Squares(tmp_path), progress=heard)))
+    assert results == ["compiled", "compiled", 9]
+    assert 2 in heard.told
 
 
 class Taker:
