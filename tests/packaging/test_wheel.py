@@ -10,23 +10,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILD = "import sys, uv_build; print(getattr(uv_build, 'build_' + sys.argv[1])(sys.argv[2]))"
-
-
-def built(kind: str, goal: Path) -> Path:
-    """Build the wheel (sdist) with the backend that pyproject.toml names; return its path."""
-    # The backend's own binary lies beside this interpreter, which needn't be on the path.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", BUILD, kind, str(goal)],
-        cwd=ROOT, env={**os.environ, "PATH": path}, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return goal / done.stdout.strip().splitlines()[-1]
-
-
-@pytest.fixture(name="wheel", scope="module")
-def fixture_wheel(tmp_path_factory):
-    return built("wheel", tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(name="tracked", scope="module")
@@ -55,9 +38,8 @@ def test_the_wheel_holds_the_licence_and_no_other_package(wheel):
     assert {name.split("/")[0] for name in names} == {"optim", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
 
 
-def test_the_source_archive_holds_the_package_too(tmp_path, tracked):
-    archive = built("sdist", tmp_path)
-    with tarfile.open(archive) as opened:
+def test_the_source_archive_holds_the_package_too(sdist, tracked):
+    with tarfile.open(sdist) as opened:
         held = {
             name.split("/", 1)[1] for name in opened.getnames() if "/optim/" in name and not name.endswith("/optim")
         }
