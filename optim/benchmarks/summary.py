@@ -88,9 +88,11 @@ def compare_solvers(records: Sequence[Record]) -> Comparison:
     0
     """
     names = sorted({record.solver for record in records})
-    gaps, gap_cases = _common(records, _gap)
-    seconds, seconds_cases = _common(records, lambda record: record.run_s if record.error is None else None)
-    spent, processor_cases = _common(records, lambda record: record.processor_s if record.error is None else None)
+    gaps, gap_cases = common_figures(records, certified_gap)
+    seconds, seconds_cases = common_figures(records, lambda record: record.run_s if record.error is None else None)
+    spent, processor_cases = common_figures(
+        records, lambda record: record.processor_s if record.error is None else None
+    )
     return Comparison(
         solvers=tuple(
             _summary(
@@ -115,14 +117,21 @@ def case_of(record: Record) -> Case:
     return record.instance, record.seed, marks
 
 
-def _gap(record: Record) -> float | None:
+def certified_gap(record: Record) -> float | None:
+    """Return a verified gap, None where there is none."""
     return max(record.gap, 0.0) if record.gap is not None and record.verified else None
 
 
-def _common(
+def common_figures(
     records: Iterable[Record], figure: Callable[[Record], float | None]
 ) -> tuple[Mapping[str, list[float]], int]:
-    """Return a figure on the cases where all solvers that ever have it have it, and the number of those cases."""
+    """Return a figure on the cases where all solvers that ever have it have it, and the number of those cases.
+
+    Returns
+    -------
+    figures, num_cases
+        For each of these solvers its figures, in the order of the sorted cases.
+    """
     found: dict[str, dict[Case, float]] = {}
     for record in records:
         value = figure(record)
@@ -141,7 +150,7 @@ def _mean(values: Sequence[float] | None, shift: float) -> float | None:
 def _summary(
     name: str, mine: Sequence[Record], *, gap: float | None, seconds: float | None, processor_s: float | None
 ) -> SolverSummary:
-    gaps = [value for record in mine if (value := _gap(record)) is not None]
+    gaps = [value for record in mine if (value := certified_gap(record)) is not None]
     memory = [record.memory_mb for record in mine if record.memory_mb is not None]
     return SolverSummary(
         solver=name,

@@ -108,7 +108,7 @@ def test_ids_are_unique_and_all_references_lead_somewhere(page):
 
 def test_draws_a_picture_of_each_kind(page):
     assert page.counts["svg"] == 5
-    titles = {"Objective and bound", "Certified gap by solver", "Performance profile", "Seconds by phase"}
+    titles = {"Objective and bound", "Certified gap by solver", "Performance profiles", "Seconds by phase"}
     assert titles | {"Decision times"} <= set(page.texts)
 
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optim.benchmarks.pictures.compact import compact_svg
+from optim.benchmarks.pictures.profiles import draw_profiles, sense_of
 from optim.benchmarks.record import PHASES, QUANTILES, Record
 from optim.benchmarks.spec import Figure
-from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
+from optim.benchmarks.statistics import shifted_geometric_mean
 from optim.core.missing import require
+from optim.core.status import Sense
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -119,7 +121,7 @@ def as_svg(drawing: "Canvas", name: str) -> str:
 def standard_figures(records: Sequence[Record]) -> list[Figure]:
     """Return the pictures that every suite has, leaving out those without data."""
     gallery = Gallery()
-    for draw in (_values, _gaps, _profile, _seconds, _decisions):
+    for draw in (_values, _gaps, _profiles, _seconds, _decisions):
         draw(gallery, records)
     return gallery
 
@@ -167,7 +169,8 @@ def _values(gallery: Gallery, records: Sequence[Record]) -> None:
         "values", "Objective and bound", caption, 11, rows * (0.75 + 0.2 * most), rows, columns
     ) as panels:
         for panel, (title, group) in zip(panels, cases.items(), strict=False):
-            best = max([r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group])
+            better = min if sense_of(group[0].problem) is Sense.MINIMISE else max
+            best = better([r.objective for r in group if r.objective is not None] or [r.bound or 0.0 for r in group])
             unit = 100.0 / best if best else 1.0
             for y, record in enumerate(reversed(group)):
                 if record.objective is not None:
@@ -176,7 +179,8 @@ def _values(gallery: Gallery, records: Sequence[Record]) -> None:
                     panel.plot(record.bound * unit, y, "|", color=INK, markersize=9, markeredgewidth=1.4)
             name_rows(panel, [record.solver for record in group])
             panel.set_title(shorten(title, LONGEST_TITLE, placeholder=" ..."), fontsize=9.5, loc="left")
-            panel.set_xlim(0, min(200.0, max(112.0, *((r.bound or 0.0) * unit * 1.04 for r in group))))
+            most_drawn = max(value or 0.0 for record in group for value in (record.objective, record.bound))
+            panel.set_xlim(0, min(200.0, max(112.0, 1.04 * unit * most_drawn)))
             panel.grid(visible=False, axis="y")
         for panel in panels[len(cases) :]:
             panel.set_visible(False)
@@ -205,32 +209,8 @@ def _gaps(gallery: Gallery, records: Sequence[Record]) -> None:
         panel.set_xlabel("certified gap in per cent (linear below 1 %, logarithmic above)")
 
 
-def _profile(gallery: Gallery, records: Sequence[Record]) -> None:
-    """Draw the share of instances on which a solver's objective is within a factor of the best."""
-    cases = _cases([record for record in records if record.verified])
-    names = solvers_in(record for group in cases.values() for record in group if record.objective is not None)
-    if len(names) < 2:
-        return
-    found = [{record.solver: record.objective for record in group} for group in cases.values()]
-    profile = performance_profile({name: [_cost(values.get(name)) for values in found] for name in names})
-    colours, right = colours_of(records), 1.05 * max(float(factors[-1]) for factors, _ in profile.values())
-    caption = (
-        "Height at 1: how often a solver found the best objective. Further right: how often it came so near. "
-        "An instance that a solver was not run on counts as not solved by it."
-    )
-    with gallery.picture("profile", "Performance profile", caption, 9, 3.6) as (panel,):
-        for name, (factors, shares) in profile.items():
-            x, y = np.append(factors, right), np.append(shares, shares[-1])
-            panel.step(x, 100.0 * y, where="post", color=colours[name], label=name, linewidth=1.8)
-        panel.set(xscale="log", xlim=(1.0, right), ylim=(0, 104))
-        panel.xaxis.set_major_formatter("{x:g}")
-        panel.xaxis.set_minor_formatter("{x:g}")
-        panel.set(xlabel="best objective / objective, at most", ylabel="per cent of instances")
-        legend_beside(panel)
-
-
-def _cost(objective: float | None) -> float | None:
-    return 1.0 / objective if objective is not None and objective > 0 else None
+def _profiles(gallery: Gallery, records: Sequence[Record]) -> None:
+    draw_profiles(gallery, records, colours_of(records))
 
 
 def _seconds(gallery: Gallery, records: Sequence[Record]) -> None:
