@@ -130,7 +130,7 @@ def _queue_changes(jobs: Workload, log: EventLog) -> tuple[IntArray, IntArray]:
     is_start, is_stop = log.kind == Event.START, log.is_lost
     began = np.zeros(len(jobs), np.int64)
     np.add.at(began, log.job[is_start], 1)
-    gone = np.flatnonzero(log.kind == Event.LEAVE)
+    gone = np.flatnonzero(log.is_over & (log.kind != Event.END))
     order = np.argsort(log.job, kind="stable")
     before = np.full(len(log), -1)
     before[order[1:]] = np.where(log.job[order][1:] == log.job[order][:-1], log.kind[order][:-1], -1)

@@ -25,6 +25,10 @@ class Event(IntEnum):
     FAIL = 5
     """The machine has no GPUs from now on; the jobs on it crash."""
     REPAIR = 6
+    FAULT = 7
+    """A try of the job fails: it loses its GPUs and all work of the try, and is queued again."""
+    GIVE_UP = 8
+    """A try of the job fails, and is the last one: over, and not done."""
 
 
 NO_JOB = -1
@@ -72,7 +76,12 @@ class EventLog:
     @property
     def is_lost(self) -> NDArray[np.bool_]:
         """Whether a job loses its GPUs by the event and goes on waiting; shape (events,)."""
-        return np.asarray((self.kind == Event.PREEMPT) | (self.kind == Event.CRASH))
+        return np.isin(self.kind, (Event.PREEMPT, Event.CRASH, Event.FAULT))
+
+    @property
+    def is_over(self) -> NDArray[np.bool_]:
+        """Whether a job is over with the event, done or not; shape (events,)."""
+        return np.isin(self.kind, (Event.END, Event.LEAVE, Event.GIVE_UP))
 
     @property
     def width(self) -> IntArray:
@@ -111,7 +120,7 @@ class Run:
     executed_us, overhead_us
         Time with GPUs in progress, and lost to restarts; shape (jobs,).
     lost_us
-        Work that failures of machines undid; shape (jobs,).
+        Work that failures, of machines and of the jobs' own tries, undid; shape (jobs,).
     is_done
         Whether each job did all of its work; shape (jobs,).
     rules

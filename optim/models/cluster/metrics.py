@@ -7,6 +7,7 @@ import numpy as np
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Event, EventLog, Run
+from optim.models.cluster.retries import useful_us
 from optim.models.cluster.waiting import down_change, waiting
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
@@ -39,7 +40,7 @@ class Metrics:
     gpu_hours, overhead_gpu_hours
         GPU-time held, and of it lost to restarts.
     goodput
-        Exclusive run time x gang of the jobs that were done, over the GPU-time held.
+        Exclusive run time x gang of the jobs that were done, failed tries left out, over the GPU-time held.
     placement_score
         1 for gangs in one machine, 0.5 in one rack, 0.25 beyond; mean over gangs of several GPUs by GPU-time.
     utilisation
@@ -50,11 +51,14 @@ class Metrics:
     preemptions
         How often a job lost its GPUs, those that moved or changed their width included.
     machine_failures, crashes, lost_gpu_hours, down_gpu_hours
-        How often machines failed and took jobs with them; the work that this undid, in GPU-time of its gang in one machine;
+        How often machines failed and took jobs with them; the work that this undid, and failed tries, in GPU-time of the gang in
+        one machine;
         and the GPU-time that failed machines were down for until the makespan.
+    failed_tries, failed
+        How often a try of a job failed, and the jobs that were over by it, their tries being played one by one.
     left, unfinished
         Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
-        out, those of GPU-time count them.
+        out, as they do those that failed; those of GPU-time count them.
     """
 
     jct_mean_h: float
@@ -86,6 +90,8 @@ class Metrics:
     crashes: int = 0
     lost_gpu_hours: float = 0.0
     down_gpu_hours: float = 0.0
+    failed_tries: int = 0
+    failed: int = 0
     left: int = 0
     unfinished: int = 0
 
@@ -108,7 +114,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
     over, fragmented, full = waiting(jobs, cluster, run.log, run.end_us).shares()
-    left = int((run.log.kind == Event.LEAVE).sum())
+    left, gave_up, faults = (int((run.log.kind == kind).sum()) for kind in (Event.LEAVE, Event.GIVE_UP, Event.FAULT))
     return Metrics(
         jct_mean_h=float(completion.mean()) / HOUR_US,
         jct_p50_h=float(p50),
@@ -130,7 +136,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         gpu_hours=run.held_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
         utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
-        goodput=float(jobs.gpus[done] @ jobs.duration_us[done].astype(float)) / run.held_gpu_us,
+        goodput=float(jobs.gpus[done] @ useful_us(jobs, run.rules)[done].astype(float)) / run.held_gpu_us,
         placement_score=placement_score(cluster, run),
         wait_fair_share=float(over + full),
         wait_fragmented_share=float(fragmented),
@@ -139,8 +145,10 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         crashes=int((run.log.kind == Event.CRASH).sum()),
         lost_gpu_hours=float(jobs.gpus @ run.lost_us.astype(float)) / HOUR_US,
         down_gpu_hours=float(down_change(cluster, run.log) @ (run.log.time_us[-1] - run.log.time_us)) / HOUR_US,
+        failed_tries=faults + gave_up,
+        failed=gave_up,
         left=left,
-        unfinished=len(jobs) - len(completion) - left,
+        unfinished=len(jobs) - len(completion) - left - gave_up,
     )
 
 
@@ -151,7 +159,7 @@ def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray,
         whole, space = fairness(jobs, cluster, run)
         return whole[run.is_done], space[run.is_done]
     is_over = run.is_done.copy()
-    is_over[run.log.job[run.log.kind == Event.LEAVE]] = True
+    is_over[run.log.job[np.isin(run.log.kind, (Event.LEAVE, Event.GIVE_UP))]] = True
     counts = np.bincount(app, run.is_done) > 0
     counts &= np.bincount(app, ~is_over) == 0
     found = app_fairness(jobs, cluster, run)

@@ -1,9 +1,21 @@
 """What a policy's runs may do, and what starts cost: printed, logged, and held against every event."""
 
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, PPM
+
+
+class Retries(IntEnum):
+    """What becomes of jobs whose tries fail."""
+
+    AS_RUN = 0
+    """Nothing: their run time is played in one piece, as it holds all of their tries."""
+    BLIND = 1
+    """Each failed try is queued again, whatever its reason."""
+    BY_CLASS = 2
+    """Only where a retry helps (table 7 of the Philly study) or nobody knows the reason, and so often at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +38,9 @@ class Rules:
         Whether jobs may be sent away before their work is done.
     checkpoint_us
         Work between two checkpoints: what a job keeps when a machine fails. 0 where machines don't fail.
+    retries, most_retries, retry_wait_us
+        What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
+        a job waits after one before it may start again.
 
     Raises
     ------
@@ -41,6 +56,9 @@ class Rules:
     neighbour_ppm: int = PPM
     may_refuse: bool = False
     checkpoint_us: int = 0
+    retries: int = 0
+    most_retries: int = 0
+    retry_wait_us: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -56,6 +74,9 @@ RANGES = {
     "restart_us": (0, LATEST_US),
     "move_us": (0, LATEST_US),
     "checkpoint_us": (0, LATEST_US),
+    "retries": (0, max(Retries)),
+    "most_retries": (0, 1_000),
+    "retry_wait_us": (0, LATEST_US),
     "jobs_a_gpu": (1, 64),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }

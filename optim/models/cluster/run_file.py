@@ -23,7 +23,7 @@ WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
 JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
 MORE_JOB_COLUMNS = (
     *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
-    *("fails_us", "user", "model", "status", "reason", "loss"),
+    *("fails_us", "tries", "good_us", "user", "model", "status", "reason", "loss"),
 )
 MACHINE_COLUMNS = ("gpus", "rack", "kind")
 MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")

@@ -99,8 +99,7 @@ def _until(when: IntArray, marks: FloatArray, area: FloatArray, holds: IntArray)
 def last_times(log: EventLog, count: int) -> IntArray:
     """Return when each of so many jobs was done or sent away, or else the last event's time."""
     end = np.full(count, int(log.time_us[-1]), np.int64)
-    is_over = (log.kind == Event.END) | (log.kind == Event.LEAVE)
-    end[log.job[is_over]] = log.time_us[is_over]
+    end[log.job[log.is_over]] = log.time_us[log.is_over]
     return end
 
 

@@ -47,6 +47,8 @@ UNLESS_GIVEN: Mapping[str, int] = {
     "memory_mib": 16 * 1024,
     "priority": 0,
     "fails_us": -1,
+    "tries": 1,
+    "good_us": -1,
     "user": 0,
     "model": 0,
     "status": 0,
@@ -67,6 +69,8 @@ LIMITS: Mapping[str, tuple[int, int]] = {
     "memory_mib": (0, 2**40),
     "priority": (-(2**31), 2**31),
     "fails_us": (-1, LATEST_US),
+    "tries": (1, 2**20),
+    "good_us": (-1, LATEST_US),
 }
 """Least and most of each column."""
 
@@ -105,6 +109,10 @@ class Workload:
         Larger ones first, where a policy heeds them; 0 unless given; shape (jobs,).
     fails_us
         After how much run time a try of the job fails, -1 if it doesn't; its duration holds all of its tries; shape (jobs,).
+    tries
+        How many tries of such a job fail, 1 unless given; shape (jobs,).
+    good_us
+        Work of such a job's try that ends well after these, 0 if none does, -1 for what they leave of its duration; shape (jobs,).
     loss
         Loss at equal steps of the work from 0 to all of it; shape (jobs, points), or (jobs, 0) if it isn't known.
     user, model, status, reason
@@ -141,6 +149,8 @@ class Workload:
     memory_mib: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     priority: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     fails_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    tries: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    good_us: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     user: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     model: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     status: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -185,6 +195,8 @@ class Workload:
             values, known = getattr(self, column), len(getattr(self, names))
             if values.min() < 0 or values.max() >= known:
                 raise InvalidProblemError(f"{column} must lie in 0..{known - 1}, the names there are; it has others")
+        if (self.good_us > self.duration_us).any():
+            raise InvalidProblemError("good_us must not exceed duration_us, which holds all tries")
         if (self.least_gpus > self.most_gpus).any() or ((self.kind_ppm > 0) & (self.kind_ppm < PPM)).any():
             raise InvalidProblemError("least_gpus must not exceed most_gpus, and kind_ppm be 0 or at least 1000000")
         if (self.gpus.astype(float) * self.duration_us * self.slowdown_ppm.max(1) / PPM).max() >= 2.0**62:

@@ -163,7 +163,7 @@ def _as_run(
         overhead_us=state.overhead,
         lost_us=state.lost,
         is_done=is_done,
-        rules=Rules(restart_us=options.overhead_us, move_us=options.overhead_us, checkpoint_us=options.checkpoint_us),
+        rules=options.on_failures(Rules(restart_us=options.overhead_us, move_us=options.overhead_us)),
         held_gpu_us=float(jobs.gpus @ (state.executed + state.overhead).astype(float)),
         overhead_gpu_us=float(jobs.gpus @ state.overhead.astype(float)),
     )

@@ -1,4 +1,4 @@
-"""The compiled loop of index policies. At one instant: ends, failures and repairs, submissions, thresholds and ticks, then one pass.
+"""The compiled loop of index policies. At one instant: ends, failures (tries, then machines) and repairs, submissions, thresholds and ticks, then one pass.
 
 The rules are told at `optim.simulation.cluster.index_policy.IndexPolicy` and in docs/cluster.md.
 """
@@ -17,6 +17,7 @@ from optim.simulation.cluster.state import (
     ENDS,
     EVENTS,
     FAILURES,
+    HELD_BACK,
     IS_OVER,
     NEVER,
     NOW,
@@ -27,12 +28,14 @@ from optim.simulation.cluster.state import (
     RANKED,
     RUNNING,
     RUNNING_JOBS,
+    TURNS,
     VICTIMS,
     WAITING,
 )
 
 START, PREEMPT, END, CRASH = int(Event.START), int(Event.PREEMPT), int(Event.END), int(Event.CRASH)
 FAIL, REPAIR = int(Event.FAIL), int(Event.REPAIR)
+FAULT, GIVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
@@ -71,6 +74,22 @@ def _wait(u, s, job):
 
 
 @inner
+def _push_turn(s, when, job):
+    push_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS, when, job)
+
+
+@inner
+def _next_turn(s):
+    return next_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS)
+
+
+@inner
+def _begin_of_try(u, job, number):
+    """Return where in a job's run time a try begins."""
+    return min(number * u.fails[job], u.good[job]) if number < u.tries[job] else u.good[job]
+
+
+@inner
 def _start(u, s, b, job):
     now = s.scalar[NOW]
     place(u, s, job)
@@ -84,8 +103,12 @@ def _start(u, s, b, job):
     s.slot[job] = s.scalar[RUNNING_JOBS]
     s.running[s.slot[job]] = job
     s.scalar[RUNNING_JOBS] += 1
-    ends = s.run_since[job] + time_for(u.duration[job] - s.served[job], s.factor[job])
-    push_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS, ends, job)
+    if s.tried[job] < u.tries[job]:
+        ends = s.run_since[job] + u.fails[job] - (s.executed[job] - s.try_base[job])
+        _push_turn(s, ends, job)
+    else:
+        ends = s.run_since[job] + time_for(u.duration[job] - s.served[job], s.factor[job])
+        push_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS, ends, job)
     if len(u.crossing):
         crosses = next_crossing(u, s, job)
         if crosses < ends:
@@ -107,6 +130,11 @@ def _stop(u, s, b, job, kind):
         kept = max(s.served[job], done // u.checkpoint * u.checkpoint)
         s.lost[job] += done - kept
         done = kept
+    if kind in (FAULT, GIVE_UP):
+        s.lost[job] += done - _begin_of_try(u, job, s.tried[job])
+        s.tried[job] += 1
+        s.try_base[job] = s.executed[job]
+        done = _begin_of_try(u, job, s.tried[job])
     s.served[job] = done
     s.version[job] += 1
     give_back(s, job)
@@ -116,8 +144,24 @@ def _stop(u, s, b, job, kind):
     s.scalar[RUNNING_JOBS] -= 1
     s.status[job] = OVER
     _log(s, b, kind, job)
-    if kind != END:
+    if kind == FAULT and u.retry_wait > 0:
+        s.status[job] = HELD_BACK
+        _push_turn(s, now + u.retry_wait, job)
+    elif kind not in (END, GIVE_UP):
         _wait(u, s, job)
+
+
+@inner
+def _take_turns(u, s, b):
+    """Let tries fail whose time has come, and those wait again that were held back long enough."""
+    while _next_turn(s) <= s.scalar[NOW]:
+        job = s.turn_job[0]
+        pop_event(s.scalar, s.turn_time, s.turn_job, s.turn_version, TURNS)
+        if s.status[job] == HELD_BACK:
+            _wait(u, s, job)
+        else:
+            _stop(u, s, b, job, GIVE_UP if s.tried[job] + 1 >= u.last_try[job] else FAULT)
+        s.scalar[FAILURES] = 0
 
 
 @inner
@@ -174,9 +218,9 @@ def _num_waiting(s):
 
 @inner
 def _next_time(u, s):
-    """Return when something happens next: an end, an outage, a submission, a threshold, or a tick that somebody waits for."""
+    """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
-    when = next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS)
+    when = min(next_event(s.scalar, s.version, s.end_time, s.end_job, s.end_version, ENDS), _next_turn(s))
     if s.scalar[ARRIVED] < len(u.submit):
         when = min(when, u.submit[s.scalar[ARRIVED]])
     if _num_waiting(s) and s.scalar[RUNNING_JOBS]:
@@ -281,6 +325,7 @@ def advance(u, s, b, is_held, steps, margin):
             pop_event(s.scalar, s.end_time, s.end_job, s.end_version, ENDS)
             _stop(u, s, b, job, END)
             s.scalar[FAILURES] = 0
+        _take_turns(u, s, b)
         _break(u, s, b)
         while s.scalar[ARRIVED] < len(u.submit) and u.submit[s.scalar[ARRIVED]] == when:
             _wait(u, s, s.scalar[ARRIVED])

@@ -1,10 +1,11 @@
 """Options of the engine: what a start costs, where gangs are placed, and how often machines fail."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
+from optim.models.cluster.rules import Retries, Rules
 from optim.models.cluster.workload import PPM, US
 
 LEAST_MTBF_HOURS = 1e-7
@@ -18,6 +19,14 @@ class Placement(StrEnum):
     FIRST_FIT = "first-fit"
     WORST_FIT = "worst-fit"
     FGD = "fgd"
+
+
+class RetryRule(StrEnum):
+    """What becomes of jobs whose tries fail."""
+
+    AS_RUN = "as-run"
+    BLIND = "blind"
+    BY_CLASS = "by-class"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +53,14 @@ class EngineOptions:
     checkpoint_min
         Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails. A job
         that is preempted keeps all.
+    retries
+        What becomes of a job of which tries fail: its run time, which holds them all, is played in one piece (`as-run`); each
+        try starts anew from nothing and is queued again when it fails (`blind`); or only where a retry helps by the Philly
+        study's table 7, or the reason isn't known, and else the job is over (`by-class`).
+    most_retries
+        How often a try is repeated at most by class.
+    retry_wait_min
+        How long a job is held back after a try of it failed.
 
     Raises
     ------
@@ -59,15 +76,21 @@ class EngineOptions:
     mtbf_hours: float = 0.0
     repair_hours: float = 4.0
     checkpoint_min: float = 30.0
+    retries: RetryRule = RetryRule.AS_RUN
+    most_retries: int = 3
+    retry_wait_min: float = 2.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choices(self, {"placement": tuple(Placement)})
+        check_choices(self, {"placement": tuple(Placement), "retries": tuple(RetryRule)})
         object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
+        object.__setattr__(self, "retries", RetryRule(self.retries))
         check_in("[0, 86400]", self, "overhead_s")
         check_in("[1, 1000]", self, "neighbour")
         check_in("[0, 1e6]", self, "mtbf_hours")
         check_in("(0, 1e5]", self, "repair_hours", "checkpoint_min")
+        check_in("[0, 1000]", self, "most_retries")
+        check_in("[0, 1e5]", self, "retry_wait_min")
         if 0 < self.mtbf_hours < LEAST_MTBF_HOURS:
             raise InvalidOptionError(
                 f"mtbf_hours must be 0 (machines never fail) or at least {LEAST_MTBF_HOURS}, got {self.mtbf_hours:g}"
@@ -82,6 +105,17 @@ class EngineOptions:
     def checkpoint_us(self) -> int:
         """Work between two checkpoints in whole microseconds; 0 if machines never fail."""
         return max(1, round(self.checkpoint_min * 60 * US)) if self.mtbf_hours else 0
+
+    def on_failures(self, rules: Rules) -> Rules:
+        """Return rules with what these options say of machines and tries that fail."""
+        kind = Retries[self.retries.name]
+        return replace(
+            rules,
+            checkpoint_us=self.checkpoint_us,
+            retries=int(kind),
+            most_retries=self.most_retries if kind is Retries.BY_CLASS else 0,
+            retry_wait_us=round(self.retry_wait_min * 60 * US) if kind is not Retries.AS_RUN else 0,
+        )
 
     @property
     def neighbour_ppm(self) -> int:

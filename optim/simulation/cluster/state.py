@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.models.cluster.retries import tries_of
+from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy
@@ -13,13 +15,13 @@ from optim.simulation.cluster.planning.fragmentation import gang_growth
 NEVER = 2**62
 NOWHERE = -1
 
-NOT_COME, WAITING, RUNNING, OVER = 0, 1, 2, 3
+NOT_COME, WAITING, RUNNING, OVER, HELD_BACK = 0, 1, 2, 3, 4
 """States of a job."""
 
-NUM_SCALARS = 14
+NUM_SCALARS = 15
 NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
-EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES = _REST
-"""Entries of `State.scalar`; the last two count outages played of those that are known, and failures that brought nobody an end."""
+EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
+"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures that brought nobody an end."""
 
 
 class Setup(NamedTuple):
@@ -50,6 +52,11 @@ class Setup(NamedTuple):
     outage_time: IntArray
     outage_machine: IntArray
     outage_fails: IntArray
+    tries: IntArray
+    fails: IntArray
+    good: IntArray
+    last_try: IntArray
+    retry_wait: int
 
 
 class State(NamedTuple):
@@ -69,7 +76,10 @@ class State(NamedTuple):
     heap, heap_first, heap_size
         A heap of waiting jobs for each width.
     end_time, end_job, end_version
-        A heap of ends; entries of other versions than their job's are void. `crossing_*` likewise.
+        A heap of ends; entries of other versions than their job's are void. `crossing_*` likewise, and `turn_*`: when tries
+        fail, and when jobs that are held back after one may start again.
+    tried, try_base
+        Tries that failed, and the time with GPUs in progress before the present one.
     running, slot
         Running jobs, and where each stands in that list.
     head, next_place, place_machine, place_gpus, spare
@@ -101,6 +111,11 @@ class State(NamedTuple):
     crossing_time: IntArray
     crossing_job: IntArray
     crossing_version: IntArray
+    turn_time: IntArray
+    turn_job: IntArray
+    turn_version: IntArray
+    tried: IntArray
+    try_base: IntArray
     running: IntArray
     slot: IntArray
     head: IntArray
@@ -131,6 +146,7 @@ class Buffer(NamedTuple):
 def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: EngineOptions, seed: int) -> Setup:
     """Return what the loop reads."""
     _, width_class = np.unique(jobs.gpus, return_inverse=True)
+    tries = tries_of(jobs, options.on_failures(Rules()))
     rank = np.random.default_rng(seed).permutation(len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
     return Setup(
         submit=jobs.submit_us,
@@ -155,6 +171,11 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
         crossing=np.asarray(policy.crossings, np.int64),
         checkpoint=options.checkpoint_us,
+        tries=tries.failing.astype(np.int64),
+        fails=tries.fails.astype(np.int64),
+        good=tries.good.astype(np.int64),
+        last_try=tries.last.astype(np.int64),
+        retry_wait=options.on_failures(Rules()).retry_wait_us,
         **dict.fromkeys(("outage_time", "outage_machine", "outage_fails"), np.zeros(0, np.int64)),
     )
 
@@ -194,6 +215,8 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
             "key_2",
             "heap",
             "slot",
+            "tried",
+            "try_base",
         )
     }
     entries = 2 * gpus + 16
@@ -202,6 +225,8 @@ def make_state(setup: Setup, cluster: Cluster) -> State:
         for name in ("end", "crossing")
         for part in ("time", "job", "version")
     }
+    turns = entries + int((setup.tries > 0).sum())  # whoever runs, and whoever is held back
+    heaps |= {f"turn_{part}": np.zeros(turns, np.int64) for part in ("time", "job", "version")}
     scratch = {name: np.zeros(gpus, np.int64) for name in ("victim_1", "victim_2", "victim", "running")}
     places = {name: np.zeros(gpus, np.int64) for name in ("next_place", "place_machine", "place_gpus")}
     scalar = np.zeros(NUM_SCALARS, np.int64)

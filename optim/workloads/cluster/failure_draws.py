@@ -28,7 +28,7 @@ class Outcomes:
     reason
         Number into `REASONS`, -1 for jobs that didn't fail; shape (jobs,).
     tries
-        How often the job was tried, all of them in its run time; shape (jobs,).
+        How often the job was tried, all of them in its run time, and none of them well if it failed; shape (jobs,).
     fails_us
         After how much run time each try failed, -1 for jobs that didn't fail; shape (jobs,).
     """

@@ -174,6 +174,10 @@ def _columns(table: JobTable, order: IntArray) -> dict[str, Any]:
     if table.failed_s is not None:
         failed = table.failed_s[order]
         columns["fails_us"] = np.where(np.isnan(failed), -1, np.rint(np.nan_to_num(failed) * US)).astype(np.int64)
+    if table.failed_tries is not None:
+        columns["tries"] = np.maximum(1, table.failed_tries[order])
+    if table.good_s is not None:
+        columns["good_us"] = np.rint(table.good_s[order] * US).astype(np.int64)
     return columns
 
 
@@ -217,4 +221,6 @@ def _outcomes(table: JobTable, gpus: IntArray, duration_us: IntArray, seed: int,
         "reason": drawn.reason + 1,
         "reasons": ("", *REASON_NAMES),
         "fails_us": drawn.fails_us,
+        "tries": drawn.tries,
+        "good_us": np.where(drawn.fails_us >= 0, 0, -1),
     }

@@ -91,6 +91,9 @@ class JobTable:
         What the job could also run on, shape (jobs,); None where the trace doesn't say.
     failed_s
         After how much run time the first attempt failed, NaN if none did; shape (jobs,); None where the trace doesn't say.
+    failed_tries, good_s
+        How many attempts failed, and the run time of the one that didn't, 0 if there was none; shape (jobs,); None where the
+        trace doesn't say.
     busy
         Share of its time that a job computes on its GPUs, in (0, 1], shape (jobs,); None where the trace doesn't say.
     slowdown
@@ -127,6 +130,8 @@ class JobTable:
     least_gpus: IntArray | None = None
     most_gpus: IntArray | None = None
     failed_s: FloatArray | None = None
+    failed_tries: IntArray | None = None
+    good_s: FloatArray | None = None
     busy: FloatArray | None = None
     slowdown: FloatArray | None = None
     types: tuple[str, ...] = ()

@@ -58,7 +58,7 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
 
     An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. A job's
     run time is the sum over its attempts, its gang that of the last. Of a job with several, and of one that failed, the first
-    attempt tells after what time it failed.
+    attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
 
     Raises
     ------
@@ -116,6 +116,8 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         user=_texts([job.user for job in jobs])[kept],
         status=status[kept],
         failed_s=failed[kept],
+        failed_tries=(np.bincount(owner, minlength=len(jobs)) - (status != FAILED))[kept],
+        good_s=np.where(status == FAILED, 0.0, np.nan_to_num(last_run))[kept],
         begin=begin,
         rows_read=len(jobs),
         dropped=dropped,

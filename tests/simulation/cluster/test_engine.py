@@ -15,7 +15,7 @@ from optim.models.cluster.world import Cluster
 from optim.simulation.cluster import engine
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
-from optim.simulation.cluster.options import EngineOptions, Placement
+from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
 from optim.simulation.cluster.outages import outages
 from tests.support.failing_cluster import FailingCluster
 
@@ -71,8 +71,8 @@ def worlds(draw):
     return sizes, racks, jobs, policy, options
 
 
-def _both_logs(world, seed=0):
-    """Return a run, and the plain engine with its log."""
+def _both_logs(world, seed=0, failing=(), tries=None):
+    """Return a run, and the plain engine with its log; `failing` are more columns of the jobs, `tries` what they come to."""
     sizes, racks, jobs, policy, options = world
     submit, gpus, duration, slowdown = zip(*jobs, strict=True)
     first = submit[0]
@@ -82,6 +82,7 @@ def _both_logs(world, seed=0):
         gpus=np.array(gpus),
         duration_us=np.array(duration),
         slowdown_ppm=np.array(slowdown),
+        **dict(failing),
     )
     cluster = Cluster(gpus=np.array(sizes), rack=np.array(racks))
     run = play(workload, cluster, policy, options, seed)
@@ -103,6 +104,8 @@ def _both_logs(world, seed=0):
         drawn=np.random.default_rng(seed).permutation(len(jobs)).tolist(),
         outages=[*takewhile(lambda outage: outage[0] <= until + 1, outages(cluster, options, seed))],
         checkpoint=options.checkpoint_us,
+        tries=tries,
+        wait=round(options.retry_wait_min * 60 * S),
     )
     plain.play()
     return run, plain
@@ -124,6 +127,36 @@ def test_logs_what_a_second_engine_logs_where_machines_fail(world, up, down, ste
     assert run.log.rows() == plain.log
     assert run.lost_us.tolist() == plain.undone
     assert run.is_done.all()
+
+
+@given(
+    worlds(),
+    st.lists(st.tuples(st.integers(-2, 6), st.integers(1, 4), st.sampled_from([-1, 0, 1, 3]), st.integers(0, 3)), min_size=9, max_size=9),
+    st.sampled_from([RetryRule.BLIND, RetryRule.BY_CLASS]),
+    st.sampled_from([0, 2]),
+    st.booleans(),
+)  # fmt: skip
+def test_logs_what_a_second_engine_logs_where_tries_fail(world, drawn, rule, wait, are_machines_failing):
+    """Of a job: after how long a try fails (negative: none does), how many do, what work is left for a good one, and why."""
+    *rest, jobs, policy, options = world
+    wait *= MS_H * 60
+    options = replace(options, retries=rule, most_retries=1, retry_wait_min=wait)
+    if are_machines_failing:
+        options = replace(options, mtbf_hours=10 * MS_H, repair_hours=5 * MS_H, checkpoint_min=MS_H * 60)
+    names = ("", "syntax error", "GPU ECC error", "job preempted")
+    columns, tries = {name: [] for name in ("fails_us", "tries", "good_us", "reason")}, []
+    for (_, _, duration, _), (fails, count, good, reason) in zip(jobs, drawn, strict=False):
+        left = min(good * MS, duration) if good >= 0 else max(0, duration - count * max(1, fails * MS))
+        allowed = 10**9 if rule is RetryRule.BLIND else 1 if names[reason] == "syntax error" else 2
+        tries.append((max(1, fails * MS), count if fails >= 0 else 0, left, allowed))
+        given = (max(-1, fails * MS), count, min(good * MS, duration) if good >= 0 else -1, reason)
+        for name, value in zip(columns, given, strict=True):
+            columns[name].append(value)
+    failing = {name: np.array(values) for name, values in columns.items()} | {"reasons": names}
+    run, plain = _both_logs((*rest, jobs, policy, options), failing=failing.items(), tries=tries)
+    assert run.log.rows() == plain.log
+    assert run.lost_us.tolist() == plain.undone
+    assert run.is_done.tolist() == [(left > 0 and count < allowed) or not count for _, count, left, allowed in tries]
 
 
 def _workload(rows):

@@ -18,7 +18,7 @@ from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, PLANNING_POLICIES, WRAPPERS, make_policy
 from optim.simulation.cluster.engine import play
-from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.options import EngineOptions, RetryRule
 from optim.simulation.cluster.outages import OutageFeed, outages
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan
 from tests.simulation.cluster.planning.test_engine import Scripted
@@ -27,6 +27,7 @@ from tests.support.small_clusters import workload
 
 CLUSTER = Cluster.grid("6x4")
 OFTEN = EngineOptions(mtbf_hours=2, repair_hours=0.5, checkpoint_min=10)
+TROUBLED = replace(OFTEN, retries="by-class", most_retries=2, retry_wait_min=1)
 LOSSES = np.linspace(2, 1, 12)[None, :] ** 2
 
 
@@ -42,6 +43,9 @@ def _jobs(seed, count=30):
         loss=LOSSES.repeat(count, axis=0),
         most_gpus=gangs + (gangs < 4),
         fails_us=np.where(np.arange(count) % 5 == 0, 30 * US, -1),
+        tries=1 + np.arange(count) % 2,
+        reason=np.arange(count) // 5 % 3,
+        reasons=("", "GPU ECC error", "syntax error"),
     )
 
 
@@ -52,12 +56,19 @@ def _record(jobs, cluster, run):
 
 @pytest.mark.parametrize("name", [*INDEX_POLICIES, *PLANNING_POLICIES, *(f"{wrap}+srtf" for wrap in WRAPPERS)])
 def test_every_policy_gets_its_jobs_done_between_failures(name):
+    """Of machines, and of tries: six jobs fail once or twice; that is one job's last where a retry doesn't help."""
     jobs = _jobs(1)
-    run = play(jobs, CLUSTER, make_policy(name, jobs), OFTEN, seed=3)
+    run = play(jobs, CLUSTER, make_policy(name, jobs), TROUBLED, seed=3)
     record = _record(jobs, CLUSTER, run)
     assert [found.violations for _, found in check_runs(record)] == [(), ()]
     found = record.runs[0].metrics
     assert (found.unfinished, found.crashes > 0, found.lost_gpu_hours > 0) == (0, True, True)
+    if not found.left:
+        hopeless = (jobs.fails_us >= 0) & (jobs.reason == 2)
+        assert (found.failed, found.failed_tries) == (
+            hopeless.sum(),
+            np.where(hopeless, 1, jobs.tries)[jobs.fails_us >= 0].sum(),
+        )
     is_down = run.log.kind == Event.FAIL
     known = [
         (time, machine)
@@ -170,11 +181,11 @@ def test_a_policy_may_ask_often_while_it_waits_for_a_repair(monkeypatch):
     assert run.is_done.all()
 
 
-@given(st.integers(0, 10**6), st.booleans())
-def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic):
+@given(st.integers(0, 10**6), st.booleans(), st.sampled_from(list(RetryRule)))
+def test_a_random_plan_is_what_the_checker_finds_in_its_log(seed, is_elastic, retries):
     rules = Rules(restart_us=3, move_us=7, is_elastic=is_elastic, may_refuse=True)
     jobs, cluster = _jobs(seed, 6), Cluster(gpus=np.array([3, 2, 4]))
-    run = play(jobs, cluster, UpOnly(rules), OFTEN, seed)
+    run = play(jobs, cluster, UpOnly(rules), replace(OFTEN, retries=retries), seed)
     found, problems = replay_plan(jobs, cluster, run.log, run.rules)
     assert not problems
     for name in ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done"):
@@ -197,8 +208,16 @@ def record(request):
     A thousandth as long: so that a microsecond shows in every figure.
     """
     jobs = _jobs(5, 14)
-    jobs = replace(jobs, submit_us=jobs.submit_us // 1000, duration_us=jobs.duration_us // 1000)
-    options = EngineOptions(mtbf_hours=0.002, repair_hours=0.0005, checkpoint_min=0.01, overhead_s=0.03)
+    submit, duration, fails = (values // 1000 for values in (jobs.submit_us, jobs.duration_us, jobs.fails_us))
+    jobs = replace(jobs, submit_us=submit, duration_us=duration, fails_us=fails)
+    options = EngineOptions(
+        mtbf_hours=0.002,
+        repair_hours=0.0005,
+        checkpoint_min=0.01,
+        overhead_s=0.03,
+        retries="by-class",
+        retry_wait_min=0.001,
+    )
     run = play(jobs, CLUSTER, make_policy(request.param, jobs), options, seed=1)
     return replace(_record(jobs, CLUSTER, run), overhead_us=options.overhead_us)
 

@@ -17,6 +17,8 @@ from optim.models.cluster.workload import Workload
 
 AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
+OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us")
+"""Rules that may differ from run to run of policies that are keys."""
 
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
@@ -63,6 +65,8 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
 
 def is_bounded(jobs: Workload, rules: Rules) -> bool:
     """Tell whether no schedule under such rules beats the bounds: whole GPUs, all jobs, at most the gang's width."""
+    if rules.retries and bool((jobs.fails_us >= 0).any()):
+        return False
     is_wider = rules.is_elastic and bool((jobs.most_gpus > jobs.gpus).any())
     return rules.jobs_a_gpu == 1 and not rules.is_shared and not rules.may_refuse and not is_wider
 
@@ -71,7 +75,8 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
     """Replay a log by what it names: single GPUs, or how many of which machines, as index policies do."""
     if run.log.names_gpus:
         return replay_plan(record.jobs, record.cluster, run.log, run.rules)
-    if replace(run.rules, checkpoint_us=0) != Rules(restart_us=record.overhead_us, move_us=record.overhead_us):
+    plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
+    if replace(run.rules, **{name: getattr(plain, name) for name in OF_FAILURES}) != plain:
         return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]
     return replay(record.jobs, record.cluster, run.log, run.rules)
 

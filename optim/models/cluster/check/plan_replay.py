@@ -10,10 +10,12 @@ from fractions import Fraction
 from math import ceil
 
 from optim.core.verification import Violation, violation
-from optim.models.cluster.check.replay import (
+from optim.models.cluster.check.event_rules import (
     CRASH,
     END,
     FAIL,
+    FAULT,
+    GIVE_UP,
     LEAVE,
     NOBODY,
     PPM,
@@ -21,9 +23,9 @@ from optim.models.cluster.check.replay import (
     REPAIR,
     START,
     BrokenEventError,
-    Machines,
-    Replayed,
 )
+from optim.models.cluster.check.replay import Machines, Replayed
+from optim.models.cluster.check.tries import Fate, fates
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
@@ -40,6 +42,7 @@ class _Job:
     gang: int
     duration: int
     range: tuple[int, int]
+    fate: Fate
     first: int = -1
     started: int = -1
     over: int = -1
@@ -64,6 +67,7 @@ class _Job:
         """Count what it did, rounded down."""
         run, work = self.did(time)
         self.executed, self.work, self.since = self.executed + run, self.work + work, time
+        self.fate.spent += run
 
 
 class _Tenants:
@@ -74,8 +78,8 @@ class _Tenants:
         ranges = zip(jobs.least_gpus.tolist(), jobs.most_gpus.tolist(), strict=True)
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist())
         self.state = [
-            _Job(submit, gang, duration, limits if rules.is_elastic else (gang, gang))
-            for submit, gang, duration, limits in zip(*columns, ranges, strict=True)
+            _Job(submit, gang, duration, limits if rules.is_elastic else (gang, gang), fate)
+            for submit, gang, duration, limits, fate in zip(*columns, ranges, fates(jobs, rules), strict=True)
         ]
         self.on: list[list[list[int]]] = [[[] for _ in range(gpus)] for gpus in cluster.gpus.tolist()]
         self.share = jobs.share_milli.tolist() if rules.is_shared else [WHOLE] * len(jobs)
@@ -143,6 +147,7 @@ class _Tenants:
             raise BrokenEventError("starts a job before its submission")
         if one.started >= 0 or one.over >= 0:
             raise BrokenEventError("starts a job that runs or is over")
+        one.fate.start(time)
         for machine, gpu in places:
             if not (0 <= machine < len(self.on) and 0 <= gpu < len(self.on[machine])):
                 raise BrokenEventError(f"takes GPU {gpu} of machine {machine}, which isn't there")
@@ -172,19 +177,24 @@ class _Tenants:
                 raise BrokenEventError(f"ends a job after {one.work + work} of its {one.duration} microseconds of work")
             if kind == END and run and one.work + (run - 1) * PPM // one.slowdown >= one.duration:
                 raise BrokenEventError("ends a job later than its work was done")
-            if kind != END and one.work + work >= one.duration:
+            if kind != END and not one.fate.left and one.work + work >= one.duration:
                 raise BrokenEventError("stops a job whose work is done")
+            one.fate.check(run, kind)
             one.book(time)
             paused = min(time - one.started, one.pause)
             one.overhead += paused
             self.paused_gpu_time += paused * len(one.places)
             self.change(job, one.places, enters=False)
             one.last, one.places, one.started = one.places, frozenset(), -1
+        if kind in (FAULT, GIVE_UP):
+            one.lost += one.work - one.fate.base
+            one.fate.fail(time)
+            one.work = one.fate.base
         if kind == CRASH:
             kept = self.machines.kept(one.saved, one.work)
             one.lost, one.work = one.lost + one.work - kept, kept
         one.saved = one.work
-        one.over = -1 if kind in (PREEMPT, CRASH) else time
+        one.over = -1 if kind in (PREEMPT, CRASH, FAULT) else time
         one.is_done = kind == END
 
     def play(self, kind: int, job: int, time: int, taken: list[tuple[int, int]]) -> None:
@@ -233,7 +243,7 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
         raise BrokenEventError("comes before the event ahead of it")
     if is_machine and len(taken) == 1 and taken[0][1] == 0 and ones == [0]:
         return
-    if kind not in (START, PREEMPT, END, LEAVE, CRASH) or bool(taken) != (kind == START):
+    if kind not in (START, PREEMPT, END, LEAVE, CRASH, FAULT, GIVE_UP) or bool(taken) != (kind == START):
         raise BrokenEventError(f"is no event: kind {kind}, {len(taken)} places")
     if len(set(taken)) < len(taken) or any(one != 1 for one in ones):
         raise BrokenEventError("names a GPU twice, or several as one")

@@ -4,14 +4,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from optim.core.verification import Violation, violation
+from optim.models.cluster.check.event_rules import (
+    CRASH,
+    END,
+    FAIL,
+    FAULT,
+    GIVE_UP,
+    NOBODY,
+    PPM,
+    PREEMPT,
+    REPAIR,
+    START,
+    BrokenEventError,
+)
+from optim.models.cluster.check.tries import Fate, fates
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
-
-START, PREEMPT, END, LEAVE, CRASH, FAIL, REPAIR = range(7)
-NOBODY = -1
-PPM = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +36,6 @@ class Replayed:
     is_done: tuple[bool, ...]
     held_gpu_us: float
     overhead_gpu_us: float
-
-
-class BrokenEventError(Exception):
-    """An event breaks a rule."""
 
 
 class Machines:
@@ -79,6 +85,7 @@ class _Job:
     gpus: int
     duration: int
     slowdown: list[int]
+    fate: Fate
     first: int = -1
     started: int = -1
     ended: int = -1
@@ -86,6 +93,7 @@ class _Job:
     work: int = 0
     overhead: int = 0
     lost: int = 0
+    is_done: bool = False
     places: tuple[tuple[int, int], ...] = ()
 
     def has_place_on(self, machines: tuple[tuple[int, int], ...]) -> bool:
@@ -98,6 +106,7 @@ class _Job:
             raise BrokenEventError("starts a job before its submission")
         if self.started >= 0 or self.ended >= 0:
             raise BrokenEventError("starts a job that runs or is over")
+        self.fate.start(time)
         if len({machine for machine, _ in places}) < len(places):
             raise BrokenEventError("names a machine twice")
         if sum(count for _, count in places) != self.gpus:
@@ -109,7 +118,7 @@ class _Job:
         self.places, self.started = places, time
         self.first = time if self.first < 0 else self.first
 
-    def stop(self, time: int, rack: list[int], restart_us: int, is_end: bool) -> None:
+    def stop(self, time: int, rack: list[int], restart_us: int, kind: int) -> None:
         """Count what it did since its start."""
         if self.started < 0:
             raise BrokenEventError("stops a job that doesn't run")
@@ -117,17 +126,23 @@ class _Job:
         run = max(0, time - self.started - pause)
         racks = {rack[machine] for machine, _ in self.places}
         factor = self.slowdown[0 if len(self.places) == 1 else 1 if len(racks) == 1 else 2]
-        work = self.work + run * PPM // factor
+        work, is_end = self.work + run * PPM // factor, kind == END
+        self.fate.check(run, kind)
+        self.fate.spent += run
         if is_end and work < self.duration:
             raise BrokenEventError(f"ends a job after {work} of its {self.duration} microseconds of work")
         if is_end and run and self.work + (run - 1) * PPM // factor >= self.duration:
             raise BrokenEventError("ends a job later than its work was done")
-        if not is_end and work >= self.duration:
+        if not is_end and not self.fate.left and work >= self.duration:
             raise BrokenEventError("preempts a job whose work is done")
+        if kind in (FAULT, GIVE_UP):
+            self.lost += work - self.fate.base
+            self.fate.fail(time)
+            work = self.fate.base
         self.executed, self.work = self.executed + run, work
         self.overhead += time - self.started - run
         self.started = -1
-        self.ended = time if is_end else -1
+        self.ended, self.is_done = time if kind in (END, GIVE_UP) else -1, is_end
 
 
 def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tuple[Replayed | None, list[Violation]]:
@@ -151,7 +166,7 @@ def replay(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules) -> tup
             executed_us=tuple(job.executed for job in state),
             overhead_us=tuple(job.overhead for job in state),
             lost_us=tuple(job.lost for job in state),
-            is_done=tuple(job.ended >= 0 for job in state),
+            is_done=tuple(job.is_done for job in state),
             held_gpu_us=float(sum(job.gpus * (job.executed + job.overhead) for job in state)),
             overhead_gpu_us=float(sum(job.gpus * job.overhead for job in state)),
         ),
@@ -164,7 +179,7 @@ class _World:
 
     def __init__(self, jobs: Workload, cluster: Cluster, rules: Rules) -> None:
         columns = (jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), jobs.slowdown_ppm.tolist())
-        self.state = [_Job(*row) for row in zip(*columns, strict=True)]
+        self.state = [_Job(*row) for row in zip(*columns, fates(jobs, rules), strict=True)]
         self.size: list[int] = cluster.gpus.tolist()
         self.rack: list[int] = cluster.rack.tolist()
         self.free, self.rules, self.now = self.size.copy(), rules, 0
@@ -189,10 +204,10 @@ class _World:
         if kind == START:
             job.start(time, places, self.free)
             return
-        if kind not in (PREEMPT, END, CRASH) or places:
+        if kind not in (PREEMPT, END, CRASH, FAULT, GIVE_UP) or places:
             raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
         before = job.work
-        job.stop(time, self.rack, self.rules.restart_us, kind == END)
+        job.stop(time, self.rack, self.rules.restart_us, kind)
         if kind == CRASH:
             kept = machines.kept(before, job.work)
             job.lost, job.work = job.lost + job.work - kept, kept

@@ -5,6 +5,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from optim.models.cluster.retries import tries_of
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import PPM, WHOLE_MILLI
 from optim.models.cluster.world import IntArray
@@ -37,6 +38,9 @@ class Books:
         self.is_active, self.is_running, self.is_done = (np.zeros(count, np.bool_) for _ in range(3))
         self.executed, self.served, self.overhead = (np.zeros(count, np.int64) for _ in range(3))
         self.saved, self.lost = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self.tries = tries_of(jobs, rules)
+        self.tried, self.try_base = [0] * count, [0] * count
+        self.held_back: list[tuple[int, int]] = []
         self.is_up = np.ones(cluster.num_machines, np.bool_)
         self.first_start, self.started, self.stopped, self.end = (np.full(count, -1) for _ in range(4))
         self.run_since, self.pause_end, self.factor = (np.zeros(count, np.int64) for _ in range(3))
@@ -111,6 +115,28 @@ class Books:
         kept = max(saved, done // step * step)
         self.lost[job] += done - kept
         self.served[job] = self.saved[job] = kept
+
+    def fault(self, job: int, now: int) -> bool:
+        """Take a job's GPUs and all work of its try, and tell whether that was the last one."""
+        self.stop(job, now, is_done=False)
+        self.lost[job] += int(self.served[job]) - self._begin_of_try(job)
+        self.tried[job] += 1
+        self.try_base[job] = int(self.executed[job])
+        self.served[job] = self.saved[job] = self._begin_of_try(job)
+        is_last = self.tried[job] >= int(self.tries.last[job])
+        if not is_last and self.rules.retry_wait_us:
+            self.is_active[job] = False
+            heappush(self.held_back, (now + self.rules.retry_wait_us, job))
+        return is_last
+
+    def _begin_of_try(self, job: int) -> int:
+        """Return where in a job's run time its present try begins."""
+        number, good = self.tried[job], int(self.tries.good[job])
+        return min(number * int(self.tries.fails[job]), good) if self.is_bound_to_fail(job) else good
+
+    def is_bound_to_fail(self, job: int) -> bool:
+        """Tell whether the present try of a job fails."""
+        return self.tried[job] < int(self.tries.failing[job])
 
     def jobs_on(self, machine: int) -> list[int]:
         """Return the jobs that have GPUs of a machine."""
@@ -211,8 +237,14 @@ class Books:
         """Note when a job will end at its present slowdown, and when its try fails."""
         self.version[job] += 1
         left = int(self.jobs.duration_us[job] - self.served[job])
+        if self.is_bound_to_fail(job):
+            left = int(self.tries.fails[job]) - (int(self.executed[job]) - self.try_base[job])
+            heappush(self.fails, (int(self.run_since[job]) + left, job, self.version[job]))
+            return
         end = int(self.run_since[job]) - (-left * int(self.factor[job]) // PPM)
         heappush(self.ends, (end, job, self.version[job]))
+        if self.rules.retries:
+            return  # its tries have failed
         fails = int(self.jobs.fails_us[job])
         if fails > self.executed[job]:
             when = int(self.run_since[job]) + fails - int(self.executed[job])

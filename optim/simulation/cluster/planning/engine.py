@@ -1,10 +1,9 @@
-"""The engine of planning policies. At one instant: ends, failures and repairs, submissions, then one plan.
+"""The engine of planning policies. At one instant: ends, failures (tries, then machines) and repairs, submissions, then one plan.
 
 Slowdowns change when all is placed.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from heapq import heappop
 
 import numpy as np
@@ -60,7 +59,7 @@ class _Run:
     def __init__(
         self, jobs: Workload, cluster: Cluster, policy: PlanningPolicy, options: EngineOptions, seed: int
     ) -> None:
-        rules = replace(policy.rules(options), checkpoint_us=options.checkpoint_us)
+        rules = options.on_failures(policy.rules(options))
         self.outages = OutageFeed(cluster, options, seed)
         site = Site(jobs, cluster, options.placement, options.spread, rules.is_shared, rules.jobs_a_gpu)
         self.policy, self.jobs, self.cluster = policy, jobs, cluster
@@ -83,11 +82,13 @@ class _Run:
         arrival = self.submit[self.submitted] if self.submitted < len(self.submit) else NEVER
         again = NEVER if self.again is None else self.again
         outage = self.outages.next[0] if self.outages.next is not None else NEVER
-        when = min(books.next_of(books.ends), books.next_of(books.fails), outage, arrival, again)
+        back = books.held_back[0][0] if books.held_back else NEVER
+        when = min(books.next_of(books.ends), books.next_of(books.fails), back, outage, arrival, again)
         if when == NEVER or self.idle_calls > MOST_IDLE_CALLS or self.calls > MOST_CALLS:
             return False
         self.now = when
         happened = self._end_jobs()
+        happened = self._fail_tries() or happened
         self._break_machines()
         while self.submitted < len(self.submit) and self.submit[self.submitted] == when:
             books.is_active[self.submitted] = True
@@ -103,16 +104,31 @@ class _Run:
         return True
 
     def _end_jobs(self) -> bool:
-        """Let jobs end whose work is done, and take note of tries that failed."""
+        """Let jobs end whose work is done."""
         books, ended = self.books, False
         while books.next_of(books.ends) <= self.now:
             job = heappop(books.ends)[1]
             books.stop(job, self.now, is_done=True)
             self._close(job, Event.END)
             ended = True
-        while books.next_of(books.fails) <= self.now:
-            heappop(books.fails)
         return ended
+
+    def _fail_tries(self) -> bool:
+        """Let tries fail whose time has come, and those wait again that were held back long enough."""
+        books, happened = self.books, False
+        while books.next_of(books.fails) <= self.now:
+            job = heappop(books.fails)[1]
+            if not books.is_bound_to_fail(job):
+                continue  # its run time is played in one piece: policies are told, that is all
+            happened = True
+            if books.fault(job, self.now):
+                self._close(job, Event.GIVE_UP)
+            else:
+                self._log(Event.FAULT, job)
+        while books.held_back and books.held_back[0][0] <= self.now:
+            books.is_active[heappop(books.held_back)[1]] = True
+            happened = True
+        return happened
 
     def _break_machines(self) -> None:
         """Let the machines whose time has come fail, or be repaired."""

@@ -86,6 +86,17 @@ class View:
         return self.jobs[~np.isin(self.jobs, list(self.running))]
 
     @property
+    def held_back(self) -> tuple[int, ...]:
+        """Numbers of the jobs that neither wait nor run, a try of theirs having failed a while ago."""
+        return tuple(job for _, job in self._books.held_back)
+
+    @property
+    def is_done(self) -> BoolArray:
+        """Whether each job has done all of its work."""
+        done: BoolArray = self._books.is_done[: self._count].copy()
+        return done
+
+    @property
     def executed_us(self) -> IntArray:
         """Time with GPUs in progress so far."""
         return self._books.executed_at(self.now_us, self._count)
@@ -116,7 +127,9 @@ class View:
 
     @property
     def has_failed(self) -> BoolArray:
-        """Whether a try of the job has failed by now."""
+        """Whether a try of the job has failed by now that it goes on from, its run time being played in one piece."""
+        if self._books.rules.retries:
+            return np.zeros(self._count, np.bool_)
         fails = self._books.jobs.fails_us[: self._count]
         return np.asarray((fails >= 0) & (self.executed_us >= fails))
 
@@ -131,7 +144,8 @@ class View:
         """
         if Sight.RUN_TIMES not in self._sees:
             raise NotAllowedError("run times are hidden from this policy; declare them: sees = (Sight.RUN_TIMES,)")
-        return np.asarray(self._books.jobs.duration_us[: self._count] - self.served_us)
+        left = self._books.jobs.duration_us[: self._count] - self.served_us
+        return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
 
     @property
     def num_losses(self) -> int:
@@ -144,7 +158,7 @@ class View:
         if not len(points):
             return points
         done = int(self.served_us[job]) * (len(points) - 1) // int(self._books.jobs.duration_us[job])
-        return np.asarray(points[: done + 1])
+        return np.asarray(points[: min(done, len(points) - 1) + 1])
 
     def room(self, without: Iterable[int] = ()) -> Room:
         """Return the room that the running jobs leave, `without` some of them: to take GPUs from by the placement rule."""

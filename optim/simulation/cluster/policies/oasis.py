@@ -157,10 +157,11 @@ class Oasis(PlanningPolicy):
 
     def _count(self, view: View) -> None:
         """Add up the utility of the jobs that ended since."""
-        there = set(view.jobs.tolist())
+        there, is_done = {*view.jobs.tolist(), *view.held_back}, view.is_done
         for job in [job for job in self.admitted if job not in there]:
             self.admitted.remove(job)
-            self._earn(job, view.now_us)
+            if is_done[job]:
+                self._earn(job, view.now_us)
 
     def _earn(self, job: int, end_us: int) -> None:
         delay = (end_us - int(self.jobs.submit_us[job])) / self.slot

@@ -10,7 +10,7 @@ from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from tests.support.small_clusters import workload
 
-START, PREEMPT, END, _, CRASH, FAIL, REPAIR = Event
+START, PREEMPT, END, _, CRASH, FAIL, REPAIR, *_ = Event
 ON_0 = (0, START, 0, (0, 1))
 RULES = Rules(restart_us=US, move_us=US, checkpoint_us=2 * US)
 
