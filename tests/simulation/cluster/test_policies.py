@@ -95,7 +95,7 @@ def test_options_go_to_the_engine_or_to_a_policy():
 @pytest.mark.parametrize(
     ("settings", "cause"),
     [
-        ({"nonsense": "1"}, "the engine knows checkpoint_min, mtbf_hours, neighbour, overhead_s"),
+        ({"nonsense": "1"}, "the engine knows checkpoint_min, most_retries, mtbf_hours, neighbour, overhead_s"),
         ({"srtf.preempt": "no"}, "isn't played"),
         ({"las.nonsense": "1"}, "unknown option 'nonsense'"),
         ({"las.quantum_s": "0"}, "quantum_s must lie"),
