@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from optim.core.ranges import check_in
+from optim.models.auction.fairness import AppProfile
 from optim.models.auction.instance import Cluster as Offered
 from optim.models.cluster.app_fairness import AppFairness, app_fairness
 from optim.models.cluster.log import Run
@@ -23,8 +25,21 @@ from optim.solvers.auction.agent import Bid, Offer
 from optim.workloads.cluster.themis_apps import ThemisOptions as AppOptions
 from optim.workloads.cluster.themis_apps import draw_apps
 
-LIES = ("rho", "table", "demand")
-"""What a liar distorts: its reported fairness, what its bids are worth beside having nothing, or how many GPUs it can use."""
+LIES = ("rho", "table", "demand", "locality", "gang")
+"""What a liar distorts: its reported fairness, what its bids are worth beside having nothing, how many GPUs it can use, how much
+it is slowed down by spreading, or how many GPUs it needs together."""
+
+CASES: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "default": {},
+        "locality": {"network_share": 1.0, "gang": 2, "spread": 2},
+        "gangs": {"gang": 4},
+        "contention": {"crowding": 4.0},
+    }
+)
+"""Worlds of the study of lies, by what they have more of than those drawn by default."""
+
+LEVELS = ("slot", "machine", "rack", "cluster")
 
 FACTORS = (0.25, 4.0)
 """By how much: each kind of lie is tried with all of them."""
@@ -47,6 +62,8 @@ class WorldOptions:
         Apps, machines, and GPUs of each; racks of four machines.
     gap_min
         Mean minutes between arrivals.
+    network_share, gang
+        Share of the apps that the network slows down when they spread, and GPUs of every trial, 0 to draw each app's.
     shrink
         How many times shorter than published the apps' jobs are.
     draws
@@ -57,6 +74,8 @@ class WorldOptions:
     machines: int = 4
     gpus: int = 4
     gap_min: float = 10.0
+    network_share: float = 0.4
+    gang: int = 0
     shrink: float = 20.0
     draws: int = 3
 
@@ -67,6 +86,8 @@ class WorldOptions:
         check_in("[0, 1e6]", self, "gap_min")
         check_in("[1, 1e4]", self, "shrink")
         check_in("[2, 10]", self, "draws")
+        check_in("[0, 1]", self, "network_share")
+        check_in("[0, 64]", self, "gang")
 
     @property
     def cluster(self) -> Cluster:
@@ -76,7 +97,8 @@ class WorldOptions:
 
     def jobs(self, seed: int) -> Workload:
         """Draw the apps of a world."""
-        drawn = draw_apps(AppOptions(apps=self.apps, gap_min=self.gap_min), seed)
+        apps = AppOptions(apps=self.apps, gap_min=self.gap_min, network_share=self.network_share, gang=self.gang)
+        drawn = draw_apps(apps, seed)
         return replace(drawn, duration_us=np.maximum(US, (drawn.duration_us / self.shrink).astype(np.int64)))
 
 
@@ -135,6 +157,16 @@ def measured(
     return {name: Interval.of([row[name] for row in rows]) for name in rows[0]}
 
 
+def _with_gang(profile: AppProfile, gang: int) -> AppProfile:
+    """Return a profile that says a gang, and a demand in multiples of it."""
+    needs = profile.needs
+    if needs is None:
+        return profile
+    demand = max(1, round(needs.demand / gang)) * gang
+    needs = replace(needs, demand=demand, total_demand=max(demand, needs.total_demand))
+    return replace(profile, needs=needs, gang=gang, gangs=())
+
+
 class _Liar(AppAgent):
     """An app that distorts what it says."""
 
@@ -144,6 +176,11 @@ class _Liar(AppAgent):
             demand = max(1, round(profile.needs.demand * factor / profile.gang)) * profile.gang
             needs = replace(profile.needs, demand=demand, total_demand=max(demand, profile.needs.total_demand))
             profile = replace(profile, needs=needs)
+        if lie == "locality":
+            told = {level: 1.0 + factor * (getattr(profile.slowdown, level) - 1.0) for level in LEVELS}
+            profile = replace(profile, slowdown=replace(profile.slowdown, **told))
+        if lie == "gang":
+            profile = _with_gang(profile, max(1, round(profile.gang * factor)))
         super().__init__(honest.app, profile, honest.places, honest._expiring)
         self._lie, self._factor = lie, factor
 
@@ -235,6 +272,21 @@ class LieFinding:
     gain_half: float
     best_gain: float
     lies: int
+
+
+def world_of(options: LieOptions, case: str) -> LieOptions:
+    """Return the worlds of a case: apps that all want nearness, on narrower machines; wide gangs; or all at once."""
+    more = dict(CASES[case])
+    spread, crowding = int(more.pop("spread", 1)), more.pop("crowding", 1.0)
+    return replace(
+        options,
+        machines=options.machines * spread,
+        gpus=max(1, options.gpus // spread),
+        gap_min=options.gap_min / crowding,
+        apps=round(options.apps * math.sqrt(crowding)),
+        network_share=more.get("network_share", options.network_share),
+        gang=int(more.get("gang", options.gang)),
+    )
 
 
 def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:

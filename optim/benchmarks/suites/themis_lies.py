@@ -1,4 +1,4 @@
-"""The study `themis-lies`: how often a lie pays across Themis' rounds, by payment rule."""
+"""The study `themis-lies`: how often a lie pays across Themis' rounds, by payment rule and kind of world."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optim.benchmarks.spec import FULL, SMALL
-from optim.benchmarks.studies.themis_rounds import LieOptions, search_lies
+from optim.benchmarks.studies.themis_rounds import CASES, LieOptions, search_lies, world_of
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
 from optim.core.options import options_as_dict
@@ -32,17 +32,19 @@ class LieWork(AbstractStudy):
         clock, rule = PhaseClock(), str(self.labels["rule"])
         progress.start(f"lies under {rule}", None)
         with clock.phase("solve"):
-            found = search_lies(self.chosen, rule, self.seed)
+            found = search_lies(world_of(self.chosen, str(self.labels["case"])), rule, self.seed)
         progress.finish()
         return Finding(findings=options_as_dict(found), seconds=clock.seconds, iterations=found.lies)
 
 
 def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
-    for rule in PaymentRule:
-        sizes = {"apps": options.apps, "gpus": options.machines * options.gpus, "machines": options.machines}
-        name = f"liars-{options.apps}-{seed}"
-        subject = StudySubject(name=name, topic="auction", drawn_from=options, parameters=sizes)
-        yield subject, {"rule": rule.value}
+    for case in CASES:
+        world = world_of(options, case)
+        sizes = {"apps": world.apps, "gpus": world.machines * world.gpus, "machines": world.machines}
+        name = f"liars-{case}-{world.apps}-{seed}"
+        subject = StudySubject(name=name, topic="auction", drawn_from=world, parameters=sizes)
+        for rule in PaymentRule:
+            yield subject, {"case": case, "rule": rule.value}
 
 
 SPEC = register_study(
@@ -54,5 +56,5 @@ SPEC = register_study(
     subjects=_rules,
     ways=("simulation",),
     others="the study plays the policies itself",
-    columns=("rule", "profitable", "low", "high", "harmful", "gain", "gain_half", "best_gain"),
+    columns=("case", "rule", "profitable", "low", "high", "harmful", "gain", "gain_half", "best_gain"),
 )

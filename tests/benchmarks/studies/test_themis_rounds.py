@@ -9,6 +9,7 @@ from scipy import stats
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies.themis_rounds import (
+    CASES,
     Interval,
     LieOptions,
     LyingThemis,
@@ -17,7 +18,9 @@ from optim.benchmarks.studies.themis_rounds import (
     run_policy,
     summed_up,
     wilson,
+    world_of,
 )
+from optim.benchmarks.studies.themis_rounds import LIES as LIE_NAMES
 from optim.benchmarks.suites.themis import SPEC
 from optim.benchmarks.suites.themis_lies import SPEC as LIES
 from optim.core.errors import InvalidOptionError
@@ -60,7 +63,7 @@ def test_only_lies_that_surely_save_time_pay():
 def test_an_app_that_lies_by_nothing_is_honest():
     jobs, settings = TINY.jobs(0), ThemisOptions(lease_min=5.0, fairness=0.5)
     honest = play(jobs, TINY.cluster, Themis(settings, jobs), EngineOptions(), 0)
-    for lie in ("rho", "table", "demand"):
+    for lie in LIE_NAMES:
         told = play(jobs, TINY.cluster, LyingThemis(settings, jobs, 0, lie, 1.0), EngineOptions(), 0)
         assert told.log.rows() == honest.log.rows()
 
@@ -69,9 +72,22 @@ def test_every_lie_changes_what_is_granted():
     options = LieOptions()
     jobs, settings = options.jobs(2), ThemisOptions(lease_min=5.0, fairness=0.5)
     honest = play(jobs, options.cluster, Themis(settings, jobs), EngineOptions(), 0)
-    for lie, factor in (("rho", 4.0), ("table", 4.0), ("demand", 0.25)):
+    for lie, factor in (("rho", 4.0), ("table", 4.0), ("demand", 0.25), ("locality", 4.0), ("gang", 4.0)):
         told = play(jobs, options.cluster, LyingThemis(settings, jobs, 2, lie, factor), EngineOptions(), 0)
         assert told.log.rows() != honest.log.rows()
+
+
+def test_worlds_differ_in_what_their_case_names():
+    options = LieOptions()
+    worlds = {case: world_of(options, case) for case in CASES}
+    jobs = {case: world.jobs(0) for case, world in worlds.items()}
+    assert worlds["default"] == options
+    assert worlds["locality"].cluster.num_gpus == options.cluster.num_gpus
+    assert worlds["locality"].cluster.gpus.max() == 2 < options.cluster.gpus.max()
+    assert (jobs["locality"].slowdown_ppm[:, 1] == 1_300_000).all()
+    assert set(jobs["gangs"].gpus.tolist()) == {4}
+    assert len(np.unique(jobs["contention"].app)) == 2 * options.apps
+    assert jobs["contention"].submit_us.max() < jobs["default"].submit_us.max()
 
 
 def test_a_policy_beside_itself_is_as_fair():
