@@ -257,7 +257,9 @@ class LieFinding:
     harmful
         Share of lies that cost the liar in the same sense.
     gain, gain_half
-        Mean share of its time that the liar saves, over all lies, with half the width of its 95 % interval.
+        Mean share of its time that the liar saves (`saved`), over all lies, with half the width of its 95 % interval.
+    paid_gain, paid_half
+        The same over the lies that pay; the half is 0 where fewer than two do.
     best_gain
         Largest of the means over repeats among lies that pay; 0 if none does.
     lies
@@ -270,6 +272,8 @@ class LieFinding:
     harmful: float
     gain: float
     gain_half: float
+    paid_gain: float
+    paid_half: float
     best_gain: float
     lies: int
 
@@ -309,8 +313,19 @@ def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
                 told = [
                     seconds(LyingThemis(settings, jobs, liar, lie, factor), number) for number in range(options.repeats)
                 ]
-                gains.append(Interval.of([1.0 - lied / true for lied, true in zip(told, honest, strict=True)]))
+                gains.append(Interval.of([saved(lied, true) for lied, true in zip(told, honest, strict=True)]))
     return summed_up(gains)
+
+
+def saved(lied: float, true: float) -> float:
+    """Return the share of its time that a lie saves; what it costs is told as a share of the longer time.
+
+    Examples
+    --------
+    >>> saved(6.0, 8.0), saved(8.0, 6.0)
+    (0.25, -0.25)
+    """
+    return (true - lied) / max(true, lied)
 
 
 def summed_up(gains: Sequence[Interval]) -> LieFinding:
@@ -319,6 +334,7 @@ def summed_up(gains: Sequence[Interval]) -> LieFinding:
     paid = [found.mean for found in gains if found.mean - found.half > LEAST_GAIN]
     low, high = wilson(len(paid), count)
     whole = Interval.of([found.mean for found in gains])
+    size = Interval.of(paid) if len(paid) > 1 else Interval(mean=sum(paid), half=0.0)
     return LieFinding(
         profitable=len(paid) / count,
         low=low,
@@ -326,6 +342,8 @@ def summed_up(gains: Sequence[Interval]) -> LieFinding:
         harmful=sum(found.mean + found.half < -LEAST_GAIN for found in gains) / count,
         gain=whole.mean,
         gain_half=whole.half,
+        paid_gain=size.mean,
+        paid_half=size.half,
         best_gain=max(paid, default=0.0),
         lies=count,
     )

@@ -56,5 +56,17 @@ SPEC = register_study(
     subjects=_rules,
     ways=("simulation",),
     others="the study plays the policies itself",
-    columns=("case", "rule", "profitable", "low", "high", "harmful", "gain", "gain_half", "best_gain"),
+    columns=(
+        "case",
+        "rule",
+        "profitable",
+        "low",
+        "high",
+        "harmful",
+        "gain",
+        "gain_half",
+        "paid_gain",
+        "paid_half",
+        "best_gain",
+    ),
 )

@@ -10,6 +10,7 @@ from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies.themis_rounds import (
     CASES,
+    T_95,
     Interval,
     LieOptions,
     LyingThemis,
@@ -58,6 +59,9 @@ def test_only_lies_that_surely_save_time_pay():
     ]
     found = summed_up(gains)
     assert (found.profitable, found.harmful, found.best_gain, found.lies) == (0.25, 0.25, 0.2, 4)
+    assert (found.paid_gain, found.paid_half) == (0.2, 0.0)
+    two = summed_up([Interval(mean=0.2, half=0.1), Interval(mean=0.4, half=0.1)])
+    assert (two.paid_gain, two.paid_half) == pytest.approx((0.3, 0.1 * T_95[0]))
 
 
 def test_an_app_that_lies_by_nothing_is_honest():
