@@ -147,6 +147,12 @@ def label(name: str) -> str:
     return name.rpartition(":")[2] if is_own(name) else name.rpartition("+")[2]
 
 
+def own_file(name: str) -> str | None:
+    """Return the file of a policy of one's own, wrapped or not; None for others."""
+    inner = name if is_own(name.split("+", maxsplit=1)[0]) else name.rpartition("+")[2]
+    return inner.rpartition(":")[0] if is_own(inner) else None
+
+
 def _make_own(found: type[PlanningPolicy], name: str, jobs: Workload, options: Mapping[str, Any] | None) -> Policy:
     own = build_options(getattr(found, "Options", NoOptions), options)
     wanted = [own, jobs] if hasattr(found, "Options") else [jobs]

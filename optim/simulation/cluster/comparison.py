@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
@@ -17,7 +18,7 @@ from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.run_file import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS, LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.catalogue import label, make_policy
+from optim.simulation.cluster.catalogue import label, make_policy, own_file
 from optim.simulation.cluster.engine import Policy, check_support, play
 from optim.simulation.cluster.options import EngineOptions
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
@@ -128,6 +129,15 @@ def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | Non
     return {"bounds": values, "prices": prices, "load": load, "interval": interval}
 
 
+def _content(text: str) -> str:
+    """Return a digest of what is in a file, or the text if it names none."""
+    try:
+        with Path(text).open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+    except (OSError, ValueError):
+        return text
+
+
 class Comparison(AbstractTask[PolicyRequest, Played | None]):
     """Play policies on one workload; None for a policy whose run was interrupted.
 
@@ -206,7 +216,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
                 yield played
 
     def key(self, request: PolicyRequest) -> str:
-        """Return a digest of all that a policy's run depends on."""
+        """Return a digest of all that a policy's run depends on; of files, a policy's own or of its options, what is in them."""
         digest = hashlib.sha256()
         for columns, owner in (
             ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), self.jobs),
@@ -214,6 +224,9 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         ):
             for name in columns:
                 digest.update(name.encode() + getattr(owner, name).tobytes())
-        said = [asdict(self.options), self.seed, self.least_jct_h, request.name, request.options]
+        names = [getattr(self.jobs, names) for names in ("groups", "reasons")]
+        options = [(name, _content(value)) for name, value in request.options]
+        own = own_file(request.name)
+        said = [asdict(self.options), self.seed, self.least_jct_h, request.name, options, names, own and _content(own)]
         digest.update(json.dumps(said).encode())
         return f"{request.name}:{digest.hexdigest()[:32]}"

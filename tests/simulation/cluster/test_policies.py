@@ -145,6 +145,24 @@ def test_a_key_tells_apart_whatever_a_run_depends_on():
     assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys
 
 
+@pytest.mark.parametrize("wrapped", ["", "patience+"])
+def test_a_key_goes_by_what_is_in_files(tmp_path, wrapped):
+    """A sample of service, and a policy of one's own: with other contents it is another run, elsewhere the same content isn't."""
+    task = Comparison(workload([(0, 1, 1)] * 3), Cluster.grid("1x1"), FREE, 0)
+    sample, mine = tmp_path / "sample.csv", tmp_path / "mine.py"
+    sample.write_text("duration\n5\n")
+    mine.write_text("class Mine: ...")
+    (tmp_path / "again.csv").write_text("duration\n5\n")
+    asked = PolicyRequest(name=f"{wrapped}tiresias-gittins", options=(("service", str(sample)),))
+    again = PolicyRequest(name=f"{wrapped}tiresias-gittins", options=(("service", str(tmp_path / "again.csv")),))
+    own = PolicyRequest(name=f"{wrapped}{mine}:Mine")
+    before = [task.key(asked), task.key(own)]
+    assert task.key(again) == before[0]
+    sample.write_text("duration\n6\n")
+    mine.write_text("class Mine: pass")
+    assert not {task.key(asked), task.key(own)} & set(before)
+
+
 def test_a_placement_may_be_written_as_a_text():
     assert EngineOptions(placement="worst-fit").placement is Placement.WORST_FIT
     with pytest.raises(InvalidOptionError, match="placement must be one of best-fit"):
