@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optim.benchmarks.spec import FULL, SMALL
-from optim.benchmarks.studies.themis_rounds import CASES, LieOptions, search_lies, world_of
+from optim.benchmarks.studies.themis_lies import CASES, LieOptions, search_lies, world_of
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
 from optim.core.options import options_as_dict

@@ -138,7 +138,7 @@ def bid_table(
         return shared_minutes(profile, gpus, locality, **facts) / ideal  # type: ignore[arg-type]
 
     limits = most_gpus_by_locality(cluster)
-    most = min(cluster.num_free, profile.demand - profile.held_gpus)
+    most = min(cluster.num_free, profile.demand - profile.held_gpus - profile.beside_gpus)
     bundles = possible_sizes(profile.gangs, most) if profile.gangs else range(profile.gang, most + 1, profile.gang)
     numbers = np.array([k for k in bundles if sizes is None or k in sizes], dtype=np.int64)
     levels = np.array([level for level in limits if level <= widest], dtype=np.int64)
@@ -148,7 +148,7 @@ def bid_table(
     union = np.full_like(level, max(limits)) if profile.held_gpus else level
     found = shared_minutes_each(profile, gpus, union, **facts) / ideal  # type: ignore[arg-type]
     value = np.where(is_offered, found, np.inf)
-    if profile.held_gpus or horizon is Horizon.LEASE:
+    if profile.held_gpus or profile.beside_gpus or horizon is Horizon.LEASE:
         empty = rho(0, profile.held_locality)
     else:
         empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)

@@ -8,20 +8,9 @@ from scipy import stats
 
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies.themis_rounds import (
-    CASES,
-    T_95,
-    Interval,
-    LieOptions,
-    LyingThemis,
-    WorldOptions,
-    measured,
-    run_policy,
-    summed_up,
-    wilson,
-    world_of,
-)
-from optim.benchmarks.studies.themis_rounds import LIES as LIE_NAMES
+from optim.benchmarks.studies.themis_lies import CASES, LieOptions, LyingThemis, summed_up, world_of
+from optim.benchmarks.studies.themis_lies import LIES as LIE_NAMES
+from optim.benchmarks.studies.themis_rounds import T_95, Interval, WorldOptions, measured, run_policy, wilson
 from optim.benchmarks.suites.themis import SPEC
 from optim.benchmarks.suites.themis_lies import SPEC as LIES
 from optim.core.errors import InvalidOptionError

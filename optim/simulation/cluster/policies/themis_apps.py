@@ -1,7 +1,7 @@
 """Apps of a simulated cluster as their agents know them: how long they wait, what work is left, and what to bid."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -114,6 +114,17 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """GPUs of other types than the one on offer: how many, and how many of the one on offer do as much."""
+
+    gpus: int = 0
+    speed: float = 0.0
+
+
+NOTHING = Beside()
+
+
 class AppAgent:
     """An app's agent in one auction.
 
@@ -127,6 +138,8 @@ class AppAgent:
         (slot, GPUs) under leases that go on.
     expiring
         (slot, GPUs) whose leases have just ended: it reports its fairness as if it kept them.
+    beside, expiring_beside
+        The same of GPUs of other types than the one on offer.
     """
 
     def __init__(
@@ -135,9 +148,12 @@ class AppAgent:
         profile: AppProfile,
         held: tuple[tuple[int, int], ...] = (),
         expiring: tuple[tuple[int, int], ...] = (),
+        beside: Beside = NOTHING,
+        expiring_beside: Beside = NOTHING,
     ) -> None:
         self.app, self.name = app, f"a{app:06d}"
-        self.profile, self.places, self._expiring = profile, held, expiring
+        self.profile, self.places, self.expiring = profile, held, expiring
+        self.beside, self.expiring_beside = beside, expiring_beside
         self.grant: Grant | None = None
 
     @property
@@ -147,12 +163,13 @@ class AppAgent:
 
     def wanted(self) -> int:
         """Return its demand less what it holds."""
-        return max(0, self.profile.demand - sum(count for _, count in self.places))
+        return max(0, self.profile.demand - sum(count for _, count in self.places) - self.beside.gpus)
 
     def rho(self, cluster: Offered) -> float:
         """Return rho with what it holds, or held until now; without any, with one gang."""
-        places = self.places or self._expiring
-        gpus = min(self.profile.demand, sum(count for _, count in places)) or self.gang
+        has_some = self.places or self.beside.gpus
+        places, beside = (self.places, self.beside) if has_some else (self.expiring, self.expiring_beside)
+        gpus = min(self.profile.demand, sum(count for _, count in places) + beside.speed) or self.gang
         level = smallest_subtree(cluster, (slot for slot, _ in places)) if len(places) > 1 else 0
         minutes = shared_minutes(
             self.profile, gpus, level, horizon=Horizon.HOLD, lease_min=1.0, cluster_gpus=cluster.num_gpus
@@ -163,6 +180,8 @@ class AppAgent:
         """Value every number and locality on offer."""
         begun = time.perf_counter()
         profile = with_held(self.profile, offer.cluster, self.places) if self.places else self.profile
+        if self.beside.gpus:
+            profile = replace(profile, beside_gpus=self.beside.gpus, beside_speed=self.beside.speed)
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
         return Bid(
             table=table,
@@ -179,8 +198,10 @@ class AppAgent:
         self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
 
 
-def profiles(view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime) -> list[AppProfile]:
-    """Return what each live app knows of itself, without the GPUs it holds."""
+def profiles(
+    view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime, slowness: FloatArray
+) -> list[AppProfile]:
+    """Return what each live app knows of itself, without the GPUs it holds; `slowness` is that of the GPUs on offer, by app."""
     found = []
     gangs_of: dict[int, tuple[int, ...]] = {}
     if live.is_mixed.any():
@@ -189,9 +210,8 @@ def profiles(view: View, jobs: IntArray, live: Live, census: Census, ideal: Idea
             app = int(view.app[job])
             if app in mixed:
                 gangs_of[app] = (*gangs_of.get(app, ()), int(view.gpus[job]))
-    rows = zip(
-        live.apps.tolist(), live.work_min, live.longest_min, live.demand.tolist(), live.gang.tolist(), strict=True
-    )
+    work_min, longest_min = live.work_min * slowness, live.longest_min * slowness
+    rows = zip(live.apps.tolist(), work_min, longest_min, live.demand.tolist(), live.gang.tolist(), strict=True)
     for app, work, longest, demand, gang in rows:
         totals = census.totals[app]
         needs = Needs(

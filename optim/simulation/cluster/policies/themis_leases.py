@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from optim.core.ranges import check_choices, check_in
-from optim.core.registry import Support
-from optim.models.auction.fairness import IdealTime
+from optim.core.registry import SUPPORTED, Support
+from optim.models.auction.fairness import AppProfile, IdealTime
 from optim.models.auction.instance import Cluster as Offered
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
@@ -23,6 +23,7 @@ from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
 from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, live_apps, profiles
+from optim.simulation.cluster.policies.themis_kinds import Kinds
 from optim.simulation.cluster.policies.themis_places import Entries, chosen_gpus, near_the_old, split
 from optim.simulation.cluster.policies.themis_tuning import LEAST_LOSSES, TUNERS, AppTuner
 
@@ -30,7 +31,6 @@ NO_TUNER = "none"
 NEEDS_LOSSES = (
     f"a tuner needs trials that report at least {LEAST_LOSSES} losses; give the jobs loss curves, or leave it out"
 )
-ONE_KIND = "apps lease GPUs of one type; leave the types of the cluster or of the jobs out"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +85,12 @@ class LeasingPolicy(PlanningPolicy):
         self.options, self._points = options, jobs.loss.shape[1]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Several types of GPU aren't known, and a tuner needs losses."""
+        """Serve trials that report losses, if a tuner is to follow them, on hosts that are never short."""
         if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < LEAST_LOSSES:
             return Support(False, NEEDS_LOSSES)
         if jobs.strains_hosts(cluster):
             return Support(False, WITHOUT_HOSTS)
-        return Support(not jobs.kind_ppm.shape[1] or len(np.unique(cluster.kind)) == 1, ONE_KIND)
+        return SUPPORTED
 
     def rules(self, options: EngineOptions) -> Rules:
         """Tuners send trials away."""
@@ -145,7 +145,7 @@ class LeasingPolicy(PlanningPolicy):
             touched |= self._hold_round(view, np.flatnonzero(is_live), work, expiring)
         for app in sorted(touched & live):
             jobs = np.array(self.census.totals[app].jobs)
-            self._split(app, jobs[is_live[jobs]], view.gpus, remaining)
+            self._split(view, app, jobs[is_live[jobs]], remaining)
         again = None
         if live:
             ends = [end for gpus in self._leases.values() for end in gpus.values()]
@@ -213,11 +213,29 @@ class LeasingPolicy(PlanningPolicy):
         return expiring
 
     def _hold_round(self, view: View, jobs: IntArray, work: IntArray, expiring: Mapping[int, list[int]]) -> set[int]:
-        """Offer what is free to the apps; return who got some."""
+        """Offer what is free to the apps, one type of GPU after the other, the fastest first; return who got some."""
+        kinds = Kinds(view, jobs, work)
+        served: set[int] = set()
+        for kind in kinds.by_speed(np.unique(view.app[jobs]).tolist()):
+            able = kinds.usable(jobs, kind)
+            if len(able):
+                served |= self._offer(view, able, work, expiring, (kinds, kind))
+        return served
+
+    def _offer(
+        self,
+        view: View,
+        jobs: IntArray,
+        work: IntArray,
+        expiring: Mapping[int, list[int]],
+        offered: tuple[Kinds, int],
+    ) -> set[int]:
+        """Offer what is free of a type of GPU to the apps of some jobs; return who got some."""
+        kinds, kind = offered
         taken = {gpu for leases in self._leases.values() for gpu in leases}
         free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
         for gpu, machine in enumerate(self.machine_of):
-            if gpu not in taken and view.is_up[machine]:
+            if gpu not in taken and view.is_up[machine] and self.cluster.kind[machine] == kind:
                 free[machine].append(gpu)
         if not any(free.values()):
             return set()
@@ -229,10 +247,10 @@ class LeasingPolicy(PlanningPolicy):
         )
         paused = frozenset().union(*self._paused.values())
         live = live_apps(view, jobs, work, np.isin(jobs, list(paused)))
-        known = profiles(view, jobs, live, self.census, IdealTime(self.options.ideal))
+        slowness = kinds.slowness[live.apps, kind]
+        known = profiles(view, jobs, live, self.census, IdealTime(self.options.ideal), slowness)
         agents = [
-            AppAgent(app, profile, self._places(self._leases.get(app, ())), self._places(expiring.get(app, ())))
-            for app, profile in zip(live.apps.tolist(), known, strict=True)
+            self._agent(app, profile, expiring, offered) for app, profile in zip(live.apps.tolist(), known, strict=True)
         ]
         if not any(agent.wanted() for agent in agents):
             return set()
@@ -244,7 +262,7 @@ class LeasingPolicy(PlanningPolicy):
             if app in grants
         }
         if self.options.aligned:
-            there = np.where(view.is_up, self.cluster.gpus, 0)
+            there = np.where(view.is_up & (self.cluster.kind == kind), self.cluster.gpus, 0)
             grants = near_the_old(self.cluster.rack, there, grants, in_use, self.machine_of)
         lease = self.options.lease_us
         end = (view.now_us // lease + 1) * lease if self.options.aligned else view.now_us + lease
@@ -255,6 +273,17 @@ class LeasingPolicy(PlanningPolicy):
                 self._leases.setdefault(app, {})[gpu] = end
         return set(grants)
 
+    def _agent(
+        self, app: int, profile: AppProfile, expiring: Mapping[int, list[int]], offered: tuple[Kinds, int]
+    ) -> AppAgent:
+        """Return an app's agent in the auction of a type of GPU."""
+        kinds, kind = offered
+        held, gone = self._places(self._leases.get(app, ())), self._places(expiring.get(app, ()))
+        if kinds.is_one:
+            return AppAgent(app, profile, held, gone)
+        beside = [kinds.beside(app, places, kind, profile.demand) for places in (held, gone)]
+        return AppAgent(app, profile, kinds.own(held, kind), kinds.own(gone, kind), *beside)
+
     def _places(self, gpus: "Sequence[int] | Mapping[int, int]") -> Entries:
         """Return GPUs as (machine, number) entries."""
         counts: dict[int, int] = {}
@@ -262,9 +291,9 @@ class LeasingPolicy(PlanningPolicy):
             counts[self.machine_of[gpu]] = counts.get(self.machine_of[gpu], 0) + 1
         return tuple(sorted(counts.items()))
 
-    def _split(self, app: int, jobs: IntArray, gangs: IntArray, remaining: IntArray) -> None:
-        """Put an app's jobs on its GPUs, those with most work left first."""
-        leases = self._leases.get(app, {})
+    def _split(self, view: View, app: int, jobs: IntArray, remaining: IntArray) -> None:
+        """Put an app's jobs on its GPUs, those with most work left first, each on GPUs of one type, the fastest first."""
+        leases, gangs = self._leases.get(app, {}), view.gpus
         jobs = jobs[~np.isin(jobs, list(self._paused.get(app, ())))]
         order = jobs[np.lexsort((jobs, -remaining[jobs]))]
         if not len(order):
@@ -272,5 +301,23 @@ class LeasingPolicy(PlanningPolicy):
             return
         if gangs[order].max() == gangs[order].min():
             order = order[: len(leases)]  # further ones can't get a GPU
-        waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
-        self._assigned[app] = split(leases, self._assigned.get(app, {}), waiting, self.machine_of, self.rack_of)
+        before = self._assigned.get(app, {})
+        if len(set(self.cluster.kind.tolist())) == 1:
+            waiting = list(zip(order.tolist(), gangs[order].tolist(), strict=True))
+            self._assigned[app] = split(leases, before, waiting, self.machine_of, self.rack_of)
+            return
+        self._assigned[app] = self._split_by_kind(view, app, order, remaining)
+
+    def _split_by_kind(self, view: View, app: int, order: IntArray, remaining: IntArray) -> dict[int, Gpus]:
+        """Return which of an app's jobs run where: those that run stay, others take the fastest type that holds them."""
+        kinds, before = Kinds(view, order, remaining), self._assigned.get(app, {})
+        leases = self._leases.get(app, {})
+        stays = {job for job, held in before.items() if leases.keys() >= set(held)}
+        found: dict[int, Gpus] = {}
+        for kind in kinds.by_speed([app]):
+            mine = [gpu for gpu in leases if self.cluster.kind[self.machine_of[gpu]] == kind]
+            running = {job: held for job, held in before.items() if held and held[0] in set(mine)}
+            able = [job for job in kinds.usable(order, kind).tolist() if job not in found and job not in stays]
+            waiting = [(job, int(view.gpus[job])) for job in able]
+            found |= split(mine, running, waiting, self.machine_of, self.rack_of)
+        return found

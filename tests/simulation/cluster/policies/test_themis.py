@@ -1,14 +1,16 @@
 """Rounds of auctions among simulated apps: leases, payments, who may bid, and logs that can be replayed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError, UnsupportedProblemError
 from optim.models.auction.bid_table import bid_table
 from optim.models.auction.document import MachineDocument
-from optim.models.auction.fairness import AppProfile, Trial
+from optim.models.auction.fairness import AppProfile, Needs, Trial, remaining_minutes, remaining_minutes_each
 from optim.models.auction.reading import cluster_from_documents
 from optim.models.cluster.check import replay_plan
 from optim.models.cluster.log import Event
@@ -100,8 +102,10 @@ def test_more_fairness_lets_fewer_apps_bid():
     assert rows[0] > rows[1]
 
 
-@given(st.integers(0, 10**6), st.sampled_from(NAMES), st.booleans(), st.sampled_from(["floor", "lottery"]))
-def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule):
+@given(
+    st.integers(0, 10**6), st.sampled_from(NAMES), st.booleans(), st.sampled_from(["floor", "lottery"]), st.booleans()
+)
+def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has_types):
     rng = np.random.default_rng(seed)
     rows = sorted(
         (int(rng.integers(0, 30)), int(rng.choice([1, 2, 3])), int(rng.integers(1, 60)), app)
@@ -111,6 +115,11 @@ def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule):
     first = rows[0][0]
     jobs = minutes([(submit - first, *rest) for submit, *rest in rows])
     cluster = Cluster(gpus=np.array([2, 2, 3]), rack=np.array([0, 0, 1]))
+    if has_types:
+        ppm = rng.integers(10**6, 4 * 10**6, (len(rows), 3)) * (rng.random((len(rows), 3)) < 0.8)
+        ppm[~ppm[:, 2:].any(axis=1), 2] = 10**6
+        jobs = replace(jobs, kind_ppm=ppm)
+        cluster = replace(cluster, kind=np.array([0, 1, 2]), kinds=("a", "b", "c"))
     options = {"lease_min": 10, "aligned": aligned, **({"rule": rule} if name == "themis" else {})}
     run = checked(jobs, cluster, name, options, seed, EngineOptions(overhead_s=30))
     assert run.is_done.all()
@@ -140,10 +149,59 @@ def test_jobs_of_several_gangs_are_leased_sums_of_them():
     assert run.is_done.all()
 
 
+TYPES = Cluster(gpus=np.array([2, 2]), kind=np.array([0, 1]), kinds=("fast", "slow"))
+
+
+def typed(rows, ppm):
+    """Jobs with how much longer each takes on the second type, in parts per million; 0 if it can't run there."""
+    return minutes(
+        rows, kind_ppm=np.array([[1_000_000 if each != -1 else 0, abs(each) * (each != -1)] for each in ppm])
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_app_leases_gpus_of_several_types_the_fastest_first(name):
+    """Two of four jobs of 30 minutes run on each type: the slow ones take an hour."""
+    jobs = typed([(0, 1, 30, 0)] * 4, [2_000_000] * 4)
+    run = checked(jobs, TYPES, name, {"lease_min": 120})
+    assert sorted(ends(run)) == [30.0, 30.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_job_runs_on_types_that_it_can_run_on_only(name):
+    jobs = typed([(0, 2, 30, 0), (0, 2, 30, 1), (0, 1, 30, 1)], [-1, 0, 0])
+    jobs = replace(jobs, kind_ppm=np.array([[0, 1_000_000], [1_000_000, 0], [1_000_000, 0]]))
+    run = checked(jobs, TYPES, name, {"lease_min": 20})
+    assert run.is_done.all()
+    for _, kind, job, places in run.log.rows():
+        if kind == Event.START:
+            assert {machine for machine, _ in places} == ({1} if job == 0 else {0})
+
+
+def test_a_gang_is_never_split_over_types():
+    jobs = typed([(0, 2, 30, 0), (0, 2, 30, 0), (0, 1, 30, 1)], [1_500_000] * 3)
+    run = checked(jobs, TYPES, "themis", {"lease_min": 10})
+    assert all(
+        len({machine for machine, _ in places}) == 1 for _, kind, _, places in run.log.rows() if kind == Event.START
+    )
+
+
+def test_gpus_of_another_type_count_by_what_they_do():
+    """Work of 120 minutes on the type on offer: with 2 of it, and 2 others that do as much as one, it takes 40."""
+    needs = Needs(work_min=120, longest_min=1, demand=8, total_work_min=120, total_longest_min=1, total_demand=8)
+    profile = AppProfile(elapsed_min=0, active_apps=1, needs=needs, beside_gpus=2, beside_speed=1.0)
+    assert remaining_minutes(profile, 2, 1.0) == pytest.approx(40)
+    assert remaining_minutes(profile, 2, 2.0) == pytest.approx(60)
+    assert remaining_minutes(profile, 0, 1.0) == pytest.approx(120)
+    assert remaining_minutes(profile, 9, 1.0) == pytest.approx(120 / 7)
+    each = remaining_minutes_each(profile, np.array([2.0, 9.0]), np.array([2.0, 1.0]))
+    assert each.tolist() == pytest.approx([60, 120 / 7])
+
+
 def test_refuses_what_it_can_not_lease():
-    jobs = minutes([(0, 1, 5, 0)], kind_ppm=np.array([[1_000_000, 2_000_000]]))
-    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
-    with pytest.raises(UnsupportedProblemError, match="GPUs of one type"):
+    jobs = minutes([(0, 1, 5, 0)], cpu_milli=np.array([9000]))
+    cluster = Cluster(gpus=np.array([1]), cpus=np.array([8]))
+    with pytest.raises((UnsupportedProblemError, InvalidProblemError), match="vCPU"):
         play(jobs, cluster, make_policy("themis", jobs), FREE)
     for options, text in (({"fairness": 2}, "fairness"), ({"rule": "half"}, "rule"), ({"lease_min": 0}, "lease_min")):
         with pytest.raises(InvalidOptionError, match=text):
