@@ -39,6 +39,18 @@ def filter(  # the field's word; the built-in of that name isn't used here
 
 
 @partial(jax.jit)
+def surprise(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
+    """Return minus the log-density of each sample given those before it, shape (N, L); see `filter`.
+
+    0 where there is nothing to tell: beyond a series' end, and at the first sample of an autoregressive model. A series' sum is
+    minus its log-likelihood.
+    """
+    emission = log_emission(parameters, series, lengths)
+    _, predicted, _ = forward(parameters, emission)
+    return -logsumexp(jnp.log(predicted).swapaxes(1, 2) + emission, axis=2).T
+
+
+@partial(jax.jit)
 def smooth(parameters: HmmParameters, series: jax.Array, lengths: jax.Array) -> jax.Array:
     """Return the states' probabilities given whole series, shape (N, L, K); see `filter`."""
     filtered, predicted, _ = forward(parameters, log_emission(parameters, series, lengths))

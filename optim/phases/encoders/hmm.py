@@ -1,8 +1,8 @@
 """States of a hidden Markov model, as they are known at the sample itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,15 +83,27 @@ class HmmEncoder(Encoder):
 
     def encode(self, series: ScaledSeries) -> FloatArray:
         """Return the filtered probabilities, shape (n, num_states)."""
+        from optim.kernels import hidden_markov
+
+        return self._samplewise(lambda *given: hidden_markov.filter(*given)[0], series)
+
+    def surprise(self, series: ScaledSeries) -> FloatArray:
+        """Return minus the log-density of each sample given those before it, shape (n,)."""
+        from optim.kernels import hidden_markov
+
+        return self._samplewise(hidden_markov.surprise, series)
+
+    def _samplewise(self, kernel: Callable[..., Any], series: ScaledSeries) -> FloatArray:
+        """Return what a kernel says of each sample with history, in double precision."""
         import jax.numpy as jnp
 
         from optim.kernels import hidden_markov
 
         parameters = hidden_markov.HmmParameters(*(jnp.asarray(self._fitted[name], jnp.float32) for name in _FIELDS))
         padded = hidden_markov.pad_series(series.values, series.lengths)
-        belief, _ = hidden_markov.filter(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
+        found = kernel(parameters, jnp.asarray(padded), jnp.asarray(series.lengths, jnp.int32))
         rows = series.ends(self.num_delays)
-        return np.asarray(belief, np.float64)[series.segment[rows], series.place[rows]]
+        return np.asarray(found, np.float64)[series.segment[rows], series.place[rows]]
 
     def arrays(self) -> Arrays:
         """Return the model's parameters."""

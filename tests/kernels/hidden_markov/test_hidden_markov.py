@@ -66,11 +66,13 @@ def test_filter_and_smoother_equal_enumeration_of_all_state_sequences(num_states
     series = rng.standard_normal((3, 5, num_features))
     padded = jnp.asarray(series, jnp.float32)
     filtered, log_likelihood = hidden_markov.filter(as_kernel(model), padded, jnp.asarray(lengths))
+    surprise = hidden_markov.surprise(as_kernel(model), padded, jnp.asarray(lengths))
     smoothed = hidden_markov.smooth(as_kernel(model), padded, jnp.asarray(lengths))
     for i, length in enumerate(lengths):
         whole = joint(model, series[i, :length])
         total = sum(whole.values())
         assert float(log_likelihood[i]) == pytest.approx(np.log(total), rel=1e-4, abs=1e-4)
+        assert float(surprise[i].sum()) == pytest.approx(-np.log(total), rel=1e-4, abs=1e-4)
         for time in range(length):
             past = joint(model, series[i, : time + 1])
             for state in range(num_states):

@@ -1,0 +1,123 @@
+"""Forecast densities side by side: fitted on some containers, scored by CRPS on others, at horizons of one sample to forty."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.core.ranges import check_in
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
+from optim.phases.densities import AbstractContinuation, CrbmPaths, Increments, LinearPaths, SwitchingPaths, crps
+from optim.phases.grid import to_grid
+from optim.phases.scaling import Scaling
+from optim.phases.windows import ScaledSeries, split_containers
+from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+
+GENERATED = "generated"
+HELD_SHARE = 0.3
+HISTORY = 8
+"""Samples that a container has shown before it is forecast."""
+
+CONTINUATIONS: Mapping[str, Callable[[], AbstractContinuation]] = MappingProxyType(
+    {"increments": Increments, "linear": LinearPaths, "switching": SwitchingPaths, "crbm": CrbmPaths}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensityOptions:
+    """Sizes of the study.
+
+    Parameters
+    ----------
+    series
+        ``generated``, or a file that `read_containers` reads.
+    containers
+        Generated ones.
+    interval_s, max_gap_s
+        Grid, and the longest gap that is bridged.
+    moments, paths, steps
+        Moments on held-out containers that are forecast, samples of each density, and the longest horizon.
+    """
+
+    series: str = GENERATED
+    containers: int = 100
+    interval_s: float = 15.0
+    max_gap_s: float = 60.0
+    moments: int = 100
+    paths: int = 50
+    steps: int = 40
+
+    def __post_init__(self) -> None:
+        check_in("[5, inf)", self, "containers")
+        check_in("[1, inf)", self, "moments", "steps")
+        check_in("[2, inf)", self, "paths")
+        check_in("(0, inf)", self, "interval_s", "max_gap_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """What is fitted on, and what is forecast: rows of the held-out series, and what followed, shape (n, steps, R)."""
+
+    training: ScaledSeries
+    held: ScaledSeries
+    ends: IntArray
+    observed: FloatArray
+
+
+def moments_to_forecast(options: DensityOptions, seed: int) -> Moments:
+    """Split series by container (a single one in its middle), scale them by the training side, and draw moments.
+
+    Raises
+    ------
+    InvalidProblemError
+        If no held-out series is long enough.
+    """
+    if options.series == GENERATED:
+        series = generate_containers(ContainerOptions(num_containers=options.containers), seed)
+    else:
+        series = read_containers(options.series)
+    grid = to_grid(series, options.interval_s, options.max_gap_s).series
+    rng = np.random.default_rng(seed)
+    training, held = _sides(grid, rng)
+    scaling = Scaling.fit(training.values, has_logarithm=True)
+    scaled = scaling.scaled(held)
+    left = np.repeat(held.lengths, held.lengths) - 1 - held.place
+    rows = np.flatnonzero((held.place >= HISTORY - 1) & (left >= options.steps))
+    if not len(rows):
+        raise InvalidProblemError(
+            f"no held-out series has {HISTORY + options.steps} samples at {options.interval_s:g} s without a gap"
+        )
+    ends = np.sort(rng.choice(rows, size=min(options.moments, len(rows)), replace=False))
+    observed = scaled.values[ends[:, None] + np.arange(1, options.steps + 1)]
+    return Moments(training=scaling.scaled(training), held=scaled, ends=ends, observed=observed)
+
+
+def _sides(grid: ContainerSeries, rng: np.random.Generator) -> tuple[ContainerSeries, ContainerSeries]:
+    if int(grid.unit_index.max()) > 0:
+        known, held = split_containers(grid, HELD_SHARE, rng, HISTORY)
+        return grid.select(known), grid.select(held)
+    first = np.arange(grid.num_samples) < grid.num_samples // 2
+    return _part(grid, first), _part(grid, ~first)
+
+
+def _part(grid: ContainerSeries, kept: np.ndarray) -> ContainerSeries:
+    lengths = np.bincount(grid.segment[kept], minlength=grid.num_segments)
+    there = np.flatnonzero(lengths)
+    return ContainerSeries(
+        resources=grid.resources,
+        containers=tuple(grid.containers[k] for k in there.tolist()),
+        lengths=lengths[there],
+        values=grid.values[kept],
+        time_s=grid.time_s[kept],
+        interval_s=grid.interval_s,
+    )
+
+
+def density_scores(way: str, given: Moments, options: DensityOptions, seed: int) -> FloatArray:
+    """Return the mean CRPS of a way's densities by horizon and resource, shape (steps, R), in scaled units."""
+    fitted = CONTINUATIONS[way]().fit(given.training, seed)
+    rng = np.random.default_rng(seed)
+    paths = fitted.paths(given.held, given.ends, options.steps, options.paths, rng)
+    return np.asarray(crps(np.moveaxis(paths, 1, 0), given.observed).mean(axis=0))
