@@ -23,7 +23,14 @@ def watch(
     input_: InputOption = None,
     generate: GenerateOption = None,
     generator_option: GeneratorOption = None,
-    kind: Annotated[str, option("--kind", "Score: forecast-error, or free-energy (crbm).", "NAME")] = "forecast-error",
+    kind: Annotated[
+        str | None,
+        option(
+            "--kind",
+            "Score: surprise (hmm), free-energy (crbm), forecast-error; default: the first that there is.",
+            "NAME",
+        ),
+    ] = None,
     update: Annotated[
         Path | None, option("--update", "Take the containers in, and write the updated model.", "FILE")
     ] = None,

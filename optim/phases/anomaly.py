@@ -1,4 +1,4 @@
-"""How unlikely a sample is: forecast error of a linear rule, or the free energy of the encoder's machine; and what is usual."""
+"""How unlikely a sample is: by a linear rule's forecast error, or by what the encoder has learned; and what is usual."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +9,7 @@ from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.phases.drift import Calibration, calibrate
 from optim.phases.encoders import Encoder
 from optim.phases.encoders.crbm import CrbmEncoder, least_squares
+from optim.phases.encoders.hmm import HmmEncoder
 from optim.phases.scaling import Scaling
 from optim.phases.windows import ScaledSeries
 
@@ -22,6 +23,9 @@ class AnomalyKind(StrEnum):
 
     FORECAST_ERROR = "forecast-error"
     FREE_ENERGY = "free-energy"
+    """Of the machine, with encoder ``crbm``."""
+    SURPRISE = "surprise"
+    """Minus the logarithm of the switching autoregression's density, with encoder ``hmm``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,8 @@ class Scoring:
         scores = np.full(grid.num_samples, np.nan)
         if kind == AnomalyKind.FREE_ENERGY and isinstance(self.encoder, CrbmEncoder):
             scores[series.ends(self.encoder.num_delays)] = self.encoder.free_energy(series)
+        elif kind == AnomalyKind.SURPRISE and isinstance(self.encoder, HmmEncoder):
+            scores[series.ends(self.encoder.num_delays)] = self.encoder.surprise(series)
         else:
             scores[series.ends(DELAYS)] = self.linear_forecast.scores(series)
         return scores
@@ -112,6 +118,6 @@ class Scoring:
 
 
 def anomaly_kinds(encoder: Encoder) -> tuple[AnomalyKind, ...]:
-    """Return the kinds of score that an encoder allows."""
-    kinds = (AnomalyKind.FORECAST_ERROR, AnomalyKind.FREE_ENERGY)
-    return kinds if isinstance(encoder, CrbmEncoder) else kinds[:1]
+    """Return the kinds of score that an encoder allows, the one that finds most faults last."""
+    own = {CrbmEncoder: AnomalyKind.FREE_ENERGY, HmmEncoder: AnomalyKind.SURPRISE}
+    return (AnomalyKind.FORECAST_ERROR, *(kind for owner, kind in own.items() if isinstance(encoder, owner)))

@@ -52,6 +52,12 @@ class FittedPhases(PhaseParameters):
         """Kinds of anomaly scores that the encoder allows."""
         return anomaly_kinds(self.encoder_)
 
+    @property
+    def usual_kind(self) -> AnomalyKind:
+        """The score that is used unless another is asked for: of those calibrated the one that finds most faults."""
+        self._require_fit()
+        return [kind for kind in self.anomaly_kinds if str(kind) in self.calibrations_][-1]
+
     def prepare(self, series: ContainerSeries) -> Grid:
         """Return series on the model's grid, with the model's resources only."""
         self._require_fit()
@@ -117,12 +123,10 @@ class FittedPhases(PhaseParameters):
         shares = self.forecast(series, num_steps, method).mean(axis=1)
         return demand_quantiles(self.statistics_, shares, level)
 
-    def anomaly_scores(
-        self, series: ContainerSeries, kind: AnomalyKind | str = AnomalyKind.FORECAST_ERROR
-    ) -> FloatArray:
+    def anomaly_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
         """Return the anomaly score of each sample given, shape (T,), NaN where history is insufficient.
 
-        Samples above ``calibrations_[kind].threshold`` are anomalies.
+        Samples above ``calibrations_[kind].threshold`` are anomalies; `kind` is `usual_kind` unless given.
 
         Raises
         ------
@@ -132,14 +136,12 @@ class FittedPhases(PhaseParameters):
         grid = self.prepare(series)
         return self._scoring.scores(grid.series, self._kind(kind))[grid.row]
 
-    def container_scores(
-        self, series: ContainerSeries, kind: AnomalyKind | str = AnomalyKind.FORECAST_ERROR
-    ) -> FloatArray:
+    def container_scores(self, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> FloatArray:
         """Return the mean anomaly score of each container that has one, for a `DriftTrigger`."""
         grid = self.prepare(series).series
         return container_means(*self._scoring.owned_scores(grid, self._kind(kind)))
 
-    def drift_trigger(self, kind: AnomalyKind | str = AnomalyKind.FORECAST_ERROR) -> DriftTrigger:
+    def drift_trigger(self, kind: AnomalyKind | str | None = None) -> DriftTrigger:
         """Return a trigger that says when containers no longer look like those that the model was fitted on."""
         self._require_fit()
         return DriftTrigger(self.calibrations_[str(self._kind(kind))])
@@ -180,8 +182,10 @@ class FittedPhases(PhaseParameters):
         if not hasattr(self, "centres_"):
             raise NotAllowedError("this PhaseModel isn't fitted; call fit, or load one")
 
-    def _kind(self, kind: AnomalyKind | str) -> AnomalyKind:
+    def _kind(self, kind: AnomalyKind | str | None) -> AnomalyKind:
         self._require_fit()
+        if kind is None:
+            return self.usual_kind
         if kind not in list(AnomalyKind) or kind not in self.anomaly_kinds:
             known = ", ".join(self.anomaly_kinds)
             raise InvalidOptionError(

@@ -6,7 +6,6 @@ from typing import Any
 
 from optim.models.containers.series import ContainerSeries
 from optim.phases.agreement import adjusted_rand_index
-from optim.phases.anomaly import AnomalyKind
 from optim.phases.compression import pack
 from optim.phases.fitted import FittedPhases
 from optim.phases.forecasting import ForecastMethod, score_table
@@ -53,7 +52,7 @@ def summary_of(model: FittedPhases, series: ContainerSeries) -> dict[str, Any]:
         "order": model.order_,
         "sequences": len(ranked.coverage),
         "prototypes": len(ranked.paths),
-        "anomaly_threshold": model.calibrations_[AnomalyKind.FORECAST_ERROR].threshold,
+        "anomaly_threshold": model.calibrations_[model.usual_kind].threshold,
         "ari": agreement,
     }
 
@@ -62,7 +61,7 @@ def sequence_rows(model: FittedPhases, series: ContainerSeries) -> Rows:
     """Return a row a container without gaps, or a part of one between gaps: its phases, and its anomalies."""
     phased = model.label(series)
     scores = model.anomaly_scores(phased.series)
-    threshold = model.calibrations_[AnomalyKind.FORECAST_ERROR].threshold
+    threshold = model.calibrations_[model.usual_kind].threshold
     runs = runs_of(phased.labels, phased.series.lengths, model.min_dwell)
     return [
         {

@@ -40,9 +40,7 @@ class Reading:
     is_update_due: bool
 
 
-def watch(
-    model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str = AnomalyKind.FORECAST_ERROR
-) -> tuple[Reading, ...]:
+def watch(model: PhaseModel, series: ContainerSeries, kind: AnomalyKind | str | None = None) -> tuple[Reading, ...]:
     """Look at containers in their order, with one drift trigger for all.
 
     Parameters
@@ -52,7 +50,7 @@ def watch(
     series
         Containers that it wasn't fitted on.
     kind
-        The anomaly score.
+        The anomaly score; the model's `usual_kind` unless given.
 
     Returns
     -------

@@ -332,7 +332,7 @@ def test_windows_of_padded_series_repeat_the_first_sample():
     [
         ("crbm", {"num_epochs": 10, "num_hidden": 4}, {"forecast-error", "free-energy"}),
         pytest.param(
-            *("hmm", {"num_restarts": 1, "max_iterations": 5, "stickiness": 1.0}, {"forecast-error"}),
+            *("hmm", {"num_restarts": 1, "max_iterations": 5, "stickiness": 1.0}, {"forecast-error", "surprise"}),
             marks=pytest.mark.prove,
         ),
     ],
@@ -344,6 +344,12 @@ def test_fitted_encoders_are_saved_and_scored_too(encoder, options, kinds, tmp_p
     again = PhaseModel.load(tmp_path / "model.npz")
     assert np.array_equal(again.predict(few), made.predict(few))
     assert set(made.calibrations_) == kinds
+    (own,) = kinds - {"forecast-error"}
+    assert again.usual_kind == own
+    assert np.array_equal(made.anomaly_scores(few), made.anomaly_scores(few, own), equal_nan=True)
+    older = PhaseModel.load(tmp_path / "model.npz")
+    del older.calibrations_[own]
+    assert older.usual_kind == "forecast-error"
     for kind in kinds:
         scores = made.anomaly_scores(few, kind)
         assert np.array_equal(again.anomaly_scores(few, kind), scores, equal_nan=True)

@@ -9,6 +9,7 @@ from optim.core.own_code import is_own, load_own
 from optim.simulation.containers.autopilot import AUTOPILOT_POLICIES
 from optim.simulation.containers.autopilot_learning import AUTOPILOT_LEARNING
 from optim.simulation.containers.engine import SteppedPlan
+from optim.simulation.containers.forest import FOREST_POLICIES
 from optim.simulation.containers.learned_policies import LEARNED_POLICIES, OPTIONAL_POLICIES
 from optim.simulation.containers.oracles import current_maximum, current_rules, whole_maximum
 from optim.simulation.containers.phase_policies import PHASE_POLICIES
@@ -45,10 +46,11 @@ NEED_PHASES = frozenset(policy.name for policy in PHASE_POLICIES) | {
     "phase-price",
     "analogs-phases",
     "boosted-quantiles-phases",
+    "forest-phases",
 }
 
 OPTIONAL: Mapping[str, PlanMaker] = MappingProxyType(
-    {policy.name: partial(SteppedPlan, policy=policy) for policy in OPTIONAL_POLICIES}
+    {policy.name: partial(SteppedPlan, policy=policy) for policy in (*OPTIONAL_POLICIES, *FOREST_POLICIES)}
 )
 """Policies that need an optional package; they run where they are asked for by name."""
 

@@ -3,10 +3,10 @@
 A forecast is a distribution of the need: of a resource that is held the peak of the coming cycle, of a rate any of its samples. At
 price m^2 a container gets the y that minimises
 
-    y + m^2 s P(need > y),
+    y + m^2 s w P(need > y),
 
-s the mean demand of training containers: of all ways to do so much harm on average, this one allocates least, as harm is done where it
-saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
+s the mean demand of training containers, and w what a sample's harm counts there: a container that lives longer has more of it for the same
+share. Of all ways to do so much harm on average, this one allocates least, as harm is done where it saves most. The price is the square of the multiplier, so that multipliers to 1024 reach any safety, and calibration makes up for what is wrong with the distribution.
 """
 
 from dataclasses import dataclass
@@ -39,11 +39,14 @@ class Forecast:
         Shape (Q,): probability that the need is above each, falling.
     scale
         Shape (R,): what a price of one is worth.
+    weight
+        Shape (A, R): what harm counts, 1 on average over training containers.
     """
 
     need: FloatArray
     risk: FloatArray
     scale: FloatArray
+    weight: FloatArray | None = None
 
     def allocation(self, multiplier: FloatArray, unknown: FloatArray, limit: FloatArray) -> FloatArray:
         """Return what is given, shape (A, R): of equally good amounts the largest, and never more than the limit."""
@@ -51,7 +54,8 @@ class Forecast:
         last = len(self.risk) - 1
         for column, price in enumerate((multiplier**2 * self.scale).tolist()):
             need = self.need[:, column]
-            best = last - np.argmin((need + price * self.risk)[:, ::-1], axis=1)
+            harm = self.risk if self.weight is None else self.weight[:, column, None] * self.risk
+            best = last - np.argmin((need + price * harm)[:, ::-1], axis=1)
             value[:, column] = np.take_along_axis(need, best[:, None], axis=1)[:, 0]
         return np.asarray(np.clip(np.where(np.isnan(value), unknown, value), 0.0, limit))
 

@@ -37,11 +37,12 @@ class Analogs:
     has_phases
         Whether the present phase is among what makes moments similar.
     is_whole
-        Whether a whole cycle must have followed, see `lessons_of`.
+        Whether a whole cycle must have followed, see `lessons_of`; then nothing is known of the ends of containers, and harm
+        counts the same everywhere.
     """
 
     def __init__(self, world: World, *, has_phases: bool = False, is_whole: bool = False) -> None:
-        self._world, self._has_phases = world, has_phases
+        self._world, self._has_phases, self._is_whole = world, has_phases, is_whole
         self._lessons = lessons_of(world, has_phases=has_phases, is_whole=is_whole)
         features = self._lessons.moments.features
         self._mean, deviation = features.mean(axis=0), features.std(axis=0)
@@ -58,20 +59,40 @@ class Analogs:
     def forecast(self, parts: Sequence[Moments]) -> Forecast:
         """Return what followed on the moments most similar to these."""
         moments = joined(parts)
+        near = self._similar(moments)
+        followed = [self._followed(own, column) for column, own in enumerate(near)]
+        need, risk = with_tail(np.stack(followed, axis=1), self._risk)
+        weight = None if self._is_whole else np.stack([self._weight(own, k) for k, own in enumerate(near)], axis=1)
+        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=self._scale, weight=weight)
+
+    def _similar(self, moments: Moments) -> list[NDArray[np.intp]]:
+        """Return the lessons that count for each resource, shape (A, number)."""
         _, near = self._tree.query((moments.features - self._mean) / self._deviation, k=self._number)
         near = near.reshape(len(moments.level), self._number)
-        followed = [self._followed(near, column) for column in range(moments.level.shape[1])]
-        need, risk = with_tail(np.stack(followed, axis=1), self._risk)
-        return Forecast(need=moments.level[..., None] * need, risk=risk, scale=self._scale)
+        return [near[:, : NUM_OF_LEVELS if is_level else NUM_OF_RATES] for is_level in self._world.is_level.tolist()]
+
+    def _weight(self, near: NDArray[np.intp], column: int) -> FloatArray:
+        """Return what a sample's harm counts by these lessons, over what it does by all, shape (A,)."""
+        share, samples = self._lessons.share[:, column], self._lessons.is_there.sum(axis=1)
+        usual = float((share * samples).sum() / samples.sum())
+        return np.asarray((share[near] * samples[near]).sum(axis=1) / samples[near].sum(axis=1) / usual)
 
     def _followed(self, near: NDArray[np.intp], column: int) -> FloatArray:
         """Return quantiles of what followed, shape (A, Q)."""
         if self._world.is_level[column]:
-            return np.asarray(
-                np.quantile(self._lessons.peak[near[:, :NUM_OF_LEVELS], column], 1.0 - self._risk, axis=1).T
-            )
-        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near[:, :NUM_OF_RATES]]
-        return np.asarray(np.nanquantile(followed.reshape(len(near), -1), 1.0 - self._risk, axis=1).T)
+            return quantiles(self._lessons.peak[near, column], 1.0 - self._risk)
+        followed = np.where(self._lessons.is_there, self._lessons.after[:, :, column], np.nan)[near]
+        return quantiles(followed.reshape(len(near), -1), 1.0 - self._risk)
+
+
+def quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """Return quantiles of each row's values that aren't NaN, between neighbours linear, shape (rows, levels)."""
+    ordered = np.sort(values, axis=1)  # NaN last
+    last = np.isfinite(ordered).sum(axis=1)[:, None] - 1
+    place = levels * last
+    low = np.minimum(place.astype(np.int64), np.maximum(last - 1, 0))
+    below, above = (np.take_along_axis(ordered, np.minimum(own, last), axis=1) for own in (low, low + 1))
+    return np.asarray(below + (place - low) * (above - below))
 
 
 class BoostedQuantiles:

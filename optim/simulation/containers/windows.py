@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.models.containers.series import FloatArray, IntArray
+from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.simulation.containers.policy import CycleView
 from optim.simulation.containers.world import World
 
@@ -58,12 +58,16 @@ class Lessons:
         Shape (N, n'): whether there was such a sample; one at least.
     peak
         Shape (N, R): logarithm of the largest demand in the next cycle over the level.
+    share
+        Shape (N, R): what harm in a sample of the next cycle counts: of a rate one over its unit's decided samples, of a resource that
+        is held one over its decided cycles and the samples of this one.
     """
 
     moments: Moments
     after: FloatArray
     is_there: NDArray[np.bool_]
     peak: FloatArray
+    share: FloatArray
 
 
 def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Lessons:
@@ -86,10 +90,11 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Les
         If no training series is long enough.
     """
     training, width = world.training, world.cycle_samples
-    features, level, after, is_there, peak = [], [], [], [], []
+    features, level, after, is_there, peak, share = [], [], [], [], [], []
+    decided = decided_parts(training, width)
     stride = max(STRIDE, -(-training.num_samples // MOST_LESSONS))
     kept = np.unique(np.linspace(0, width - 1, min(width, MOST_AFTER)).astype(np.int64))
-    for rows in training.segments():
+    for segment, rows in enumerate(training.segments()):
         length = rows.stop - rows.start
         now = np.arange(min(width, max(1, length // 2)), length - (width - 1 if is_whole else 0), stride)
         if not len(now):
@@ -106,6 +111,8 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Les
         after.append(relative[:, kept])
         is_there.append(there[:, kept])
         peak.append(np.where(there[..., None], relative, -np.inf).max(axis=1))
+        samples, cycles = decided[segment]
+        share.append(np.where(world.is_level, 1.0 / (cycles * there.sum(axis=1)[:, None]), 1.0 / samples))
     if not features:
         raise InvalidProblemError(
             f"policies that learn need a training series of {2 * width if is_whole else 2} samples or more"
@@ -116,7 +123,16 @@ def lessons_of(world: World, *, has_phases: bool, is_whole: bool = False) -> Les
         after=np.concatenate(after),
         is_there=np.concatenate(is_there),
         peak=np.concatenate(peak),
+        share=np.concatenate(share),
     )
+
+
+def decided_parts(series: ContainerSeries, width: int) -> IntArray:
+    """Return the samples and the cycles after the first one of each segment's unit, shape (S, 2), at least 1 each."""
+    samples = np.maximum(series.lengths - width, 0)
+    unit = series.unit_index
+    whole = [np.bincount(unit, weights=own) for own in (samples, -(-samples // width))]
+    return np.maximum(np.stack(whole, axis=1)[unit], 1).astype(np.int64)
 
 
 def moments_of(view: CycleView, world: World, *, has_phases: bool) -> Moments:

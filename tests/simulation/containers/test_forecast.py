@@ -10,15 +10,17 @@ from optim.simulation.containers.forecast import TAIL, Forecast, with_tail
 RISK = np.array([0.75, 0.5, 0.25, 0.1, 0.02])
 
 
-@given(seed=st.integers(0, 2**32 - 1), multiplier=st.floats(0, 50))
-def test_no_other_quantile_costs_less_at_the_price(seed, multiplier):
+@given(seed=st.integers(0, 2**32 - 1), multiplier=st.floats(0, 50), is_weighted=st.booleans())
+def test_no_other_quantile_costs_less_at_the_price(seed, multiplier, is_weighted):
     rng = np.random.default_rng(seed)
     need = np.sort(rng.lognormal(size=(4, 2, 5)), axis=2)
     scale = rng.lognormal(size=2)
-    found = Forecast(need=need, risk=RISK, scale=scale).allocation(np.full(2, multiplier), np.ones(2), np.full(2, 1e9))
+    weight = rng.lognormal(size=(4, 2)) if is_weighted else np.ones((4, 2))
+    asked = Forecast(need=need, risk=RISK, scale=scale, weight=weight if is_weighted else None)
+    found = asked.allocation(np.full(2, multiplier), np.ones(2), np.full(2, 1e9))
     for place in range(4):
         for column in range(2):
-            costs = need[place, column] + multiplier**2 * scale[column] * RISK
+            costs = need[place, column] + multiplier**2 * scale[column] * weight[place, column] * RISK
             chosen = np.flatnonzero(need[place, column] == found[place, column])[-1]
             assert costs[chosen] == pytest.approx(costs.min())
 

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, MissingDependencyError
 from optim.simulation.containers import Requirement, Trial, compare_policies, make_plan
 from optim.simulation.containers.catalogue import need_phases
 from optim.simulation.containers.engine import views
-from optim.simulation.containers.learned_policies import Analogs, BoostedQuantiles
+from optim.simulation.containers.learned_policies import Analogs, BoostedQuantiles, quantiles
 from optim.simulation.containers.preparation import WorldOptions, prepare_trial
 from optim.simulation.containers.windows import lessons_of, moments_of
 from optim.workloads.containers import ContainerOptions, generate_containers
@@ -54,9 +56,23 @@ def test_neighbours_are_those_of_a_plain_search():
             assert len(near) > 100
             peaks = np.sort(np.exp(lessons.peak[near, 1]) * moments.level[place, 1])
             assert answer.need[place, 1, 24] == pytest.approx(np.exp(np.quantile(np.log(peaks), 25 / 101)))
+            share, samples = lessons.share[:, 1], lessons.is_there.sum(axis=1)
+            usual = (share * samples).sum() / samples.sum()
+            own = (share * samples)[near].sum() / samples[near].sum()
+            assert answer.weight[place, 1] == pytest.approx(own / usual)
             near = near[:50]
             after = np.exp(lessons.after[near, :, 0][lessons.is_there[near]]) * moments.level[place, 0]
             assert answer.need[place, 0, 9] == pytest.approx(np.exp(np.quantile(np.log(after), 10 / 101)))
+
+
+@given(st.lists(st.lists(st.floats(-9, 9), min_size=1, max_size=6), min_size=1, max_size=4))
+def test_quantiles_leave_out_what_is_not_there(rows):
+    values = np.full((len(rows), 6), np.nan)
+    for row, own in zip(values, rows, strict=True):
+        row[6 - len(own) :] = own
+    levels = np.linspace(0, 1, 9)
+    expected = [np.quantile(own, levels) for own in rows]
+    assert quantiles(values, levels) == pytest.approx(np.array(expected), abs=1e-9)
 
 
 def test_what_always_doubles_gets_twice_as_much():

@@ -1,5 +1,7 @@
 """Moments of training containers and of those at work, against plain slices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.simulation.containers.engine import views
-from optim.simulation.containers.windows import lessons_of, moments_of
+from optim.simulation.containers.windows import decided_parts, lessons_of, moments_of
 from tests.support.containers.worlds import drawn_worlds, world_of
 
 RNG = np.random.default_rng(2)
@@ -46,6 +48,18 @@ def test_where_the_end_is_not_the_containers_a_whole_cycle_must_follow():
     lessons = lessons_of(world_of([own], training=[own, own[:7]]), has_phases=False, is_whole=True)
     assert len(lessons.after) == 3 + 1  # moments 4, 8, 12 and, of the short one, 3
     assert lessons.is_there.all()
+
+
+def test_harm_counts_by_what_a_unit_decides_in_all():
+    own = 1 + RNG.random((26, 2))
+    world = world_of([own], training=[own, own[:3], own[:11]])
+    assert decided_parts(world.training, 4).tolist() == [[22, 6], [1, 1], [7, 2]]
+    lessons = lessons_of(world, has_phases=False)
+    first, last = lessons.share[0], lessons.share[len(lessons.share) - 1]
+    assert first.tolist() == [1 / 22, 1 / (6 * 4)]
+    assert last.tolist() == [1 / 7, 1 / (2 * 3)]  # three samples are left after the eighth
+    pod = replace(world.training, units=dict.fromkeys(world.training.containers, "pod"))
+    assert decided_parts(pod, 4).tolist() == [[29, 8]] * 3
 
 
 @given(world=drawn_worlds(), factor=st.floats(0.5, 20))
