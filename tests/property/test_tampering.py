@@ -15,6 +15,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof
 from tests.models.admission.check.test_cuts import random_cut
+from tests.support.admission.count_cuts import random_count_cut
 from tests.support.admission.enumeration import Enumerator, Market, Schedule, best_gain, random_market
 from tests.support.admission.plans import (
     Rows,
@@ -131,14 +132,22 @@ def make_market(name: str, seed: int) -> Market:
     unit = np.maximum(instance.jobs.worker_demand.mean(axis=0), instance.jobs.ps_demand.mean(axis=0)) / 1e6
     drawn = random_market(instance, rng, scale=density / instance.num_resources / 2)
     cuts = tuple(random_cut(instance, rng) for _ in range(int(rng.integers(3)))) if name in BY_HAND else ()
+    counts = (random_count_cut(instance, rng),) if name in BY_HAND and not instance.has_shared_servers else ()
     scale = np.where(unit > 0, 1 / np.maximum(unit, 1e-6), 1.0)
-    return replace(drawn, worker_price=drawn.worker_price * scale, ps_price=drawn.ps_price * scale, cuts=cuts)
+    prices = {"worker_price": drawn.worker_price * scale, "ps_price": drawn.ps_price * scale}
+    return replace(drawn, **prices, cuts=cuts, count_cuts=counts)
 
 
 def assert_same_bound(name: str, proof: PriceProof, stated: float, what: str) -> bool:
     """Compare the checker's opinion of a proof with an enumeration's; return whether it is sound."""
     instance = subject(name)[0]
-    market = Market(instance=instance, worker_price=proof.worker_price, ps_price=proof.ps_price, cuts=proof.cuts)
+    market = Market(
+        instance=instance,
+        worker_price=proof.worker_price,
+        ps_price=proof.ps_price,
+        cuts=proof.cuts,
+        count_cuts=proof.count_cuts,
+    )
     needed = np.array([best_gain(market, own) for own in schedules(name)])
     lacks = needed - proof.payoff > 1e-9 * np.maximum(1.0, instance.value.max(axis=1))
     bound = float(np.maximum(needed, proof.payoff).sum()) + market.rents()
@@ -187,15 +196,16 @@ def tampered_proofs(rng: np.random.Generator, proof: PriceProof, bound: float) -
             (f"{field}: higher", changed(field, float(rng.uniform(1, 2))), bound),
             (f"{field}: added", changed(field, 1.0, 0.25), bound),
         ]
-    for number, cut in enumerate(proof.cuts):
-        others = list(proof.cuts)
-        for what, cut_fields in (
-            ("higher right-hand side", {"right_hand_side": cut.right_hand_side + 1}),
-            ("lower multiplier", {"multiplier": cut.multiplier * float(rng.uniform(0, 1))}),
-            ("higher multiplier", {"multiplier": cut.multiplier * float(rng.uniform(1, 2))}),
-        ):
-            others[number] = replace(cut, **cut_fields)
-            changes.append((what, replace(proof, cuts=tuple(others)), bound))
-            others[number] = cut
-        changes.append(("a cut dropped", replace(proof, cuts=(*proof.cuts[:number], *proof.cuts[number + 1 :])), bound))
+    for field in ("cuts", "count_cuts"):
+        cuts = getattr(proof, field)
+        for number, cut in enumerate(cuts):
+            for what, cut_fields in (
+                ("higher right-hand side", {"right_hand_side": cut.right_hand_side + 1}),
+                ("lower multiplier", {"multiplier": cut.multiplier * float(rng.uniform(0, 1))}),
+                ("higher multiplier", {"multiplier": cut.multiplier * float(rng.uniform(1, 2))}),
+            ):
+                others = (*cuts[:number], replace(cut, **cut_fields), *cuts[number + 1 :])
+                changes.append((what, replace(proof, **{field: others}), bound))
+            others = (*cuts[:number], *cuts[number + 1 :])
+            changes.append(("a cut dropped", replace(proof, **{field: others}), bound))
     return changes

@@ -1,6 +1,6 @@
 """The admission problem's border: instances, plans and proofs as JSON, and the way to its checker."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +10,7 @@ from msgspec.structs import asdict as fields_of
 
 from optim.core.documents import Count, Numbering, PositiveInt, Whole, convert, distinct
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 from optim.core.problem import AbstractProblem
 from optim.core.solution import Solution
 from optim.core.status import Sense
@@ -20,7 +21,7 @@ from optim.models.admission.instance import AdmissionInstance, FloatArray, IntAr
 from optim.models.admission.instance_figures import describe
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.plan_figures import plan_load
-from optim.models.admission.proof import Branch, BranchKind, PriceProof, ServerCut, Side, TreeNode, TreeProof
+from optim.models.admission.proof import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side, TreeNode, TreeProof
 from optim.models.admission.reading import document_from_instance, instance_from_document
 
 
@@ -44,6 +45,17 @@ class CutDocument(msgspec.Struct, forbid_unknown_fields=True):
     multiplier: float
 
 
+class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """A count cut; gains are [job, gains of 1, 2, ... units], the last of them for more units, too."""
+
+    side: Side
+    server_class: Count
+    slot: Count
+    gains: list[tuple[str, list[Count]]]
+    right_hand_side: Count
+    multiplier: float
+
+
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
     """A dual point; prices are [class, slot, resource, price], zeros left out; payoffs [job, payoff] likewise."""
 
@@ -51,6 +63,7 @@ class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unkno
     ps_price: list[tuple[Count, Count, Count, float]]
     payoff: list[tuple[str, float]]
     cuts: list[CutDocument] = []
+    count_cuts: list[CountCutDocument] = []
 
 
 class BranchDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -201,7 +214,13 @@ def _price_document(instance: AdmissionInstance, proof: PriceProof) -> PriceDocu
         ps_price=_sparse(proof.ps_price),
         payoff=[(ids[i], float(proof.payoff[i])) for i in np.flatnonzero(proof.payoff)],
         cuts=cuts,
+        count_cuts=[_count_cut_document(ids, cut) for cut in proof.count_cuts],
     )
+
+
+def _count_cut_document(ids: Sequence[str], cut: CountCut) -> CountCutDocument:
+    gains = [(ids[j], gain) for j, gain in zip(cut.jobs.tolist(), cut.gain.tolist(), strict=True)]
+    return CountCutDocument(cut.side, cut.server_class, cut.slot, gains, cut.right_hand_side, cut.multiplier)
 
 
 def _price_proof(instance: AdmissionInstance, number: Numbering, document: PriceDocument) -> PriceProof:
@@ -214,6 +233,7 @@ def _price_proof(instance: AdmissionInstance, number: Numbering, document: Price
         ps_price=_dense(document.ps_price, ps_classes, instance),
         payoff=payoff,
         cuts=tuple(_server_cut(number, cut) for cut in document.cuts),
+        count_cuts=tuple(_count_cut(number, cut) for cut in document.count_cuts),
     )
 
 
@@ -238,6 +258,23 @@ def _server_cut(number: Numbering, document: CutDocument) -> ServerCut:
         jobs=columns[0],
         worker_coefficient=columns[1],
         ps_coefficient=columns[2],
+        right_hand_side=document.right_hand_side,
+        multiplier=document.multiplier,
+    )
+
+
+def _count_cut(number: Numbering, document: CountCutDocument) -> CountCut:
+    rows = sorted((number[name], gains) for name, gains in document.gains)
+    widest = max((len(gains) for _, gains in rows), default=0)
+    check_limit("cells", len(rows) * widest, "jobs times gains of a count cut")
+    # Of more units than are listed a job has the last gain; without any it has none.
+    gain = [gains + [gains[-1] if gains else 0] * (widest - len(gains)) for _, gains in rows]
+    return CountCut(
+        side=document.side,
+        server_class=document.server_class,
+        slot=document.slot,
+        jobs=np.array([j for j, _ in rows], dtype=np.int64),
+        gain=np.array(gain, dtype=np.int64).reshape(len(rows), widest),
         right_hand_side=document.right_hand_side,
         multiplier=document.multiplier,
     )

@@ -53,11 +53,50 @@ class ServerCut:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class CountCut:
+    """A valid inequality of how many units of each job a CLASS holds in a slot, used with a dual multiplier.
+
+    For all counts n_j that the class' servers hold together in slot `slot`, ``sum_j gain_j(n_j) <= right_hand_side``,
+    where gains are any functions of whole counts that don't fall: unlike a `ServerCut`'s they tell a job with four
+    units in half of its schedules from one with two in all. Gains are whole numbers, so that validity is decided
+    exactly. For a job with demand segments the inequality must hold with the elementwise smallest demand of its
+    segments. Separate servers only.
+
+    Parameters
+    ----------
+    side
+        Servers of workers or of PSs.
+    server_class, slot
+        Where it holds.
+    jobs
+        Shape (items,), ascending; other jobs have no gain.
+    gain
+        Shape (items, widest): gains of 1, ..., widest units, >= 0 and not falling; of more units as of the widest.
+    right_hand_side
+        Integer >= 0, of the whole class.
+    multiplier
+        Dual value >= 0, utils a unit of the left-hand side.
+    """
+
+    side: Side
+    server_class: int
+    slot: int
+    jobs: IntArray
+    gain: IntArray
+    right_hand_side: int
+    multiplier: float
+
+
+Cut = ServerCut | CountCut
+"""What tightens the packing LP."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof:
     """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
     It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
-    right_hand_side`` as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
+    right_hand_side`` (count cuts: without count) as an upper bound, if every payoff is at least ``max(0, value - cost)`` over all
     schedules of the job: any prices >= 0 will do (docs/mathematics/admission.md, (A.22)).
 
     Parameters
@@ -67,14 +106,15 @@ class PriceProof:
         are worker prices and `ps_price` has no classes.
     payoff
         Shape (jobs,): mu, utils.
-    cuts
-        Server cuts with their multipliers.
+    cuts, count_cuts
+        Cuts with their multipliers.
     """
 
     worker_price: FloatArray
     ps_price: FloatArray
     payoff: FloatArray
     cuts: tuple[ServerCut, ...] = ()
+    count_cuts: tuple[CountCut, ...] = ()
 
 
 class BranchKind(StrEnum):

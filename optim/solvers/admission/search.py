@@ -1,7 +1,7 @@
 """Plans on real servers with a certified gap: LP prices, then neighbourhood search.
 
-1. The packing LP is solved by column generation and tightened by cuts of single servers: its dual point is
-   the bound's proof, its prices guide every insertion.
+1. The packing LP is solved by column generation and tightened by cuts of single servers, whose prices guide
+   every insertion, then by cuts of the counts that a class holds: its dual point is the bound's proof.
 2. Jobs are inserted by falling LP payoff at full, then at lower prices (posted prices with the residual
    dynamic programme); and, for a second plan, in stages with re-pricing in between (`price_dive`).
 3. Ruin and re-create: a few jobs are taken out, they and some refused ones re-inserted at scaled and
@@ -34,10 +34,15 @@ from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.warm_up import compile_columns, compile_cuts, compile_moves
+from optim.solvers.admission.warm_up import compile_columns, compile_count_cuts, compile_cuts, compile_moves
 
 MOVES_A_CHECK = 200
 """Moves of each chain between two looks at the stopping rule."""
+
+COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
+"""Rounds of count cuts by default, and the most capacity rows of instances that get them. On small-0..2 they close 29,
+28 and 62 % of the gap that server cuts leave, for 2 to 3 processor seconds; on heavy-0 (3,600 rows) a round took 50
+and lowered the bound by 0.12 %."""
 
 DEFAULT_MOVES = 200_000
 """Moves of each chain where nothing else ends the search."""
@@ -58,6 +63,9 @@ class SearchOptions:
         Largest share of the time left that the LP may take.
     cut_rounds
         Most rounds of server cuts on the LP, within its share of the time; 0 for none.
+    count_rounds
+        Most rounds of count cuts after them, within the same share; by default 20 where there are at most 1,000 rows
+        of capacity, and none beyond.
     num_moves
         Moves of each chain after which the search ends by itself; by default 200,000, and no limit where the
         stopping rule has a time limit.
@@ -76,6 +84,7 @@ class SearchOptions:
     lp_tol: float = 1e-4
     lp_share: float = 0.4
     cut_rounds: int = 4
+    count_rounds: int | None = None
     num_moves: int | None = None
     dives: bool = True
     chains: int = 2
@@ -87,7 +96,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "lp_tol", "lp_share")
-        check_in("[0, inf)", self, "num_moves", "cut_rounds")
+        check_in("[0, inf)", self, "num_moves", "cut_rounds", "count_rounds")
         check_in("[1, inf)", self, "chains", "first_cycle", "cycle_moves", "largest_ruin")
         if not 0 < self.end_heat <= self.start_heat:
             raise InvalidOptionError(
@@ -108,6 +117,8 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
         compile_moves(is_shared=instance.has_shared_servers)
         if options.cut_rounds:
             compile_cuts()
+        if options.count_rounds != 0 and not instance.has_shared_servers:
+            compile_count_cuts()
 
     def run(self, instance: AdmissionInstance, options: SearchOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan found and the LP's bound."""
@@ -116,7 +127,12 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
             rows = CapacityRows.of(tables)
         with monitor.clock.phase("solve"):
             tightened = solve_with_cuts(
-                tables, rows, monitor.part(share=options.lp_share), tol=options.lp_tol, cut_rounds=options.cut_rounds
+                tables,
+                rows,
+                monitor.part(share=options.lp_share),
+                tol=options.lp_tol,
+                cut_rounds=options.cut_rounds,
+                count_rounds=_count_rounds(options, rows),
             )
             num_moves = options.num_moves
             if num_moves is None and not np.isfinite(monitor.remaining_s):
@@ -127,6 +143,13 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
         outcome = relaxed.outcome(plan)
         counts = {**outcome.counts, "moves": float(chains.moves * options.chains)}
         return replace(outcome, iterations=chains.moves, counts=counts)
+
+
+def _count_rounds(options: SearchOptions, rows: CapacityRows) -> int:
+    """Return the most rounds of count cuts."""
+    if options.count_rounds is not None:
+        return options.count_rounds
+    return COUNT_ROUNDS if rows.num_rows <= COUNT_ROWS else 0
 
 
 class _Chains(AbstractIteration[AdmissionPlan]):
@@ -185,12 +208,11 @@ def _first_plans(
 
     A dive prices without cuts in between, so that it begins at the LP's prices without cuts, too.
     """
-    relaxed = tightened.result
-    weight = relaxed.weight()
+    guide, weight = tightened.guide, tightened.guide_weight
     chains = []
     for child in np.random.SeedSequence(seed).spawn(options.chains):
-        chain = Neighbourhood(tables, rows, relaxed.point, child, weight)
-        chain.fill_up(relaxed.point.payoff, CONSTRUCTION_SCALES)
+        chain = Neighbourhood(tables, rows, guide, child, weight)
+        chain.fill_up(guide.payoff, CONSTRUCTION_SCALES)
         chains.append(chain)
     if options.dives:
         plan = dive(tables, rows, tightened.plain, tightened.plain_weight, monitor.part())

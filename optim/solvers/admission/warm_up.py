@@ -11,14 +11,21 @@ from optim.models.admission.instance import MICRO, AdmissionInstance, Jobs, Serv
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.utility import ConstantUtility
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
-from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, lifted_gain, whole_gains
+from optim.solvers.admission.packing.server_packings import (
+    PackingSpace,
+    best_packing,
+    covering_gains,
+    lifted_gain,
+    whole_gains,
+)
 from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import LowerScale, price_ranges
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import price
+from optim.solvers.admission.pricing.class_pricing import Curves, price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint, certified_point
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -124,7 +131,21 @@ def compile_cuts() -> None:
     # Arrays that may be written to: others would be compiled for once more.
     unit, most, room = np.full((2, 1), 2), np.ones(2, dtype=np.int64), np.full(1, 3)
     fractional, gain, packing = np.empty(2), np.empty(2, dtype=np.int64), np.empty(2, dtype=np.int64)
-    covering_gains(np.array([0.75, 0.75]), unit, room, most, 10, 10, fractional)
+    covering_gains(np.array([0.75, 0.75]), most, PackingSpace(unit, room, most, 10), 10, fractional)
     whole_gains(fractional, 10, 10, gain)
     best_packing(gain, unit, room, most, 10, packing)
     lifted_gain(gain, unit, room, most, 1, unit[0], 1, 10, packing, room.copy())
+
+
+@cache
+def compile_count_cuts() -> None:
+    """Separate three quarters of each of two jobs, of which a class holds one, lift the cut, and price with a curve."""
+    unit, room, first = np.full((2, 1), 2), np.full(1, 3), np.arange(3)
+    count, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
+    space = CountSpace(first, count, unit, room, 10)
+    mixture_gains(np.array([0.75, 0.75]), count, space, 10, np.empty(2))
+    best_counts(gain, space, packing)
+    lift_counts(gain, space, 1)
+    tables = JobTables.build(smallest_instance())
+    curves = Curves(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)))
+    price(tables, replace(CapacityRows.of(tables).prices(np.zeros(2)), worker_curves=curves))

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
-from optim.models.admission.proof import Branch, BranchKind, PriceProof, ServerCut, Side
+from optim.models.admission.proof import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side
 from tests.support.admission.plans import exceeds_share, progress_of, segment_of
 
 Counts = tuple[tuple[int, ...], tuple[int, ...]]
@@ -157,6 +157,7 @@ class Market:
     worker_price: FloatArray
     ps_price: FloatArray
     cuts: tuple[ServerCut, ...] = ()
+    count_cuts: tuple[CountCut, ...] = ()
 
     @cached_property
     def price(self) -> FloatArray:
@@ -174,9 +175,23 @@ class Market:
                             total += cut.multiplier * coefficient * schedule.count(side, cut.server_class, cut.slot)
         return total
 
+    def count_cost(self, schedule: Schedule) -> float:
+        """Return multiplier x gain of the schedule's counts over all count cuts."""
+        total = 0.0
+        for cut in self.count_cuts:
+            count = schedule.count(cut.side, cut.server_class, cut.slot)
+            if schedule.job in cut.jobs and count and cut.gain.shape[1]:
+                gains = cut.gain[cut.jobs.tolist().index(schedule.job)]
+                total += cut.multiplier * int(gains[min(count, len(gains)) - 1])
+        return total
+
     def gain(self, schedule: Schedule) -> float:
         """Return value less cost."""
-        return float(self.instance.value[schedule.job, schedule.completion]) - self.cost(schedule)
+        return (
+            float(self.instance.value[schedule.job, schedule.completion])
+            - self.cost(schedule)
+            - self.count_cost(schedule)
+        )
 
     def rents(self) -> float:
         """Return price x capacity and multiplier x right-hand side over all servers."""
@@ -190,7 +205,7 @@ class Market:
         for cut in self.cuts:
             servers = self.instance.worker_servers if cut.side is Side.WORKER else self.instance.ps_servers
             total += cut.multiplier * int(servers.count[cut.server_class]) * cut.right_hand_side
-        return total
+        return total + sum(cut.multiplier * cut.right_hand_side for cut in self.count_cuts)
 
     def proof(self, payoff: Sequence[float]) -> PriceProof:
         """Return the dual point with these payoffs."""
@@ -199,6 +214,7 @@ class Market:
             ps_price=self.ps_price,
             payoff=np.array(payoff, dtype=np.float64),
             cuts=self.cuts,
+            count_cuts=self.count_cuts,
         )
 
 

@@ -9,13 +9,14 @@ import numpy as np
 
 from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
+from optim.models.admission.check.counts import CountCheck
 from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts, ServerFacts
 from optim.models.admission.check.restrictions import FREE, Restriction
 from optim.models.admission.check.rounding import ExactSum
 from optim.models.admission.check.rows import in_class, in_job
 from optim.models.admission.check.schedules import least_payoff
-from optim.models.admission.check.slots import CutCharge, Prices
+from optim.models.admission.check.slots import CountCharge, CutCharge, Prices
 from optim.models.admission.instance import MICRO, FloatArray
 from optim.models.admission.proof import PriceProof, ServerCut, Side
 
@@ -63,6 +64,9 @@ def check_prices(
     found = _malformed(facts, proof, leaf)
     for number, cut in enumerate(() if found else proof.cuts):
         found += cuts.violations(cut, number, leaf)
+    count_check = CountCheck(facts)
+    for number, count_cut in enumerate(() if found else proof.count_cuts):
+        found += count_check.violations(count_cut, number, leaf)
     if found:
         return BoundFindings(violations=tuple(found))
     prices = _prices(facts, proof)
@@ -126,7 +130,20 @@ def _prices(facts: Facts, proof: PriceProof) -> Prices:
         worker=proof.worker_price,
         ps=proof.worker_price if facts.is_shared else proof.ps_price,
         charges={job: tuple(items) for job, items in charges.items()},
+        count_charges=_count_charges(proof),
     )
+
+
+def _count_charges(proof: PriceProof) -> dict[int, tuple[CountCharge, ...]]:
+    charges: dict[int, list[CountCharge]] = {}
+    for cut in proof.count_cuts:
+        for job, gain in zip(cut.jobs.tolist(), cut.gain, strict=True):
+            if gain.any() and cut.multiplier > 0:
+                with np.errstate(over="ignore"):
+                    charge = float(cut.multiplier) * gain
+                item = CountCharge(side=cut.side, server_class=cut.server_class, slot=cut.slot, charge=charge)
+                charges.setdefault(job, []).append(item)
+    return {job: tuple(items) for job, items in charges.items()}
 
 
 def _rents(facts: Facts, proof: PriceProof) -> Fraction:
@@ -142,6 +159,8 @@ def _rents(facts: Facts, proof: PriceProof) -> Fraction:
     cuts = ExactSum()
     for cut in proof.cuts:
         cuts.add(cut.multiplier, _num_servers(facts, cut) * int(cut.right_hand_side))
+    for count_cut in proof.count_cuts:
+        cuts.add(count_cut.multiplier, int(count_cut.right_hand_side))
     return capacity.total / MICRO + cuts.total
 
 

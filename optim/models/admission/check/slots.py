@@ -6,7 +6,7 @@ on top of each other.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -31,6 +31,16 @@ class CutCharge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountCharge:
+    """What a count cut adds for 1, 2, ... units of a job in a class and slot; for more units as for the last."""
+
+    side: Side
+    server_class: int
+    slot: int
+    charge: FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """The prices of a dual point, checked to be finite and non-negative.
 
@@ -38,13 +48,14 @@ class Prices:
     ----------
     worker, ps
         Shape (classes, slots, resources), utils a unit; the same array on shared servers.
-    charges
+    charges, count_charges
         What cuts add, by job.
     """
 
     worker: FloatArray
     ps: FloatArray
     charges: dict[int, tuple[CutCharge, ...]]
+    count_charges: dict[int, tuple[CountCharge, ...]] = field(default_factory=dict)
 
 
 def no_prices(facts: Facts) -> Prices:
@@ -84,7 +95,9 @@ class Pricing:
         """Most rounded operations on top of each other in the cost of a schedule."""
         num_classes = len(self.prices.worker) + len(self.prices.ps)
         a_class = 70 if self.facts.is_shared else 2
-        num_charges = len(self.prices.charges.get(self.job.index, ()))
+        num_charges = sum(
+            len(each.get(self.job.index, ())) for each in (self.prices.charges, self.prices.count_charges)
+        )
         return len(self.slots) + a_class * num_classes + len(self.facts.resources) + 2 * num_charges + 8
 
     def unit_costs(self, demand: Demand, side: Side) -> FloatArray:
@@ -98,6 +111,14 @@ class Pricing:
                 if item.side is side and item.slot in self.slots:
                     cost[item.server_class, item.slot - first] += item.charge
         return np.minimum(cost, HUGE)
+
+    def count_charges(self, side: Side) -> dict[int, dict[int, list[FloatArray]]]:
+        """Return what count cuts add on a side, by slot since the first and by class."""
+        found: dict[int, dict[int, list[FloatArray]]] = {}
+        for item in self.prices.count_charges.get(self.job.index, ()):
+            if item.side is side and item.slot in self.slots:
+                found.setdefault(item.slot - self.slots.start, {}).setdefault(item.server_class, []).append(item.charge)
+        return found
 
     def limits(self, demand: Demand, side: Side) -> tuple[IntArray, IntArray]:
         """Return the fewest and the most units in each class and slot, shape (classes, slots) each."""
@@ -129,9 +150,28 @@ def slot_costs(pricing: Pricing, demand: Demand) -> FloatArray:
     if pricing.facts.is_shared:
         pairs = _shared_costs(pricing, demand, (limits, ps_limits), (most, int(needed[-1])))
         return pairs[:, np.arange(most + 1), needed]
-    workers = _cheapest(pricing.unit_costs(demand, Side.WORKER), *limits, most)
-    ps = _cheapest(pricing.unit_costs(demand, Side.PS), *ps_limits, int(needed[-1]))
-    return workers + ps[:, needed]
+    workers = _cheapest_charged(pricing, demand, Side.WORKER, limits, most)
+    return workers + _cheapest_charged(pricing, demand, Side.PS, ps_limits, int(needed[-1]))[:, needed]
+
+
+def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Limits", most: int) -> FloatArray:
+    """Return what `_cheapest` does, with what count cuts add; shape (slots, most + 1)."""
+    unit = pricing.unit_costs(demand, side)
+    cost = _cheapest(unit, *limits, most)
+    for k, by_class in pricing.count_charges(side).items():
+        cost[k] = np.inf
+        cost[k, 0] = 0.0
+        for c in range(len(unit)):
+            low, high = int(limits[0][c, k]), min(int(limits[1][c, k]), most)
+            numbers = np.arange(low, high + 1)
+            own = unit[c, k] * numbers
+            for charge in by_class.get(c, []):
+                own += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
+            following = np.full(most + 1, np.inf)
+            for n, pays in zip(numbers.tolist(), np.minimum(own, HUGE).tolist(), strict=True):
+                following[n:] = np.minimum(following[n:], cost[k, : most + 1 - n] + pays)
+            cost[k] = following
+    return cost
 
 
 def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, ServerClasses
 from optim.solvers.admission.neighbourhood.shared_insertion import SharedServers
-from optim.solvers.admission.packing.server_cuts import charged
+from optim.solvers.admission.packing.cut_table import charged
 from optim.solvers.admission.pricing.best_schedule import JobArrays, Space, make_space
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import unit_costs

@@ -13,8 +13,8 @@ from optim.core.driver import Monitor
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint

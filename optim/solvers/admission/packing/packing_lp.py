@@ -22,10 +22,10 @@ from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, dri
 from optim.core.status import Termination
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import ServerCut
+from optim.models.admission.proof import Cut
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.column_pool import ColumnPool
@@ -158,8 +158,8 @@ class PackingLP:
         """Add columns that are known beforehand, such as an online run's."""
         self.pool.add(schedules)
 
-    def add_cuts(self, cuts: Sequence[ServerCut]) -> None:
-        """Append cuts of single servers to the programme; the best point stays valid, its multipliers 0."""
+    def add_cuts(self, cuts: Sequence[Cut]) -> None:
+        """Append cuts to the programme; the best point stays valid, its multipliers 0."""
         first = len(self.cuts)
         self.cuts.add(cuts)
         right_hand_side = self.cuts.right_hand_side[first:]

@@ -18,7 +18,8 @@ from scipy.sparse import csc_array, vstack
 
 from optim.core.driver import Monitor
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.packing.server_cuts import CutTable
+from optim.models.admission.proof import CountCut, ServerCut
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
@@ -164,10 +165,7 @@ class PriceSearch:
         if self.pricer is not None:
             return self._ask(self.pricer, point, keeps_columns=keeps_columns)
         num_rows = self._rows.num_rows
-        prices = self._rows.prices(point[:num_rows])
-        if len(self._cuts):
-            worker_extra, ps_extra = self._cuts.extra(point[num_rows:])
-            prices = replace(prices, worker_extra=worker_extra, ps_extra=ps_extra)
+        prices = self._cuts.charged(self._rows.prices(point[:num_rows]), point[num_rows:])
         priced = price(self._tables, prices)
         usage = usage_matrix(self._tables, self._rows, priced)
         if len(self._cuts):
@@ -194,8 +192,14 @@ class PriceSearch:
 
     def _point(self, prices: FloatArray, payoff: FloatArray, bound: float) -> BestPoint:
         multipliers = prices[self._rows.num_rows :].tolist()
-        cuts = tuple(replace(cut, multiplier=m) for cut, m in zip(self._cuts.cuts, multipliers, strict=True) if m > 0)
-        proven = PricePoint(row_prices=prices[: self._rows.num_rows], payoff=payoff, bound=bound, cuts=cuts)
+        cuts = [replace(cut, multiplier=m) for cut, m in zip(self._cuts.cuts, multipliers, strict=True) if m > 0]
+        proven = PricePoint(
+            row_prices=prices[: self._rows.num_rows],
+            payoff=payoff,
+            bound=bound,
+            cuts=tuple(cut for cut in cuts if isinstance(cut, ServerCut)),
+            count_cuts=tuple(cut for cut in cuts if isinstance(cut, CountCut)),
+        )
         if self._best is not None and self._best.proven.bound < bound:
             proven = self._best.proven
         return BestPoint(prices=prices, payoff=payoff, bound=bound, proven=proven)

@@ -9,14 +9,12 @@ add to the cost of a job's worker or PS in a class and slot, so pricing carries 
 Source: Boyd, "Fenchel cutting planes for integer programs", 1994, DOI 10.1287/opre.42.1.53.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, units_per_server
 from optim.models.admission.proof import ServerCut, Side
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
 
 LOAD_TOL = 1e-6
 """Smaller average numbers of units on a server count as none."""
@@ -123,15 +121,20 @@ class CutSeparator:
 
     def _separate_one(self, side: Side, c: int, t: int, loads: tuple[FloatArray, FloatArray]) -> ServerCut | None:
         """Find the most violated facet of one server's packings, if the load is outside, and lift it."""
-        from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, whole_gains
+        from optim.solvers.admission.packing.server_packings import (
+            PackingSpace,
+            best_packing,
+            covering_gains,
+            whole_gains,
+        )
 
         servers = self._instance.worker_servers if side is Side.WORKER else self._instance.ps_servers
         kinds, room = self._kinds(side, c, t, loads), servers.capacity[c, t].copy()
         options = self._options
         on = np.flatnonzero(kinds.load > LOAD_TOL)
         unit, most, load = kinds.unit[on], kinds.most[on], np.minimum(kinds.load[on], kinds.most[on])
-        fractional = np.empty(len(on))
-        if covering_gains(load, unit, room, most, options.node_limit, options.max_pivots, fractional) == 0.0:
+        fractional, space = np.empty(len(on)), PackingSpace(unit, room, most, options.node_limit)
+        if covering_gains(load, most, space, options.max_pivots, fractional) == 0.0:
             return None
         gain, packing = np.empty(len(on), dtype=np.int64), np.empty(len(on), dtype=np.int64)
         whole_gains(fractional, MAX_DENOMINATOR, FALLBACK_DENOMINATOR, gain)
@@ -184,14 +187,6 @@ class CutSeparator:
                 support = np.append(support, k)
 
 
-def charged(instance: AdmissionInstance, prices: Prices, cuts: Sequence[ServerCut]) -> Prices:
-    """Return row prices together with what cuts charge at their multipliers."""
-    if not cuts:
-        return prices
-    worker_extra, ps_extra = CutTable(instance, cuts).extra(np.array([cut.multiplier for cut in cuts]))
-    return replace(prices, worker_extra=worker_extra, ps_extra=ps_extra)
-
-
 def _cut(side: Side, c: int, t: int, kinds: _Kinds, gains: IntArray, right_hand_side: int) -> ServerCut:
     jobs = np.unique(kinds.job[gains > 0])
     coefficients = []
@@ -210,81 +205,3 @@ def _cut(side: Side, c: int, t: int, kinds: _Kinds, gains: IntArray, right_hand_
         right_hand_side=right_hand_side,
         multiplier=0.0,
     )
-
-
-class CutTable:
-    """Cuts as arrays: what they charge, and what schedules use of them.
-
-    Parameters
-    ----------
-    instance
-        Whose cuts they are.
-    cuts
-        The cuts, in order.
-    """
-
-    def __init__(self, instance: AdmissionInstance, cuts: Iterable[ServerCut] = ()) -> None:
-        self._instance = instance
-        self.cuts: tuple[ServerCut, ...] = ()
-        self._worker = np.zeros((0, instance.num_jobs), dtype=np.int64)
-        self._ps = np.zeros((0, instance.num_jobs), dtype=np.int64)
-        self._place = np.zeros((0, 2), dtype=np.int64)
-        self.right_hand_side: FloatArray = np.zeros(0)
-        """Shape (cuts,): of the whole class, that is of all its servers together."""
-        self.add(tuple(cuts))
-
-    def __len__(self) -> int:
-        return len(self.cuts)
-
-    def add(self, cuts: Sequence[ServerCut]) -> None:
-        """Append cuts."""
-        instance = self._instance
-        worker = np.zeros((len(cuts), instance.num_jobs), dtype=np.int64)
-        ps = np.zeros_like(worker)
-        for k, cut in enumerate(cuts):
-            worker[k, cut.jobs], ps[k, cut.jobs] = cut.worker_coefficient, cut.ps_coefficient
-        counts = [
-            (instance.worker_servers if cut.side is Side.WORKER else instance.ps_servers).count[cut.server_class]
-            for cut in cuts
-        ]
-        place = np.array([(cut.server_class, cut.slot) for cut in cuts], dtype=np.int64).reshape(-1, 2)
-        total = np.array([cut.right_hand_side for cut in cuts], dtype=np.float64) * np.array(counts, dtype=np.float64)
-        self.cuts = (*self.cuts, *cuts)
-        self._worker, self._ps = np.concatenate([self._worker, worker]), np.concatenate([self._ps, ps])
-        self._place = np.concatenate([self._place, place])
-        self.right_hand_side = np.concatenate([self.right_hand_side, total])
-
-    def keep(self, which: IntArray) -> None:
-        """Forget all but the given cuts."""
-        self.cuts = tuple(self.cuts[k] for k in which.tolist())
-        self._worker, self._ps = self._worker[which], self._ps[which]
-        self._place, self.right_hand_side = self._place[which], self.right_hand_side[which]
-
-    def extra(self, multiplier: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return what the cuts add to the cost of one worker and one PS, shape (segments, classes, slots) each.
-
-        Parameters
-        ----------
-        multiplier
-            Shape (cuts,), >= 0.
-        """
-        instance = self._instance
-        sides = ((self._worker, instance.worker_servers), (self._ps, instance.ps_servers))
-        result = []
-        for coefficient, servers in sides:
-            total = np.zeros((servers.num_classes, instance.horizon, instance.num_jobs))
-            on = np.flatnonzero((multiplier > 0) & coefficient.any(axis=1))
-            place = self._place[on]
-            np.add.at(total, (place[:, 0], place[:, 1]), multiplier[on, None] * coefficient[on])
-            result.append(np.ascontiguousarray(total.transpose(2, 0, 1)[instance.segment_job]))
-        return result[0], result[1]
-
-    def use(self, schedules: PricedSchedules, first: int = 0) -> FloatArray:
-        """Return the left-hand sides of schedules in the cuts from number `first` on, shape (cuts, schedules)."""
-        total = np.zeros((len(self) - first, len(schedules.jobs)))
-        for coefficient, counts in ((self._worker, schedules.workers), (self._ps, schedules.ps)):
-            on = first + np.flatnonzero(coefficient[first:].any(axis=1))
-            if len(on):
-                units = counts[:, self._place[on, 0], self._place[on, 1]].T
-                total[on - first] += coefficient[on][:, schedules.jobs] * units
-        return total

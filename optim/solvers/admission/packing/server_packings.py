@@ -4,9 +4,12 @@ A *kind* is a sort of unit that a server may hold: a job's worker or PS, with a 
 and a largest number on one server. A packing is a whole number of each kind that fits.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from optim.core.compile_cache import compiled, inner
+from optim.models.admission.instance import IntArray
 from optim.solvers.admission.pricing.cheapest_servers import ZERO
 
 ROUNDING = 1e-2
@@ -164,85 +167,103 @@ def best_packing(gain, unit, room, most, node_limit, packing):
     return best
 
 
-@compiled
-def covering_gains(load, unit, room, most, node_limit, max_pivots, gains):
-    """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
+def covering_by(best):
+    """Return the search for a covering's dual over the packings that ``best(whole, space, packing)`` finds."""
 
-    They are the optimal dual point of covering the load by as few (fractional) servers as possible,
+    @compiled
+    def covering_gains(load, most, space, max_pivots, gains):
+        """Find gains that tell a load from all packings: ``gains @ load > 1 >= gains @ p`` for each packing p.
 
-        min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
+        They are the optimal dual point of covering the load by as few (fractional) servers as possible,
 
-    solved by the revised simplex method; the packing that enters is a best one at the present dual.
-    Optimal dual points are facets of the packings' hull.
+            min sum of x_p  s.t.  sum of x_p p >= load, x >= 0,
 
-    Parameters
-    ----------
-    load
-        Shape (kinds,), all positive, each at most `most`.
-    unit, room, most, node_limit
-        As in `best_packing`; `most` at least 1.
-    max_pivots
-        Pivots after which the search is given up.
-    gains
-        Shape (kinds,): receives the gains.
+        solved by the revised simplex method; the packing that enters is a best one at the present dual.
+        Optimal dual points are facets of the packings' hull.
 
-    Returns
-    -------
-    float
-        ``gains @ load``, or 0 if the load is inside the hull (to `HULL_TOL`) or the search was given up.
-    """
-    num_kinds = len(load)
-    inverse = np.zeros((num_kinds, num_kinds))
-    level = np.empty(num_kinds)
-    price = np.ones(num_kinds)
-    column = np.empty(num_kinds)
-    whole = np.empty(num_kinds, dtype=np.int64)
-    packing = np.empty(num_kinds, dtype=np.int64)
-    for k in range(num_kinds):
-        inverse[k, k] = 1.0 / most[k]
-        level[k] = load[k] / most[k]
-    for _ in range(max_pivots):
-        if np.sum(level * price) <= 1.0 + HULL_TOL:
-            return 0.0
-        enters, lowest = -1, -1e-9
+        Parameters
+        ----------
+        load
+            Shape (kinds,), all positive, each at most `most`.
+        most
+            Shape (kinds,): largest number of each kind, at least 1.
+        space
+            What the packings are.
+        max_pivots
+            Pivots after which the search is given up.
+        gains
+            Shape (kinds,): receives the gains.
+
+        Returns
+        -------
+        float
+            ``gains @ load``, or 0 if the load is inside the hull (to `HULL_TOL`) or the search was given up.
+        """
+        num_kinds = len(load)
+        inverse = np.zeros((num_kinds, num_kinds))
+        level = np.empty(num_kinds)
+        price = np.ones(num_kinds)
+        column = np.empty(num_kinds)
+        whole = np.empty(num_kinds, dtype=np.int64)
+        packing = np.empty(num_kinds, dtype=np.int64)
         for k in range(num_kinds):
-            gains[k] = np.sum(price * inverse[:, k])
-            if gains[k] < lowest:
-                enters, lowest = k, gains[k]
-        if enters >= 0:
-            column[:] = -inverse[:, enters]
-            cost = 0.0
-        else:
-            for k in range(num_kinds):
-                gains[k] = max(gains[k], 0.0)
-                whole[k] = int(gains[k] * SCALE)
-            value = best_packing(whole, unit, room, most, node_limit, packing)
-            if value < 0:
+            inverse[k, k] = 1.0 / most[k]
+            level[k] = load[k] / most[k]
+        for _ in range(max_pivots):
+            if np.sum(level * price) <= 1.0 + HULL_TOL:
                 return 0.0
-            reached = 0.0
+            enters, lowest = -1, -1e-9
             for k in range(num_kinds):
-                reached += gains[k] * packing[k]
-            if reached <= 1.0 + 1e-7:
-                return np.sum(gains * load)
+                gains[k] = np.sum(price * inverse[:, k])
+                if gains[k] < lowest:
+                    enters, lowest = k, gains[k]
+            if enters >= 0:
+                column[:] = -inverse[:, enters]
+                cost = 0.0
+            else:
+                for k in range(num_kinds):
+                    gains[k] = max(gains[k], 0.0)
+                    whole[k] = int(gains[k] * SCALE)
+                if best(whole, space, packing) < 0:
+                    return 0.0
+                if np.sum(gains * packing) <= 1.0 + 1e-7:
+                    return np.sum(gains * load)
+                for k in range(num_kinds):
+                    column[k] = np.sum(inverse[k] * packing)
+                cost = 1.0
+            leaves, ratio = -1, np.inf
             for k in range(num_kinds):
-                column[k] = 0.0
-                for j in range(num_kinds):
-                    column[k] += inverse[k, j] * packing[j]
-            cost = 1.0
-        leaves, ratio = -1, np.inf
-        for k in range(num_kinds):
-            if column[k] > 1e-9 and level[k] / column[k] < ratio - 1e-12:
-                leaves, ratio = k, level[k] / column[k]
-        if leaves < 0:
-            return 0.0
-        inverse[leaves] /= column[leaves]
-        level[leaves] = ratio
-        for k in range(num_kinds):
-            if k != leaves and column[k] != 0.0:
-                inverse[k] -= column[k] * inverse[leaves]
-                level[k] = max(0.0, level[k] - column[k] * ratio)
-        price[leaves] = cost
-    return 0.0
+                if column[k] > 1e-9 and level[k] / column[k] < ratio - 1e-12:
+                    leaves, ratio = k, level[k] / column[k]
+            if leaves < 0:
+                return 0.0
+            inverse[leaves] /= column[leaves]
+            level[leaves] = ratio
+            for k in range(num_kinds):
+                if k != leaves and column[k] != 0.0:
+                    inverse[k] -= column[k] * inverse[leaves]
+                    level[k] = max(0.0, level[k] - column[k] * ratio)
+            price[leaves] = cost
+        return 0.0
+
+    return covering_gains
+
+
+class PackingSpace(NamedTuple):
+    """Packings of units on one server; see `best_packing`."""
+
+    unit: IntArray
+    room: IntArray
+    most: IntArray
+    node_limit: int
+
+
+@inner
+def _best_of_units(whole, space, packing):
+    return best_packing(whole, space.unit, space.room, space.most, space.node_limit, packing)
+
+
+covering_gains = covering_by(_best_of_units)
 
 
 @compiled

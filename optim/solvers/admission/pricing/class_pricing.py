@@ -4,7 +4,7 @@ This is the pricing problem of column generation and the subroutine of every any
 """
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,29 @@ from numpy.typing import NDArray
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.class_tables import (
     ClassSource,
+    CurvedSource,
     SharedClassSource,
     price_classes,
+    price_curved_classes,
     price_shared_classes,
 )
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.shared_room import shared_classes
+
+
+class Curves(NamedTuple):
+    """Costs of units in a class that aren't proportional to their number.
+
+    Parameters
+    ----------
+    place
+        Shape (jobs, slots): row of the next array; row 0 is zero.
+    extra
+        Shape (rows, classes, counts): what 0, 1, ... units cost more; the last holds for more units, too.
+    """
+
+    place: IntArray
+    extra: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +49,16 @@ class Prices:
     worker_extra, ps_extra
         Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
         On shared servers the classes of both are those of the workers' servers.
+    worker_curves, ps_curves
+        What cuts add to the cost of so many workers (PSs) of a job, or None; separate servers only.
     """
 
     worker: FloatArray
     ps: FloatArray
     worker_extra: FloatArray | None = None
     ps_extra: FloatArray | None = None
+    worker_curves: Curves | None = None
+    ps_curves: Curves | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,5 +177,23 @@ def price(
         order, ps_order = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
         limits = tables.worker_limit, tables.ps_limit
         source = ClassSource(worker_cost, limits[0], ps_cost, limits[1], order, ps_order)
-        price_classes(which, floors, tables.arrays, source, *out)
+        if prices.worker_curves is None and prices.ps_curves is None:
+            price_classes(which, floors, tables.arrays, source, *out)
+        else:
+            price_curved_classes(which, floors, tables.arrays, _curved(tables, source, prices), *out)
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
+
+
+def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSource:
+    """Return classes with the curves of cuts, and work space."""
+    most = int(tables.most.max(initial=0)), int(tables.ps_needed.max(initial=0))
+    sides = []
+    for curves, cost, width in zip(
+        (prices.worker_curves, prices.ps_curves), (source.worker_cost, source.ps_cost), most, strict=True
+    ):
+        classes = cost.shape[1]
+        place, extra = (
+            (np.zeros(tables.value.shape, dtype=np.int64), np.zeros((1, classes, 1))) if curves is None else curves
+        )
+        sides.append((place, extra, np.empty((classes + 1, width + 1))))
+    return CurvedSource(*source, *sides[0], *sides[1])

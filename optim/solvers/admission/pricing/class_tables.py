@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.pricing.best_schedule import ZERO, best_by, make_space, sort_by_key, trace_by
+from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, best_by, make_space, sort_by_key, trace_by
 from optim.solvers.admission.pricing.shared_room import SharedClasses
 from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
 
@@ -24,6 +24,27 @@ class ClassSource(NamedTuple):
     ps_limit: IntArray
     order: IntArray
     ps_order: IntArray
+
+
+class CurvedSource(NamedTuple):
+    """Likewise where the cost of some jobs' units isn't proportional to their number.
+
+    Rows of the curves by job and slot, what so many units of a class cost more by row, class and count; and work space,
+    costs by class and number of units.
+    """
+
+    worker_cost: FloatArray
+    worker_limit: IntArray
+    ps_cost: FloatArray
+    ps_limit: IntArray
+    order: IntArray
+    ps_order: IntArray
+    worker_place: IntArray
+    worker_curve: FloatArray
+    worker_layers: FloatArray
+    ps_place: IntArray
+    ps_curve: FloatArray
+    ps_layers: FloatArray
 
 
 class SharedClassSource(NamedTuple):
@@ -122,6 +143,72 @@ def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
 
 
 @inner
+def _units_cost(units, cost, curve):
+    """Return what so many units of one class cost."""
+    return units * cost + curve[min(units, len(curve) - 1)]
+
+
+@inner
+def _fill_layers(most, cost, limit, curve, layers):
+    """Fill ``layers[c, n]`` with the least cost of n units on the first c classes; return the most units there may be."""
+    layers[0, : most + 1] = INFINITE
+    layers[0, 0] = 0.0
+    reached = ZERO
+    for c in range(len(cost)):
+        layers[c + 1, : most + 1] = INFINITE
+        for units in range(min(limit[c], most) + 1):
+            pays = _units_cost(units, cost[c], curve[c])
+            for n in range(units, min(most, reached + units) + 1):
+                layers[c + 1, n] = min(layers[c + 1, n], layers[c, n - units] + pays)
+        reached = min(most, reached + limit[c])
+    return reached
+
+
+@inner
+def _take_layers(units, cost, limit, curve, layers, out):
+    """Write how many units of each class the least cost of so many has, the last class first."""
+    n = units
+    for c in range(len(cost) - 1, -1, -1):
+        own = ZERO
+        while layers[c, n - own] + _units_cost(own, cost[c], curve[c]) != layers[c + 1, n]:
+            own += 1
+        out[c] += own
+        n -= own
+
+
+@inner
+def _curved_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    worker_curve, ps_curve = source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]
+    if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
+        return _class_table(i, s, t, k, ceiling, needed, jobs, source, table)
+    most = _fill_layers(
+        jobs.most[i], source.worker_cost[s, :, t], source.worker_limit[s, :, t], worker_curve, source.worker_layers
+    )
+    most_ps = _fill_layers(needed[most], source.ps_cost[s, :, t], source.ps_limit[s, :, t], ps_curve, source.ps_layers)
+    for y in range(most + 1):
+        if needed[y] > min(y, most_ps):
+            return y - 1
+        table[y] = source.worker_layers[-1, y] + source.ps_layers[-1, needed[y]]
+    return most
+
+
+@inner
+def _write_curved(i, s, t, k, workers, ps, jobs, source, out):
+    if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
+        _write_classes(i, s, t, k, workers, ps, jobs, source, out)
+        return
+    worker_curve, ps_curve = source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]
+    costs, limits = (
+        (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
+        (source.worker_limit[s, :, t], source.ps_limit[s, :, t]),
+    )
+    _fill_layers(workers, costs[0], limits[0], worker_curve, source.worker_layers)
+    _take_layers(workers, costs[0], limits[0], worker_curve, source.worker_layers, out.workers[:, t])
+    _fill_layers(ps, costs[1], limits[1], ps_curve, source.ps_layers)
+    _take_layers(ps, costs[1], limits[1], ps_curve, source.ps_layers, out.ps[:, t])
+
+
+@inner
 def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return class_pair_table(
         s, t, jobs.most[i], ceiling, needed, source.worker_cost, source.ps_cost, source.shared, table
@@ -154,6 +241,7 @@ def _pricing_by(slot_table, write_slot):
 
 
 price_classes = _pricing_by(_class_table, _write_classes)
+price_curved_classes = _pricing_by(_curved_table, _write_curved)
 price_shared_classes = _pricing_by(_shared_class_table, _write_shared_classes)
 
 

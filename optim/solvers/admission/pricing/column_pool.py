@@ -182,6 +182,25 @@ class ColumnPool:
                 load[schedule.job, entries[:, 0], entries[:, 1]] += x[column] * entries[:, 2]
         return loads[0], loads[1]
 
+    def counts(self, x: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return what a fractional point has of each job in each class and slot, one row an entry of a schedule.
+
+        Rows are (side: 0 for workers, 1 for PSs, class, slot, job, count), each with its column's weight; sorted.
+        """
+        self._arrange()
+        blocks, weights = [], []
+        for column in np.flatnonzero(x > 1e-9).tolist():
+            schedule = self._schedules[column]
+            for side, entries in enumerate((schedule.workers, schedule.ps)):
+                job = np.full(len(entries), schedule.job)
+                blocks.append(
+                    np.column_stack([np.full_like(job, side), entries[:, 0], entries[:, 1], job, entries[:, 2]])
+                )
+                weights.append(np.full(len(entries), x[column]))
+        rows = np.concatenate([np.zeros((0, 5), dtype=np.int64), *blocks])
+        order = np.lexsort(rows.T[::-1])
+        return rows[order], np.concatenate([np.zeros(0), *weights])[order]
+
     def keep(self, columns: IntArray) -> None:
         """Forget all but the given columns; forgotten ones may be priced and added again."""
         if len(columns) == len(self):

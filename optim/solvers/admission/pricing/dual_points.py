@@ -16,7 +16,7 @@ from optim.core.clock import PhaseClock
 from optim.core.driver import Outcome
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
-from optim.models.admission.proof import PriceProof, ServerCut
+from optim.models.admission.proof import CountCut, PriceProof, ServerCut
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, total_use
 from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -48,11 +48,18 @@ class PricePoint:
     payoff: FloatArray
     bound: float
     cuts: tuple[ServerCut, ...] = ()
+    count_cuts: tuple[CountCut, ...] = ()
 
     def proof(self, rows: CapacityRows) -> PriceProof:
         """Return the proof that a checker recomputes."""
         prices = rows.prices(self.row_prices)
-        return PriceProof(worker_price=prices.worker, ps_price=prices.ps, payoff=self.payoff, cuts=self.cuts)
+        return PriceProof(
+            worker_price=prices.worker,
+            ps_price=prices.ps,
+            payoff=self.payoff,
+            cuts=self.cuts,
+            count_cuts=self.count_cuts,
+        )
 
 
 def evaluate(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) -> PricePoint:

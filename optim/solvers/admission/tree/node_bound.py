@@ -205,7 +205,7 @@ class NodeBounder:
         rents = float(point.row_prices @ self._rows.capacity + point.multiplier @ cuts.right_hand_side)
         return priced, NodePoint(
             row_prices=point.row_prices,
-            cuts=cuts.cuts,
+            cuts=cuts.server_cuts,
             multiplier=point.multiplier,
             payoff=priced.payoff,
             bound=float(priced.payoff.sum()) + rents,

@@ -16,8 +16,8 @@ from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import ServerCut
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.highs_programme import add_columns, add_rows, empty_programme
-from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables

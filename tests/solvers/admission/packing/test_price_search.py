@@ -5,8 +5,8 @@ import pytest
 
 import optim
 from optim.core.driver import Monitor
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use, usage_matrix
 from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool

@@ -12,8 +12,9 @@ from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import read_facts
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.proof import ServerCut, Side
-from optim.solvers.admission.packing.server_cuts import CutSeparator, CutTable, SeparationOptions
-from optim.solvers.admission.packing.server_packings import best_packing, covering_gains, whole_gains
+from optim.solvers.admission.packing.cut_table import CutTable
+from optim.solvers.admission.packing.server_cuts import CutSeparator, SeparationOptions
+from optim.solvers.admission.packing.server_packings import PackingSpace, best_packing, covering_gains, whole_gains
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from tests.support.admission.oracle import fits_on_one_server
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
@@ -215,7 +216,7 @@ def test_tells_how_many_servers_cover_a_load(seed: int) -> None:
     assume((most > 0).all())
     load = most * np.random.default_rng(seed).uniform(0.05, 1.0, len(unit))
     gains = np.empty(len(unit))
-    covered = covering_gains(load, unit, room, most, MANY, MANY, gains)
+    covered = covering_gains(load, most, PackingSpace(unit, room, most, MANY), MANY, gains)
     array = np.array(packings, dtype=np.float64)
     servers = linprog(np.ones(len(packings)), A_ub=-array.T, b_ub=-load).fun
     if covered == 0.0:

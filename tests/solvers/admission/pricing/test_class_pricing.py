@@ -9,7 +9,7 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, Schedule, enumerate_schedules
-from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.class_pricing import Curves, Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
@@ -37,12 +37,22 @@ def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_
     slots, resources = instance.horizon, instance.num_resources
     hosts = instance.worker_servers.num_classes
     ps_hosts = hosts if instance.has_shared_servers else instance.ps_servers.num_classes
+
+    def curves(classes: int) -> Curves | None:
+        if not has_extras or instance.has_shared_servers:
+            return None
+        extra = np.cumsum(draw(3, classes, 3), axis=2)
+        extra[0] = extra[:, :, 0] = 0.0
+        return Curves(rng.integers(0, 3, (instance.num_jobs, slots)), extra)
+
     segments = len(instance.jobs.segment_start)
     return Prices(
         worker=draw(hosts, slots, resources),
         ps=draw(0 if instance.has_shared_servers else ps_hosts, slots, resources),
         worker_extra=draw(segments, hosts, slots) if has_extras else None,
         ps_extra=draw(segments, ps_hosts, slots) if has_extras else None,
+        worker_curves=curves(hosts),
+        ps_curves=curves(ps_hosts),
     )
 
 
@@ -68,6 +78,11 @@ def cost(instance: AdmissionInstance, schedule: Schedule, prices: Prices) -> flo
     for units, extra in ((schedule.workers, prices.worker_extra), (schedule.ps, prices.ps_extra)):
         if extra is not None:
             total += sum(count * extra[segment[slot], place, slot] for slot, place, count in units)
+    for units, curves in ((schedule.workers, prices.worker_curves), (schedule.ps, prices.ps_curves)):
+        if curves is not None:
+            total += sum(
+                curves.extra[curves.place[schedule.job, slot], place, min(count, 2)] for slot, place, count in units
+            )
     return total
 
 

@@ -16,8 +16,8 @@ from optim.core.errors import InvalidOptionError
 from optim.core.execution import load_dask
 from optim.core.execution.crews import ThreadCrew
 from optim.models.reference import reference_instance
+from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.price_search import PriceSearch
-from optim.solvers.admission.packing.server_cuts import CutTable
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
 from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
