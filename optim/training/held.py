@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,37 +10,21 @@ import numpy as np
 from optim.kernels.parameter_server import (
     AbstractOptimiser,
     RowLayout,
-    Rows,
     apply_pushes,
     initial_rows,
     push_sparse,
     row_parameters,
     row_slots,
 )
-from optim.training.messages import Push, Vector
+from optim.training.host_rows import HostRows
+from optim.training.messages import Push, RowNumbers, Vector
 
 LEAST_ROWS = 64
 """Pushed rows are padded to a multiple of an eighth of a power of two, and to so many: few functions are compiled."""
 
-WHOLE_NS = 0.42
-"""On a CPU: what a parameter costs for each array that an update by whole gradients reads or writes."""
-
-
-class RowCost(NamedTuple):
-    """On a CPU: what a push by rows costs in nanoseconds.
-
-    `number` is of each number pushed and `row` of each row pushed, beyond what whole gradients cost for theirs; `parameter`
-    of each parameter and `table_row` of each row that the shard has.
-    """
-
-    number: float
-    row: float
-    parameter: float = 0.0
-    table_row: float = 0.0
-
-
-PLAIN, SLOTTED = RowCost(2.0, 4.0), RowCost(4.5, 12.0, 1.0, 3.0)
-"""Of rules without slots and with them: they add up equal rows before."""
+WHOLE_NS, NUMBER_NS, ROW_NS, COPY_NS = 0.42, 1.5, 4.0, 0.8
+"""On a CPU, nanoseconds: of a parameter for each array that an update by whole gradients reads or writes; and by rows, beyond what
+whole gradients cost for theirs, of a number pushed, of a row pushed, and of a parameter that is read out of its row."""
 
 
 class HeldArrays:
@@ -58,20 +41,17 @@ class HeldArrays:
     def __init__(self, parameters: Vector, slots: Sequence[Vector], optimiser: AbstractOptimiser) -> None:
         self._optimiser = optimiser
         self._flat: tuple[jax.Array, tuple[jax.Array, ...]] | None = (_own(parameters), tuple(map(_own, slots)))
-        self._table: tuple[Rows, RowLayout] | None = None
+        self._table: _DeviceRows | HostRows | None = None
 
     def parameters(self) -> jax.Array:
         """Return the parameters, shape (n,); the next update may take their memory."""
-        if self._table is not None:
-            table, layout = self._table
-            return row_parameters(table, layout).ravel()
-        return self._as_flat()[0]
+        return self._as_flat()[0] if self._table is None else jnp.asarray(self._table.parameters()).ravel()
 
     def slots(self) -> tuple[jax.Array, ...]:
         """Return the slots, shape (n,) each."""
-        if self._table is not None:
-            return tuple(slot.ravel() for slot in row_slots(*self._table))
-        return self._as_flat()[1]
+        if self._table is None:
+            return self._as_flat()[1]
+        return tuple(jnp.asarray(slot).ravel() for slot in self._table.slots())
 
     def apply_whole(self, gradients: Sequence[jax.Array | Vector], weights: Sequence[float], clock: int) -> None:
         """Apply the mean of gradients of shape (n,), in their order."""
@@ -88,14 +68,10 @@ class HeldArrays:
         if drawn_to is not None:
             parameters, slots = self._as_flat()
             self._flat = _draw(parameters, jnp.float32(drawn_to), jnp.float32(self._optimiser.learning_rate)), slots
-        table, layout = self._as_rows(width)
         total = np.float32(sum(push.weight for push in pushes))
         rows = np.concatenate([push.rows for push in pushes if push.rows is not None])
         values = np.concatenate([push.gradient * (np.float32(push.weight) / total) for push in pushes])
-        padding = padded(len(rows)) - len(rows)
-        rows = np.concatenate([rows, np.full(padding, len(table.arrays[0]), dtype=np.int32)])
-        values = np.concatenate([values, np.zeros(padding * width, dtype=np.float32)]).reshape(-1, width)
-        self._table = push_sparse(table, rows, values, np.int32(clock), layout=layout), layout
+        self._as_rows(width).push(rows, values.reshape(-1, width), clock)
 
     def whole(self, push: Push) -> Vector:
         """Return a push as a gradient of shape (n,)."""
@@ -114,15 +90,41 @@ class HeldArrays:
         self._table = None
         return self._flat
 
-    def _as_rows(self, width: int) -> tuple[Rows, RowLayout]:
-        if self._table is None or self._table[1].width != width:
-            layout = RowLayout(optimiser=self._optimiser, width=width)
+    def _as_rows(self, width: int) -> "_DeviceRows | HostRows":
+        if self._table is None or self._table.width != width:
             parameters, slots = self._as_flat()
             shape = (-1, width)
-            table = initial_rows(parameters.reshape(shape), layout, tuple(slot.reshape(shape) for slot in slots))
-            self._table = table, layout
+            tables = parameters.reshape(shape), tuple(slot.reshape(shape) for slot in slots)
+            if jax.default_backend() == "cpu" and HostRows.takes(self._optimiser):
+                self._table = HostRows(np.asarray(tables[0]), tuple(map(np.asarray, tables[1])), self._optimiser)
+            else:
+                self._table = _DeviceRows(*tables, self._optimiser)
         self._flat = None
         return self._table
+
+
+class _DeviceRows:
+    """The table where JAX keeps it, and its update."""
+
+    def __init__(self, parameters: jax.Array, slots: tuple[jax.Array, ...], optimiser: AbstractOptimiser) -> None:
+        self.width = parameters.shape[1]
+        self._layout = RowLayout(optimiser=optimiser, width=self.width)
+        self._table = initial_rows(parameters, self._layout, slots)
+
+    def push(self, rows: RowNumbers, values: Vector, clock: int) -> None:
+        """Apply pushed rows, padded so that few functions are compiled."""
+        padding = padded(len(rows)) - len(rows)
+        rows = np.concatenate([rows, np.full(padding, np.iinfo(np.int32).max, dtype=np.int32)])
+        values = np.concatenate([values, np.zeros((padding, self.width), dtype=np.float32)])
+        self._table = push_sparse(self._table, rows, values, np.int32(clock), layout=self._layout)
+
+    def parameters(self) -> jax.Array:
+        """Return the parameters, shape (rows, width)."""
+        return row_parameters(self._table, self._layout)
+
+    def slots(self) -> tuple[jax.Array, ...]:
+        """Return the slots, shape (rows, width) each."""
+        return row_slots(self._table, self._layout)
 
 
 def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
@@ -150,9 +152,7 @@ def is_by_rows(pushes: Sequence[Push], num_slots: int) -> bool:
     arrays = len(pushes) + 2 + 2 * num_slots
     if jax.default_backend() != "cpu":
         return 4 * density < arrays
-    cost = SLOTTED if num_slots else PLAIN
-    fixed = cost.parameter + cost.table_row / width
-    return fixed + density * (cost.number + cost.row / width) < arrays * WHOLE_NS
+    return COPY_NS + density * (NUMBER_NS + ROW_NS / width) < arrays * WHOLE_NS
 
 
 def padded(count: int) -> int:

@@ -69,11 +69,14 @@ class CLoops:
         rate: float,
         epsilon: float,
         first: RowArray,
-        sums: FloatArray,
+        after: RowArray,
     ) -> None:
-        """Add up repeated rows, then apply Adagrad once to each; `first` and `sums` are scratch."""
+        """Add up repeated rows, then apply Adagrad once to each.
+
+        `first` (shape (rows,), -1 before and after) and `after` (shape (pushed,)) are scratch. Rows have 4096 numbers at most.
+        """
         message = _at(table), _at(squares), _at(rows), _at(values), _long(rows.size), _long(table.shape[1])
-        settings = ctypes.c_float(rate), ctypes.c_float(epsilon), _at(first), _at(sums)
+        settings = ctypes.c_float(rate), ctypes.c_float(epsilon), _at(first), _at(after)
         call = self._library.sparse_adagrad
         self._spread(len(table), lambda a, b: call(*message, *settings, _long(a), _long(b)))
 

@@ -55,21 +55,17 @@ void sparse_sgd(float *table, const int32_t *rows, const float *values, int64_t 
     }
 }
 
-/* Exact: repeated rows are added up where they are pushed first; `first` (a place a row) and `sums` are scratch. */
+/* Exact: repeated rows are added up where they are pushed first. `first` (a place a row, -1 before and after) and `after` (a
+   place a push: where its row is pushed next) are scratch. */
 void sparse_adagrad(float *table, float *squares, const int32_t *rows, const float *values, int64_t pushed,
-                    int64_t width, float rate, float epsilon, int32_t *first, float *sums, int64_t low, int64_t high) {
+                    int64_t width, float rate, float epsilon, int32_t *first, int32_t *after, int64_t low,
+                    int64_t high) {
+    float total[4096];
     for (int64_t i = pushed - 1; i >= 0; i--)
-        if (rows[i] >= low && rows[i] < high) first[rows[i]] = (int32_t)i;
-    for (int64_t i = 0; i < pushed; i++) {
-        const int64_t row = rows[i];
-        if (row < low || row >= high) continue;
-        const float *value = values + i * width;
-        float *sum = sums + (int64_t)first[row] * width;
-        if (first[row] == i)
-            memcpy(sum, value, (size_t)width * sizeof(float));
-        else
-            for (int64_t j = 0; j < width; j++) sum[j] += value[j];
-    }
+        if (rows[i] >= low && rows[i] < high) {
+            after[i] = first[rows[i]];
+            first[rows[i]] = (int32_t)i;
+        }
     for (int64_t i = 0; i < pushed; i++) {
         if (i + 8 < pushed) {
             const int64_t next = rows[i + 8];
@@ -81,7 +77,15 @@ void sparse_adagrad(float *table, float *squares, const int32_t *rows, const flo
         }
         const int64_t row = rows[i];
         if (row < low || row >= high || first[row] != i) continue;
-        float *own = table + row * width, *square = squares + row * width, *sum = sums + i * width;
+        first[row] = -1;
+        const float *sum = values + i * width;
+        if (after[i] >= 0) {
+            memcpy(total, sum, (size_t)width * sizeof(float));
+            for (int64_t k = after[i]; k >= 0; k = after[k])
+                for (int64_t j = 0; j < width; j++) total[j] += values[k * width + j];
+            sum = total;
+        }
+        float *own = table + row * width, *square = squares + row * width;
         for (int64_t j = 0; j < width; j++) {
             const float g = sum[j];
             square[j] += g * g;

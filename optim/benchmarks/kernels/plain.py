@@ -133,9 +133,8 @@ class PlainSparse:
         if isinstance(self.rule, Sgd):
             return {"c": lambda: in_c.sparse_sgd(own, self.rows, self.values, RATE)}
         if isinstance(self.rule, Adagrad):
-            squares, first = np.zeros_like(own), np.zeros(len(own), np.int32)
-            sums, epsilon = np.zeros_like(self.values), self.rule.epsilon
-            message = (self.rows, self.values, RATE, epsilon, first, sums)
+            squares, first = np.zeros_like(own), np.full(len(own), -1, np.int32)
+            message = (self.rows, self.values, RATE, self.rule.epsilon, first, np.empty(len(self.rows), np.int32))
             return {"c": lambda: in_c.sparse_adagrad(own, squares, *message)}
         return {}
 

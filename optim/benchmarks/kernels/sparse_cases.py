@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ from optim.kernels.parameter_server import (
     row_parameters,
     shard_ranges,
 )
+from optim.training.host_rows import HostRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +98,9 @@ class SparseCase:
 def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     """Make the sides of a sparse case; some rows are pushed twice.
 
-    The loop over rows runs on one core, so a table lies in as many shards as there are cores. Workers send each server its own
-    rows, so that the message is split beforehand. The same on one shard is a side of its own.
+    On a CPU descent and Adagrad are the server's loops in place, a thread a core on ranges of one table's rows; the same with
+    one thread is a side of its own, and so is XLA's loop over rows. That one runs on one core, so there, and for Adam, the
+    table lies in as many shards as there are cores, and workers send each its own rows: the message is split beforehand.
     """
     rows = case.draw(rng)
     values: FloatArray = rng.random((case.pushed, case.width), dtype=np.float32) - np.float32(0.5)
@@ -113,7 +116,13 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     plain = PlainSparse(rule, start, rows, values)
     pool = ThreadPoolExecutor(cores)
     calls: Calls = {JAX: server.push, "numpy": plain.by_numpy, **plain.by_numba(), **plain.by_c(pool, cores)}
-    if is_split:
+    found, shards = server.parameters, server.num_shards
+    if is_on_cpu and HostRows.takes(rule):
+        host, alone = (HostRows(start, plain.slots, rule, threads=threads) for threads in (cores, 1))
+        calls |= {JAX: partial(host.push, rows, values), "xla_loop": server.push}
+        calls["one_shard"] = partial(alone.push, rows, values)
+        found, shards = host.parameters, 1
+    elif is_split:
         calls["one_shard"] = _RowServer(layout, start, rows, values, 1).push
     message = jnp.array(rows), jnp.array(values)
     if isinstance(rule, Sgd):
@@ -124,14 +133,10 @@ def sparse_contest(case: SparseCase, rng: np.random.Generator) -> Contest:
     def close() -> None:
         server.close()
         pool.shutdown()
+        if is_on_cpu and HostRows.takes(rule):
+            host.close()
 
-    return Contest(
-        calls=calls,
-        found=server.parameters,
-        others=(lambda: plain.w,),
-        shards=server.num_shards,
-        close=close,
-    )
+    return Contest(calls=calls, found=found, others=(lambda: plain.w,), shards=shards, close=close)
 
 
 class _RowServer:

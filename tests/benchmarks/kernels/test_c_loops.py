@@ -55,11 +55,12 @@ def test_pushed_rows_are_numpys(loops, draw):
 
 def test_repeated_rows_add_up_before_adagrad_squares_them(loops, draw):
     _, rows, table, values = draw
-    squares, first, sums = np.ones_like(table), np.zeros(30, np.int32), np.zeros_like(values)
+    squares, first, after = np.ones_like(table), np.full(30, -1, np.int32), np.empty(50, np.int32)
     total = np.zeros_like(table)
     np.add.at(total, rows, values)
     kept, own = squares + total**2, table.copy()
-    loops.sparse_adagrad(table, squares, rows, values, 0.1, 1e-7, first, sums)
+    loops.sparse_adagrad(table, squares, rows, values, 0.1, 1e-7, first, after)
+    assert (first == -1).all(), "as it was, for the next push"
     np.testing.assert_allclose(squares, kept, rtol=1e-4)
     np.testing.assert_allclose(table, own - 0.1 * total / (np.sqrt(kept) + 1e-7), rtol=1e-4, atol=1e-6)
 
