@@ -75,33 +75,48 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
 
     Notes
     -----
-    O(jobs x slots x width x Y) operations, in O(slots) sequential steps.
+    O(jobs x slots x width x Y) operations, in O(slots) sequential steps: one loop, and in it on an accelerator one reduction
+    over all Y at once, so that the launches of a slot don't grow with Y. A CPU goes through Y by Y in less memory.
     """
-    num_jobs, _, num_counts = tables.shape
+    num_jobs = tables.shape[0]
     start = jnp.full((num_jobs, width + 1), jnp.inf, tables.dtype).at[:, 0].set(0.0)
-    padding = jnp.full((num_jobs, num_counts - 1), jnp.inf, tables.dtype)
 
-    def slot(carry, inputs):  # type: ignore[no-untyped-def]
-        state, best, completion, t = carry
-        table, worth = inputs
+    def slot(state: jax.Array, table: jax.Array) -> tuple[jax.Array, jax.Array]:
+        after = lax.platform_dependent(state, table, cpu=by_count, default=at_once)
+        return after, jnp.take_along_axis(after, target[:, None], axis=1)[:, 0]
 
-        def count(y, after):  # type: ignore[no-untyped-def]
-            shifted = lax.dynamic_slice_in_dim(
-                jnp.concatenate([padding, state], axis=1), num_counts - 1 - y, width + 1, axis=1
-            )
-            return jnp.minimum(after, shifted + lax.dynamic_slice_in_dim(table, y, 1, axis=1))
+    _, done = lax.scan(slot, start, jnp.swapaxes(tables, 0, 1))
+    payoff = value.T - done
+    best = jnp.maximum(jnp.max(payoff, axis=0), 0.0)
+    return best, jnp.where(best > 0, jnp.argmax(payoff, axis=0), -1)
 
-        after = lax.fori_loop(0, num_counts, count, jnp.full_like(state, jnp.inf))
-        done = jnp.take_along_axis(after, target[:, None], axis=1)[:, 0]
-        payoff = worth - done
-        is_better = payoff > best
-        return (
-            after,
-            jnp.where(is_better, payoff, best),
-            jnp.where(is_better, t, completion),
-            t + 1,
-        ), None
 
-    initial = (start, jnp.zeros(num_jobs, tables.dtype), jnp.full(num_jobs, -1), 0)
-    (_, best, completion, _), _ = lax.scan(slot, initial, (jnp.swapaxes(tables, 0, 1), value.T))
-    return best, completion
+def by_count(state: jax.Array, table: jax.Array) -> jax.Array:
+    """Return ``min over Y of state[d - Y] + table[Y]`` for every d, one Y after the other.
+
+    Parameters
+    ----------
+    state
+        Shape (jobs, width + 1).
+    table
+        Shape (jobs, largest Y + 1).
+    """
+    padded, length, num_counts = _padded(state, table), state.shape[1], table.shape[1]
+
+    def count(y: jax.Array, after: jax.Array) -> jax.Array:
+        shifted = lax.dynamic_slice_in_dim(padded, num_counts - 1 - y, length, axis=1)
+        return jnp.minimum(after, shifted + lax.dynamic_slice_in_dim(table, y, 1, axis=1))
+
+    return lax.fori_loop(0, num_counts, count, jnp.full_like(state, jnp.inf))
+
+
+def at_once(state: jax.Array, table: jax.Array) -> jax.Array:
+    """Return what `by_count` does, as one reduction over windows of the state."""
+    length, num_counts = state.shape[1], table.shape[1]
+    place = jnp.arange(length)[:, None] + (num_counts - 1 - jnp.arange(num_counts))[None]
+    return jnp.min(_padded(state, table)[:, place] + table[:, None], axis=2)
+
+
+def _padded(state: jax.Array, table: jax.Array) -> jax.Array:
+    """Return the state behind as many impossible ones as Y may reach back."""
+    return jnp.pad(state, ((0, 0), (table.shape[1] - 1, 0)), constant_values=jnp.inf)

@@ -145,3 +145,15 @@ def test_runs_add_up_on_an_accelerator_as_one_after_the_other():
         np.add.at(expected, segment, values.astype(np.float64))
         found = jax.jit(sum_runs)(jnp.array(is_first), jnp.array(segment), jnp.array(values))
         assert np.asarray(found) == pytest.approx(expected, abs=1e-5)
+
+
+def test_launches_of_min_plus_grow_with_slots_alone():
+    """On a GPU one loop, over slots, in whose body one reduction takes all counts; on a CPU a loop in the loop."""
+    run = partial(min_plus.best_payoffs, width=5)
+    few, many = ((floats(3, 4, largest + 1), floats(3, 4), whole(3) + 2) for largest in (3, 40))
+    text = lowered(run, few)
+    assert text.count("stablehlo.while") == 1
+    assert text.count("applies stablehlo.minimum") == 1
+    assert text.count("stablehlo.") == lowered(run, many).count("stablehlo."), "not an operation more for more counts"
+    on_cpu = export.export(jax.jit(run), platforms=["cpu"])(*few).mlir_module()
+    assert on_cpu.count("stablehlo.while") == 2

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.kernels.min_plus import best_payoffs, slot_tables
+from optim.kernels.min_plus import at_once, best_payoffs, by_count, slot_tables
 
 
 def plain_table(worker_cost, worker_limit, ps_cost, ps_limit, needed):
@@ -58,3 +58,30 @@ def test_slot_tables_and_payoffs_equal_plain_recursions(seed):
         payoff, slot = plain_best(expected, value[i], target[i])
         assert float(best[i]) == pytest.approx(payoff, abs=1e-12)
         assert int(completion[i]) == slot
+
+
+def test_all_counts_at_once_are_one_after_the_other():
+    rng = np.random.default_rng(3)
+    for jobs, width, largest in ((4, 9, 3), (2, 2, 6)):
+        state, table = rng.random((jobs, width + 1)), rng.random((jobs, largest + 1))
+        state[rng.random(state.shape) < 0.3] = np.inf
+        table[rng.random(table.shape) < 0.3] = np.inf
+        arrays = jnp.asarray(state, jnp.float32), jnp.asarray(table, jnp.float32)
+        one, other = (jax.jit(step)(*arrays) for step in (by_count, at_once))
+        assert np.array_equal(one, other)
+        known = [
+            [
+                min((state[i, d - y] + table[i, y] for y in range(min(d, largest) + 1)), default=np.inf)
+                for d in range(width + 1)
+            ]
+            for i in range(jobs)
+        ]
+        np.testing.assert_allclose(np.asarray(other), known, rtol=1e-6)
+
+
+def test_of_equal_payoffs_the_first_slot_completes_and_none_is_worth_nothing():
+    tables = jnp.asarray([[[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]]] * 2, jnp.float32)
+    value = jnp.asarray([[2.0, 3.0, 3.0], [1.0, 0.5, 0.0]], jnp.float32)
+    best, completion = best_payoffs(tables, value, jnp.asarray([1, 1]), 1)
+    assert best.tolist() == [2.0, 0.0]
+    assert completion.tolist() == [1, -1]
