@@ -33,6 +33,14 @@ def _small() -> tuple[Case, ...]:
         generated_case(
             PROBLEM, GeneratorOptions(zone_types=12), "12 kinds without bids", 30.0, left_out=SLOW, options=WINDOWS
         ),
+        generated_case(
+            PROBLEM,
+            GeneratorOptions(zone_types=12, least_gpus=16, least_probability=0.8),
+            "12 kinds without bids, 16 GPUs that last",
+            30.0,
+            left_out=SLOW,
+            options=WINDOWS,
+        ),
     )
 
 
@@ -55,6 +63,14 @@ def _full() -> tuple[Case, ...]:
         ),
         generated_case(
             PROBLEM, GeneratorOptions(zone_types=40), "40 kinds without bids", 60.0, left_out=SLOW, options=WINDOWS
+        ),
+        generated_case(
+            PROBLEM,
+            GeneratorOptions(zone_types=40, least_gpus=16, least_probability=0.8),
+            "40 kinds without bids, 16 GPUs that last",
+            60.0,
+            left_out=SLOW,
+            options=WINDOWS,
         ),
     )
 

@@ -44,6 +44,11 @@ class CommonShocks:
             raise InvalidProblemError("expected shocks must be finite and at least 0")
         if len(self.own) != len(self.zone) or len(self.by_zone) != len(self.region):
             raise InvalidProblemError("each kind needs a zone, and each zone a region")
+        for places, shocks_there, word in ((self.zone, self.by_zone, "zone"), (self.region, self.by_region, "region")):
+            if len(places) and not 0 <= places.min() <= places.max() < len(shocks_there):
+                raise InvalidProblemError(
+                    f"a {word} must be between 0 and {len(shocks_there) - 1}, got {places.tolist()}"
+                )
 
     def survival(self) -> FloatArray:
         """Return each kind's probability to last, shape (kinds,)."""
@@ -62,6 +67,7 @@ class CommonShocks:
         least
             How much is needed.
         """
+        most = round(least / RESOLUTION)
         total = {0: 1.0}
         for region, shock in enumerate(self.by_region.tolist()):
             inside = {0: 1.0}
@@ -70,10 +76,10 @@ class CommonShocks:
                 for kind in np.flatnonzero(self.zone == zone).tolist():
                     size = round(capacity[kind] / RESOLUTION)
                     if size:
-                        kinds = _add(kinds, _either({size: 1.0}, float(self.own[kind])))
-                inside = _add(inside, _either(kinds, float(self.by_zone[zone])))
-            total = _add(total, _either(inside, shock))
-        return sum(chance for size, chance in total.items() if size >= round(least / RESOLUTION))
+                        kinds = _add(kinds, _either({size: 1.0}, float(self.own[kind])), most)
+                inside = _add(inside, _either(kinds, float(self.by_zone[zone])), most)
+            total = _add(total, _either(inside, shock), most)
+        return sum(chance for size, chance in total.items() if size >= most)
 
 
 def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
@@ -84,10 +90,11 @@ def _either(chances: dict[int, float], shocks: float) -> dict[int, float]:
     return found
 
 
-def _add(one: dict[int, float], other: dict[int, float]) -> dict[int, float]:
-    """Return the distribution of the sum of two independent ones."""
+def _add(one: dict[int, float], other: dict[int, float], most: int) -> dict[int, float]:
+    """Return the distribution of the sum of two independent ones; sums above `most` count as that."""
     found: dict[int, float] = {}
     for size, chance in one.items():
         for more, share in other.items():
-            found[size + more] = found.get(size + more, 0.0) + chance * share
+            both = min(size + more, most)
+            found[both] = found.get(both, 0.0) + chance * share
     return found

@@ -52,6 +52,19 @@ class ScenariosDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ready_s: Count = 0
 
 
+class LastingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Capacity that must last the hour: how much, how surely, of one instance of each bid; expected shocks by cause."""
+
+    least: PositiveInt
+    probability: float
+    own: list[float]
+    capacity: list[Count] | UnsetType = UNSET
+    zone: list[Count] | UnsetType = UNSET
+    by_zone: list[float] | UnsetType = UNSET
+    region: list[Count] | UnsetType = UNSET
+    by_region: list[float] | UnsetType = UNSET
+
+
 class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A bidding instance; with `scenarios` the bids hold charges and evictions by scenario."""
 
@@ -69,3 +82,4 @@ class BiddingDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     eviction_loss_h: float = 0.0
     change_loss_h: float = 0.0
     min_work: float = 0.0
+    lasting: LastingDocument | UnsetType = UNSET

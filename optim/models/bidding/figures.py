@@ -7,6 +7,7 @@ import numpy as np
 
 from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import BiddingInstance, HourOutlook
+from optim.models.bidding.lasting import kept_probability
 from optim.models.bidding.plan import FootprintPlan
 
 
@@ -28,6 +29,8 @@ def describe(instance: BiddingInstance) -> Mapping[str, Any]:
             "slots": outlook.num_slots,
             "mean_evicted": float((outlook.evicted_s >= 0).mean()) if instance.num_bids else 0.0,
         }
+    lasting = instance.lasting
+    asked = {} if lasting is None else {"lasting": lasting.least, "lasting_probability": lasting.probability}
     return {
         "markets": len(instance.markets),
         "bids": instance.num_bids,
@@ -38,6 +41,7 @@ def describe(instance: BiddingInstance) -> Mapping[str, Any]:
         "fixed_usd": instance.fixed_usd,
         "eviction_loss_h": instance.eviction_loss_h,
         "change_loss_h": instance.change_loss_h,
+        **asked,
     }
 
 
@@ -55,4 +59,5 @@ def footprint_load(instance: BiddingInstance, plan: FootprintPlan) -> Mapping[st
         "cost_usd": value.cost,
         "work": value.work,
         "cap_used": max(share, default=0.0),
+        **({} if instance.lasting is None else {"kept_probability": kept_probability(instance, counts)}),
     }

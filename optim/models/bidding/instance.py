@@ -6,7 +6,7 @@ lambda and sigma the hours that everybody loses by an eviction and by a change o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.frames import Rows, frame_of
+from optim.models.bidding.scalability import Scalability
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from optim.models.bidding.lasting import LastingCapacity
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -33,80 +36,6 @@ class EvictionTerm(StrEnum):
     OWN = "own"
     ANY = "any"
     MARKET = "market"
-
-
-class CurveKind(StrEnum):
-    """Form of a scalability curve."""
-
-    LINEAR = "linear"
-    SATURATING = "saturating"
-    USL = "usl"
-    POINTS = "points"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scalability:
-    """Useful rate `G` of machines whose rates add up to `V`: concave, rising, 0 at 0.
-
-    ``linear``: ``G = V``; ``saturating``: ``G = V / (base + serial V)``; ``usl``: ``G = V / (1 + serial (V - 1) +
-    crosstalk V (V - 1))`` up to its peak and constant beyond; ``points``: linear between points (0, 0), (V, G), ...,
-    constant beyond the last.
-
-    Parameters
-    ----------
-    kind
-        Form.
-    serial, base, crosstalk
-        Coefficients. Amdahl's law with serial share a is ``saturating`` with serial a and base 1 - a.
-    points
-        Points in order of V, without the origin.
-    """
-
-    kind: CurveKind = CurveKind.LINEAR
-    serial: float = 0.0
-    base: float = 1.0
-    crosstalk: float = 0.0
-    points: tuple[tuple[float, float], ...] = ()
-
-    @classmethod
-    def amdahl(cls, serial: float) -> "Scalability":
-        """Return Amdahl's law: ``phi(V) = 1 / (1 + serial (V - 1))``."""
-        return cls(kind=CurveKind.SATURATING, serial=serial, base=1.0 - serial)
-
-    @property
-    def peak(self) -> float:
-        """V from which on more machines are of no use, infinity where they always are."""
-        if self.kind is CurveKind.USL and self.crosstalk > 0:
-            return float(np.sqrt((1.0 - self.serial) / self.crosstalk))
-        if self.kind is CurveKind.POINTS:
-            return self.points[-1][0]
-        return float("inf")
-
-    def value(self, rate: FloatArray) -> FloatArray:
-        """Return G at each rate of at least 0."""
-        if self.kind is CurveKind.LINEAR:
-            return np.asarray(rate, dtype=np.float64)
-        if self.kind is CurveKind.POINTS:
-            return np.interp(rate, [0.0, *(v for v, _ in self.points)], [0.0, *(g for _, g in self.points)])
-        v = np.minimum(rate, self.peak)
-        if self.kind is CurveKind.SATURATING:
-            return np.asarray(v / (self.base + self.serial * v))
-        return np.asarray(v / (1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)))
-
-    def slope(self, rate: FloatArray) -> FloatArray:
-        """Return a supergradient of G at each rate: the slope to the right."""
-        v = np.asarray(rate, dtype=np.float64)
-        if self.kind is CurveKind.LINEAR:
-            return np.ones_like(v)
-        if self.kind is CurveKind.POINTS:
-            knots = np.array([0.0, *(x for x, _ in self.points)])
-            heights = np.array([0.0, *(y for _, y in self.points)])
-            steps = np.append(np.diff(heights) / np.diff(knots), 0.0)
-            return np.asarray(steps[np.searchsorted(knots, v, side="right") - 1])
-        if self.kind is CurveKind.SATURATING:
-            return np.asarray(self.base / (self.base + self.serial * v) ** 2)
-        below = 1.0 + self.serial * (v - 1.0) + self.crosstalk * v * (v - 1.0)
-        return np.where(v < self.peak, (1.0 - self.serial - self.crosstalk * v * v) / below**2, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -251,6 +180,8 @@ class BiddingInstance:
         lambda and sigma in hours.
     min_work
         Least work that counts as an answer.
+    lasting
+        Capacity that must last the hour with a probability; None where nothing is asked.
 
     Raises
     ------
@@ -266,10 +197,11 @@ class BiddingInstance:
     one_bid_a_market: bool = False
     fixed_usd: float = 0.0
     fixed_rate: float = 0.0
-    scalability: Scalability = Scalability()
+    scalability: Scalability = field(default_factory=Scalability)
     eviction_loss_h: float = 0.0
     change_loss_h: float = 0.0
     min_work: float = 0.0
+    lasting: "LastingCapacity | None" = None
 
     def __post_init__(self) -> None:
         from optim.models.bidding.validation import validate
@@ -301,7 +233,7 @@ class BiddingInstance:
         name, fields
             As in the instance, or in a file of the schema ``optim/bidding/1``: ``eviction_term``, ``fixed_usd``,
             ``fixed_rate``, ``scalability``, ``eviction_loss_h``, ``change_loss_h``, ``min_work``, ``one_bid_a_market``,
-            ``scenarios``.
+            ``scenarios``, ``lasting``.
 
         Raises
         ------

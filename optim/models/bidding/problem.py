@@ -18,7 +18,7 @@ from optim.models.bidding.document import SCHEMA, BiddingDocument
 from optim.models.bidding.figures import describe, footprint_load
 from optim.models.bidding.instance import MICRO, BiddingInstance
 from optim.models.bidding.plan import FootprintPlan
-from optim.models.bidding.proof import Multipliers, RatioProof, TreeNode
+from optim.models.bidding.proof import Cover, Multipliers, RatioProof, TreeNode
 from optim.models.bidding.reading import document_from_instance, instance_from_document
 
 
@@ -42,25 +42,34 @@ SCALARS = ("work", "lost_by_rate", "lost_by_theta", "theta", "rate")
 
 
 class MultipliersDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Multipliers; `blame` has rows [cell, bid, share], eviction rows [cell, share]."""
+    """Multipliers; `blame` has rows [cell, bid, share], eviction rows [cell, share], cover rows [cover, price]."""
 
     point: list[float]
     cap: list[float]
     eviction: list[tuple[Count, float]] = []
     blame: list[tuple[Count, Count, float]] = []
     work: float = 0.0
+    cover: list[tuple[Count, float]] = []
     lost_by_rate: float = 0.0
     lost_by_theta: float = 0.0
     theta: float = 0.0
     rate: float = 0.0
 
 
-class ProofDocument(msgspec.Struct, forbid_unknown_fields=True):
+class CoverDocument(msgspec.Struct, forbid_unknown_fields=True):
+    """Hard hours: those in which less than `short_of` lasts of a holding by market."""
+
+    weight: list[Count]
+    short_of: PositiveInt
+
+
+class ProofDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A ratio proof; nodes are [bid, value, low, high] or [multipliers]."""
 
     ratio: float
     nodes: list[list[Whole | float]]
     multipliers: list[MultipliersDocument]
+    covers: list[CoverDocument] = []
 
 
 class BiddingProblem(AbstractProblem[BiddingInstance]):
@@ -121,11 +130,13 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
                     point=x.point.tolist(),
                     cap=x.cap.tolist(),
                     eviction=list(zip(open_cells.tolist(), x.eviction[open_cells].tolist(), strict=True)),
+                    cover=[(int(i), float(x.cover[i])) for i in np.flatnonzero(x.cover)],
                     blame=list(zip(x.blame_cell.tolist(), x.blame_bid.tolist(), x.blame.tolist(), strict=True)),
                     **{name: getattr(x, name) for name in SCALARS},
                 )
             )
-        return msgspec.to_builtins(ProofDocument(ratio=proof.ratio, nodes=nodes, multipliers=documents))
+        covers = [CoverDocument(cover.weight.tolist(), cover.short_of) for cover in proof.covers]
+        return msgspec.to_builtins(ProofDocument(ratio=proof.ratio, nodes=nodes, multipliers=documents, covers=covers))
 
     def proof_from_json(self, instance: BiddingInstance, data: Any) -> RatioProof:
         """Build a proof."""
@@ -141,8 +152,11 @@ class BiddingProblem(AbstractProblem[BiddingInstance]):
                     raise InvalidProblemError(
                         f"solution: a node of the proof must have 1 or 4 numbers, whole ones but for the second, got {row}"
                     )
-        multipliers = tuple(_multipliers(entry) for entry in document.multipliers)
-        return RatioProof(ratio=document.ratio, nodes=tuple(nodes), multipliers=multipliers)
+        covers = tuple(
+            Cover(weight=np.array(cover.weight, dtype=np.int64), short_of=cover.short_of) for cover in document.covers
+        )
+        multipliers = tuple(_multipliers(entry, len(covers)) for entry in document.multipliers)
+        return RatioProof(ratio=document.ratio, nodes=tuple(nodes), multipliers=multipliers, covers=covers)
 
     def verify(self, instance: BiddingInstance, solution: Solution) -> Verification:
         """Recompute every claim of a solution from the instance alone."""
@@ -165,7 +179,12 @@ def _labels(instance: BiddingInstance, j: int) -> tuple[str, float]:
     return instance.markets[int(instance.bids.market[j])], int(instance.bids.delta_micro[j]) / MICRO
 
 
-def _multipliers(document: MultipliersDocument) -> Multipliers:
+def _multipliers(document: MultipliersDocument, num_covers: int) -> Multipliers:
+    cover = np.zeros(num_covers)
+    for number, price in distinct(document.cover, "the price of cover").items():
+        if number >= num_covers:
+            raise InvalidProblemError(f"solution: the proof names cover {number}, but has {num_covers}")
+        cover[number] = price
     eviction = np.zeros(len(document.point))
     for cell, share in distinct(document.eviction, "the eviction share of cell").items():
         if cell >= len(eviction):
@@ -178,5 +197,6 @@ def _multipliers(document: MultipliersDocument) -> Multipliers:
         blame_bid=np.array([row[1] for row in document.blame], dtype=np.int64),
         blame=np.array([row[2] for row in document.blame], dtype=np.float64),
         cap=np.array(document.cap, dtype=np.float64),
+        cover=cover,
         **{name: getattr(document, name) for name in SCALARS},
     )

@@ -16,13 +16,12 @@ from optim.models.bidding.instance import (
     HOUR_S,
     BiddingInstance,
     BoolArray,
-    CurveKind,
     EvictionTerm,
     FloatArray,
     HourOutlook,
     IntArray,
-    Scalability,
 )
+from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.models.formal import Model
 
 PIECES = 48
@@ -46,6 +45,8 @@ class _Data:
 def supports_programme(instance: BiddingInstance) -> str | None:
     """Return why an instance has no linear form, None if it has one."""
     outlook = instance.outlook
+    if instance.lasting is not None:
+        return "the probability that capacity lasts is no linear function of the counts; dinkelbach takes it"
     if isinstance(outlook, HourOutlook) and outlook.term is not EvictionTerm.OWN and instance.eviction_loss_h > 0:
         return (
             f"with eviction_term {outlook.term.value!r} the one-hour form has products of probabilities; use scenarios"

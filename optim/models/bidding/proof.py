@@ -4,7 +4,9 @@ A proof states a ratio `q` and a tree whose leaves cover all footprints; each le
 ``cost - q work`` from below over its footprints. If no leaf falls below 0, no footprint has a ratio below `q`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from optim.models.bidding.instance import FloatArray, IntArray
 
@@ -35,6 +37,8 @@ class Multipliers:
         Shape (caps,): prices of the joint limits, at least 0.
     work
         Price of the instance's `min_work`, at least 0.
+    cover
+        Shape (covers or fewer,): prices of the proof's covers, at least 0; those of the others are 0.
     lost_by_rate, lost_by_theta
         Slopes, at least 0, of a plane below the rate that everybody loses by evictions, ``lambda (1 - exp(-theta)) K``
         with K the sum of all rates: it is lowered until it lies below at the corners of the box's ranges, and so in
@@ -50,10 +54,30 @@ class Multipliers:
     blame: FloatArray
     cap: FloatArray
     work: float = 0.0
+    cover: FloatArray = field(default_factory=lambda: np.zeros(0))
     lost_by_rate: float = 0.0
     lost_by_theta: float = 0.0
     theta: float = 0.0
     rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cover:
+    """Hours that are hard: those in which what lasts of some holding falls short. They prove a row whatever they are.
+
+    In at least ``P(hard) - (1 - probability)`` of all hours an hour is hard and enough lasts nevertheless, so that what
+    lasts in hard hours is at least `least` times that: docs/mathematics/bidding.md, (B.17).
+
+    Parameters
+    ----------
+    weight
+        Shape (markets,): the holding, in any unit, at least 0.
+    short_of
+        Hours are hard in which less than this lasts of it.
+    """
+
+    weight: IntArray
+    short_of: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +121,11 @@ class RatioProof:
         The tree.
     multipliers
         Those that leaves refer to.
+    covers
+        Rows that every footprint that keeps enough fulfils.
     """
 
     ratio: float
     nodes: tuple[TreeNode, ...]
     multipliers: tuple[Multipliers, ...]
+    covers: tuple[Cover, ...] = ()

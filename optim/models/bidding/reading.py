@@ -9,11 +9,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import asdict as fields_of
 
 from optim.core.errors import InvalidProblemError
+from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.document import (
     SCHEMA,
     BiddingDocument,
     BidDocument,
     CapDocument,
+    LastingDocument,
     ScalabilityDocument,
     ScenariosDocument,
 )
@@ -22,15 +24,15 @@ from optim.models.bidding.instance import (
     BiddingInstance,
     Bids,
     Caps,
-    CurveKind,
     EvictionTerm,
     FloatArray,
     HourOutlook,
     IntArray,
     Outlook,
-    Scalability,
     ScenarioOutlook,
 )
+from optim.models.bidding.lasting import LastingCapacity
+from optim.models.bidding.scalability import CurveKind, Scalability
 
 HOUR_FIELDS = ("price_usd", "evicted", "usable_h")
 SCENARIO_FIELDS = ("charges_usd", "evicted_s")
@@ -75,6 +77,7 @@ def instance_from_document(document: BiddingDocument) -> BiddingInstance:
         outlook=_outlook(document),
         caps=_caps(document.caps, len(bids)),
         scalability=Scalability(**curve | {"kind": CurveKind(curve["kind"]), "points": points}),
+        lasting=_lasting(document),
     )
 
 
@@ -116,6 +119,37 @@ def document_from_instance(instance: BiddingInstance) -> BiddingDocument:
         eviction_term=outlook.term.value if isinstance(outlook, HourOutlook) else "market",
         # A list: an empty one is left out of the file, an empty tuple is not.
         scalability=ScalabilityDocument(**asdict(instance.scalability) | {"points": list(instance.scalability.points)}),
+        lasting=UNSET if instance.lasting is None else _lasting_document(instance.lasting),
+    )
+
+
+def _lasting_document(lasting: LastingCapacity) -> LastingDocument:
+    shocks = lasting.shocks
+    return LastingDocument(
+        least=lasting.least,
+        probability=lasting.probability,
+        capacity=lasting.capacity.tolist(),
+        **{name: getattr(shocks, name).tolist() for name in ("own", "zone", "by_zone", "region", "by_region")},
+    )
+
+
+def _lasting(document: BiddingDocument) -> LastingCapacity | None:
+    """Read what must last; without zones every market is a zone of its own, and without regions every zone a region."""
+    data = document.lasting
+    if isinstance(data, UnsetType):
+        return None
+    zone = np.arange(len(data.own)) if isinstance(data.zone, UnsetType) else np.array(data.zone, dtype=np.int64)
+    num_zones = int(zone.max(initial=-1)) + 1
+    by_zone = np.zeros(num_zones) if isinstance(data.by_zone, UnsetType) else _floats(data.by_zone)
+    region = np.arange(len(by_zone)) if isinstance(data.region, UnsetType) else np.array(data.region, dtype=np.int64)
+    num_regions = int(region.max(initial=-1)) + 1
+    by_region = np.zeros(num_regions) if isinstance(data.by_region, UnsetType) else _floats(data.by_region)
+    capacity = [1] * len(document.bids) if isinstance(data.capacity, UnsetType) else data.capacity
+    return LastingCapacity(
+        shocks=CommonShocks(zone=zone, region=region, own=_floats(data.own), by_zone=by_zone, by_region=by_region),
+        capacity=np.array(capacity, dtype=np.int64),
+        least=data.least,
+        probability=data.probability,
     )
 
 

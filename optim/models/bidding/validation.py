@@ -3,7 +3,8 @@
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.instance import BiddingInstance, CurveKind, HourOutlook, Outlook, Scalability, ScenarioOutlook
+from optim.models.bidding.instance import BiddingInstance, HourOutlook, Outlook, ScenarioOutlook
+from optim.models.bidding.scalability import CurveKind, Scalability
 
 MOST_COUNT = 10**6
 """Largest number of instances of a bid."""
@@ -30,6 +31,7 @@ def validate(instance: BiddingInstance) -> None:
     _validate_curve(instance.scalability)
     _validate_caps(instance)
     _validate_outlook(instance.outlook, instance)
+    _validate_lasting(instance)
 
 
 def _validate_bids(instance: BiddingInstance) -> None:
@@ -83,6 +85,21 @@ def _validate_caps(instance: BiddingInstance) -> None:
         raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
     if not ((caps.weight >= 0) & np.isfinite(caps.weight)).all():
         raise InvalidProblemError("caps[].weights must be at least 0 and finite; correct those that aren't")
+
+
+def _validate_lasting(instance: BiddingInstance) -> None:
+    lasting = instance.lasting
+    if lasting is None:
+        return
+    if lasting.capacity.shape != (len(instance.bids),):
+        raise InvalidProblemError(
+            f"lasting.capacity must hold one value a bid, {len(instance.bids)}, got shape {lasting.capacity.shape}"
+        )
+    if len(lasting.shocks.zone) != len(instance.markets):
+        raise InvalidProblemError(
+            f"lasting.zone and lasting.own must hold one value a market, {len(instance.markets)}, "
+            f"got {len(lasting.shocks.zone)}"
+        )
 
 
 def _validate_outlook(outlook: Outlook, instance: BiddingInstance) -> None:

@@ -15,8 +15,16 @@ from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.proof import RatioProof
 from optim.solvers.bidding.local_search.heuristic import exchanged
 from optim.solvers.bidding.local_search.steps import LocalSearch
-from optim.solvers.bidding.outcome import AbstractBiddingSolver, bound_of, can_work, is_answer, make_tree, outcome_of
-from optim.solvers.bidding.tree.search import TreeResult
+from optim.solvers.bidding.outcome import (
+    AbstractBiddingSolver,
+    bound_of,
+    can_work,
+    is_answer,
+    make_tree,
+    outcome_of,
+    root_bound,
+)
+from optim.solvers.bidding.tree.result import TreeResult
 
 MOST_STEPS = 100
 """Steps of the method; it takes a handful, as it converges faster than linearly."""
@@ -116,12 +124,14 @@ class BestRatio(AbstractIteration["BestRatio"]):
         self.proven: tuple[float, RatioProof] | None = None
         self.solved = self.ratios = self.leaves = 0
         self._ratio: float | None = None
+        # Few footprints keep enough where that is asked for: rounding a relaxation seldom finds one.
+        self._is_searching = options.heuristic or instance.lasting is not None
         self._is_done = not can_work(instance)
 
     def init(self) -> None:
         """Begin with the best instances of one bid, or with a heuristic."""
         with self.monitor.clock.phase("heuristic"):
-            if self.options.heuristic:
+            if self._is_searching:
                 self.counts = exchanged(self.instance, self.monitor.part()).counts
             elif not self._is_done:
                 first = LocalSearch(self.instance, self.counts)
@@ -161,7 +171,7 @@ class BestRatio(AbstractIteration["BestRatio"]):
     def _improve(self) -> bool:
         """Search at a ratio just below the best; return whether there is something better."""
         value = evaluate(self.instance, self.counts)
-        if not is_answer(self.instance, value):
+        if not is_answer(self.instance, self.counts, value):
             return self._find_any(value)
         ratio = self._ratio = value.ratio * (1.0 - 0.5 * self.options.tol)
         if ratio <= 0:
@@ -171,7 +181,11 @@ class BestRatio(AbstractIteration["BestRatio"]):
         if result.counts is None or self.monitor.reason is not None:
             bound = min(bound_of(self.instance, ratio, result), evaluate(self.instance, self.counts).ratio)
             self.leaves = sum(node.bid is None for node in result.nodes)
-            self.proven = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
+            self.proven = bound, result.proof(ratio)
+            if self.monitor.reason is not None and result.bound < 0:
+                # The open boxes' values are far below 0 at this ratio; at a lower one the relaxation's isn't.
+                lowered = root_bound(self.instance, self.counts)
+                self.proven = max(self.proven, lowered or self.proven, key=lambda proven: proven[0])
         return result.counts is not None
 
     def _find_any(self, value: CostWork) -> bool:
@@ -188,6 +202,6 @@ class BestRatio(AbstractIteration["BestRatio"]):
         self.ratios += 1
         if result.counts is not None:
             self.counts = result.counts
-            if self.options.heuristic:
+            if self._is_searching:
                 self.counts = drive(LocalSearch(self.instance, self.counts), self.monitor.part())
         return result

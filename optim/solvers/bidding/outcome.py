@@ -8,10 +8,14 @@ import numpy as np
 from optim.core.driver import AbstractSolver, OptionsT, Outcome
 from optim.core.status import Sense, Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
-from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutlook, IntArray, Scalability
+from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutlook, IntArray
+from optim.models.bidding.lasting import kept_probability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
-from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits, TreeResult
+from optim.models.bidding.scalability import Scalability
+from optim.solvers.bidding.lasting.probability import shortfall
+from optim.solvers.bidding.tree.result import TreeResult
+from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits
 
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap that is called optimal."""
@@ -67,9 +71,10 @@ def make_tree(
     return RatioTree(instance, ratio, least_rate=least_rate_of(instance.scalability, least_work), start=start, **limits)
 
 
-def is_answer(instance: BiddingInstance, value: CostWork) -> bool:
-    """Tell whether a footprint does enough work."""
-    return value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)
+def is_answer(instance: BiddingInstance, counts: IntArray, value: CostWork) -> bool:
+    """Tell whether a footprint does enough work, and keeps enough."""
+    does_enough = value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)
+    return does_enough and not shortfall(instance, counts[None])[0]
 
 
 def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, RatioProof] | None:
@@ -87,7 +92,7 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
         result = tree.finish(None)
         bound = bound_of(instance, ratio, result)
         if best is None or bound > best[0]:
-            best = bound, RatioProof(ratio=ratio, nodes=result.nodes, multipliers=result.multipliers)
+            best = bound, result.proof(ratio)
         ratio = (ratio + result.bound / value.work) * (1 - MARGIN)
         if result.bound >= 0 or ratio <= 0:
             break
@@ -124,10 +129,13 @@ def outcome_of(
 ) -> Outcome:
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
-    figures = {"work": value.work, **figures}
-    if not is_answer(instance, value):
+    kept = {} if instance.lasting is None else {"kept": kept_probability(instance, counts)}
+    figures = {"work": value.work, **kept, **figures}
+    if not is_answer(instance, counts, value):
         if can_work(instance):
             message = "no footprint with enough work was found"
+            if instance.lasting is not None:
+                message = "no footprint that keeps enough was found"
             return Outcome(iterations=iterations, counts=figures, termination=termination, message=message)
         hopeless = Termination.INFEASIBLE
         return Outcome(iterations=iterations, counts=figures, termination=hopeless, message="no bid does any work")

@@ -62,7 +62,7 @@ class PlainMilpSolver(AbstractBiddingSolver[PlainMilpOptions]):
         """Step from the greedy footprint until the ratio stays."""
         with monitor.clock.phase("solve"):
             counts = drive(GreedySearch(instance), monitor.part())
-            if not is_answer(instance, evaluate(instance, counts)):
+            if not is_answer(instance, counts, evaluate(instance, counts)):
                 counts = drive(LocalSearch(instance, counts), monitor.part())
         steps = drive(PlainSteps(instance, counts, options, monitor, seed), monitor, task=self.name)
         proven = None
@@ -132,7 +132,7 @@ class PlainSteps(AbstractIteration["PlainSteps"]):
         if outcome.has_values:
             found = counts_of(model, self.instance)
             value = evaluate(self.instance, found)
-            is_first = is_answer(self.instance, value) > is_answer(self.instance, self._value)
+            is_first = is_answer(self.instance, found, value) > is_answer(self.instance, self.counts, self._value)
             if is_first or value.ratio < self._value.ratio * (1 - STEP_TOL):
                 self.counts, self._value, self._is_done = found, value, self.reason is not None
 

@@ -22,7 +22,7 @@ from optim.models.bidding.instance import (
     ScenarioOutlook,
 )
 from optim.solvers.bidding.local_search.heuristic import AbstractHeuristic, Found, HeuristicOptions, exchanged
-from optim.solvers.bidding.local_search.steps import IMPROVEMENT, LocalSearch
+from optim.solvers.bidding.local_search.steps import IMPROVEMENT, LocalSearch, lack_of
 from optim.solvers.bidding.outcome import can_work
 
 HALVINGS = 60
@@ -161,8 +161,8 @@ def _least_worst(instance: BiddingInstance, neutral: Found, options: RiskOptions
         search = LocalSearch(_with_ends(instance, low, high, ends), best, begun=steps)
         counts, steps = drive(search, monitor), search.steps
         ends, found = _worst_ends(instance, counts, low, high)
-        lack = [instance.min_work - evaluate(instance, tried).work for tried in (counts, best)]
-        if not found < value * (1 - IMPROVEMENT) or lack[0] > max(0.0, lack[1]):
+        lack = lack_of(instance, np.array([counts, best]))
+        if not found < value * (1 - IMPROVEMENT) or lack[0] > lack[1]:
             break
         best, value = counts, found
     return Found(counts=best, steps=steps, figures={"risk_ratio": value, "neutral_risk_ratio": before})

@@ -9,16 +9,10 @@ import numpy as np
 from optim.core.ranges import check_in
 from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.hazard import HOUR_S, Hazards, fit_hazards
-from optim.models.bidding.instance import (
-    BiddingInstance,
-    Bids,
-    Caps,
-    FloatArray,
-    IntArray,
-    Scalability,
-    ScenarioOutlook,
-)
+from optim.models.bidding.instance import BiddingInstance, Bids, Caps, FloatArray, IntArray, ScenarioOutlook
+from optim.models.bidding.lasting import MOST_CAPACITY, LastingCapacity
 from optim.models.bidding.price_history import MICRO
+from optim.models.bidding.scalability import Scalability
 from optim.workloads.bidding.preemption_files import read_spells
 
 SIZES = (1.0, 2.0, 4.0, 8.0)
@@ -54,6 +48,8 @@ class CapacityOptions:
         Amdahl's serial share.
     startup_min
         Minutes until machines work.
+    least_gpus, least_probability
+        GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
     preemptions
         File of recorded preemption series, whose fitted hazards stand in for drawn ones.
     """
@@ -70,6 +66,8 @@ class CapacityOptions:
     fixed_usd: float = 10.0
     serial: float = 0.01
     startup_min: float = 3.0
+    least_gpus: int = 0
+    least_probability: float = 0.9
     preemptions: str = ""
 
     def __post_init__(self) -> None:
@@ -80,6 +78,8 @@ class CapacityOptions:
         check_in("[0, 1e6]", self, "fixed_usd")
         check_in("[0, 1)", self, "serial")
         check_in("[0, 60)", self, "startup_min")
+        check_in(f"[0, {MOST_CAPACITY}]", self, "least_gpus")
+        check_in("(0, 1]", self, "least_probability")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -136,7 +136,7 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
         evicted_s=evicted_s,
     )
     instance = BiddingInstance(
-        name=f"capacity-{size}-{options.windows}-{seed}",
+        name=f"capacity-{size}-{options.windows}{_asked(options)}-{seed}",
         markets=tuple(f"t{round(capacity[j])}@r{region[zone[j]]}z{zone[j]}-{j}" for j in range(size)),
         bids=Bids(
             market=np.arange(size),
@@ -149,8 +149,21 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
         caps=_limits(zone, region, capacity, options),
         fixed_usd=options.fixed_usd,
         scalability=Scalability.amdahl(options.serial),
+        lasting=LastingCapacity(
+            shocks=shocks,
+            capacity=capacity.astype(np.int64),
+            least=options.least_gpus,
+            probability=options.least_probability,
+        )
+        if options.least_gpus
+        else None,
     )
     return CapacityDraw(instance=instance, shocks=shocks, capacity=capacity)
+
+
+def _asked(options: CapacityOptions) -> str:
+    """Return what is asked to last, for an instance's name."""
+    return f"-{options.least_gpus}gpus-{options.least_probability:g}" if options.least_gpus else ""
 
 
 def _limits(zone: IntArray, region: IntArray, capacity: FloatArray, options: CapacityOptions) -> Caps:

@@ -32,6 +32,8 @@ class GeneratorOptions(BiddingOptions):
     zone_types, preemptions
         A decision without bids instead: so many kinds of machines by zone and type (see `CapacityOptions`), with hazards
         fitted on a file of recorded preemption series if one is given.
+    least_gpus, least_probability
+        Without bids: GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
     """
 
     num_types: int = 5
@@ -41,6 +43,8 @@ class GeneratorOptions(BiddingOptions):
     on_demand: str = ""
     zone_types: int = 0
     preemptions: str = ""
+    least_gpus: int = 0
+    least_probability: float = 0.9
 
     def __post_init__(self) -> None:
         BiddingOptions.__post_init__(self)
@@ -50,6 +54,9 @@ class GeneratorOptions(BiddingOptions):
         check_in("[0, 1000]", self, "zone_types")
         if self.preemptions and not self.zone_types:
             raise InvalidOptionError("preemptions go with zone_types, the number of kinds of machines on offer")
+        if self.least_gpus and not self.zone_types:
+            raise InvalidOptionError("least_gpus goes with zone_types, the number of kinds of machines on offer")
+        CapacityOptions(least_gpus=self.least_gpus, least_probability=self.least_probability)
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
 
 
@@ -74,6 +81,8 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
             windows=options.windows or CapacityOptions().windows,
             max_count=options.max_count,
             preemptions=options.preemptions,
+            least_gpus=options.least_gpus,
+            least_probability=options.least_probability,
         )
         return draw_capacity(kinds, seed).instance
     if options.prices:

@@ -15,10 +15,10 @@ from optim.models.bidding.instance import (
     EvictionTerm,
     HourOutlook,
     Outlook,
-    Scalability,
     ScenarioOutlook,
 )
 from optim.models.bidding.price_history import HOUR_S, MICRO, IntArray, PriceHistory
+from optim.models.bidding.scalability import Scalability
 
 GRID_MICRO = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 """Bid deltas on offer, micro-dollars: $0.0001 to $0.4."""

@@ -4,7 +4,7 @@ import numpy as np
 from msgspec import UNSET
 
 from optim.models.admission.speedup import TWENTIETHS
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.workloads.profiles.document import JobProfile
 from optim.workloads.profiles.envelope import concave_envelope
 from optim.workloads.profiles.fitting import FloatArray

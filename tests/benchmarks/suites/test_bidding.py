@@ -8,8 +8,8 @@ from optim.benchmarks.suites.bidding import SPEC, WINDOWS_TOL
 from optim.models.reference import reference_names
 from optim.solvers.solve import solvers_of
 
-NAMES = {*reference_names("bidding"), "capacity-12-64-0"}
-"""Reference instances, and a decision without bids."""
+NAMES = {*reference_names("bidding"), "capacity-12-64-0", "capacity-12-64-16gpus-0.8-0"}
+"""Reference instances, and decisions without bids."""
 
 
 def work(**request):

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.instance import CurveKind, HourOutlook, Scalability
+from optim.models.bidding.instance import HourOutlook
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
+from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
@@ -20,8 +21,10 @@ from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import (
     best_of_all,
+    best_that_lasts,
     drawn,
     hour_instance,
+    lasting,
     published_vector,
     small_instances,
     varied,
@@ -75,6 +78,44 @@ def test_no_proof_gets_lost_for_two_caps_least_work_no_fixed_cost_or_losses_for_
 def test_six_hundred_instances_are_solved_and_proven_as_trying_all_footprints_does(part):
     for seed in range(60 * part, 60 * (part + 1)):
         check_against_all_footprints(varied(seed))
+
+
+def check_what_lasts(seed):
+    """Compare value and proof with those of trying every footprint and every outcome of all shocks; return whether any keeps enough."""
+    instance = lasting(seed)
+    best = best_that_lasts(instance)
+    for name in ("dinkelbach", "frontier") if seed % 6 == 0 else ("dinkelbach",):
+        solution = solve(instance, name)
+        assert verify(instance, solution).is_ok, seed
+        if not np.isfinite(best):
+            assert solution.decision is None, seed
+            continue
+        assert solution.objective == pytest.approx(best, rel=REL_TOL, abs=1e-12), seed
+        assert solution.bound <= best * (1 + 1e-12)
+        assert solution.termination is Termination.OPTIMAL, seed
+    return np.isfinite(best)
+
+
+def test_what_must_last_is_proven_as_trying_all_footprints_and_outcomes_does():
+    assert sum(check_what_lasts(seed) for seed in range(12)) > 2
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("part", range(10))
+def test_six_hundred_instances_of_what_must_last_are_proven_as_trying_all_does(part):
+    assert sum(check_what_lasts(seed) for seed in range(60 * part, 60 * (part + 1))) > 10
+
+
+@pytest.mark.parametrize("solver", ["greedy", "exchange", "risk-averse"])
+def test_heuristics_keep_enough_and_bound(solver):
+    for seed in range(8):
+        instance = lasting(seed)
+        solution = solve(instance, solver)
+        assert verify(instance, solution).is_ok, seed
+        best = best_that_lasts(instance)
+        if solution.decision is not None:
+            assert solution.objective >= best * (1 - 1e-12), seed
+            assert solution.bound <= best * (1 + 1e-12), seed
 
 
 def test_without_a_bid_that_works_nothing_is_found():

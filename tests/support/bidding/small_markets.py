@@ -6,17 +6,11 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
+from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.cost_per_work import evaluate_many
-from optim.models.bidding.instance import (
-    BiddingInstance,
-    Bids,
-    Caps,
-    CurveKind,
-    EvictionTerm,
-    HourOutlook,
-    Scalability,
-    ScenarioOutlook,
-)
+from optim.models.bidding.instance import BiddingInstance, Bids, Caps, EvictionTerm, HourOutlook, ScenarioOutlook
+from optim.models.bidding.lasting import LastingCapacity
+from optim.models.bidding.scalability import CurveKind, Scalability
 
 CURVES = (
     Scalability(),
@@ -175,3 +169,51 @@ def best_of_all(instance: BiddingInstance) -> float:
     cost, work = evaluate_many(instance, all_footprints(instance))
     is_answer = (work > 0) & (work >= instance.min_work * (1 - 1e-12))
     return float(np.where(is_answer, cost / np.where(work > 0, work, 1.0), np.inf).min())
+
+
+def lasting(seed: int) -> BiddingInstance:
+    """Return a small instance by a seed that asks for capacity that lasts, with shocks by market, zone and region."""
+    rng, instance = np.random.default_rng([seed, 7]), varied(seed)
+    size = len(instance.markets)
+    num_zones = int(rng.integers(1, size + 1))
+    num_regions = int(rng.integers(1, num_zones + 1))
+    shocks = CommonShocks(
+        zone=rng.integers(0, num_zones, size),
+        region=rng.integers(0, num_regions, num_zones),
+        own=rng.uniform(0, 0.6, size),
+        by_zone=rng.uniform(0, 0.3, num_zones) * (rng.random() < 0.8),
+        by_region=rng.uniform(0, 0.2, num_regions) * (rng.random() < 0.8),
+    )
+    asked = LastingCapacity(
+        shocks=shocks,
+        capacity=rng.choice([0, 1, 1, 2, 4], instance.num_bids),
+        least=int(rng.integers(1, 6)),
+        probability=float(rng.choice([0.3, 0.5, 0.7, 0.8])),
+    )
+    return replace(instance, lasting=asked)
+
+
+def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray:
+    """Return each footprint's probability to keep enough, summed over all combinations of causes that strike or don't."""
+    asked, market = instance.lasting, instance.bids.market
+    zone = asked.shocks.zone[market]
+    region = asked.shocks.region[zone]
+    causes = np.concatenate([asked.shocks.own, asked.shocks.by_zone, asked.shocks.by_region])
+    first_zone, first_region = len(asked.shocks.own), len(asked.shocks.own) + len(asked.shocks.by_zone)
+    struck = np.array(list(product((False, True), repeat=len(causes))))
+    chance = np.where(struck, 1 - np.exp(-causes), np.exp(-causes)).prod(axis=1)
+    is_lost = struck[:, market] | struck[:, first_zone + zone] | struck[:, first_region + region]
+    return ((table * asked.capacity) @ ~is_lost.T >= asked.least) @ chance
+
+
+def footprints_that_keep_enough(instance: BiddingInstance) -> np.ndarray:
+    """Return every footprint that keeps the caps, the rule of one bid a market, and what must last."""
+    table = all_footprints(instance)
+    return table[kept_by_outcomes(instance, table) >= instance.lasting.probability - 1e-9]
+
+
+def best_that_lasts(instance: BiddingInstance) -> float:
+    """Return the lowest cost per work of any footprint that keeps enough, infinity where there is none."""
+    cost, work = evaluate_many(instance, footprints_that_keep_enough(instance))
+    is_answer = (work > 0) & (work >= instance.min_work * (1 - 1e-12))
+    return float(np.where(is_answer, cost / np.where(work > 0, work, 1.0), np.inf).min(initial=np.inf))

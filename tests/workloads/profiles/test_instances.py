@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.instance import CurveKind
+from optim.models.bidding.scalability import CurveKind
 from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
 from optim.workloads.admission.generator import generate
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions

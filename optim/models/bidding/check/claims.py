@@ -11,6 +11,7 @@ from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense
 from optim.core.verification import Verification, Violation, violation
 from optim.models.bidding.check.facts import Facts, footprint_value
+from optim.models.bidding.check.lasting import keeps_enough, kept
 from optim.models.bidding.check.leaf import CAP_TOL
 from optim.models.bidding.check.tree import proven_bound
 from optim.models.bidding.instance import BiddingInstance
@@ -76,13 +77,22 @@ class BiddingClaims(AbstractClaims):
         return wrong, None if bound is None else Recomputed(value=bound, terms=proof.ratio)
 
     def why_feasible(self) -> str | None:
-        """Look for a bid that fits and works."""
-        return "a bid of the instance does work" if _can_work(self.facts) else None
+        """Look for a bid that fits and works; where capacity must last, for whether all bids together do all that."""
+        instance = self.facts.instance
+        if instance.lasting is None:
+            return "a bid of the instance does work" if _can_work(self.facts) else None
+        most = FootprintPlan.of(instance.bids.max_count)
+        fits = not _check_rows(self.facts, most)
+        return "all bids together keep enough" if fits and _can_work(self.facts) else None
 
     def counts(self) -> Mapping[str, float]:
         """Return the work of the footprint."""
         plan = self.solution.decision
-        return {"work": footprint_value(self.facts, plan.counts.tolist())[1]} if isinstance(plan, FootprintPlan) else {}
+        if not isinstance(plan, FootprintPlan):
+            return {}
+        instance = self.facts.instance
+        lasts = {} if instance.lasting is None else {"kept": kept(instance, instance.lasting, plan.counts)}
+        return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
 
 
 def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
@@ -109,6 +119,11 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
             violation(f"one bid [{instance.markets[m]}]", f"{number[m]} bids are taken", amount=str(number[m] - 1))
             for m in np.flatnonzero(number > 1).tolist()
         ]
+    lasting = instance.lasting
+    if lasting is not None and not keeps_enough(instance, counts):
+        chance = kept(instance, lasting, counts)
+        text = f"{lasting.least} last with probability {chance:.9g}, asked is {lasting.probability:g}"
+        found.append(violation("lasting", text, amount=repr(lasting.probability - chance)))
     return found
 
 

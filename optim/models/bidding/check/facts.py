@@ -11,13 +11,12 @@ from optim.models.bidding.instance import (
     MICRO,
     BiddingInstance,
     BoolArray,
-    CurveKind,
     EvictionTerm,
     FloatArray,
     HourOutlook,
     IntArray,
-    Scalability,
 )
+from optim.models.bidding.scalability import CurveKind, Scalability
 
 HALVINGS = 200
 

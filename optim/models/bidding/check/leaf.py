@@ -8,6 +8,7 @@ import numpy as np
 from optim.core.claims import AGREEMENT_TOL
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, footprint_value, tangent_slope, useful_rate
+from optim.models.bidding.check.lasting import CheckedCovers, keeps_enough
 from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
 
@@ -59,16 +60,18 @@ class _Sums:
         return any(low > high + EMPTY_TOL * max(1.0, high) for low, high in (self.theta, self.rate))
 
 
-def check_form(facts: Facts, x: Multipliers) -> Violation | None:
+def check_form(facts: Facts, x: Multipliers, num_covers: int = 0) -> Violation | None:
     """Return what is wrong with the form of multipliers: sizes, signs, shares."""
     cells, caps = len(facts.cell_weight), len(facts.instance.caps.limit)
     if x.point.shape != (cells,) or x.eviction.shape != (cells,) or x.cap.shape != (caps,):
         return violation("certificate", f"multipliers must be over {cells} cells and {caps} caps")
+    if x.cover.ndim != 1 or len(x.cover) > num_covers:
+        return violation("certificate", f"prices of covers must be at most {num_covers}")
     sizes = {x.blame.shape, x.blame_cell.shape, x.blame_bid.shape}
     if len(sizes) > 1 or x.blame.ndim != 1:
         return violation("certificate", "the rows of blame must have a cell, a bid and a share each")
     planes = [x.lost_by_rate, x.lost_by_theta, abs(x.theta), abs(x.rate)]
-    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame, [x.work, *planes]])
+    numbers = np.concatenate([x.point, x.eviction, x.cap, x.blame, x.cover, [x.work, *planes]])
     if not ((numbers >= 0) & (numbers <= LARGEST)).all() or (x.eviction > 1).any():
         return violation("certificate", f"multipliers must be from 0 to {LARGEST:g}, eviction shares at most 1")
     if any(planes) and not facts.has_common_loss:
@@ -82,13 +85,22 @@ def check_form(facts: Facts, x: Multipliers) -> Violation | None:
     return None
 
 
-def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, least_rate: float) -> float:
+def leaf_bound(
+    facts: Facts,
+    box: CheckedBox,
+    x: Multipliers,
+    ratio: float,
+    least_rate: float,
+    covers: CheckedCovers | None = None,
+) -> float:
     """Return a lower bound of ``cost - ratio * work`` over the footprints of a box that fit the caps.
 
     Footprints whose rates add up to less than `least_rate` may be valued too low.
     """
     if (box.low > box.high).any() or _exceeds_a_cap(facts, box):
         return math.inf  # no footprint is in the box
+    if not keeps_enough(facts.instance, box.high):
+        return math.inf  # nor does any smaller one keep enough
     sums = _sums(facts, box, least_rate) if facts.has_common_loss else None
     if sums is not None and sums.is_empty:
         return math.inf
@@ -110,6 +122,10 @@ def leaf_bound(facts: Facts, box: CheckedBox, x: Multipliers, ratio: float, leas
     reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
     total = [instance.fixed_usd, x.work * instance.min_work, *(-x.cap * caps.limit).tolist(), *(-at_stake).tolist()]
     total += (-worth * (height + slope * (cells.base - x.point))).tolist()
+    if covers is not None:
+        used = len(x.cover)
+        reduced = reduced - x.cover @ covers.gain[:used]
+        total += (x.cover * covers.need[:used]).tolist()
     charge = (cells.marks * _blame(facts, x).T) @ at_stake
     if sums is not None:
         charge = charge + (float((worth * slope).sum()) * cells.by_theta + x.theta) * sums.step

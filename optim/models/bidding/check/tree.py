@@ -8,6 +8,7 @@ import numpy as np
 from optim.core.claims import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, least_rate_for
+from optim.models.bidding.check.lasting import CheckedCovers, checked_covers
 from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
 from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
 
@@ -49,8 +50,11 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
         root = CheckedBox(low=root.low, high=root.high, has_change=False)
     if not proof.nodes:
         return -math.inf, [violation("certificate", "the tree has no node")]
+    covers = checked_covers(facts.instance, proof.covers)
+    if not isinstance(covers, CheckedCovers):
+        return -math.inf, [covers]
     for x in proof.multipliers:
-        wrong = check_form(facts, x)
+        wrong = check_form(facts, x, len(proof.covers))
         if wrong is not None:
             return -math.inf, [wrong]
     least, pending, visits = math.inf, [(0, root)], 0
@@ -64,7 +68,7 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
             if not 0 <= node.multipliers < len(proof.multipliers):
                 return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
             x = proof.multipliers[node.multipliers]
-            least = min(least, leaf_bound(facts, box, x, proof.ratio, least_rate))
+            least = min(least, leaf_bound(facts, box, x, proof.ratio, least_rate, covers))
         else:
             parts = _split(facts, box, node)
             if parts is None:

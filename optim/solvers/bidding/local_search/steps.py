@@ -8,6 +8,7 @@ from optim.core.driver import AbstractIteration, Standing
 from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.bidding.instance import BiddingInstance, BoolArray, FloatArray, IntArray
+from optim.solvers.bidding.lasting.probability import shortfall
 
 MOST_STEPS = 64
 """Up to so many instances every number is tried; beyond, numbers double."""
@@ -96,8 +97,7 @@ class LocalSearch(AbstractIteration[IntArray]):
         return self._lack, self._value
 
     def _judge(self, table: IntArray) -> tuple[FloatArray, FloatArray]:
-        _, work = evaluate_many(self.instance, table)
-        return np.maximum(0.0, self.instance.min_work - work), self._figure(table)
+        return lack_of(self.instance, table), self._figure(table)
 
     def _cost_per_work(self, table: IntArray) -> FloatArray:
         cost, work = evaluate_many(self.instance, table)
@@ -129,8 +129,10 @@ class GreedySearch(SteepestAdditions):
         """Choose the addition whose own cost per work is least."""
         now = evaluate(self.instance, self.counts)
         cost, work = evaluate_many(self.instance, table)
-        ratio = (cost - now.cost) / (work - now.work)  # what lowers the cost per work, at no less cost, adds work
-        is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()))
+        # What lowers the cost per work, at no less cost, adds work; what only makes capacity last may not.
+        adds = work > now.work
+        ratio = np.divide(cost - now.cost, work - now.work, out=np.full(len(cost), np.inf), where=adds)
+        is_least = np.flatnonzero(ratio <= ratio.min() + IMPROVEMENT * abs(ratio.min()) if adds.any() else ~adds)
         return int(is_least[np.lexsort((value[is_least], lack[is_least]))[0]])
 
 
@@ -138,6 +140,12 @@ def neighbours(instance: BiddingInstance, counts: IntArray) -> IntArray:
     """Return all additions, removals and moves of a footprint, feasible or not, shape (footprints, bids)."""
     removed = [(j, -n) for j, held in enumerate(counts.tolist()) for n in _numbers(held)]
     return np.concatenate([_additions(instance, counts, _numbers), _applied(counts, removed), _moves(instance, counts)])
+
+
+def lack_of(instance: BiddingInstance, table: IntArray) -> FloatArray:
+    """Return what footprints lack, shape (footprints,): work, and capacity that lasts."""
+    _, work = evaluate_many(instance, table)
+    return np.asarray(np.maximum(0.0, instance.min_work - work) + shortfall(instance, table))
 
 
 def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:

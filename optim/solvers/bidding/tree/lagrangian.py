@@ -1,12 +1,14 @@
 """The bound that multipliers prove on ``cost - q work`` over a box: one small minimum a market."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
-from optim.models.bidding.instance import BiddingInstance, BoolArray, CurveKind, FloatArray, IntArray, Scalability
+from optim.models.bidding.instance import BiddingInstance, BoolArray, FloatArray, IntArray
 from optim.models.bidding.proof import Multipliers
+from optim.models.bidding.scalability import CurveKind, Scalability
+from optim.solvers.bidding.lasting.covers import Rows
 from optim.solvers.bidding.tree.relaxation import Relaxation
 
 BISECTIONS = 60
@@ -22,6 +24,7 @@ class CellMultipliers:
     blame: FloatArray
     cap: FloatArray
     work: float = 0.0
+    cover: FloatArray = field(default_factory=lambda: np.zeros(0))
     lost_by_rate: float = 0.0
     lost_by_theta: float = 0.0
     theta: float = 0.0
@@ -47,10 +50,17 @@ class LagrangianBound:
         Any multipliers.
     ratio
         q.
+    rows
+        Those that the prices of covers are for.
     """
 
     def __init__(
-        self, instance: BiddingInstance, relaxation: Relaxation, multipliers: CellMultipliers, ratio: float
+        self,
+        instance: BiddingInstance,
+        relaxation: Relaxation,
+        multipliers: CellMultipliers,
+        ratio: float,
+        rows: Rows | None = None,
     ) -> None:
         r, x = relaxation, multipliers
         curve = instance.scalability
@@ -72,6 +82,9 @@ class LagrangianBound:
             - float((worth * (height + slope * (r.base - x.point))).sum())
             - float(loss.sum())
         )
+        if rows is not None and len(x.cover):
+            self.reduced = self.reduced - x.cover @ rows.gain[: len(x.cover), r.active]
+            self.constant += float(x.cover @ rows.need[: len(x.cover)])
         if r.envelope is not None:
             e, slopes = r.envelope, (x.lost_by_rate, x.lost_by_theta) if r.envelope.is_curved else (0.0, 0.0)
             constant = e.height(*slopes) if e.is_curved else 0.0
@@ -149,6 +162,7 @@ def expand(relaxation: Relaxation, multipliers: CellMultipliers) -> Multipliers:
         blame_bid=relaxation.active[position],
         blame=blame[cell, position],
         cap=multipliers.cap,
+        cover=multipliers.cover,
         work=multipliers.work,
         lost_by_rate=multipliers.lost_by_rate,
         lost_by_theta=multipliers.lost_by_theta,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
+from optim.solvers.bidding.lasting.covers import Rows
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slope
 from optim.solvers.bidding.tree.relaxation import Envelope, Relaxation
 
@@ -74,6 +75,7 @@ def solve_node(
     ratio: float,
     tangents: tuple[FloatArray, ...],
     min_work: float,
+    covers: Rows | None = None,
 ) -> LpPoint | None:
     """Solve the linear relaxation; None if the box is empty.
 
@@ -87,18 +89,22 @@ def solve_node(
         Rates at which tangents are laid from the start, one array over the relaxation's cells each.
     min_work
         Least work asked for.
+    covers
+        Further rows ``gain @ counts >= need``.
     """
-    return _NodeLp(instance, relaxation, ratio, min_work).solve(tangents)
+    return _NodeLp(instance, relaxation, ratio, min_work, covers).solve(tangents)
 
 
 class _NodeLp:
     """Columns: counts, indicators Z, rates V, useful rates y, in open cells losses p and evictions e, missing work s.
 
-    With an envelope there are theta, the sum of rates K and the rate that is lost.
+    Then t, the largest share that a cover lacks; with an envelope there are theta, the sum of rates K and the rate that is lost.
     """
 
-    def __init__(self, instance: BiddingInstance, relaxation: Relaxation, ratio: float, min_work: float) -> None:
-        self.instance, self.r, self.ratio, self.min_work = instance, relaxation, ratio, min_work
+    def __init__(
+        self, instance: BiddingInstance, relaxation: Relaxation, ratio: float, min_work: float, covers: Rows | None
+    ) -> None:
+        self.instance, self.r, self.ratio, self.min_work, self.covers = instance, relaxation, ratio, min_work, covers
         size, cells = len(relaxation.active), len(relaxation.weight)
         self.open = np.flatnonzero(relaxation.is_open)
         self.has_z = relaxation.has_indicators or instance.one_bid_a_market
@@ -109,8 +115,8 @@ class _NodeLp:
         self.e = self.p + len(self.open)
         self.s = self.e + len(self.open)
         self.envelope = relaxation.envelope
-        self.num_columns = self.s + 1 + 3 * (self.envelope is not None)
-        self.sums = slice(self.s + 1, self.num_columns)
+        self.num_columns = self.s + 2 + 3 * (self.envelope is not None)
+        self.sums = slice(self.s + 2, self.num_columns)
 
     def solve(self, tangents: tuple[FloatArray, ...]) -> LpPoint | None:
         """Solve with ever more tangents."""
@@ -168,6 +174,7 @@ class _NodeLp:
         cost[self.p : self.e] = self.ratio * r.weight[self.open] * r.loss_h
         upper[self.e : self.s] = 1.0
         cost[self.s] = SHORTAGE * self.ratio
+        cost[self.s + 1] = SHORTAGE * (self.ratio + r.cost.max(initial=0.0))
         if self.envelope is not None:
             (lower[-3], upper[-3]), (lower[-2], upper[-2]) = self.envelope.theta, self.envelope.rate
             upper[-3:-1] = np.maximum(upper[-3:-1], lower[-3:-1])
@@ -194,6 +201,12 @@ class _NodeLp:
             index = [*range(self.y, self.p), *range(self.p, self.e), self.s]
             values = [*(r.weight * r.hours), *(-r.loss_h * r.weight[self.open]), 1.0]
             self.work_row = rows.add(self.min_work, inf, index, values)
+        self.cover_rows = []
+        if self.covers is not None:
+            self.cover_rows = [
+                rows.add(need, inf, [*range(size), self.s + 1], [*gain, need])
+                for gain, need in zip(self.covers.gain[:, r.active], self.covers.need.tolist(), strict=True)
+            ]
         if self.envelope is not None:
             self._add_envelope(rows, self.envelope, inf)
         self.loss_rows, self.blame_rows = [], []
@@ -280,6 +293,7 @@ class _NodeLp:
             eviction=eviction,
             blame=blame,
             cap=duals[self.cap_rows],
+            cover=duals[self.cover_rows] if self.cover_rows else np.zeros(0),
             work=work,
             lost_by_rate=plane[0],
             lost_by_theta=plane[1],

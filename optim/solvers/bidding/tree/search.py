@@ -1,7 +1,7 @@
 """Branch and bound for ``min cost - q work``: linear relaxations, reduced-cost fixing, and a tree that proves the bound."""
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import TypedDict
 
@@ -12,18 +12,23 @@ from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
+from optim.solvers.bidding.lasting.covers import CoverPool
 from optim.solvers.bidding.local_search.steps import is_feasible
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand
 from optim.solvers.bidding.tree.node_lp import LpPoint, solve_node
 from optim.solvers.bidding.tree.relaxation import Relaxation, relax
+from optim.solvers.bidding.tree.result import TreeResult
 
 FIXING_ROUNDS = 8
 """Most solves of one box between which bids are fixed."""
 
 WORTHWHILE = 0.15
 """Share of the active bids that fixing must remove for the box to be solved again."""
+
+ROOT_COVERS, COVERS = 20, 2
+"""Most rows of what must last that are added at the root, and at any other box."""
 
 ROUNDING = 1e-10
 """Relative room between what the solver's own arithmetic says and what is stated."""
@@ -33,27 +38,6 @@ PATIENCE = 25
 
 LEAP = 0.003
 """Relative improvement of the ratio at which it ends at once."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TreeResult:
-    """What the search found.
-
-    Parameters
-    ----------
-    counts, value
-        The best footprint with its ``cost - q work``; None and the cutoff where none is better than the cutoff.
-    bound
-        Lower bound of ``cost - q work`` over all footprints of interest.
-    nodes, multipliers
-        The tree that proves it.
-    """
-
-    counts: IntArray | None
-    value: float
-    bound: float
-    nodes: tuple[TreeNode, ...]
-    multipliers: tuple[Multipliers, ...]
 
 
 class TreeLimits(TypedDict, total=False):
@@ -120,6 +104,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         self._num_cells = 1 if isinstance(outlook, HourOutlook) else outlook.num_scenarios * outlook.num_slots
         self._is_hasty, self._begun = is_hasty, begun
         self._improved_at: int | None = None
+        self._pool = CoverPool(instance)
         self.num_solved = 0
 
     def init(self) -> None:
@@ -127,7 +112,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         root, box = self._add(TreeNode()), Box.root(self.instance)
         parts = [(root, box)] if box.has_change is False else self._split(root, box, CHANGE, 0)
         for node, part in parts:
-            self._open(part, node, is_root=True)
+            self._open(part, node)
 
     def is_done(self) -> bool:
         """Tell whether no open box can hold anything better, or, in haste, whether enough is found."""
@@ -155,21 +140,22 @@ class RatioTree(AbstractIteration[TreeResult]):
             bound=min(self._leaf_bounds.values()),
             nodes=tuple(self._nodes),
             multipliers=tuple(self._multipliers),
+            covers=tuple(self._pool.covers),
         )
 
-    def _open(self, box: Box, node: int, *, is_root: bool = False) -> None:
+    def _open(self, box: Box, node: int, parent: OpenBox | None = None) -> None:
         """Solve a box, fix what can be fixed, and keep it if it may hold something better."""
-        tangents = self._tangents()
+        is_root, tangents = parent is None, self._tangents
+        used = [] if parent is None else np.flatnonzero(parent.point.multipliers.cover).tolist()
         for _ in range(FIXING_ROUNDS):
+            box, node = self._raise(box, node)
             relaxation = relax(self.instance, box, self.least_rate)
             value = self._plain_value(box, relaxation)
             if value is not None:
                 self._leaf(node, self._nothing, value)
                 return
-            solved = solve_node(self.instance, relaxation, self.ratio, self._onto(relaxation, tangents), self._min_work)
-            point = _nowhere(self.instance, relaxation) if solved is None else solved
-            self.num_solved += 1
-            bound = LagrangianBound(self.instance, relaxation, point.multipliers, self.ratio)
+            point = self._solve(relaxation, tangents, used, ROOT_COVERS if is_root else COVERS)
+            bound = LagrangianBound(self.instance, relaxation, point.multipliers, self.ratio, self._pool.rows)
             number = self._store(expand(relaxation, point.multipliers))
             self._try(relaxation, point)
             if bound.value >= self.value - self.gap:
@@ -193,10 +179,38 @@ class RatioTree(AbstractIteration[TreeResult]):
         )
         heapq.heappush(self._heap, (bound.value, self._order, entry))
 
+    def _solve(
+        self, relaxation: Relaxation, tangents: tuple[FloatArray, ...], used: list[int], most_covers: int
+    ) -> LpPoint:
+        """Solve a box's relaxation, again with each row of what must last that its counts miss; `used` grows by them."""
+        first, pool = self._onto(relaxation, tangents), self._pool
+        while True:
+            solved = solve_node(self.instance, relaxation, self.ratio, first, self._min_work, pool.rows_of(used))
+            self.num_solved += 1
+            if solved is None:
+                return _nowhere(self.instance, relaxation)
+            missed = pool.missed(_full(self.instance, relaxation, solved)) if most_covers > 0 else None
+            if missed is None or missed in used:
+                break
+            used.append(missed)
+            most_covers -= 1
+        prices = np.zeros(len(pool.covers))
+        prices[used] = solved.multipliers.cover
+        return replace(solved, multipliers=replace(solved.multipliers, cover=prices))
+
+    def _raise(self, box: Box, node: int) -> tuple[Box, int]:
+        """Cut off counts that are too small for any footprint of a box to keep enough."""
+        for bid, least in self._pool.least_counts(box.low, box.high):
+            (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
+            self._leaf(leaf, self._nothing, float("inf"))
+        return box, node
+
     def _plain_value(self, box: Box, relaxation: Relaxation) -> float | None:
         """Return what a box without a choice is worth, infinity where nothing in it is an answer; otherwise None."""
         envelope = relaxation.envelope
         if box.exceeds_a_cap(self.instance) or (envelope is not None and envelope.is_empty):
+            return float("inf")
+        if not self._pool.keeps(box.high[None])[0]:
             return float("inf")
         if not box.is_single:
             return None
@@ -238,23 +252,28 @@ class RatioTree(AbstractIteration[TreeResult]):
 
     def _branch(self, entry: OpenBox) -> None:
         missing = self.value - entry.bound
-        by, at = choose_sum(self.instance, self.ratio, missing, entry) or choose_bid(missing, entry)
+        split = choose_sum(self.instance, self.ratio, missing, entry)
+        if split is None and self._pool.lasting is not None:
+            counts = _full(self.instance, entry.relaxation, entry.point)
+            split = self._pool.choose(counts, entry.box.low, entry.box.high)
+        by, at = split or choose_bid(missing, entry)
         if by is None:  # the box is one footprint, and its bound its value: nothing is left to split
             self._leaf(entry.node, entry.multipliers, entry.bound)
             return
         for node, part in self._split(entry.node, entry.box, by, at):
-            self._open(part, node)
+            self._open(part, node, entry)
 
     def _try(self, relaxation: Relaxation, point: LpPoint) -> None:
         """Round the relaxation's counts in three ways, and keep the best footprint."""
         table = rounded(self.instance, relaxation, point)
-        fits = is_feasible(self.instance, table)
+        fits = is_feasible(self.instance, table) & self._pool.keeps(table)
         cost, work = evaluate_many(self.instance, table)
         value = np.where(fits & (work >= self._min_work), cost - self.ratio * work, np.inf)
         best = int(value.argmin())
         if value[best] < self.value:
             self._keep(table[best], float(cost[best]), float(value[best]))
 
+    @cached_property
     def _tangents(self) -> tuple[FloatArray, ...]:
         """Return rates of the original cells at which the curve's first tangents are laid."""
         outlook = self.instance.outlook
@@ -303,6 +322,13 @@ class RatioTree(AbstractIteration[TreeResult]):
         cap = np.zeros(len(self.instance.caps.limit))
         nothing = Multipliers(point=cells, eviction=cells, blame_cell=none, blame_bid=none, blame=np.zeros(0), cap=cap)
         return self._store(nothing)
+
+
+def _full(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> FloatArray:
+    """Return a point's counts of all bids."""
+    counts = np.zeros(instance.num_bids)
+    counts[relaxation.active] = point.counts
+    return counts
 
 
 def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:

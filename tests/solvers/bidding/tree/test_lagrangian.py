@@ -5,7 +5,7 @@ import pytest
 
 from optim.models.bidding.check.facts import Facts
 from optim.models.bidding.check.leaf import CheckedBox, leaf_bound
-from optim.models.bidding.instance import CurveKind, Scalability
+from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand, point_of_slope
 from optim.solvers.bidding.tree.node_lp import solve_node

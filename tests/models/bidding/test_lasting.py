@@ -1,0 +1,92 @@
+"""What must last the hour: figures by hand, files, and what is refused."""
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.bidding.common_shocks import CommonShocks
+from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.lasting import LastingCapacity, kept_probability
+from optim.models.bidding.plan import FootprintPlan
+from optim.models.bidding.problem import PROBLEM
+from tests.support.bidding.small_markets import all_footprints, kept_by_outcomes, lasting
+
+BIDS = [
+    {"market": "a", "max_count": 4, "price_usd": 0.1, "evicted": 0.2, "usable_h": 0.9},
+    {"market": "b", "max_count": 4, "price_usd": 0.3, "evicted": 0.0, "usable_h": 1.0},
+]
+
+
+def two_markets(**fields):
+    """Return two markets, each lost within the hour with probability one half by a cause of its own."""
+    half = float(np.log(2))
+    return BiddingInstance.from_bids(BIDS, lasting={"least": 2, "probability": 0.6, "own": [half, half], **fields})
+
+
+def test_the_probability_is_that_of_hand_figures():
+    instance = two_markets()
+    for counts, expected in (([2, 0], 0.5), ([2, 2], 0.75), ([1, 1], 0.25), ([1, 3], 0.5), ([1, 0], 0.0)):
+        assert kept_probability(instance, np.array(counts)) == pytest.approx(expected)
+    both = two_markets(zone=[0, 0], by_zone=[float(np.log(4))])
+    assert kept_probability(both, np.array([2, 2])) == pytest.approx(0.75 / 4)
+    assert kept_probability(two_markets(capacity=[1, 2]), np.array([0, 1])) == pytest.approx(0.5)
+    assert kept_probability(replace(instance, lasting=None), np.zeros(2, dtype=np.int64)) == 1.0
+
+
+def test_the_probability_is_that_of_all_outcomes():
+    for seed in range(12):
+        instance = lasting(seed)
+        counts = all_footprints(instance)[-1]
+        assert kept_probability(instance, counts) == pytest.approx(
+            kept_by_outcomes(instance, counts[None])[0], abs=1e-12
+        )
+
+
+def test_a_file_holds_what_must_last():
+    for seed in range(6):
+        instance = lasting(seed)
+        document = PROBLEM.document_from_instance(instance)
+        again = PROBLEM.instance_from_document(msgspec.json.decode(msgspec.json.encode(document), type=type(document)))
+        one, other = instance.lasting, again.lasting
+        assert (one.least, one.probability) == (other.least, other.probability)
+        assert (one.capacity == other.capacity).all()
+        for name in ("own", "zone", "by_zone", "region", "by_region"):
+            assert (getattr(one.shocks, name) == getattr(other.shocks, name)).all()
+
+
+def test_figures_tell_what_is_asked_and_what_is_kept():
+    instance = two_markets()
+    assert (PROBLEM.describe(instance)["lasting"], PROBLEM.describe(instance)["lasting_probability"]) == (2, 0.6)
+    figures = PROBLEM.decision_figures(instance, FootprintPlan.of([2, 2]))
+    assert figures["kept_probability"] == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"least": 5000}, "lasting.least must be between 1 and 4096, got 5000"),
+        ({"probability": 0.0}, "lasting.probability must be above 0 and at most 1, got 0"),
+        ({"probability": 1.5}, "lasting.probability must be above 0"),
+        ({"capacity": [1, 9999]}, r"lasting.capacity\[1\] must be between 0 and 4096, got 9999"),
+        ({"capacity": [1]}, "lasting.capacity must hold one value a bid, 2"),
+        ({"own": [0.1]}, "lasting.zone and lasting.own must hold one value a market, 2"),
+        ({"own": [0.1, -1.0]}, "finite and at least 0"),
+        ({"zone": [0, 2], "by_zone": [0.1]}, r"a zone must be between 0 and 0, got \[0, 2\]"),
+        ({"zone": [0, 0], "by_zone": [0.1], "region": [3], "by_region": [0.1]}, "a region must be between 0 and 0"),
+    ],
+)
+def test_refuses_what_contradicts_itself(fields, text):
+    with pytest.raises(InvalidProblemError, match=text):
+        two_markets(**fields)
+
+
+def test_a_model_of_its_own_is_refused_like_a_file():
+    shocks = CommonShocks(
+        zone=np.zeros(1, dtype=np.int64), region=np.zeros(1, dtype=np.int64), own=np.zeros(1), by_zone=np.zeros(1),
+        by_region=np.zeros(1),
+    )  # fmt: skip
+    with pytest.raises(InvalidProblemError, match="capacity"):
+        LastingCapacity(shocks=shocks, capacity=np.array([-1]), least=1, probability=0.5)

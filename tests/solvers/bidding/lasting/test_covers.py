@@ -1,0 +1,70 @@
+"""The solver's rows against the checker's, and counts without which no footprint keeps enough."""
+
+import numpy as np
+import pytest
+
+from optim.models.bidding.check.lasting import checked_covers
+from optim.solvers.bidding.lasting.covers import CoverPool
+from tests.support.bidding.small_markets import footprints_that_keep_enough, lasting, varied
+
+
+def test_a_row_is_the_checkers_and_cuts_its_counts_off():
+    added = 0
+    for seed in range(80):
+        instance, rng = lasting(seed), np.random.default_rng(seed)
+        pool = CoverPool(instance)
+        counts = rng.uniform(0, 1, instance.num_bids) * instance.bids.max_count
+        number = pool.missed(counts)
+        if number is None:
+            continue
+        added += 1
+        gain, need = pool.rows.gain[number], pool.rows.need[number]
+        assert gain @ counts < need
+        checked = checked_covers(instance, tuple(pool.covers))
+        assert gain == pytest.approx(checked.gain[number], abs=1e-8)
+        assert need == pytest.approx(checked.need[number], abs=1e-7)
+        table = footprints_that_keep_enough(instance)
+        assert (table @ gain >= need - 1e-9).all(), seed
+        assert pool.missed(counts) == number  # it is known already
+    assert added > 20
+
+
+def test_no_footprint_that_keeps_enough_has_less_than_the_least_counts():
+    raised = 0
+    for seed in range(60):
+        instance = lasting(seed)
+        pool, high = CoverPool(instance), instance.bids.max_count
+        table = footprints_that_keep_enough(instance)
+        if not pool.keeps(high[None])[0]:
+            assert not len(table)
+            continue
+        for bid, least in pool.least_counts(0 * high, high):
+            raised += 1
+            assert 1 <= least <= high[bid]
+            assert not len(table) or table[:, bid].min() >= least
+            fewer = high.copy()
+            fewer[bid] = least
+            assert pool.keeps(fewer[None])[0]
+            fewer[bid] -= 1
+            assert not pool.keeps(fewer[None])[0]
+    assert raised > 10
+
+
+def test_a_box_is_split_where_counts_fall_short():
+    instance = lasting(
+        next(seed for seed in range(99) if CoverPool(lasting(seed)).keeps(lasting(seed).bids.max_count[None])[0])
+    )
+    pool, high = CoverPool(instance), instance.bids.max_count
+    bid, at = pool.choose(0.0 * high, 0 * high, high)
+    assert at == 0
+    assert high[bid] > 0
+    assert pool.choose(high.astype(float), 0 * high, high) is None
+
+
+def test_nothing_is_known_where_nothing_must_last():
+    instance = varied(0)
+    pool, high = CoverPool(instance), instance.bids.max_count
+    assert pool.missed(0.0 * high) is None
+    assert pool.least_counts(0 * high, high) == []
+    assert pool.choose(0.0 * high, 0 * high, high) is None
+    assert pool.keeps(high[None]).all()
