@@ -75,7 +75,7 @@ def run_examples(name: str) -> list[str]:
     return told
 
 
-QUICK = [name for name in NAMES if not name.startswith("plot.") and name not in ("export", "policy_names")]
+QUICK = [name for name in NAMES if not name.startswith("plot.") and name != "export"]
 
 
 @pytest.mark.parametrize("name", QUICK)

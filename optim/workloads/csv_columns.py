@@ -17,6 +17,8 @@ BLOCK_CELLS = 1_000_000
 """Fields in memory at once as texts."""
 LARGEST = 1e18
 """Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
+SEPARATORS = ",;\t|"
+"""What tables are written with: spreadsheets of some countries write semicolons."""
 HEADER_ROWS = 1
 """Rows before the first row of data, for messages that number rows as an editor does."""
 
@@ -58,7 +60,7 @@ def read_columns(
             rows = max(1, BLOCK_CELLS // columns)
             options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
             for block in pd.read_csv(io.BufferedReader(source), **options):
-                _require_columns(path, tuple(read), block.columns)
+                _require_columns(path, tuple(read), block.columns, separator)
                 for name in texts:
                     # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
                     codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
@@ -77,13 +79,15 @@ def read_columns(
     return {name: np.concatenate(parts) for name, parts in read.items()}
 
 
-def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str]) -> None:
+def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str], separator: str) -> None:
     missing = [name for name in wanted if name not in found]
     if missing:
         shown = ", ".join(map(str, found[:12]))
-        raise InvalidProblemError(
-            f"{path}: column {missing[0]!r} is missing (there are: {shown}); check file and trace format"
-        )
+        other = next((sign for sign in SEPARATORS if len(found) == 1 and sign in str(found[0])), None)
+        remedy = "check file and trace format" if other is None else f"separate columns by {separator!r}, not {other!r}"
+        alike = [name for name in map(str, found) if name.strip().lower() == missing[0].lower()]
+        remedy = f"rename {alike[0][:40]!r}" if alike else remedy
+        raise InvalidProblemError(f"{path}: column {missing[0]!r} is missing (there are: {shown}); {remedy}")
 
 
 def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.float64]:

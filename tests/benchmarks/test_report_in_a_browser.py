@@ -7,7 +7,6 @@ import pytest
 from optim.benchmarks.report import render
 from optim.benchmarks.spec import Skipped
 from tests.benchmarks.test_report import RECORDS
-from tests.support.browser import violations
 from tests.support.driven_browser import driven_browser
 
 pytestmark = pytest.mark.prove
@@ -126,6 +125,24 @@ def test_every_link_of_the_navigation_leads_to_its_suite(browser):
         assert -2 <= top <= 120 or is_at_the_end
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
-def test_no_name_contrast_or_key_is_missing(path, tmp_path, width):
-    assert violations(path.parent, [path.name], tmp_path, width=width) == {f"/{path.name}": []}
+def test_no_name_contrast_or_key_is_missing_folded_or_unfolded(started, path, width, theme):
+    page = started.open(path, width, theme=theme)
+    is_dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(part => part < 100)")
+    assert is_dark == (theme == "dark")
+    assert page.violations() == []
+    page.click("#unfold")
+    assert page.violations() == []
+
+
+def test_what_is_pale_in_the_dark_is_found(started, tmp_path):
+    spoilt = tmp_path / "spoilt.html"
+    spoilt.write_text(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>x</title><style>body { background: #fff; color: #111 }'
+        "@media (prefers-color-scheme: dark) { body { background: #111; color: #eee } p { color: #444 } }</style></head>"
+        "<body><main><h1>x</h1><p>pale</p></main></body></html>"
+    )
+    assert started.open(spoilt, 390).violations() == []
+    (found,) = started.open(spoilt, 390, theme="dark").violations()
+    assert found.startswith("contrast")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from tests.support.browser import browser
+from tests.support.browser import CHECKS, browser
 
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "Space": 32}
 OPTIONS = (
@@ -47,8 +47,9 @@ class DrivenBrowser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
 
-    def open(self, path: Path, width: int, height: int = 900) -> Self:
-        """Open a file in a window of a size."""
+    def open(self, path: Path, width: int, height: int = 900, theme: str = "light") -> Self:
+        """Open a file in a window of a size, for somebody who likes pages light or dark."""
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         self._call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -64,6 +65,11 @@ class DrivenBrowser:
         found = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
+
+    def violations(self) -> list[str]:
+        """Return what is wrong with the page as it stands: names, contrast, keyboard, width."""
+        found: list[str] = self.evaluate(f"{CHECKS.read_text()}; violationsOf(window)")
+        return found
 
     def click(self, selector: str) -> None:
         """Click in the middle of an element, wherever that lies."""

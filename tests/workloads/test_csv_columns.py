@@ -137,3 +137,18 @@ def test_rows_are_grouped_by_key_in_order_of_first_appearance():
     keys = joined(np.array(["z", "a", "z"], object), np.array(["1", "2", "1"], object), by="/")
     assert {key: rows.tolist() for key, rows in groups(keys).items()} == {"z/1": [0, 2], "a/2": [1]}
     assert list(groups(keys)) == ["z/1", "a/2"]
+
+
+@pytest.mark.parametrize(
+    ("header", "remedy"),
+    [
+        ("a;b\n1;2\n", "there are: a;b.; separate columns by ',', not ';'"),
+        ("a\tb\n1\t2\n", "separate columns by ',', not '.t'"),
+        ("a, B\n1,2\n", "there are: a,  B.; rename ' B'"),
+        ("a\n1\n", "check file and trace format"),
+    ],
+)
+def test_another_separator_or_spelling_is_named(tmp_path, header, remedy):
+    (tmp_path / "t.csv").write_text(header)
+    with pytest.raises(InvalidProblemError, match=remedy):
+        read_columns(tmp_path / "t.csv", ["b"])
