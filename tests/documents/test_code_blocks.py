@@ -1,8 +1,15 @@
 """What the README and the site tell a reader to type works as it stands."""
 
-import pytest
+import re
+import shlex
+from collections.abc import Iterator
 
+import pytest
+from typer.core import TyperGroup
+
+from optim.cli.commands import COMMANDS, load
 from tests.support.code_blocks import ROOT, RUN, Block, PageRun, blocks_of, bring_traces, due, pages, run_page
+from tests.support.sample_files import SAMPLES
 
 PAGES = {page.relative_to(ROOT).as_posix(): blocks_of(page) for page in pages()}
 SHOWN = ("json", "text", "toml")
@@ -31,6 +38,41 @@ def test_every_block_says_what_it_is(page):
         if block.language not in (*RUN, *SHOWN) and not block.language.startswith(DIRECTIVE)
     ]
     assert unknown == []
+
+
+def typed(block: Block) -> Iterator[list[str]]:
+    """Yield the words of a block's commands of optim, without what is piped or written elsewhere."""
+    for line in block.code.replace("\\\n", " ").splitlines():
+        words = shlex.split(line, comments=True)
+        for sign in ("|", ">", "2>", "&&", "&"):
+            words = words[: words.index(sign)] if sign in words else words
+        if words[:1] == ["optim"]:
+            yield words[1:]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(block.language == "bash" for block in PAGES[page])])
+def test_every_command_can_be_typed(page):
+    for block in PAGES[page]:
+        for words in typed(block) if block.language == "bash" else ():
+            if not words[0].startswith("-"):
+                assert words[0] in COMMANDS, words
+                command, rest = load(words[0]), words[1:]
+                while isinstance(command, TyperGroup):
+                    command, rest = command.commands[rest[0]], rest[1:]
+                with command.make_context(words[0], rest) as context:
+                    assert context.args == [], words
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_needs_a_public_trace_says_so(page):
+    given = {*SAMPLES, *(block.file for block in PAGES[page])}
+    needy = [
+        f"line {block.line}: {name}"
+        for block in due(PAGES[page], "quick", "prove")
+        for name in re.findall(r"[\w.-]+\.(?:csv|json)\.gz", block.code)
+        if name not in given
+    ]
+    assert needy == []
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if chosen(page, "quick")])
