@@ -14,7 +14,7 @@ NAMES: Mapping[str, str] = {
         static tetris themis themis-greedy tiresias tiresias-gittins yarn-cs""",
     "containers": """
         analogs analogs-phases autopilot autopilot-ml autopilot-serving boosted-quantiles boosted-quantiles-phases clairvoyant
-        clairvoyant-harmless current-step-max current-step-rules ewma-10 ewma-2 ewma-5 holt level-price oracle-static phase-markov
+        clairvoyant-harmless current-step-max current-step-rules ewma-10 ewma-2 ewma-5 forest forest-phases holt level-price oracle-static phase-markov
         phase-max phase-price phase-rule phase-rule-limit phase-rule-scaled phase-semi-markov phase-shift prev-step-max
         prev-step-rules quantile-90 quantile-95 quantile-99 running-max static vpa vpa-no-floor vpa-warm""",
     "deadline": "greedy-spot on-demand uniform-progress",
