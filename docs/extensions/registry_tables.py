@@ -21,13 +21,11 @@ from sphinx.util.docutils import SphinxDirective
 from optim.cli.main import app as command_line
 from optim.core.registry import describe_options
 from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
-from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL
-from optim.simulation.policy_names import WORLDS, policy_names
+from optim.simulation.policy_names import NAMES, policy_names
 from optim.solvers.solve import solvers_of
 
 POLICY_NAMES: Mapping[str, tuple[str, ...]] = {
-    **{world: policy_names(world) for world in WORLDS},
-    "containers": (*policy_names("containers"), *OPTIONAL, *BOUNDS),
+    **{world: policy_names(world) for world in NAMES},
     "wrappers": tuple(WRAPPERS),
 }
 """Policies by the world they are for."""
