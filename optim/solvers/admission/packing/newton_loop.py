@@ -6,8 +6,8 @@ from optim.core.compile_cache import compiled
 
 
 @compiled
-def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job_ratio, ignored):
-    """Return the Newton matrix (lower triangle) and the eliminated convexity rows' diagonal.
+def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_ratio, job_ratio, ignored):
+    """Return the Newton matrix (entry (i, j), i >= j, at ``base[i] + j``) and the eliminated convexity rows' diagonal.
 
     For each job with columns a_j, weights d_j = x_j / z_j, their sum w and e = u / mu the block is
 
@@ -17,9 +17,10 @@ def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job
     The second form has no cancellation where one column dominates, which is where the first one fails.
     """
     num_jobs = len(job_start) - 1
-    newton = np.zeros((num_rows, num_rows))
+    num_rows = len(base)
+    newton = np.zeros(num_entries)
     for r in range(num_rows):
-        newton[r, r] = row_ratio[r]
+        newton[base[r] + r] = row_ratio[r]
     diagonal = np.empty(num_jobs)
     place = np.full(num_rows, -1, dtype=np.int64)
     for i in range(num_jobs):
@@ -60,9 +61,9 @@ def newton_matrix(num_rows, job_start, start, row, entry, weight, row_ratio, job
             thin[len(members), a] = root * mean[a]
         block = np.dot(thin.T, thin)
         for a in range(size):
-            target = newton[rows[a]]
+            target = base[rows[a]]
             for b in range(a + 1):
-                target[rows[b]] += block[a, b]
+                newton[target + rows[b]] += block[a, b]
         for a in range(size):
             place[rows[a]] = -1
     return newton, diagonal

@@ -1,12 +1,12 @@
 """Newton's systems of the packing master: assembled job by job, factorised once a step, solved to full accuracy."""
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.sparse import csc_array, csr_array
 
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.packing.newton_loop import newton_matrix
+from optim.solvers.admission.packing.skyline import Skyline, SkylineFactor
 
 IGNORED_WEIGHT = 1e-9
 """Columns whose weight x / z is below this share of their job's are left out of the factorised matrix: late in a
@@ -47,7 +47,8 @@ class NewtonSystem:
         self.transpose: csr_array = csr_array(matrix.T)
         self._job, self._num_jobs = job, num_jobs
         self._job_start = np.searchsorted(job, np.arange(num_jobs + 1))
-        self._factor: tuple[FloatArray, bool] | None = None
+        self._layout = Skyline.over(_first_rows(matrix, job, num_jobs))
+        self._factor: SkylineFactor | None = None
         self._weight, self._row_ratio = np.zeros(0), np.zeros(0)
         self.job_diagonal: FloatArray = np.zeros(0)
 
@@ -56,15 +57,15 @@ class NewtonSystem:
         self._weight, self._row_ratio = weight, row_ratio
         matrix = self._matrix
         newton, self.job_diagonal = newton_matrix(
-            matrix.shape[0], self._job_start, self._start, self._row, matrix.data, weight, row_ratio, job_ratio,
-            IGNORED_WEIGHT,
+            self._layout.base, self._layout.num_entries, self._job_start, self._start, self._row, matrix.data, weight,
+            row_ratio, job_ratio, IGNORED_WEIGHT,
         )  # fmt: skip
         for attempt in range(MOST_FACTORISATIONS):
             trial = newton.copy()
             if attempt:
-                trial[np.diag_indices_from(trial)] *= 1.0 + REGULARISATION * 100.0**attempt
+                trial[self._layout.diagonal] *= 1.0 + REGULARISATION * 100.0**attempt
             try:
-                self._factor = cho_factor(trial.T, lower=False, overwrite_a=True, check_finite=False)
+                self._factor = SkylineFactor(self._layout, trial)
             except LinAlgError:
                 continue
             return True
@@ -98,12 +99,22 @@ class NewtonSystem:
         result: FloatArray = np.bincount(self._job, columns, self._num_jobs).astype(np.float64, copy=False)
         return result
 
-    def _divide(self, right: FloatArray) -> NDArray[np.float64]:
-        result: FloatArray = cho_solve(self._factor, right, check_finite=False)
-        return result
+    def _divide(self, right: FloatArray) -> FloatArray:
+        assert self._factor is not None, "a system is factorised before it is solved"
+        return self._factor.solve(right)
 
     def _apply(self, vector: FloatArray) -> FloatArray:
         by_column = self.transpose @ vector
         mean = self.by_job(self._weight * by_column) / self.job_diagonal
         result: FloatArray = self._row_ratio * vector + self.by_row @ (self._weight * (by_column - mean[self._job]))
         return result
+
+
+def _first_rows(matrix: csc_array, job: IntArray, num_jobs: int) -> IntArray:
+    """Return the first row that each row is coupled with by a job, shape (rows,)."""
+    job_of_entry = np.repeat(job, np.diff(matrix.indptr))
+    of_job = np.full(num_jobs, matrix.shape[0])
+    np.minimum.at(of_job, job_of_entry, matrix.indices)
+    first = np.arange(matrix.shape[0])
+    np.minimum.at(first, matrix.indices, of_job[job_of_entry])
+    return first

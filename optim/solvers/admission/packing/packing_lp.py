@@ -7,8 +7,8 @@ cheaper than the master, so it is done often. Every priced point gives a Lagrang
 kept, so any stop leaves a proof.
 
 Rows enter the master only when its primal point violates them: on contended instances half of the rows
-never do, and Newton's systems are dense in the rows. Until they have, the master's point is shrunk into
-all rows for its value: what is reported is always attained.
+never do, and Newton's systems are dense in the rows. Until they have, the master's columns give way where
+a row overflows: what is reported is always attained.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from threadpoolctl import threadpool_limits
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.status import Termination
-from optim.models.admission.instance import FloatArray
+from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Cut
 from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
+from optim.solvers.admission.packing.skyline import MOST_DENSE
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.column_pool import ColumnPool
@@ -223,7 +224,7 @@ class PackingLP:
     def solve_master(self, tol: float) -> _Master:
         """Solve the restricted master over the active rows, and activate those that its point violates."""
         pool, search = self.pool, self.search
-        active = np.flatnonzero(self._is_active)
+        active = self._active_rows()
         by_row = pool.share.tocsr()
         start = None
         if self._job_price is not None:
@@ -238,18 +239,26 @@ class PackingLP:
         )
         use = by_row @ solved.x
         violated = np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)
-        shrink = 1.0 / max(1.0, float(use.max(initial=0.0)))
+        x = solved.x * shares_that_fit(pool.share, use)
         self._is_active[violated] = True
         self._row_price[:] = 0.0
         self._row_price[active] = solved.row_price
         self._job_price, self._loss = solved.job_price, solved.reduced_loss
-        pool.set_weight(shrink * solved.x)
+        pool.set_weight(x)
         return _Master(
-            value=shrink * solved.value,
+            value=float(pool.value @ x),
             prices=self._row_price * search.scale,
             newton_steps=solved.iterations,
             is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
         )
+
+    def _active_rows(self) -> IntArray:
+        """Return the rows of the master; where they are many, slot by slot, so that Newton's matrix has a skyline."""
+        active = np.flatnonzero(self._is_active)
+        if len(active) <= MOST_DENSE:
+            return active
+        slot = np.append(self.rows.slot_of_row, np.full(len(self.cuts), self.tables.instance.horizon))
+        return active[np.argsort(slot[active], kind="stable")]
 
 
 class _Rounds(AbstractIteration[PackingResult]):
@@ -322,6 +331,18 @@ class _Rounds(AbstractIteration[PackingResult]):
             newton_steps=self._newton_steps,
             history=self._history,
         )
+
+
+def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
+    """Return by how much each column is taken back so that no row is used beyond its capacity, shape (columns,).
+
+    A column that uses a row gives way by that row's excess: what is left of the row's use is at most its capacity.
+    """
+    excess = np.maximum(use, 1.0)[share.indices]
+    most = np.ones(share.shape[1])
+    filled = np.flatnonzero(np.diff(share.indptr))
+    most[filled] = np.maximum.reduceat(excess, share.indptr[filled]) if len(filled) else 1.0
+    return 1.0 / most
 
 
 def _gap(bound: float, master: float) -> float:

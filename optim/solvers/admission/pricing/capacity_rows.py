@@ -56,6 +56,15 @@ class CapacityRows:
         classes, slots, resources = self.worker_shape
         return classes * slots * resources
 
+    @property
+    def slot_of_row(self) -> IntArray:
+        """Slot of each row, shape (rows,)."""
+        slots = [
+            np.broadcast_to(np.arange(slots)[None, :, None], (classes, slots, resources)).ravel()
+            for classes, slots, resources in (self.worker_shape, self.ps_shape)
+        ]
+        return np.concatenate(slots)
+
     def prices(self, flat: FloatArray) -> Prices:
         """Return a flat vector of row prices by side."""
         return Prices(

@@ -93,7 +93,7 @@ def test_newton_matrix_equals_its_definition():
     weight, row_ratio, job_ratio = rng.random(30) + 0.1, rng.random(12), rng.random(num_jobs)
     start = np.searchsorted(job, np.arange(num_jobs + 1))
     newton, diagonal = newton_matrix(
-        12, start, matrix.indptr, matrix.indices, matrix.data, weight, row_ratio, job_ratio, 0.0
+        12 * np.arange(12), 144, start, matrix.indptr, matrix.indices, matrix.data, weight, row_ratio, job_ratio, 0.0
     )
     dense = matrix.toarray()
     member = np.equal(job[None, :], np.arange(num_jobs)[:, None]).astype(float)
@@ -102,7 +102,7 @@ def test_newton_matrix_equals_its_definition():
     expected = dense @ np.diag(weight) @ dense.T + np.diag(row_ratio)
     expected -= coupling.T @ np.diag(1 / expected_diagonal) @ coupling
     np.testing.assert_allclose(diagonal, expected_diagonal)
-    np.testing.assert_allclose(newton, np.tril(expected), atol=1e-12)
+    np.testing.assert_allclose(newton.reshape(len(dense), -1), np.tril(expected), atol=1e-12)
 
 
 def test_newton_matrix_keeps_its_digits_where_one_column_dominates():
@@ -110,7 +110,16 @@ def test_newton_matrix_keeps_its_digits_where_one_column_dominates():
     matrix = csc_array(dense)
     weight = np.array([1e12, 1.0])
     newton, _ = newton_matrix(
-        2, np.array([0, 2]), matrix.indptr, matrix.indices, matrix.data, weight, np.zeros(2), np.zeros(1), 0.0
+        np.array([0, 2]),
+        4,
+        np.array([0, 2]),
+        matrix.indptr,
+        matrix.indices,
+        matrix.data,
+        weight,
+        np.zeros(2),
+        np.zeros(1),
+        0.0,
     )
     difference = dense[:, 1] - dense[:, 0]
-    np.testing.assert_allclose(newton, np.tril(np.outer(difference, difference)), rtol=1e-9)
+    np.testing.assert_allclose(newton.reshape(len(dense), -1), np.tril(np.outer(difference, difference)), rtol=1e-9)

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csc_array
 
 import optim
 from optim.core.driver import Monitor
 from optim.core.stopping import IterationLimit
 from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
-from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.packing_lp import PackingLP, shares_that_fit
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -60,6 +63,19 @@ def test_the_masters_point_satisfies_every_row():
     assert (result.pool.share @ result.x <= 1 + 1e-6).all()
     assert (np.bincount(result.pool.job, result.x) <= 1 + 1e-6).all()
     assert result.gap <= 1e-6
+
+
+@given(seed=st.integers(0, 2**32 - 1), load=st.floats(0.1, 5.0))
+def test_columns_give_way_where_a_row_overflows_and_no_further(seed, load):
+    rng = np.random.default_rng(seed)
+    dense = np.where(rng.random((6, 9)) < 0.4, rng.random((6, 9)), 0.0)
+    x = load * rng.random(9)
+    use = dense @ x
+    shares = shares_that_fit(csc_array(dense), use)
+    assert (dense @ (shares * x) <= 1 + 1e-12).all()
+    assert (shares >= 1 / max(1.0, use.max()) - 1e-15).all()
+    is_free = np.array([(use[dense[:, j] > 0] <= 1).all() for j in range(9)])
+    assert (shares[is_free] == 1).all()
 
 
 def test_columns_that_are_kept_keep_their_schedules():
