@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.ranges import check_in
-from optim.models.containers.series import CPU, MEMORY, NETWORK, ContainerSeries, FloatArray, IntArray
+from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries, FloatArray, IntArray
 from optim.workloads.containers.phase_shapes import GROWTH_MOST, Sizes, draw_phase
 
 PHASE_NAMES = ("warmup", "load", "burst", "stable", "growth")
@@ -26,6 +26,9 @@ UNLOAD_SHARE = 0.6
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
 LEAST_SAMPLES = (3, 5, 5, 5, 5)
 DURATION_SHAPE = 4.0
+
+IDLE_CORES_SHARE = 0.01
+"""CPU of a container whose job is done, over what it took."""
 
 LIMIT_ROOM = 1.1
 """Memory limits leave this much room above the largest growth, and are then rounded up to a power of two."""
@@ -53,6 +56,10 @@ class ContainerOptions:
         Largest shift of a time stamp as a share of the interval, below 0.5; then time stamps are irregular.
     drift
         CPU and memory levels are scaled by exp(drift): for data that has moved away from what a model was fitted on.
+    idle_share
+        Mean share of a container's life that it idles at its end, its job done; these samples have no phase (-1).
+    idle_memory
+        Share of its last memory, above what it began with, that it keeps while it idles.
     has_network
         Whether network is a third resource: downloads in load phases, exchanges of gradients in bursts.
     """
@@ -65,6 +72,8 @@ class ContainerOptions:
     missing: float = 0.0
     jitter: float = 0.0
     drift: float = 0.0
+    idle_share: float = 0.0
+    idle_memory: float = 0.0
     has_network: bool = False
 
     def __post_init__(self) -> None:
@@ -72,7 +81,8 @@ class ContainerOptions:
         check_in("[1, inf)", self, "num_containers")
         check_in("(0, inf)", self, "interval_s", "phase_length")
         check_in("[0, inf)", self, "noise", "size_spread")
-        check_in("[0, 1)", self, "missing")
+        check_in("[0, 1)", self, "missing", "idle_share")
+        check_in("[0, 1]", self, "idle_memory")
         check_in("[0, 0.5)", self, "jitter")
         check_in("[-3, 3]", self, "drift")
 
@@ -132,6 +142,9 @@ def _container(
         values, memory = draw_phase(PHASE_NAMES[phase], length, memory, target, sizes, options.noise, rng)
         parts.append(values)
         labels.append(np.full(length, phase, dtype=np.int64))
+    if options.idle_share > 0:
+        parts.append(_idle_tail(options, sizes, memory, sum(map(len, labels)), rng))
+        labels.append(np.full(len(parts[-1]), UNKNOWN_PHASE, dtype=np.int64))
     values, phases = np.concatenate(parts), np.concatenate(labels)
     limit = np.array([sizes.cores, sizes.memory_limit_gib, np.nan])
     if not options.has_network:
@@ -145,6 +158,18 @@ def _container(
         kept = rng.random(len(times)) >= options.missing
         kept[0] = True
     return times[kept], values[kept], phases[kept], limit
+
+
+def _idle_tail(
+    options: ContainerOptions, sizes: Sizes, memory: float, busy_samples: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return CPU, memory and network of a container whose job is done, shape (samples, 3)."""
+    mean = busy_samples * options.idle_share / (1.0 - options.idle_share)
+    length = round(rng.gamma(DURATION_SHAPE, mean / DURATION_SHAPE))
+    kept = sizes.start_gib + options.idle_memory * (memory - sizes.start_gib)
+    unit = rng.normal(size=(2, length)) * options.noise
+    cpu = np.clip(IDLE_CORES_SHARE * sizes.busy_cores * np.abs(1.0 + 0.5 * unit[0]), 0.0, sizes.cores)
+    return np.stack([cpu, np.maximum(kept * (1.0 + 0.002 * unit[1]), 0.0), np.zeros(length)], axis=1)
 
 
 def _sizes(options: ContainerOptions, rng: np.random.Generator) -> Sizes:

@@ -1,0 +1,131 @@
+"""How much generated containers are like given ones, by traits that have no scale; and the knobs that make them most alike."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optim.core.errors import InvalidProblemError
+from optim.models.containers.series import ContainerSeries, FloatArray
+from optim.workloads.containers.generator import ContainerOptions, generate_containers
+
+TRAITS = ("level", "idle", "near", "far", "ramps")
+"""Mean over peak; share of samples below 5 % of the peak; autocorrelation at 1 and at 20 samples; share of spans of 40 samples whose ends
+differ by a fifth of the peak or more."""
+
+IDLE_SHARE, RAMP_SHARE = 0.05, 0.2
+NEAR, FAR, SPAN = 1, 20, 40
+
+KNOBS: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "idle_share": (0.0, 0.1, 0.2, 0.4, 0.6, 0.7, 0.8, 0.9, 0.95),
+        "idle_memory": (0.0, 0.25, 0.5, 1.0),
+        "phase_length": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+        "noise": (0.25, 0.5, 1.0, 2.0, 4.0),
+    }
+)
+"""What may be turned, and how far; a fit turns one after the other, in this order, until none helps."""
+
+MOST_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """A fit.
+
+    Attributes
+    ----------
+    options
+        The generator's.
+    given, drawn
+        Traits of the given series and of those drawn, shape (R, traits).
+    """
+
+    options: ContainerOptions
+    given: FloatArray
+    drawn: FloatArray
+
+    @property
+    def off(self) -> float:
+        """Mean distance of the traits."""
+        return distance(self.given, self.drawn)
+
+
+def traits(series: ContainerSeries) -> FloatArray:
+    """Return the medians of each resource's `TRAITS` over series of more than 40 samples, shape (R, 5).
+
+    Raises
+    ------
+    InvalidProblemError
+        If no series is so long.
+    """
+    found = [_traits(series.values[rows]) for rows in series.segments() if rows.stop - rows.start > SPAN]
+    if not found:
+        raise InvalidProblemError(f"no series has more than {SPAN} samples; give longer ones")
+    return np.asarray(np.median(found, axis=0))
+
+
+def _traits(values: FloatArray) -> FloatArray:
+    peak = np.where(values.max(axis=0) > 0, values.max(axis=0), 1.0)
+    moved = np.abs(values[SPAN:] - values[:-SPAN]) >= RAMP_SHARE * peak
+    return np.stack(
+        [
+            values.mean(axis=0) / peak,
+            (values < IDLE_SHARE * peak).mean(axis=0),
+            autocorrelation(values, NEAR),
+            autocorrelation(values, FAR),
+            moved.mean(axis=0),
+        ],
+        axis=1,
+    )
+
+
+def autocorrelation(values: FloatArray, lag: int) -> FloatArray:
+    """Return each column's autocorrelation, shape (R,); 1 for a constant."""
+    moved = values - values.mean(axis=0)
+    power = (moved**2).sum(axis=0)
+    is_constant = power <= 1e-18 * np.maximum((values**2).sum(axis=0), 1e-300)
+    return np.where(is_constant, 1.0, (moved[lag:] * moved[:-lag]).sum(axis=0) / np.where(is_constant, 1.0, power))
+
+
+def distance(one: FloatArray, two: FloatArray) -> float:
+    """Return the mean absolute difference of traits."""
+    return float(np.abs(one - two).mean())
+
+
+def drawn_traits(options: ContainerOptions, seed: int) -> FloatArray:
+    """Return the traits of generated containers."""
+    return traits(generate_containers(options, seed))
+
+
+def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Likeness:
+    """Return the knobs whose containers have traits nearest to those of some series, of CPU and memory.
+
+    Coordinate descent over `KNOBS`: of equally near values the first one. A local optimum.
+
+    Parameters
+    ----------
+    series
+        On any grid: traits count samples, not seconds.
+    num_containers
+        Containers that are drawn for each setting.
+    seed
+        Of the draws, the same for each.
+    """
+    given = traits(series.select_resources(("cpu", "memory")))
+    options = ContainerOptions(num_containers=num_containers)
+    drawn = drawn_traits(options, seed)
+    for _ in range(MOST_ROUNDS):
+        before = options
+        for name, values in KNOBS.items():
+            for value in values:
+                tried = replace(options, **{name: value})
+                if tried == options:
+                    continue
+                found = drawn_traits(tried, seed)
+                if distance(given, found) < distance(given, drawn):
+                    options, drawn = tried, found
+        if options == before:
+            break
+    return Likeness(options=options, given=given, drawn=drawn)
