@@ -78,10 +78,10 @@ class LinearPaths(AbstractContinuation):
     ) -> FloatArray:
         """Simulate."""
         history = np.repeat(_history(series, ends, DELAYS), num_paths, axis=0)
-        found = []
+        bounds, found = _widened(self._range, history[:, -1]), []
         for _ in range(num_steps):
             mean = history.reshape(len(history), -1) @ self._forecast.matrix + self._forecast.bias
-            fresh = np.clip(mean + self._errors[rng.integers(len(self._errors), size=len(mean))], *self._range)
+            fresh = np.clip(mean + self._errors[rng.integers(len(self._errors), size=len(mean))], *bounds)
             history = np.concatenate([history[:, 1:], fresh[:, None]], axis=1)
             found.append(fresh)
         return _by_path(found, num_paths)
@@ -109,12 +109,13 @@ class SwitchingPaths(AbstractContinuation):
         state = _drawn(np.repeat(belief[ends], num_paths, axis=0), rng)
         move, root = np.exp(model["log_transition"]), np.linalg.cholesky(model["covariance"])
         value, found = np.repeat(series.values[ends], num_paths, axis=0), []
+        bounds = _widened(self._range, value)
         for _ in range(num_steps):
             state = _drawn(move[state], rng)
             inputs = np.concatenate([np.ones((len(value), 1)), value], axis=1)[:, : model["regression"].shape[1]]
             mean = np.einsum("nr,nrv->nv", inputs, model["regression"][state])
             noise = np.einsum("nvw,nw->nv", root[state], rng.normal(size=mean.shape))
-            value = np.clip(mean + noise, *self._range)
+            value = np.clip(mean + noise, *bounds)
             found.append(value)
         return _by_path(found, num_paths)
 
@@ -151,7 +152,8 @@ class CrbmPaths(AbstractContinuation):
             return crbm.roll_out(parameters, past, key, num_steps=num_steps, num_chains=num_paths)
 
         found = np.asarray(jax.lax.map(lambda pair: one(*pair), (history, keys), batch_size=64), np.float64)
-        return np.clip(np.nan_to_num(found * self._unit), *self._range)
+        bounds = _widened(self._range, series.values[ends][:, None, None])
+        return np.clip(np.nan_to_num(found * self._unit), *bounds)
 
     def _in_units(self, series: ScaledSeries) -> ScaledSeries:
         return ScaledSeries(values=series.values / self._unit, lengths=series.lengths)
@@ -181,8 +183,13 @@ def crps(samples: FloatArray, observed: FloatArray) -> FloatArray:
 
 
 def range_of(series: ScaledSeries) -> tuple[FloatArray, FloatArray]:
-    """Return the least and the most of each resource: no continuation leaves what was ever seen."""
+    """Return the least and the most of each resource: no continuation leaves what was ever seen, or its own last sample if that does."""
     return series.values.min(axis=0), series.values.max(axis=0)
+
+
+def _widened(bounds: tuple[FloatArray, FloatArray], last: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return bounds that hold a continuation's last known sample, too."""
+    return np.minimum(bounds[0], last), np.maximum(bounds[1], last)
 
 
 def _history(series: ScaledSeries, ends: IntArray, num_delays: int) -> FloatArray:

@@ -35,6 +35,13 @@ class ScaledSeries(Segmented):
         is_chosen[rng.permutation(len(self.lengths))[:size]] = True
         return ScaledSeries(values=self.values[np.repeat(is_chosen, self.lengths)], lengths=self.lengths[is_chosen])
 
+    def stretches(self, most: int, rng: np.random.Generator) -> "ScaledSeries":
+        """Return a random stretch of at most `most` samples of each segment."""
+        kept = np.minimum(self.lengths, most)
+        first = (rng.random(len(kept)) * (self.lengths - kept + 1)).astype(np.int64)
+        is_kept = (self.place >= first[self.segment]) & (self.place < (first + kept)[self.segment])
+        return ScaledSeries(values=self.values[is_kept], lengths=kept)
+
 
 def split_containers(
     series: ContainerSeries, share: float, rng: np.random.Generator, least_samples: int = 1

@@ -61,8 +61,8 @@ def test_linear_paths_have_the_mean_and_the_variance_of_the_autoregression():
     series = autoregressive()
     start = np.array([[3.0, 3.0]] * 4)
     ahead = ScaledSeries(values=start, lengths=np.array([4]))
-    fitted = LinearPaths().fit(ScaledSeries(values=series.values * 1.0, lengths=series.lengths), 0)
-    fitted._range = (np.full(2, -9.0), np.full(2, 9.0))
+    fitted = LinearPaths().fit(series, 0)
+    assert range_of(series)[1].max() < 2.5  # it starts beyond what was seen, and isn't cut back to it
     found = fitted.paths(ahead, np.array([3]), 5, PATHS, np.random.default_rng(0))[0]
     state, size = start[:3].ravel(), fitted._forecast.matrix
     for step in range(5):

@@ -28,22 +28,23 @@ class HmmOptions:
     stickiness
         Transitions from each state to itself that are counted beside those seen.
     num_restarts, max_iterations
-        Of the fit.
-    max_series
-        Series to fit on, drawn at random if there are more: the model has few parameters, and restarts tell more than
-        further series.
+        Of the fit. With twelve restarts on 200 series the worst of ten seeds of generated containers found phases as well as the mean
+        seed did with six on 100.
+    max_series, max_samples
+        Series and samples to fit on, drawn at random if there are more, long series in stretches: the model has few parameters.
     """
 
     num_states: int | None = None
     is_autoregressive: bool = True
     stickiness: float = 0.0
-    num_restarts: int = 6
+    num_restarts: int = 12
     max_iterations: int = 50
-    max_series: int = 100
+    max_series: int = 200
+    max_samples: int = 100_000
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_in("[1, inf)", self, "num_states", "num_restarts", "max_iterations", "max_series")
+        check_in("[1, inf)", self, "num_states", "num_restarts", "max_iterations", "max_series", "max_samples")
         check_in("[0, inf)", self, "stickiness")
 
 
@@ -67,7 +68,9 @@ class HmmEncoder(Encoder):
         from optim.kernels import hidden_markov
 
         options = self.options
-        chosen = series.sampled(options.max_series, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        chosen = series.sampled(options.max_series, rng)
+        chosen = chosen.stretches(max(2, options.max_samples // len(chosen.lengths)), rng)
         found = hidden_markov.fit(
             jnp.asarray(hidden_markov.pad_series(chosen.values, chosen.lengths)),
             jnp.asarray(chosen.lengths, jnp.int32),
