@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -120,7 +121,8 @@ def fit_generator(series: ContainerSeries, num_containers: int, seed: int) -> Li
         before = options
         for name, values in KNOBS.items():
             for value in values:
-                tried = replace(options, **{name: value})
+                turned: Any = {name: value}
+                tried = replace(options, **turned)
                 if tried == options:
                     continue
                 found = drawn_traits(tried, seed)
