@@ -1,7 +1,10 @@
 """An app's bid table: for every number of GPUs the finish-time fairness in each locality that is on offer."""
 
-from collections.abc import Iterable, Iterator
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,13 +83,15 @@ def most_gpus_by_locality(cluster: Cluster) -> dict[Locality, int]:
 
 def smallest_subtree(cluster: Cluster, slots: Iterable[int]) -> Locality:
     """Return the locality of the smallest subtree that holds all of some slots."""
-    held = np.unique(np.fromiter(slots, dtype=np.int64))
-    for level, group_of in (
-        (Locality.SLOT, np.arange(len(cluster.slot_machine))),
-        (Locality.MACHINE, cluster.slot_machine),
-        (Locality.RACK, cluster.slot_rack),
-    ):
-        if len(np.unique(group_of[held])) <= 1:
+    held = set(slots)
+    machines = set(cluster.slot_machine[list(held)].tolist())  # sets: a few slots each, very many times
+    return _smallest(held, machines, set(cluster.machine_rack[list(machines)].tolist()))
+
+
+def _smallest(slots: Collection[int], machines: Collection[int], racks: Collection[int]) -> Locality:
+    """Return the locality of the smallest subtree that holds all of some slots, with their machines and racks."""
+    for level, parts in ((Locality.SLOT, slots), (Locality.MACHINE, machines), (Locality.RACK, racks)):
+        if len(parts) <= 1:
             return level
     return Locality.CLUSTER
 
@@ -172,15 +177,26 @@ def _beside(
     profile: AppProfile, cluster: Cluster, numbers: Iterable[int], widest: Locality
 ) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
     """Yield bundles beside the GPUs held, on one machine where some are and within a rack, with the union's locality."""
-    held = [slot for slot, _ in profile.held_places]
-    homes = {int(cluster.slot_machine[slot]) for slot in held}
+    held = {slot for slot, _ in profile.held_places}
+    room_of: list[int] = cluster.machine_free.tolist()
+    machine_of: list[int] = cluster.slot_machine.tolist()
+    rack_of: list[int] = cluster.machine_rack.tolist()
+    homes = {machine_of[slot] for slot in held}
     chains = [[m] for m in sorted(homes)]
-    racks = {int(cluster.machine_rack[m]) for m in homes} if widest >= Locality.RACK else set()
+    racks = {rack_of[m] for m in homes} if widest >= Locality.RACK else set()
     for rack in sorted(racks):
-        inside = np.flatnonzero(cluster.machine_rack == rack).tolist()
-        chains.append(sorted(inside, key=lambda m: (m not in homes, -cluster.machine_free[m], m)))
+        inside = [m for m, of in enumerate(rack_of) if of == rack]
+        chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
+    slots_of: dict[int, list[int]] = {}
+    for slot, m in enumerate(machine_of):
+        slots_of.setdefault(m, []).append(slot)
+
+    def level_with(taken: Iterable[int]) -> Locality:
+        machines = homes.union(taken)
+        return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
+
     for chain in chains:
-        free = [int(cluster.machine_free[m]) for m in chain]
+        free = [room_of[m] for m in chain]
         for k in numbers:
             if k > sum(free):
                 break
@@ -191,8 +207,7 @@ def _beside(
                     left -= min(left, room)
             if len(taken) == 1 and len(chain) > 1 and taken[0][0] in homes:
                 continue  # the machine's own chain has it
-            slots = np.flatnonzero(np.isin(cluster.slot_machine, [m for m, _ in taken])).tolist()
-            yield tuple(sorted(taken)), smallest_subtree(cluster, [*held, *slots])
+            yield tuple(sorted(taken)), level_with([m for m, _ in taken])
 
 
 def _better_named(
@@ -200,12 +215,16 @@ def _better_named(
 ) -> tuple[NamedRow, ...]:
     """Drop named rows no better than the empty one, or than another that needs no more of any machine."""
     kept: list[NamedRow] = []
-    anywhere = [(k, rho) for k, level, rho in classes if level == max((lv for _, lv, _ in classes), default=0)]
+    widest = max((level for _, level, _ in classes), default=0)
+    anywhere = sorted((k, rho) for k, level, rho in classes if level == widest)
+    best = list(accumulate((rho for _, rho in anywhere), min, initial=empty_rho))
     for machines, rho in sorted(rows, key=lambda row: (sum(k for _, k in row[0]), row[1], row[0])):
         total, need = sum(k for _, k in machines), dict(machines)
-        rivals = [empty_rho, *(value for k, value in anywhere if k <= total)]
-        rivals += [value for other, value in kept if all(k <= need.get(m, 0) for m, k in other)]
-        if rho < min(rivals) * (1 - LEAST_GAIN):
+        limit = best[bisect_right(anywhere, (total, math.inf))] * (1 - LEAST_GAIN)
+        is_better = rho < limit and not any(
+            value * (1 - LEAST_GAIN) <= rho and all(k <= need.get(m, 0) for m, k in other) for other, value in kept
+        )
+        if is_better:
             kept.append((machines, rho))
     return tuple(kept)
 
