@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -182,32 +182,36 @@ def _beside(
     machine_of: list[int] = cluster.slot_machine.tolist()
     rack_of: list[int] = cluster.machine_rack.tolist()
     homes = {machine_of[slot] for slot in held}
-    chains = [[m] for m in sorted(homes)]
-    racks = {rack_of[m] for m in homes} if widest >= Locality.RACK else set()
-    for rack in sorted(racks):
-        inside = [m for m, of in enumerate(rack_of) if of == rack]
-        chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
     slots_of: dict[int, list[int]] = {}
     for slot, m in enumerate(machine_of):
         slots_of.setdefault(m, []).append(slot)
 
-    def level_with(taken: Iterable[int]) -> Locality:
+    def level_with(taken: Sequence[int]) -> Locality:
         machines = homes.union(taken)
         return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
 
-    for chain in chains:
-        free = [room_of[m] for m in chain]
+    chains = [[m] for m in sorted(homes) if room_of[m]]
+    racks = {rack_of[m] for m in homes} if widest >= Locality.RACK else set()
+    for rack in sorted(racks):
+        inside = [m for m, of in enumerate(rack_of) if of == rack and room_of[m]]
+        chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
+    for number, chain in enumerate(chains):
+        is_rack = number >= len(chains) - len(racks)
+        used, filled = 0, 0  # machines taken whole, and their GPUs
+        level, known = Locality.CLUSTER, -1
         for k in numbers:
-            if k > sum(free):
+            while used < len(chain) and filled + room_of[chain[used]] <= k:
+                filled += room_of[chain[used]]
+                used += 1
+            if k > filled and used == len(chain):
                 break
-            taken, left = [], k
-            for m, room in zip(chain, free, strict=True):
-                if min(left, room):
-                    taken.append((m, min(left, room)))
-                    left -= min(left, room)
-            if len(taken) == 1 and len(chain) > 1 and taken[0][0] in homes:
+            count = used + (k > filled)
+            if count == 1 and is_rack and chain[0] in homes:
                 continue  # the machine's own chain has it
-            yield tuple(sorted(taken)), level_with([m for m, _ in taken])
+            if count != known:
+                level, known = level_with(chain[:count]), count
+            taken = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
+            yield tuple(sorted(taken)), level
 
 
 def _better_named(

@@ -136,9 +136,7 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     found = found or load_installed(CLUSTER_PLUGINS, name, PlanningPolicy, WHAT)
     if found is None:
         known = ", ".join(sorted({*POLICIES, *installed_names(CLUSTER_PLUGINS)}))
-        raise InvalidOptionError(
-            f"unknown policy {name[:40]!r}; there are: {known}, or ./mine.py:MyPolicy"
-        )
+        raise InvalidOptionError(f"unknown policy {name[:40]!r}; there are: {known}, or ./mine.py:MyPolicy")
     return _make_own(found, name, jobs, options)
 
 
