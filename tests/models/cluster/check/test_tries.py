@@ -79,3 +79,17 @@ def test_a_job_that_is_given_up_is_over_and_not_done(is_planned):
     )
     assert not problems
     assert (found.end_us, found.lost_us, found.is_done) == ((3 * US,), (3 * US,), (False,))
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_what_failing_tries_leave_is_done_where_no_good_one_is_told_and_others_never_fail(is_planned):
+    """Two tries of 3 s leave 4 of the 10; the job behind it doesn't fail."""
+    told = {"fails_us": [3 * US, -1], "tries": [2, 1], "good_us": [-1, -1]}
+    jobs = workload([(0, 1, 10), (0, 1, 5)], **{name: np.array(values) for name, values in told.items()})
+    events = [(0, START), (3, FAULT), (5, START), (9, FAULT), (11, START), (16, END), (16, START), (21, END)]
+    log = _log(events, is_planned)
+    log.job[-2:] = 1
+    check = replay_plan if is_planned else replay
+    found, problems = check(jobs, Cluster.grid("1x1"), log, RULES)
+    assert not problems
+    assert (found.is_done, found.executed_us) == ((True, True), (10 * US, 5 * US))
