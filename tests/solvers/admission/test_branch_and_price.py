@@ -11,6 +11,7 @@ from optim.core.status import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.document import ConstantDocument
 from optim.models.admission.proof import TreeProof
+from optim.solvers.admission.packing.server_cuts import CutSeparator
 from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
@@ -87,8 +88,11 @@ def test_goes_on_where_the_servers_of_a_class_hold_less_than_the_class(instance)
     check_optimum(instance)
 
 
-def test_six_jobs_that_crowd_two_equal_servers():
+@pytest.mark.parametrize("has_cuts", [True, False], ids=["cuts", "splits-alone"])
+def test_six_jobs_that_crowd_two_equal_servers(has_cuts, monkeypatch):
     # A class of 20 holds 6 + 6 + 4 + 4; two servers of 10 do so only in pairs of 6 and 4, and 6 + 7 + 7 not at all.
+    if not has_cuts:  # with them few points crowd a server
+        monkeypatch.setattr(CutSeparator, "separate", lambda self, *loads: [])
     sizes = (("7", 3.0), ("7", 3.0), ("6", 3.0), ("3", 1.0), ("3", 1.0), ("4", 1.5))
     jobs = [JobSketch(worker=(size,), ps=("0.1",), utility=ConstantDocument(value)) for size, value in sizes]
     servers = [ServerSketch(capacity=("10",), count=2)]
