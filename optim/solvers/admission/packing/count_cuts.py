@@ -79,7 +79,7 @@ class CountSeparator:
         list of CountCut
             Multipliers are 0. Sorted by side, class and slot.
         """
-        if self._instance.has_shared_servers:
+        if self._instance.has_shared_servers or not len(rows):
             return []
         found = []
         places, starts = np.unique(rows[:, :3], axis=0, return_index=True)

@@ -74,6 +74,7 @@ def test_tells_half_of_four_from_two() -> None:
     assert cut.jobs.tolist() == [0, 1, 2]
     assert cut.gain.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 1, 1]]
     assert CountSeparator(instance).separate(np.array([(0, 0, 0, 0, 2), (0, 0, 0, 1, 2)]), np.ones(2)) == []
+    assert CountSeparator(instance).separate(np.zeros((0, 5), dtype=np.int64), np.zeros(0)) == []
 
 
 @given(tiny_instances(max_jobs=3), SEEDS)
