@@ -90,6 +90,11 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 return value
             if isinstance(value, str) and value.lower() in ("true", "false"):
                 return value.lower() == "true"
+        elif typing.get_origin(kind) is tuple:
+            parts = value.split(",") if isinstance(value, str) else value
+            hints = typing.get_args(kind)
+            if isinstance(parts, list | tuple) and len(parts) == len(hints) and Ellipsis not in hints:
+                return tuple(_convert(name, part, own) for part, own in zip(parts, hints, strict=True))
         elif isinstance(kind, type) and kind is not type(None):
             if isinstance(value, bool):  # which Python counts as a whole number
                 continue
@@ -109,4 +114,6 @@ def _describe(kind: Any) -> str:
     """Say in words what a value must be: an enumeration by its values."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(str(member.value) for member in kind)
+    if typing.get_origin(kind) is tuple:
+        return " and ".join(map(_describe, typing.get_args(kind))) + " (NAME=A,B)"
     return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))
