@@ -104,6 +104,7 @@ def test_few_rows_are_applied_as_such_and_many_as_whole_gradients():
     few, many = ([push(k, [k], density=density) for k in range(4)] for density in (0.02, 0.9))
     assert is_by_rows(few, 0)
     assert is_by_rows(few, 1)
+    assert is_by_rows(few[:1], 0), "of one partition"
     assert not is_by_rows(many, 0)
     # Whole gradients pass over the slots too; narrow rows cost more for each of their numbers.
     middle = [push(k, [k], density=0.25) for k in range(4)]
