@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +17,10 @@ from optim.kernels.parameter_server import (
     row_parameters,
     row_slots,
 )
-from optim.training.host_rows import HostRows
 from optim.training.messages import Push, RowNumbers, Vector
+
+if TYPE_CHECKING:
+    from optim.training.host_rows import HostRows
 
 LEAST_ROWS = 64
 """Pushed rows are padded to a multiple of an eighth of a power of two, and to so many: few functions are compiled."""
@@ -92,6 +95,8 @@ class HeldArrays:
 
     def _as_rows(self, width: int) -> "_DeviceRows | HostRows":
         if self._table is None or self._table.width != width:
+            from optim.training.host_rows import HostRows  # a server that applies nothing by rows never loads Numba
+
             parameters, slots = self._as_flat()
             shape = (-1, width)
             tables = parameters.reshape(shape), tuple(slot.reshape(shape) for slot in slots)

@@ -61,7 +61,7 @@ def compute(application: Application, order: Compute) -> Computed:
         check_gradient(gradient, application.num_parameters)
     # In double precision no sum of finite floats overflows.
     is_finite = bool(np.isfinite(np.sum(gradient, dtype=np.float64)) and np.isfinite(loss))
-    if is_finite and order.compression is Compression.INT8:
+    if is_finite and len(gradient) and order.compression is Compression.INT8:
         from optim.training.compression import quantised  # a machine that computes nothing else never loads JAX
 
         gradient = quantised(gradient, order.partition, order.clock)

@@ -85,6 +85,14 @@ def test_where_rows_do_not_go_the_others_are_zeros(densest):
     assert set(computed.gradient) <= {0.0, *gradient}
 
 
+def test_documents_without_words_push_no_row(monkeypatch):
+    monkeypatch.setattr(TopicModel, "data", lambda self, partition: np.zeros((2, self.num_words)))
+    for compression in (Compression.NONE, Compression.INT8):
+        computed = compute(TOPICS, order(TOPICS, densest=0.5, compression=compression))
+        assert (computed.rows.tolist(), computed.gradient.tolist()) == ([], [])
+        assert (computed.loss, computed.is_finite, computed.drawn_to) == (0.0, True, TOPICS.eta)
+
+
 def test_what_is_not_finite_is_told_and_left_as_it_is():
     for form in ({"compression": Compression.TOP_K}, {"compression": Compression.INT8}, {"densest": 1.0}):
         spoilt = order(FACTORS, **form)
