@@ -6,7 +6,7 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
-from optim.training.checkpoints import KEPT, StartingPoint, read_checkpoint, write_checkpoint
+from optim.training.checkpoints import KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
 from optim.training.options import ClusterOptions
 from optim.training.trainer import Action, Event, Trainer, resumable
 from optim.training.transport import InProcess
@@ -76,3 +76,14 @@ def test_what_is_written_is_read_and_every_field_is_under_the_checksum(tmp_path)
         np.savez(path, **changed)
         with pytest.raises(InvalidProblemError, match="its checksum"):
             read_checkpoint(path, "job")
+
+
+def test_closing_the_storage_closes_what_carries_everything(tmp_path):
+    closed = []
+
+    class Carrier(InProcess):
+        def close(self):
+            closed.append(True)
+
+    DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1).close()
+    assert closed == [True]

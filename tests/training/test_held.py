@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.held import HeldArrays, is_by_rows, padded
+from optim.training.host_rows import HostRows
 from optim.training.messages import Push
 
 ROWS, WIDTH = 9, 4
@@ -83,6 +84,15 @@ def test_what_draws_the_parameters_is_a_part_of_every_gradient(is_by_row):
             arrays.apply_whole([arrays.whole(one) for one in pushes], [one.weight for one in pushes], clock)
         expected, _ = plain(pushes, expected, None, 0.5, 0.25)
         assert np.asarray(arrays.parameters()) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("platform", "is_here"), [("cpu", True), ("gpu", False)])
+def test_rows_lie_in_this_processs_memory_on_a_cpu(platform, is_here, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
+    pushed = []
+    monkeypatch.setattr(HostRows, "push", lambda self, rows, values, clock: pushed.append(clock))
+    held(Sgd(learning_rate=0.1)).apply_rows([push(0, [1])], 7)
+    assert pushed == [7] * is_here
 
 
 def test_what_was_given_stays_as_it_was():
