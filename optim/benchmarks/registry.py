@@ -8,6 +8,7 @@ from optim.benchmarks import suites
 from optim.benchmarks.spec import BenchSpec
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.installed import load_plugins
+from optim.core.nearest import hint
 
 ENTRY_POINT_GROUP = "optim.suites"
 
@@ -42,7 +43,8 @@ class SuiteRegistry:
         """
         self._load()
         if name not in self._specs:
-            raise InvalidOptionError(f"unknown suite {name!r}; there are: {', '.join(sorted(self._specs))}")
+            near = hint(name, sorted(self._specs))
+            raise InvalidOptionError(f"unknown suite {name!r}; {near}there are: {', '.join(sorted(self._specs))}")
         return self._specs[name]
 
     def __iter__(self) -> Iterator[BenchSpec]:

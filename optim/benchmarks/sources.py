@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.nearest import hint
 from optim.core.options import build_options
 from optim.models.catalogue import problem_of
 from optim.models.files import load
@@ -270,5 +271,7 @@ def find_instance(name: str) -> Any:
     bare = name.removesuffix(".gz").removesuffix(".json")
     if bare in (*reference_names(), *GENERATED):
         return reference_instance(bare)
-    known = ", ".join((*reference_names(), *GENERATED))
-    raise InvalidProblemError(f"{name}: no such file, and no reference instance of that name; there are: {known}")
+    known = (*reference_names(), *GENERATED)
+    raise InvalidProblemError(
+        f"{name}: no such file, and no reference instance of that name; {hint(bare, known)}there are: {', '.join(known)}"
+    )

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.core.installed import load_plugins
+from optim.core.nearest import hint
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
 from optim.core.solution import Solution
@@ -94,8 +95,10 @@ class SolverRegistry:
         try:
             return self._solvers[problem, name]
         except KeyError:
-            known = ", ".join(solver.name for solver in self.of_problem(problem)) or "none"
-            raise InvalidOptionError(f"unknown solver {name!r} for {problem!r}; known: {known}") from None
+            known = [solver.name for solver in self.of_problem(problem)]
+            raise InvalidOptionError(
+                f"unknown solver {name!r} for {problem!r}; {hint(name, known)}known: {', '.join(known) or 'none'}"
+            ) from None
 
     def of_problem(self, problem: str) -> tuple[Solver, ...]:
         """Return all solvers of a problem, sorted by name."""
