@@ -49,16 +49,16 @@ def evaluate(instance: BiddingInstance, counts: IntArray) -> CostWork:
 
 def evaluate_many(instance: BiddingInstance, counts: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return cost and work of many footprints, shape (footprints, bids), at once."""
-    cost = instance.fixed_usd + counts @ instance.unit_cost
-    has_new = (counts[:, instance.bids.is_new] > 0).any(axis=1)
-    change = np.where(has_new, instance.change_loss_h, 0.0)
+    held = np.asarray(counts, dtype=np.float64)  # products of whole numbers and others are slow
+    cost = instance.fixed_usd + held @ instance.unit_cost
+    change = np.where(held @ instance.bids.is_new > 0, instance.change_loss_h, 0.0)
     outlook = instance.outlook
     if isinstance(outlook, HourOutlook):
-        return cost, _hour_work(instance, outlook, counts, change)
-    return cost, _scenario_work(instance, outlook, counts, change)
+        return cost, _hour_work(instance, outlook, held, change)
+    return cost, _scenario_work(instance, outlook, held, change)
 
 
-def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray) -> FloatArray:
+def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray | FloatArray) -> FloatArray:
     """Return the probability that no bid of a footprint is outbid, shape (footprints,).
 
     Under ``market`` the evictions of one market are nested, so that its riskiest bid stands for all; under ``any``
@@ -73,21 +73,24 @@ def survival(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray) 
     return np.asarray(np.prod(1.0 - np.maximum.reduceat(risk, first, axis=1), axis=1))
 
 
-def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: IntArray, change: FloatArray) -> FloatArray:
+def _hour_work(instance: BiddingInstance, outlook: HourOutlook, counts: FloatArray, change: FloatArray) -> FloatArray:
     """Return ``G(sum k nu max(0, omega - Lambda - sigma))``."""
     lost = instance.eviction_loss_h
-    rates = counts * instance.bids.rate
+    rate = instance.bids.rate
     if outlook.term is EvictionTerm.OWN:
         own, common = lost * outlook.evicted, np.zeros(len(counts))
     else:
         own, common = np.zeros(len(instance.bids)), lost * (1.0 - survival(instance, outlook, counts))
-    useful = np.maximum(0.0, outlook.usable_h - own - (common + change)[:, None])
-    fixed = instance.fixed_rate * np.maximum(0.0, 1.0 - common - change)
-    return instance.scalability.value(fixed + (rates * useful).sum(axis=1))
+    lasts, missed = outlook.usable_h - own, common + change
+    fixed = instance.fixed_rate * np.maximum(0.0, 1.0 - missed)
+    if missed.max(initial=0.0) <= lasts.min(initial=1.0):  # nobody's useful time is cut off at 0: it is linear
+        return instance.scalability.value(fixed + counts @ (rate * lasts) - missed * (counts @ rate))
+    useful = np.maximum(0.0, lasts - missed[:, None])
+    return instance.scalability.value(fixed + (counts * rate * useful).sum(axis=1))
 
 
 def _scenario_work(
-    instance: BiddingInstance, outlook: ScenarioOutlook, counts: IntArray, change: FloatArray
+    instance: BiddingInstance, outlook: ScenarioOutlook, counts: FloatArray, change: FloatArray
 ) -> FloatArray:
     """Return the expected sum over slots of ``G(V) (h - lambda [evicted] - sigma [first slot of a change])``."""
     size, cells = len(instance.bids), (outlook.num_scenarios, outlook.num_slots)

@@ -25,9 +25,13 @@ from optim.solvers.bidding.outcome import (
     root_bound,
 )
 from optim.solvers.bidding.tree.result import TreeResult
+from optim.solvers.bidding.tree.search import TreeLimits
 
 MOST_STEPS = 100
 """Steps of the method; it takes a handful, as it converges faster than linearly."""
+
+CURVE_SHARE = 0.1
+"""Boxes are solved to this share of the gap to prove: closer to the curve is time lost."""
 
 STEP_GAP = 1e-9
 """Absolute gap of a step's programme, relative to the cost of the footprint it begins with."""
@@ -196,7 +200,8 @@ class BestRatio(AbstractIteration["BestRatio"]):
 
     def _search(self, ratio: float, cutoff: float = 0.0) -> TreeResult:
         """Search a tree, and keep what it finds."""
-        tree = make_tree(self.instance, ratio, self.counts, cutoff=cutoff, is_hasty=True, begun=self.solved)
+        limits = TreeLimits(cutoff=cutoff, is_hasty=True, begun=self.solved, curve_tol=CURVE_SHARE * self.options.tol)
+        tree = make_tree(self.instance, ratio, self.counts, **limits)
         result = drive(tree, self.monitor)
         self.solved += tree.num_solved
         self.ratios += 1

@@ -12,7 +12,7 @@ from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutloo
 from optim.models.bidding.lasting import kept_probability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
-from optim.models.bidding.scalability import Scalability
+from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.solvers.bidding.lasting.probability import shortfall
 from optim.solvers.bidding.tree.result import TreeResult
 from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits
@@ -40,6 +40,8 @@ def least_rate_of(curve: Scalability, work: float) -> float:
     """Return a rate that every footprint of so much work has, rounded down."""
     if work <= 0:
         return 0.0
+    if curve.kind is CurveKind.SATURATING and curve.serial * work < 1:
+        return curve.base * work / (1 - curve.serial * work) * (1 - 1e-9)
     low, high = 0.0, 1.0
     while float(curve.value(np.array(high))) < work:
         low, high = high, 2 * high

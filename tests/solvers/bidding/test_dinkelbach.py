@@ -17,9 +17,12 @@ from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
+from optim.solvers.bidding.outcome import least_rate_of
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
+from optim.workloads.bidding.generator import GeneratorOptions, generate
 from tests.support.bidding.small_markets import (
+    CURVES,
     best_of_all,
     best_that_lasts,
     drawn,
@@ -116,6 +119,22 @@ def test_heuristics_keep_enough_and_bound(solver):
         if solution.decision is not None:
             assert solution.objective >= best * (1 - 1e-12), seed
             assert solution.bound <= best * (1 + 1e-12), seed
+
+
+def test_a_stopped_search_states_no_less_than_the_relaxation_proves():
+    instance = generate(GeneratorOptions(zone_types=12, windows=8, least_gpus=16, least_probability=0.8), 0)
+    stopped = solve(instance, "dinkelbach", stop=IterationLimit(40))
+    assert verify(instance, stopped).is_ok
+    assert stopped.gap > 1e-6
+    assert stopped.bound >= solve(instance, "exchange").bound * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_rate_that_work_needs_is_just_below_what_does_it(curve):
+    for work in (0.3, 1.7, 3.0):
+        rate = least_rate_of(curve, work)
+        assert float(curve.value(np.array(rate))) == pytest.approx(work, rel=1e-7)
+        assert float(curve.value(np.array(rate))) <= work
 
 
 def test_without_a_bid_that_works_nothing_is_found():

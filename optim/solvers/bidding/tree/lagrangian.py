@@ -1,6 +1,7 @@
 """The bound that multipliers prove on ``cost - q work`` over a box: one small minimum a market."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -101,11 +102,21 @@ class LagrangianBound:
     def with_bounds(self, position: int, low: int, high: int) -> float:
         """Return the bound over the box with other bounds on the count of one active bid."""
         r = self.relaxation
+        if not r.is_nested and not self.is_single:
+            new = _of_one(float(self.reduced[position]), float(self.charge[position]), low, high)
+            return new if np.isinf(new) else self.value - float(self._of_each[position]) + new
         market = int(r.market[position])
         part = self._parts[market]
         lows, highs = r.low[part].copy(), r.high[part].copy()
         lows[position - part.start], highs[position - part.start] = low, high
         return self.value - self.by_market[market] + self._least(part, lows, highs)
+
+    @cached_property
+    def _of_each(self) -> FloatArray:
+        """Return what each active bid adds where bids stand for themselves, shape (active,)."""
+        r = self.relaxation
+        rows = zip(self.reduced.tolist(), self.charge.tolist(), r.low.tolist(), r.high.tolist(), strict=True)
+        return np.array([_of_one(*row) for row in rows])
 
     def _least(self, part: slice, low: IntArray, high: IntArray) -> float:
         """Return the least value of a market's bids, infinity where the bounds leave none."""
@@ -134,6 +145,14 @@ class LagrangianBound:
                 return float("inf")
             return float(value[must][0]) if must.any() else min(0.0, float(value.min()))
         return float(np.where(must, value, np.minimum(0.0, value)).sum())
+
+
+def _of_one(reduced: float, charge: float, low: int, high: int) -> float:
+    """Return the least that a bid of its own adds within bounds, infinity where they leave nothing."""
+    if high <= 0:
+        return 0.0 if low <= 0 else float("inf")
+    taken = charge + reduced * (high if reduced < 0 else max(low, 1))
+    return taken if low > 0 else min(0.0, taken)
 
 
 def point_of_slope(curve: Scalability, slope: FloatArray, most: float) -> FloatArray:

@@ -14,7 +14,7 @@ MOST_ROUNDS = 12
 """Rounds of tangents; each squares the distance to the curve."""
 
 CURVE_TOL = 1e-9
-"""Relative distance to the curve at which no more tangents are added."""
+"""Relative distance to the curve at which no more tangents are added, unless the tree's tolerance is wider."""
 
 FEASIBILITY_TOL = 1e-9
 """HiGHS' tolerances: bounds are to be right to a millionth."""
@@ -56,6 +56,16 @@ class _Rows:
         self.start.append(len(self.index))
         return len(self.lower) - 1
 
+    def add_pairs(self, lower: FloatArray, upper: FloatArray, index: IntArray, value: FloatArray) -> int:
+        """Add rows of two numbers each, `index` and `value` of shape (rows, 2), and return the number of the first."""
+        first, begin = len(self.lower), len(self.index)
+        self.lower.extend(lower.tolist())
+        self.upper.extend(upper.tolist())
+        self.index.extend(index.ravel().tolist())
+        self.value.extend(value.ravel().tolist())
+        self.start.extend(range(begin + 2, len(self.index) + 1, 2))
+        return first
+
     def pass_to(self, highs: Any) -> None:
         """Add the rows to a programme."""
         highs.addRows(
@@ -76,6 +86,7 @@ def solve_node(
     tangents: tuple[FloatArray, ...],
     min_work: float,
     covers: Rows | None = None,
+    curve_tol: float = CURVE_TOL,
 ) -> LpPoint | None:
     """Solve the linear relaxation; None if the box is empty.
 
@@ -91,8 +102,10 @@ def solve_node(
         Least work asked for.
     covers
         Further rows ``gain @ counts >= need``.
+    curve_tol
+        Relative distance to the curve at which no more tangents are added.
     """
-    return _NodeLp(instance, relaxation, ratio, min_work, covers).solve(tangents)
+    return _NodeLp(instance, relaxation, ratio, min_work, covers).solve(tangents, curve_tol)
 
 
 class _NodeLp:
@@ -118,7 +131,7 @@ class _NodeLp:
         self.num_columns = self.s + 2 + 3 * (self.envelope is not None)
         self.sums = slice(self.s + 2, self.num_columns)
 
-    def solve(self, tangents: tuple[FloatArray, ...]) -> LpPoint | None:
+    def solve(self, tangents: tuple[FloatArray, ...], curve_tol: float) -> LpPoint | None:
         """Solve with ever more tangents."""
         import highspy
 
@@ -145,7 +158,7 @@ class _NodeLp:
             x = np.array(highs.getSolution().col_value)
             rate, useful = x[self.v : self.y], x[self.y : self.p]
             height = self.instance.scalability.value(np.maximum(rate, 0.0))
-            above = np.flatnonzero(useful - height > CURVE_TOL * np.maximum(1.0, height))
+            above = np.flatnonzero(useful - height > curve_tol * np.maximum(1.0, height))
             if not len(above):
                 break
             more = _Rows()
@@ -258,11 +271,11 @@ class _NodeLp:
     def _add_tangents(self, rows: _Rows, cells: IntArray, points: FloatArray, offset: int = 0) -> None:
         curve = self.instance.scalability
         slopes, heights = curve.slope(points), curve.value(points)
-        for c, point, slope, height in zip(
-            cells.tolist(), points.tolist(), slopes.tolist(), heights.tolist(), strict=True
-        ):
-            row = rows.add(-np.inf, height - slope * point, [self.y + c, self.v + c], [1.0, -slope])
-            self.tangents.append((offset + row, c, slope))
+        index = np.stack([self.y + cells, self.v + cells], axis=1)
+        value = np.stack([np.ones(len(cells)), -slopes], axis=1)
+        first = rows.add_pairs(np.full(len(cells), -np.inf), heights - slopes * points, index, value)
+        numbers = range(offset + first, offset + first + len(cells))
+        self.tangents.extend(zip(numbers, cells.tolist(), slopes.tolist(), strict=True))
 
     def _multipliers(self, duals: FloatArray, reduced: FloatArray, rate: FloatArray) -> CellMultipliers:
         """Return the multipliers that the rows' duals stand for, made valid."""

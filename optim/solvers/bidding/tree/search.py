@@ -17,7 +17,7 @@ from optim.solvers.bidding.local_search.steps import is_feasible
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand
-from optim.solvers.bidding.tree.node_lp import LpPoint, solve_node
+from optim.solvers.bidding.tree.node_lp import CURVE_TOL, LpPoint, solve_node
 from optim.solvers.bidding.tree.relaxation import Relaxation, relax
 from optim.solvers.bidding.tree.result import TreeResult
 
@@ -48,6 +48,7 @@ class TreeLimits(TypedDict, total=False):
     all_of_interest: bool
     is_hasty: bool
     begun: int
+    curve_tol: float
 
 
 class RatioTree(AbstractIteration[TreeResult]):
@@ -73,6 +74,8 @@ class RatioTree(AbstractIteration[TreeResult]):
         Whether it ends soon after it has found something better than the cutoff.
     begun
         Boxes solved before, in other trees.
+    curve_tol
+        Relative distance to the scalability curve to which boxes are solved.
     """
 
     def __init__(
@@ -87,12 +90,12 @@ class RatioTree(AbstractIteration[TreeResult]):
         all_of_interest: bool = False,
         is_hasty: bool = False,
         begun: int = 0,
+        curve_tol: float = CURVE_TOL,
     ) -> None:
         self.instance, self.ratio, self.gap, self.least_rate = instance, ratio, gap, least_rate
         self.value = cutoff
         self.counts: IntArray | None = None
-        self._cost = 0.0
-        self._start = start
+        self._cost, self._start = 0.0, start
         self._nodes: list[TreeNode] = []
         self._multipliers: list[Multipliers] = []
         self._leaf_bounds: dict[int, float] = {}
@@ -102,7 +105,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         self._min_work = 0.0 if all_of_interest else instance.min_work
         outlook = instance.outlook
         self._num_cells = 1 if isinstance(outlook, HourOutlook) else outlook.num_scenarios * outlook.num_slots
-        self._is_hasty, self._begun = is_hasty, begun
+        self._is_hasty, self._begun, self._curve_tol = is_hasty, begun, curve_tol
         self._improved_at: int | None = None
         self._pool = CoverPool(instance)
         self.num_solved = 0
@@ -185,7 +188,8 @@ class RatioTree(AbstractIteration[TreeResult]):
         """Solve a box's relaxation, again with each row of what must last that its counts miss; `used` grows by them."""
         first, pool = self._onto(relaxation, tangents), self._pool
         while True:
-            solved = solve_node(self.instance, relaxation, self.ratio, first, self._min_work, pool.rows_of(used))
+            rows, tol = pool.rows_of(used), self._curve_tol
+            solved = solve_node(self.instance, relaxation, self.ratio, first, self._min_work, rows, tol)
             self.num_solved += 1
             if solved is None:
                 return _nowhere(self.instance, relaxation)
@@ -231,24 +235,26 @@ class RatioTree(AbstractIteration[TreeResult]):
     def _fix(self, box: Box, node: int, number: int, bound: LagrangianBound) -> tuple[Box, int]:
         """Cut off counts that the multipliers prove too costly; each cut is a split with a leaf."""
         relaxation, cutoff = bound.relaxation, self.value - self.gap
+        lows, highs = box.low.copy(), box.high.copy()
         missing = cutoff - bound.value  # of values near the largest float, no number: then nothing is cut off
         for position, bid in enumerate(relaxation.active.tolist()):
-            low, high, reduced = int(box.low[bid]), int(box.high[bid]), float(bound.reduced[position])
+            low, high, reduced = int(lows[bid]), int(highs[bid]), float(bound.reduced[position])
             most = low + int(min(high - low, missing / reduced)) if reduced > 0 else high
             if most < high and bound.with_bounds(position, most + 1, high) < cutoff:
                 most = high
             if most >= high and low == 0 and bound.with_bounds(position, 1, high) >= cutoff:
                 most = 0
             if most < high:
-                (node, box), (leaf, _) = self._split(node, box, bid, most)
+                node, leaf = self._cut(node, bid, most)
                 self._leaf(leaf, number, bound.with_bounds(position, most + 1, high))
-                high = most
+                high = highs[bid] = most
             if reduced < 0 and low < high:
                 least = high - int(min(high - low, missing / -reduced))
                 if least > low and bound.with_bounds(position, low, least - 1) >= cutoff:
-                    (leaf, _), (node, box) = self._split(node, box, bid, least - 1)
+                    leaf, node = self._cut(node, bid, least - 1)
                     self._leaf(leaf, number, bound.with_bounds(position, low, least - 1))
-        return box, node
+                    lows[bid] = least
+        return replace(box, low=lows, high=highs), node
 
     def _branch(self, entry: OpenBox) -> None:
         missing = self.value - entry.bound
@@ -300,11 +306,15 @@ class RatioTree(AbstractIteration[TreeResult]):
         self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def _split(self, node: int, box: Box, by: int, at: float) -> tuple[tuple[int, Box], tuple[int, Box]]:
-        """Split a node and its box; return both children's."""
+    def _cut(self, node: int, by: int, at: float) -> tuple[int, int]:
+        """Split a node; return both children."""
         low, high = self._add(TreeNode()), self._add(TreeNode())
         self._nodes[node] = TreeNode(bid=by, value=at, low=low, high=high)
-        parts = box.split(self.instance, by, at)
+        return low, high
+
+    def _split(self, node: int, box: Box, by: int, at: float) -> tuple[tuple[int, Box], tuple[int, Box]]:
+        """Split a node and its box; return both children's."""
+        (low, high), parts = self._cut(node, by, at), box.split(self.instance, by, at)
         return (low, parts[0]), (high, parts[1])
 
     def _leaf(self, node: int, multipliers: int, bound: float) -> None:
