@@ -1,5 +1,7 @@
 """Policies that share a cluster among users: against a linear programme, and cases worked by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -173,6 +175,24 @@ def test_users_far_below_their_share_come_first():
         assert [
             _starts(jobs, Cluster.grid("1x2"), "tetris", {"fairness": fairness})[0][job] for job in (2, 3)
         ] == starts
+
+
+def test_the_share_of_users_who_may_come_next_is_rounded_up_from_what_it_is():
+    """Of ten users 30 % are three, although 1 - 0.7 is a little more than 0.3 in doubles."""
+    jobs = workload([(0, 1, 5)] * 10, group=np.arange(10), groups=tuple("abcdefghij"))
+    policy = make_policy("tetris", jobs, {"fairness": "0.7"})
+    view = SimpleNamespace(group=jobs.group, num_groups=10)
+    assert policy._furthest_below(view, np.arange(10), {0: (0,)}).tolist() == [1, 2, 3]
+
+
+def test_locality_is_relaxed_after_so_many_tries():
+    jobs = workload([(0, 2, 5)])
+    policy = make_policy("yarn-cs", jobs, {"tries": "3", "retry_s": "10"})
+    policy.since = np.zeros(1, np.int64)
+    for now, then in ((0, 30), (29, 30), (30, 60)):
+        view = SimpleNamespace(gpus=jobs.gpus, now_us=now * US)
+        assert policy._next_try(np.array([0]), view, SimpleNamespace(num_free=4)) == then * US
+    assert policy._next_try(np.array([0]), view, SimpleNamespace(num_free=1)) is None
 
 
 def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
