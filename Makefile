@@ -6,6 +6,8 @@ STAMP := $(VENV)/.installed
 PROCESSES ?= 2
 # One thread a process: the tests run several processes, and spinning BLAS threads only disturb one another.
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup bench bench-gpu test prove docs mutants fuzz lines check lint types wheel lock clean
 

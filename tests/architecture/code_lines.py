@@ -8,6 +8,7 @@ import io
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 SILENT = {
@@ -22,10 +23,20 @@ SILENT = {
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield a module and its statements with those within them, but no expression: a tenth of all nodes."""
+    waiting: list[ast.AST] = [tree]
+    for one in waiting:
+        for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+            inner = getattr(one, field, ())
+            waiting.extend(inner if isinstance(inner, list) else ())
+        yield one
+
+
 def docstring_lines(tree: ast.Module) -> set[int]:
     """Return the numbers of the lines that docstrings fill."""
     lines: set[int] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             text = node.body[0]
             lines.update(range(text.lineno, (text.end_lineno or text.lineno) + 1))

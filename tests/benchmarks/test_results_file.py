@@ -39,6 +39,15 @@ def test_reads_back_what_it_appended(tmp_path):
     assert read_records(path) == [make_record("one"), make_record("two")]
 
 
+def test_a_record_is_in_the_file_as_soon_as_it_is_appended(tmp_path):
+    """A run that is killed has lost what its file did not have by then."""
+    path = tmp_path / "results.jsonl"
+    with open_results(path) as results:
+        for count, key in enumerate(("one", "two"), start=1):
+            results.append(make_record(key))
+            assert path.read_bytes().count(b"\n") == count
+
+
 @pytest.mark.parametrize("num_bytes_lost", [1, 2, 40])
 def test_drops_a_last_line_that_was_cut_short(tmp_path, num_bytes_lost):
     path = tmp_path / "results.jsonl"

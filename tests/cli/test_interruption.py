@@ -99,6 +99,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, pro
     assert_resumes_whole(start)
 
 
+@pytest.mark.prove
 def test_kill_9_loses_only_the_record_in_flight(start, started):
     process = start(*BENCH, stuck_on="tiny-2")
     wait_until(started.exists)
@@ -176,6 +177,7 @@ def test_a_second_ctrl_c_aborts_even_inside_compiled_code(start, started):
     assert list(Path().iterdir()) == []
 
 
+@pytest.mark.prove
 def test_a_closed_pipe_ends_the_run_quietly(start, started):
     process = start(*BENCH, "--option", "wait_s=0.2")
     assert json.loads(process.stdout.readline())["instance"] == "tiny-0"
@@ -195,6 +197,7 @@ def test_text_into_a_closed_pipe_ends_quietly_too(start):
     assert process.stderr.read() == ""
 
 
+@pytest.mark.prove
 def test_a_full_disk_is_one_line_and_leaves_whole_records(start):
     process = start(*BENCH, prelude="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500))")
     code, stdout, stderr = end(process)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from tests.architecture.code_lines import statements
+
 UNCOUNTED = ("tests/mutants/", "tests/architecture/", "tests/packaging/")
 """They judge the tree, not what it computes."""
 NEAR_IMPORTS = 2
@@ -13,7 +15,7 @@ NEAR_IMPORTS = 2
 
 def imports_of(source: str) -> Iterator[str]:
     """Yield the dotted names that a module imports, names out of modules included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

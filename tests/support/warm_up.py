@@ -1,6 +1,6 @@
-"""Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up HALF`."""
+"""Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up`."""
 
-import sys
+import multiprocessing
 
 import numpy as np
 
@@ -11,11 +11,13 @@ from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.index_policy import IndexPolicy, Key
+from optim.solvers.admission.warm_up import compile_columns, compile_nodes, compile_online
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
 
 ROUNDS = 10
+PROCESSES = 2
 
 
 def by_all_solvers(problem: str, *instances: object) -> None:
@@ -33,8 +35,19 @@ def own_servers() -> None:
     by_all_solvers("admission", reference_instance("tiny-0"))
 
 
+def shared_columns() -> None:
+    """Compile the first parts of what serves workers and PSs on the same servers: pricing, and branching's."""
+    compile_columns(is_shared=True)
+    compile_nodes(is_shared=True)
+
+
+def shared_online() -> None:
+    """Compile the online rule there."""
+    compile_online(is_shared=True)
+
+
 def shared_servers() -> None:
-    """Compile what serves workers and PSs on the same servers."""
+    """Compile what is left of them."""
     by_all_solvers("admission", STRESS_INSTANCES["shared-pair"]())
 
 
@@ -49,10 +62,15 @@ def clusters() -> None:
     play(job, Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
 
 
-HALVES = ((own_servers, auctions), (shared_servers, clusters))
-"""What each of two processes compiles, in about the same time."""
+PARTS = (own_servers, auctions, clusters, shared_online, shared_columns, shared_servers)
+"""In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
+
+
+def run_part(index: int) -> None:
+    """Compile one part."""
+    PARTS[index]()
 
 
 if __name__ == "__main__":
-    for part in HALVES[int(sys.argv[1])]:
-        part()
+    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        pool.map(run_part, range(len(PARTS)), chunksize=1)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.sparse import csc_array
-from threadpoolctl import threadpool_limits
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.status import Termination
@@ -204,6 +203,8 @@ class PackingLP:
         """
         # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
         # and one thread gives the same sums on every machine.
+        from threadpoolctl import threadpool_limits  # importing it sets an environment variable
+
         with threadpool_limits(limits=1):
             return drive(_Rounds(self, monitor, tol, first, between, start), monitor, task="column generation")
 

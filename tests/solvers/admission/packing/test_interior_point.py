@@ -18,7 +18,13 @@ def random_programme(seed):
     matrix = csc_array(
         random_array((num_rows, 30), density=0.3, rng=rng, data_sampler=lambda size: rng.random(size) + 0.1)
     )
-    return matrix, job, rng.random(30) * 10 + 1, num_jobs
+    return with_wide_indices(matrix), job, rng.random(30) * 10 + 1, num_jobs
+
+
+def with_wide_indices(matrix):
+    """The same matrix with indices of 64 bits, as columns have them: loops are compiled for no others."""
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return matrix
 
 
 def optimum(matrix, job, value, num_jobs):
@@ -107,7 +113,7 @@ def test_newton_matrix_equals_its_definition():
 
 def test_newton_matrix_keeps_its_digits_where_one_column_dominates():
     dense = np.array([[1.0, 0.5], [0.25, 1.0]])
-    matrix = csc_array(dense)
+    matrix = with_wide_indices(csc_array(dense))
     weight = np.array([1e12, 1.0])
     newton, _ = newton_matrix(
         np.array([0, 2]),
