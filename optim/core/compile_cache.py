@@ -61,6 +61,7 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     def decorate(plain: Callable[..., Any]) -> Any:
         loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
         if not numba.config.DISABLE_JIT:
+            loop = Loop(plain, targetoptions=loop.targetoptions)
             loop._cache = LoopCache(loop)
         return loop
 
@@ -87,7 +88,16 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     return decorate if function is None else decorate(function)
 
 
-class InnerLoop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+class Loop(CPUDispatcher):  # type: ignore[misc]  # Numba has no types
+    """A loop that is compiled for the types of its arguments, and not anew for each number that a caller spells out."""
+
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        """Answer a loop that calls this one: a literal 3 is any integer."""
+        plain = tuple(map(numba.types.unliteral, args))
+        return super().get_call_template(plain, {name: numba.types.unliteral(kind) for name, kind in kws.items()})
+
+
+class InnerLoop(Loop):
     """A loop for loops; calls from Python go to its twin."""
 
     outer: Any

@@ -115,6 +115,19 @@ def test_a_loop_for_loops_has_no_wrapper_until_python_calls_it(modules):
     assert len(loop.outer.overloads) == 1
 
 
+def test_numbers_that_callers_spell_out_compile_a_loop_once(modules):
+    for decorate in (compiled, inner):
+        loop = decorate(lambda x, is_added=False: x + 1 if is_added else 2 * x)
+        assert (
+            compiled(lambda loop=loop: loop(3) + loop(4) + loop(5, True) + loop(6, is_added=False))()
+            == 3 * 2 + 4 * 2 + 6 + 12
+        )
+        assert sorted(str(kind.args) for kind in loop.nopython_signatures) == [
+            "(int64, bool)",
+            "(int64, omitted(default=False))",
+        ]
+
+
 def test_machine_code_of_other_optimisation_is_another_entry(modules, monkeypatch):
     loop = importlib.import_module("inner").inner
     signature, codegen = numba.typeof(1), loop.targetctx.codegen()
