@@ -1,6 +1,7 @@
 """Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up`."""
 
-import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -72,5 +73,5 @@ def run_part(index: int) -> None:
 
 
 if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        pool.map(run_part, range(len(PARTS)), chunksize=1)
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        list(pool.map(run_part, range(len(PARTS))))
