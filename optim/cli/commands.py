@@ -41,7 +41,7 @@ COMMANDS = {
     "run": Listed(
         "optim.cli.run",
         "run",
-        "Train the jobs of an admission solution on this machine: planned against realised completion.",
+        "Train the jobs of an admission solution, or an auction's leases, on this machine: planned against realised completion.",
     ),
     "solvers": Listed(
         "optim.cli.solvers", "solvers", "List the solvers of each problem with their options and defaults."

@@ -124,6 +124,7 @@ class TimeShareWork(AbstractStudy):
         )
 
 
+@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
 def _state(problem: ShareProblem) -> float:
     """Solve the problem as a user of CVXPY would."""
     model = finish_time_model(problem)

@@ -43,6 +43,7 @@ class ConeSolution:
     solver_s: float
 
 
+@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
 def eisenberg_gale(market: FractionalMarket) -> Any:
     """Build ``max sum_i log u_i``: values proportional to speeds.
 
@@ -57,6 +58,7 @@ def eisenberg_gale(market: FractionalMarket) -> Any:
     return cp.Problem(cp.Maximize(cp.sum(cp.log(speed))), constraints)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
 def elapsed_programme(market: FractionalMarket) -> Any:
     """Build ``max sum_i -log((E_i + W_i / u_i) / T_i)``: with y_i <= log u_i, ``-log_sum_exp(log E_i, log W_i - y_i)``."""
     import cvxpy as cp
@@ -85,7 +87,8 @@ def solve_cone(problem: Any) -> ConeSolution:
     """
     import cvxpy as cp
 
-    with warnings.catch_warnings():  # that a point is inaccurate is told by its status
+    # That a point is inaccurate is told by its status, and CVXPY finds shapes by summing memory that nobody filled.
+    with warnings.catch_warnings(), np.errstate(invalid="ignore", over="ignore"):
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL)
     if problem.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):

@@ -57,7 +57,7 @@ def test_before_the_first_price_there_is_none():
     serial=st.sampled_from([0.0, 0.002, 0.1]),
 )
 def test_the_most_that_can_be_gained_at_a_moment_is_no_less_than_on_a_fine_grid(q, unit, free, most, serial):
-    rates = np.linspace(0.0, max(free, most), 4001)
+    rates = np.append(np.linspace(0.0, max(free, most), 4001), free)
     gains = q * rates / (1 - serial + serial * rates) - unit * np.maximum(0.0, rates - free)
     found = _most_gain(q, unit, free, most, serial)
     assert found >= gains.max() - 1e-9

@@ -47,7 +47,7 @@ def test_learning_and_packing_anew_earn_more_in_all_than_the_paper_s_rule() -> N
     drawn = [generate(size, seed=k) for k in range(4)]
     earned = {"online": 0.0, "static": 0.0, "replan": 0.0}
     for past, today in ((drawn[0], drawn[1]), (drawn[2], drawn[3])):
-        known = PriceForecast.fit([past], today, tol=1e-2)
+        known = PriceForecast.fit([past], today)
         earned["online"] += solve(today, "online").objective
         for name, moves in (("static", 0), ("replan", 20)):
             outcome = run_day(today, known, OnlineLearnedOptions(history="given", replan=moves), Monitor())
