@@ -5,7 +5,7 @@ Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -71,6 +71,13 @@ class Cluster:
     slot_machine: IntArray
     slot_gpus: IntArray
     slot_free: IntArray
+
+    def __post_init__(self) -> None:
+        # Read-only whoever builds it: nobody changes an instance, and compiled loops meet one type of array.
+        for field in fields(self):
+            array = getattr(self, field.name).view()
+            array.setflags(write=False)
+            object.__setattr__(self, field.name, array)
 
     @property
     def num_machines(self) -> int:
