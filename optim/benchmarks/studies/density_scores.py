@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from optim.benchmarks.studies.given_series import GENERATED, given_series
 from optim.core.errors import InvalidProblemError
 from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
@@ -13,9 +14,7 @@ from optim.phases.densities import AbstractContinuation, CrbmPaths, Increments, 
 from optim.phases.grid import to_grid
 from optim.phases.scaling import Scaling
 from optim.phases.windows import ScaledSeries, split_containers
-from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
 
-GENERATED = "generated"
 HELD_SHARE = 0.3
 HISTORY = 8
 """Samples that a container has shown before it is forecast."""
@@ -74,10 +73,7 @@ def moments_to_forecast(options: DensityOptions, seed: int) -> Moments:
     InvalidProblemError
         If no held-out series is long enough.
     """
-    if options.series == GENERATED:
-        series = generate_containers(ContainerOptions(num_containers=options.containers), seed)
-    else:
-        series = read_containers(options.series)
+    series = given_series(options.series, options.containers, seed)
     grid = to_grid(series, options.interval_s, options.max_gap_s).series
     rng = np.random.default_rng(seed)
     training, held = _sides(grid, rng)

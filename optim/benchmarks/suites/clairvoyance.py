@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.studies.given_series import GENERATED, given_series, series_name
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
 from optim.core.options import options_as_dict
@@ -14,15 +14,12 @@ from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.clairvoyance import check_clairvoyant
-from optim.models.containers.series import ContainerSeries
 from optim.simulation.containers.clairvoyant import claim_of, clairvoyant
 from optim.simulation.containers.preparation import WorldOptions, split_series
 from optim.simulation.containers.requirement import Requirement
 from optim.simulation.containers.world import make_world
-from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
 
 ALLOWED, HARMLESS = "allowed-harm", "harmless"
-GENERATED = "generated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,8 @@ class BoundWork(AbstractStudy):
         options, clock = self.chosen, PhaseClock()
         wanted = Requirement(kills=options.kills, throttled=options.throttled)
         with clock.phase("build"):
-            training, _, test = split_series(_series(options, self.seed), _rules(options), self.seed)
+            given = given_series(options.series, options.containers, self.seed)
+            training, _, test = split_series(given, _rules(options), self.seed)
             world = make_world(test, training, cycle_s=60.0 * options.cycle_minutes)
         with clock.phase("solve"):
             found = clairvoyant(world, wanted, is_harmless=self.solver == HARMLESS)
@@ -91,12 +89,6 @@ class BoundWork(AbstractStudy):
         )
 
 
-def _series(options: BoundOptions, seed: int) -> ContainerSeries:
-    if options.series == GENERATED:
-        return generate_containers(ContainerOptions(num_containers=options.containers), seed)
-    return read_containers(options.series)
-
-
 def _rules(options: BoundOptions) -> WorldOptions:
     return WorldOptions(
         interval_s=options.interval_s, max_gap_s=options.max_gap_s, cycle_s=60.0 * options.cycle_minutes
@@ -104,7 +96,7 @@ def _rules(options: BoundOptions) -> WorldOptions:
 
 
 def _subjects(options: BoundOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
-    what = f"{GENERATED}-{options.containers}" if options.series == GENERATED else Path(options.series).name
+    what = series_name(options.series, options.containers)
     yield StudySubject(name=f"{what}-{seed}", topic="phases", drawn_from=options_as_dict(options)), {}
 
 

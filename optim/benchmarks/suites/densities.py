@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -12,12 +11,12 @@ import numpy as np
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.density_scores import (
     CONTINUATIONS,
-    GENERATED,
     DensityOptions,
     Moments,
     density_scores,
     moments_to_forecast,
 )
+from optim.benchmarks.studies.given_series import series_name
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
 from optim.core.options import options_as_dict
@@ -66,7 +65,7 @@ def _drawn(options: DensityOptions, seed: int) -> Moments:
 
 
 def _subjects(options: DensityOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:
-    what = f"{GENERATED}-{options.containers}" if options.series == GENERATED else Path(options.series).name
+    what = series_name(options.series, options.containers)
     yield StudySubject(name=f"{what}-{seed}", topic="phases", drawn_from=options_as_dict(options)), {}
 
 

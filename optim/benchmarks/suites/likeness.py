@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from optim.benchmarks.spec import FULL, SMALL
+from optim.benchmarks.studies.given_series import GENERATED, given_series
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
 from optim.core.options import options_as_dict
@@ -15,11 +16,10 @@ from optim.core.ranges import check_in
 from optim.core.stopping import StoppingCriterion
 from optim.models.containers.series import ContainerSeries
 from optim.phases.grid import to_grid
-from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+from optim.workloads.containers import ContainerOptions
 from optim.workloads.containers.likeness import KNOBS, TRAITS, Likeness, drawn_traits, fit_generator, traits
 
 USUAL, FITTED = "usual", "fitted"
-GENERATED = "generated"
 OTHER_DRAW = 1_000_000
 """Added to the seed of generated series that stand for given ones: what is left then is chance."""
 
@@ -65,7 +65,7 @@ class LikenessWork(AbstractStudy):
         del stop, progress
         options, clock = self.chosen, PhaseClock()
         with clock.phase("build"):
-            series = given_series(options, self.seed)
+            series = matched_series(options, self.seed)
         with clock.phase("solve"):
             found = self._compared(series, options.containers)
         names = [f"{resource}_{trait}" for resource in ("cpu", "memory") for trait in TRAITS]
@@ -86,11 +86,10 @@ class LikenessWork(AbstractStudy):
         return Likeness(options=knobs, given=given, drawn=drawn_traits(knobs, self.seed + 1))
 
 
-def given_series(options: LikenessOptions, seed: int) -> ContainerSeries:
-    """Return what is to be matched, on its grid."""
-    if options.series == GENERATED:
-        return generate_containers(ContainerOptions(num_containers=options.containers), OTHER_DRAW + seed)
-    return to_grid(read_containers(options.series), options.interval_s, options.max_gap_s).series
+def matched_series(options: LikenessOptions, seed: int) -> ContainerSeries:
+    """Return what is to be matched, on its grid (that of generated series is the generator's own)."""
+    given = given_series(options.series, options.containers, OTHER_DRAW + seed)
+    return given if options.series == GENERATED else to_grid(given, options.interval_s, options.max_gap_s).series
 
 
 def _subjects(options: LikenessOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -18,6 +18,7 @@ from optim.core.ranges import check_in
 from optim.core.stopping import StoppingCriterion
 from optim.models.cluster.time_shares import ShareProblem, finish_time_model, worst_ratio
 from optim.models.cluster.world import FloatArray, IntArray
+from optim.models.unfilled_sums import unfilled_sums
 from optim.solvers.cluster.time_shares import Shares, finish_time_shares, finish_time_shares_by_programmes
 from optim.workloads.traces.throughputs import read_throughputs
 
@@ -124,7 +125,7 @@ class TimeShareWork(AbstractStudy):
         )
 
 
-@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
+@unfilled_sums
 def _state(problem: ShareProblem) -> float:
     """Solve the problem as a user of CVXPY would."""
     model = finish_time_model(problem)

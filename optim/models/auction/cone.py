@@ -15,6 +15,7 @@ import numpy as np
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.instance import FloatArray
 from optim.models.auction.market import FractionalMarket
+from optim.models.unfilled_sums import unfilled_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +44,7 @@ class ConeSolution:
     solver_s: float
 
 
-@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
+@unfilled_sums
 def eisenberg_gale(market: FractionalMarket) -> Any:
     """Build ``max sum_i log u_i``: values proportional to speeds.
 
@@ -58,7 +59,7 @@ def eisenberg_gale(market: FractionalMarket) -> Any:
     return cp.Problem(cp.Maximize(cp.sum(cp.log(speed))), constraints)
 
 
-@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
+@unfilled_sums
 def elapsed_programme(market: FractionalMarket) -> Any:
     """Build ``max sum_i -log((E_i + W_i / u_i) / T_i)``: with y_i <= log u_i, ``-log_sum_exp(log E_i, log W_i - y_i)``."""
     import cvxpy as cp
@@ -77,6 +78,7 @@ def elapsed_programme(market: FractionalMarket) -> Any:
     return cp.Problem(cp.Maximize(cp.sum(cp.hstack(terms))), constraints)
 
 
+@unfilled_sums
 def solve_cone(problem: Any) -> ConeSolution:
     """Solve a programme of this module with Clarabel.
 
@@ -87,8 +89,7 @@ def solve_cone(problem: Any) -> ConeSolution:
     """
     import cvxpy as cp
 
-    # That a point is inaccurate is told by its status, and CVXPY finds shapes by summing memory that nobody filled.
-    with warnings.catch_warnings(), np.errstate(invalid="ignore", over="ignore"):
+    with warnings.catch_warnings():  # that a point is inaccurate is told by its status
         warnings.simplefilter("ignore", UserWarning)
         problem.solve(solver=cp.CLARABEL)
     if problem.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from optim.models.cluster.world import FloatArray, IntArray
+from optim.models.unfilled_sums import unfilled_sums
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +61,7 @@ class ShareProblem:
         return self.isolated_s + self.left / self.isolated
 
 
-@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
+@unfilled_sums
 def max_min_model(problem: ShareProblem) -> Any:
     """Return the largest least throughput, relative to the isolated counterpart's, as a CVXPY problem with variable `x`."""
     import cvxpy as cp
@@ -70,7 +71,7 @@ def max_min_model(problem: ShareProblem) -> Any:
     return cp.Problem(cp.Maximize(cp.min(speed)), _constraints(cp, problem, x))
 
 
-@np.errstate(invalid="ignore", over="ignore")  # CVXPY finds the shape of a sum by summing memory that nobody filled
+@unfilled_sums
 def finish_time_model(problem: ShareProblem) -> Any:
     """Return the least largest finish-time ratio as a CVXPY problem with variable `x`.
 

@@ -1,0 +1,20 @@
+"""The series that studies of containers are run on: generated ones, or a file's."""
+
+from pathlib import Path
+
+from optim.models.containers.series import ContainerSeries
+from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+
+GENERATED = "generated"
+
+
+def given_series(series: str, containers: int, seed: int) -> ContainerSeries:
+    """Return so many generated containers if `series` is ``generated``, else the file's, which `read_containers` reads."""
+    if series == GENERATED:
+        return generate_containers(ContainerOptions(num_containers=containers), seed)
+    return read_containers(series)
+
+
+def series_name(series: str, containers: int) -> str:
+    """Return what records call them."""
+    return f"{GENERATED}-{containers}" if series == GENERATED else Path(series).name
