@@ -1,10 +1,15 @@
 """The shipped golden results are of the instances that ship: a file that is written otherwise is another instance."""
 
 import pytest
+from typer.testing import CliRunner
 
+import optim
 from optim.benchmarks.golden import golden_names, read_golden
 from optim.benchmarks.work import Subject
+from optim.cli.main import app
 from optim.models.reference import reference_instance, reference_names
+
+LARGER = ("small", "medium")
 
 
 @pytest.mark.parametrize("name", golden_names())
@@ -15,3 +20,25 @@ def test_golden_rows_of_reference_instances_are_of_these_very_instances(name):
     assert {known: Subject(reference_instance(known)).digest for known in shipped} == {
         known: golden[known] for known in shipped
     }
+
+
+def quick_rows():
+    """Yield the golden rows of small instances that one solver of each problem ends with at once."""
+    for name, solver in (("auction", "exact"), ("bidding", "greedy"), ("admission", "online")):
+        for row in read_golden(name):
+            if row.solver == solver and row.instance in reference_names() and not row.instance.startswith(LARGER):
+                yield pytest.param(row, id=f"{row.instance}-{solver}")
+
+
+@pytest.mark.parametrize("row", list(quick_rows()))
+def test_golden_values_of_small_reference_instances_come_out_again(row):
+    solution = optim.solve(reference_instance(row.instance), row.solver, seed=row.seed, options=dict(row.options))
+    assert solution.objective == pytest.approx(row.objective, rel=1e-9)
+    assert solution.bound is None or solution.bound == pytest.approx(row.bound, rel=1e-9)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", golden_names())
+def test_whole_suites_come_out_as_their_golden_rows_say(name, tmp_path):
+    result = CliRunner().invoke(app, ["bench", name, "--results", str(tmp_path / "rows.jsonl"), "--compare", name])
+    assert result.exit_code == 0, result.output[-2000:]
