@@ -73,15 +73,16 @@ def run(
             pushes=pushes,
         )
         return train_application(asked, output)
-    if data is not None or checkpoint is not None or pushes != PushChoice():
+    drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
+    if data is not None or checkpoint is not None or pushes != drilled:
         raise InvalidOptionError(
-            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share and --pushes belong to "
-            "--application NAME; add it"
+            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --pushes and --replay-mb "
+            "belong to --application NAME; add it"
         )
     if kill_servers is not None:
         if files:
             raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {' '.join(files)} out")
-        return _drill(kill_servers, seed, output)
+        return _drill(kill_servers, pushes.replay_mb, seed, output)
     if files is None or len(files) != 2:
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
     from optim.simulation.live.job_plan import PlanOptions
@@ -174,7 +175,7 @@ def _shown(row: Any) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _drill(kills: int, seed: int, output: OutputFormat) -> ExitCode:
+def _drill(kills: int, replay_mb: float, seed: int, output: OutputFormat) -> ExitCode:
     """Kill active servers and print a row for each."""
     from optim.kernels.parameter_server import Adagrad
     from optim.training.applications import LogisticRegression
@@ -182,7 +183,7 @@ def _drill(kills: int, seed: int, output: OutputFormat) -> ExitCode:
     from optim.training.options import ClusterOptions
 
     application = LogisticRegression(num_observations=800, num_features=40, num_partitions=4, seed=seed)
-    cluster = ClusterOptions(num_shards=2, sync_every=3)
+    cluster = ClusterOptions(num_shards=2, sync_every=3, replay_mb=replay_mb)
     rows = []
     for row in kill_servers(application, Adagrad(learning_rate=0.1), cluster, DrillOptions(kills=kills, seed=seed)):
         rows.append(row)

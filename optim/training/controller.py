@@ -27,7 +27,6 @@ from optim.training.messages import (
     Read,
     Ready,
     Rewind,
-    ShardValues,
     State,
     Sync,
     Trim,
@@ -281,7 +280,8 @@ class Controller:
         before = self._clock if self.phase is Phase.REBUILDING else int(self.flow.completed.min())
         clock = self._copies.recovery_clock()
         if self.phase is not Phase.REBUILDING or clock < before:
-            self.rollbacks.append(Rollback(from_clock=before, to_clock=clock))
+            again = min(before, self.flow.log.end(clock))
+            self.rollbacks.append(Rollback(from_clock=before, to_clock=clock, replayed_to=again))
         self._begin_rebuild(clock, is_planned=False)
 
     def _begin_rebuild(self, clock: int, *, is_planned: bool) -> None:
@@ -319,6 +319,8 @@ class Controller:
         self._copies.keep_only((backup, shard) for shard, backup in enumerate(roles.backups))
         self._send_all(rebuild.drops((*self.machines.staying, *self.machines.leaving)))
         self.flow.reset(self._clock, rebuild.parts)
+        if roles.servers:
+            self._send_all((roles.servers[lost.shard], lost) for lost in self.flow.replays(self.generation))
         self.phase = Phase.RUNNING if roles.servers else Phase.STOPPED
 
     # -- copies -------------------------------------------------------------------------------------------------------
@@ -337,14 +339,12 @@ class Controller:
             for shard in range(self._options.num_shards):
                 read = Read(generation=self.generation, shard=shard, clock=due)
                 self._transport.send(copies.source(shard, due), read)
+        self.flow.log.trim(copies.recovery_clock(), copies.storage_clock())
         for holder, clock in copies.trim():
             self._transport.send(holder, Trim(generation=self.generation, clock=clock))
 
     def _install(self, start: StartingPoint) -> None:
         """Put where the run begins into the storage: there is always something to return to."""
-        self.flow.begin_at(start.clock, start.parameters, start.losses)
-        for shard, part in enumerate(self.flow.ranges):
-            own, *slots = (array[part].copy() for array in (start.parameters, *start.slots))
-            values = ShardValues(shard, start.clock, own, tuple(slots))
+        for values in self.flow.begin_at(start):
             self._transport.send(STORAGE, Install(generation=0, values=values))
-            self._copies.confirm(STORAGE, shard, start.clock)
+            self._copies.confirm(STORAGE, values.shard, start.clock)

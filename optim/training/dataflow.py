@@ -8,10 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.training.application import Application, HasRows
+from optim.training.checkpoints import StartingPoint
 from optim.training.forms import Compression, Pushes
-from optim.training.messages import Applied, Compute, Push, Pushed, RowGradient, RowNumbers, Vector
+from optim.training.messages import Applied, Compute, Push, Pushed, Replay, RowGradient, RowNumbers, ShardValues, Vector
 from optim.training.options import ClusterOptions
 from optim.training.partitions import row_width, shard_bounds
+from optim.training.push_log import MEGABYTE, PushLog
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -69,6 +71,8 @@ class Dataflow:
         Gradients received, those done again included.
     num_skipped
         Those among them that weren't finite, and were left out.
+    log
+        The pushes that a failure would have replayed.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Dataflow:
         num_shards: int,
         staleness: int,
         form: Form | None = None,
+        replay_mb: float = 0.0,
     ) -> None:
         self.num_partitions = application.num_partitions
         self.ranges = tuple(slice(*part) for part in shard_bounds(application, num_shards))
@@ -87,6 +92,7 @@ class Dataflow:
         self.parameters = application.initial_parameters()
         self.losses: list[float] = []
         self.num_computed = 0
+        self.log = PushLog(self.num_partitions, replay_mb * MEGABYTE)
         self._staleness, self._form = staleness, form or Form()
         self._rate = optimiser.learning_rate
         self.num_skipped = 0
@@ -94,6 +100,7 @@ class Dataflow:
         self._total_weight = sum(self._weights)
         self._computing: dict[int, int] = {}
         self._applied = [0] * num_shards
+        self._replayed_to = 0
         self._parts: dict[int, dict[int, Vector]] = {}
         self._own: dict[int, dict[int, Vector]] = {}
         self._loss_parts: dict[int, dict[int, float | None]] = {}
@@ -107,6 +114,7 @@ class Dataflow:
             num_shards=options.num_shards,
             staleness=options.staleness,
             form=Form.of(application, optimiser, options),
+            replay_mb=options.replay_mb,
         )
 
     def startable(self, stop_at: int) -> list[int]:
@@ -114,6 +122,8 @@ class Dataflow:
         from optim.kernels.parameter_server import may_start, visible_clocks
 
         live = np.ones(self.num_partitions, dtype=bool)
+        if self.read_clock < self._replayed_to:
+            return []  # what servers get back is pushed already
         allowed = may_start(self.completed, live, self._staleness)
         return [
             partition
@@ -161,7 +171,7 @@ class Dataflow:
             own = share * whole if weight else np.zeros_like(whole)
             self._own.setdefault(partition, {})[clock] = own
         self._note_loss(message)
-        return [
+        pushes = [
             Push(
                 generation=message.generation,
                 shard=shard,
@@ -178,10 +188,12 @@ class Dataflow:
             )
             for shard, (own, rows) in enumerate(self._parts_of(message))
         ]
+        self.log.add(clock, partition, pushes)
+        return pushes
 
     def applied(self, message: Applied) -> None:
         """Take a shard's parameters; they are read from once all shards have come as far."""
-        if message.clock != self._applied[message.shard] + 1:
+        if message.clock <= self._applied[message.shard]:
             return
         self._applied[message.shard] = message.clock
         parts = self._parts.setdefault(message.clock, {})
@@ -190,20 +202,32 @@ class Dataflow:
             self._publish(message.clock, [parts[shard] for shard in range(len(parts))])
 
     def reset(self, clock: int, parts: Sequence[Vector]) -> None:
-        """Stand at a clock, with nothing under way."""
-        self.completed[:] = clock
+        """Stand at a clock, with nothing under way but what `replays` then has servers do again."""
+        self._replayed_to = self.log.end(clock)
+        self.log.keep(0, self._replayed_to)
+        self.completed[:] = self._replayed_to
         self._computing.clear()
         self._applied = [clock] * len(self.ranges)
         self._parts.clear()
         self._own.clear()
         self._loss_parts.clear()
-        del self.losses[clock:]
+        del self.losses[self._replayed_to :]
         self._publish(clock, parts)
 
-    def begin_at(self, clock: int, parameters: Vector, losses: Sequence[float]) -> None:
-        """Stand where a run begins."""
-        self.losses = list(losses)
-        self.reset(clock, [parameters[part].copy() for part in self.ranges])
+    def replays(self, generation: int) -> Iterator[Replay]:
+        """Yield for each shard, which stands at `read_clock`, what brings back the clocks whose pushes are kept."""
+        return self.log.orders(self.read_clock, generation, len(self.ranges))
+
+    def begin_at(self, start: StartingPoint) -> list[ShardValues]:
+        """Stand where a run begins; return each shard's values there."""
+        self.losses = list(start.losses)
+        self.reset(start.clock, [start.parameters[part].copy() for part in self.ranges])
+        return [
+            ShardValues(
+                shard, start.clock, start.parameters[part].copy(), tuple(slot[part].copy() for slot in start.slots)
+            )
+            for shard, part in enumerate(self.ranges)
+        ]
 
     def compute_again(self, partitions: Iterable[int]) -> None:
         """Have partitions computed again whose worker is lost."""

@@ -54,8 +54,8 @@ class KillRow:
     ----------
     machine, process_id
         The victim.
-    from_clock, to_clock
-        Clocks complete when it died, and the clock that all went back to.
+    from_clock, to_clock, replayed_to
+        Clocks complete when it died, the clock that all went back to, and how far kept pushes then brought them again.
     clocks_compared, is_equal
         How many clocks were completed from `to_clock` until the next kill, and whether each had the undisturbed run's
         loss, bit for bit.
@@ -65,6 +65,7 @@ class KillRow:
     process_id: int
     from_clock: int
     to_clock: int
+    replayed_to: int
     clocks_compared: int
     is_equal: bool
 
@@ -99,6 +100,7 @@ def kill_servers(
                 process_id=process_id,
                 from_clock=back.from_clock,
                 to_clock=back.to_clock,
+                replayed_to=back.replayed_to,
                 clocks_compared=len(rows),
                 is_equal=_is_equal(rows, expected) and trainer.controller.flow.losses == list(expected),
             )

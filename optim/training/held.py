@@ -10,10 +10,13 @@ import numpy as np
 
 from optim.kernels.parameter_server import (
     AbstractOptimiser,
+    Backup,
+    GradientDelta,
     RowLayout,
     apply_pushes,
     initial_rows,
     push_sparse,
+    replay_gradients,
     row_parameters,
     row_slots,
 )
@@ -61,6 +64,17 @@ class HeldArrays:
         parameters, slots = self._as_flat()
         share = np.array(weights, dtype=np.float32)
         self._flat = apply_pushes(parameters, slots, gradients, share, np.int32(clock), optimiser=self._optimiser)
+
+    def replay(self, clocks: Sequence[Sequence[Push]], clock: int) -> None:
+        """Apply the means of clocks of whole pushes, one after the other, by the kernel that replays what was lost."""
+        lost = GradientDelta(
+            shard=0,
+            from_clock=clock,
+            pushes=tuple(tuple(push.gradient for push in pushes) for pushes in clocks),
+            weights=tuple(np.array([push.weight for push in pushes], dtype=np.float32) for pushes in clocks),
+        )
+        caught_up, _ = replay_gradients(Backup(0, clock, *self._as_flat()), lost, optimiser=self._optimiser)
+        self._flat = caught_up.parameters, caught_up.slots
 
     def apply_rows(self, pushes: Sequence[Push], clock: int) -> None:
         """Apply the mean of gradients that come by rows of one width; what is drawn somewhere, goes there first.

@@ -24,6 +24,7 @@ from optim.training.messages import (
     Pushed,
     Read,
     Rebase,
+    Replay,
     Rewind,
     State,
     Sync,
@@ -93,6 +94,10 @@ class Machine:
     def _push(self, message: Push) -> list[Message]:
         served = self.served.get(message.shard)
         return served.push(message) if served is not None else []
+
+    def _replay(self, message: Replay) -> list[Message]:
+        served = self.served.get(message.shard)
+        return served.replay(message) if served is not None else []
 
     def _sync(self, message: Sync) -> list[Message]:
         served = self.served.get(message.shard)
@@ -172,6 +177,7 @@ def _in_a_line(error: Exception) -> str:
 _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {
     Compute: Machine._compute,
     Push: Machine._push,
+    Replay: Machine._replay,
     Sync: Machine._sync,
     Host: Machine._host,
     Rebase: Machine._rebase,

@@ -186,6 +186,14 @@ class Host(Message, frozen=True, kw_only=True):
     pushes: Pushes = Pushes.AUTO
 
 
+class Replay(Message, frozen=True, kw_only=True):
+    """To a server that stands at `from_clock`: apply these clocks again, each with its pushes in partition order."""
+
+    shard: int
+    from_clock: int
+    clocks: tuple[tuple[Push, ...], ...]
+
+
 class Rebase(Message, frozen=True, kw_only=True):
     """To a server that keeps its shard over a rebuild: go on in the new generation."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
 from optim.training.forms import Compression, Pushes
 from optim.training.roles import STORAGE
@@ -52,6 +53,9 @@ class ClusterOptions:
     delay_compensation
         Strength of the first-order correction of gradients for what their shard has moved since their parameters were
         read; 0 corrects nothing, and without staleness nothing has moved.
+    replay_mb
+        Megabytes of pushes that the controller keeps since the copies that a failure would go back to. After a server's death
+        the servers replay them, and get back the bits they had; what there was no room for is computed again, as all is with 0.
     non_finite
         What becomes of a gradient that is infinite or not a number.
     silence_s
@@ -72,17 +76,23 @@ class ClusterOptions:
     top_share: float = 0.1
     pushes: Pushes = Pushes.AUTO
     delay_compensation: float = 0.0
+    replay_mb: float = 0.0
     non_finite: NonFinite = NonFinite.STOP
     silence_s: float = 30.0
     start_s: float = 300.0
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
-        check_in("[0, inf)", self, "staleness", "delay_compensation")
+        check_in("[0, inf)", self, "staleness", "delay_compensation", "replay_mb")
         check_in("(0, inf)", self, "silence_s", "start_s")
         check_in("(0, 1]", self, "top_share")
         choices = {"non_finite": tuple(NonFinite), "compression": tuple(Compression), "pushes": tuple(Pushes)}
         check_choices(self, choices)
+        if self.replay_mb > 0 and self.delay_compensation > 0 and self.staleness > 0:
+            raise InvalidOptionError(
+                "pushes that are corrected for their delay can't be replayed: the parameters they were computed at are lost "
+                "with the server; set replay_mb or delay_compensation to 0"
+            )
 
     def sync_period(self, backup: str) -> int:
         """Return the clocks between two deltas to whoever keeps copies: those to the storage are checkpoints."""

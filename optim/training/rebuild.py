@@ -25,11 +25,14 @@ class Rollback:
     from_clock
         Clocks complete when it happened.
     to_clock
-        Clocks kept.
+        Clocks of which copies were left.
+    replayed_to
+        Clocks after those whose pushes were kept have been applied again: what is beyond is computed again.
     """
 
     from_clock: int
     to_clock: int
+    replayed_to: int
 
 
 class Rebuild:

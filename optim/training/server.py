@@ -1,6 +1,6 @@
 """One shard as a server holds it: what it takes, when it applies, and what it sends its backup."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ import numpy as np
 from optim.kernels.parameter_server import compensate_delay
 from optim.training.forms import Pushes
 from optim.training.held import HeldArrays, is_by_rows
-from optim.training.messages import Applied, Delta, Host, Message, Push, ShardValues, Sync, Vector
+from optim.training.messages import Applied, Delta, Host, Message, Push, Replay, ShardValues, Sync, Vector
 
 
 class ServedShard:
@@ -54,6 +54,35 @@ class ServedShard:
             if self.clock % self.sync_every == 0:
                 replies.append(self._delta())
         return replies
+
+    def replay(self, message: Replay) -> list[Message]:
+        """Apply clocks again whose pushes have been kept; those pushed whole by the kernel that replays gradients.
+
+        The same function takes the same pushes in the same order: the shard has the bits that were lost.
+        """
+        if message.from_clock != self.clock:
+            return []
+        replies: list[Message] = []
+        whole: list[Sequence[Push]] = []
+        for pushes in message.clocks:
+            if is_whole(pushes):
+                whole.append([push for push in pushes if push.weight > 0])
+            else:
+                self._replay_whole(whole)
+                self._apply(list(pushes))
+            if (self.clock + len(whole)) % self.sync_every == 0:
+                self._replay_whole(whole)
+                replies.append(self._delta())
+        self._replay_whole(whole)
+        return [*replies, self._applied()]
+
+    def _replay_whole(self, clocks: list[Sequence[Push]]) -> None:
+        """Have clocks of whole pushes replayed, and the list empty."""
+        if clocks:
+            self._arrays.replay(clocks, self.clock)
+            self.clock += len(clocks)
+            clocks.clear()
+            self._remember()
 
     def sync(self, message: Sync) -> list[Message]:
         """Return the delta up to now, if there is one."""
@@ -123,6 +152,12 @@ class ServedShard:
     def _delta(self) -> Delta:
         sent, self._sent_clock = self._sent_clock, self.clock
         return Delta(generation=self.generation, from_clock=sent, values=self.values())
+
+
+def is_whole(pushes: Iterable[Push]) -> bool:
+    """Tell whether some of a clock's pushes count, and those that do came as whole vectors."""
+    counting = [push for push in pushes if push.weight > 0]
+    return bool(counting) and all(push.rows is None for push in counting)
 
 
 def _copy(array: jax.Array) -> Vector:

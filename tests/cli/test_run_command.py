@@ -71,7 +71,7 @@ def test_every_app_with_a_lease_trains_on_what_it_was_granted(tmp_path):
         ((), "expected INSTANCE SOLUTION, got 0 words"),
         (("--application", "chess"), "unknown application 'chess'"),
         (("--application", "none_such:Thing"), "the module must be on PYTHONPATH"),
-        (("--data", "x.csv"), "--top-share and --pushes belong to --application"),
+        (("--data", "x.csv"), "--replay-mb belong to --application"),
         (("tiny-0", "--application", "topic-model"), "--application is trained alone"),
         (("tiny-0",), "expected INSTANCE SOLUTION, got 1 words"),
         (("tiny-0", "nowhere.json"), "nowhere.json"),

@@ -61,13 +61,14 @@ def wait_until(condition):
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("kills", [1, 6])
-def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills):
-    options = ClusterOptions(num_shards=2, sync_every=3)
+@pytest.mark.parametrize(("kills", "replay_mb"), [(1, 0.0), (6, 0.0), (6, 1.0)])
+def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills, replay_mb):
+    options = ClusterOptions(num_shards=2, sync_every=3, replay_mb=replay_mb)
     before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
     rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=kills, transient=2)))
     assert [row.is_equal for row in rows] == [True] * kills
     assert all(row.to_clock <= row.from_clock < row.to_clock + 3 + 1 for row in rows)
+    assert all(row.replayed_to == (row.from_clock if replay_mb else row.to_clock) for row in rows)
     # All that was done again, and four clocks more; one was under way, or not.
     assert {row.clocks_compared - (row.from_clock - row.to_clock) for row in rows} <= {4, 5}
     assert not any(is_running(row.process_id) for row in rows)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from optim.kernels.parameter_server import Adam, Sgd
-from optim.training.messages import Applied, Delta, Host, Push, ShardValues
+from optim.training.messages import Applied, Delta, Host, Push, Replay, ShardValues
 from optim.training.server import ServedShard
 
 SIZE, P, CLOCKS = 64, 6, 3
@@ -108,3 +108,24 @@ def test_without_a_strength_late_gradients_are_taken_as_they_are():
     for clock, partition in IN_ORDER:
         late.push(replace(push(clock, partition), read_clock=0))
     assert np.array_equal(late.values().parameters, shard.values().parameters)
+
+
+@pytest.mark.parametrize("sync_every", [1, 2, 4])
+def test_a_replay_gives_the_bits_and_the_deltas_of_the_pushes_themselves(sync_every):
+    pushed, replayed = make_shard(sync_every), make_shard(sync_every)
+    # At the second clock one partition has nothing to say, at the third none has.
+    clocks = [[push(clock, partition) for partition in range(P)] for clock in range(CLOCKS)]
+    clocks[1][2] = replace(clocks[1][2], weight=0.0)
+    clocks[2] = [replace(each, weight=0.0) for each in clocks[2]]
+    replies = [reply for pushes in clocks for each in pushes for reply in pushed.push(each)]
+    order = Replay(generation=1, shard=0, from_clock=0, clocks=tuple(map(tuple, clocks)))
+    answers = replayed.replay(order)
+    assert np.array_equal(replayed.values().parameters, pushed.values().parameters)
+    assert all(map(np.array_equal, replayed.values().slots, pushed.values().slots))
+    deltas, own = ([each for each in found if isinstance(each, Delta)] for found in (replies, answers))
+    assert [(each.from_clock, each.values.clock) for each in own] == [(e.from_clock, e.values.clock) for e in deltas]
+    assert all(np.array_equal(a.values.parameters, b.values.parameters) for a, b in zip(own, deltas, strict=True))
+    assert isinstance(answers[-1], Applied)
+    assert (answers[-1].clock, len(answers)) == (CLOCKS, len(deltas) + 1)
+    assert replayed.replay(order) == [], "the same message once more changes nothing"
+    assert replayed.clock == CLOCKS

@@ -27,6 +27,7 @@ class ElasticTraining(RuleBasedStateMachine):
         reliable=st.integers(1, 3),
         transient=st.integers(0, 3),
         stage=st.sampled_from(list(Stage)),
+        replay_mb=st.sampled_from([0.0, 1.0]),
     )
     def begin(self, reliable, transient, stage, **options):
         self.world = World(**options)

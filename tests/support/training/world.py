@@ -57,12 +57,12 @@ class Recording(InProcess):
 class World:
     """The cluster, the oracle beside it, and the comparisons between the two."""
 
-    def __init__(self, *, num_partitions=2, num_shards=2, staleness=0, sync_every=2, checkpoint_every=4):
+    def __init__(self, *, num_partitions=2, num_shards=2, staleness=0, sync_every=2, checkpoint_every=4, replay_mb=0.0):
         self.application = CountingApplication(num_partitions, 5)
         self.transport = Recording(self.application)
         self.transport.on_compute, self.transport.on_computed = self._note_compute, self._note_computed
         self.policy = Wish()
-        self.staleness, self.num_shards = staleness, num_shards
+        self.staleness, self.num_shards, self.replay_mb = staleness, num_shards, replay_mb
         self.era = self.noted = 0
         self.eras = {}
         self.noted_calls = 0
@@ -76,6 +76,7 @@ class World:
             sync_every=sync_every,
             checkpoint_every=checkpoint_every,
             policy=self.policy,
+            replay_mb=replay_mb,
         )
         self.controller = Controller(self.transport, self.application, Sgd(learning_rate=1.0), options)
         for shard in range(num_shards):
@@ -110,7 +111,7 @@ class World:
         self.confirmed = {key: clocks for key, clocks in self.confirmed.items() if key[0] != machine}
         if takes_state:
             clock = self.last_common_clock()
-            self.log.roll_back(clock)
+            self.log.roll_back(self.log.complete if self.replay_mb else clock)
             self.confirmed = {key: {at for at in clocks if at <= clock} for key, clocks in self.confirmed.items()}
             self.era += 1
 
