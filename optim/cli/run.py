@@ -76,8 +76,8 @@ def run(
     drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
     if data is not None or checkpoint is not None or pushes != drilled:
         raise InvalidOptionError(
-            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --pushes and --replay-mb "
-            "belong to --application NAME; add it"
+            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --pushes, --devices and "
+            "--replay-mb belong to --application NAME; add it"
         )
     if kill_servers is not None:
         if files:

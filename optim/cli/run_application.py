@@ -33,6 +33,7 @@ class PushChoice:
     compression: Annotated[Compression, option("--compression", "What of gradients is pushed.")] = Compression.NONE
     top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
     pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
+    devices: Annotated[int, option("--devices", "Of the server, over which a shard is spread.", min=1)] = 1
     replay_mb: Annotated[
         float,
         option("--replay-mb", "Kept pushes, replayed when a server dies; also for --kill-servers.", "MB", min=0.0),

@@ -1,5 +1,6 @@
 """The arrays of a shard as a server holds them: flat, or as a table of rows where gradients come by rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,8 +34,43 @@ WHOLE_NS, NUMBER_NS, ROW_NS, COPY_NS = 0.42, 1.5, 4.0, 0.8
 whole gradients cost for theirs, of a number pushed, of a row pushed, and of a parameter that is read out of its row."""
 
 
-class HeldArrays:
-    """Parameters and slots of a shard.
+class AbstractHeld(ABC):
+    """Parameters and slots of a shard."""
+
+    @abstractmethod
+    def parameters(self) -> jax.Array:
+        """Return the parameters, shape (n,); the next update may take their memory."""
+
+    @abstractmethod
+    def slots(self) -> tuple[jax.Array, ...]:
+        """Return the slots, shape (n,) each."""
+
+    @abstractmethod
+    def apply_whole(self, gradients: Sequence[jax.Array | Vector], weights: Sequence[float], clock: int) -> None:
+        """Apply the mean of gradients of shape (n,), in their order."""
+
+    @abstractmethod
+    def apply_rows(self, pushes: Sequence[Push], clock: int) -> None:
+        """Apply the mean of gradients that come by rows of one width."""
+
+    @abstractmethod
+    def replay(self, clocks: Sequence[Sequence[Push]], clock: int) -> None:
+        """Apply the means of clocks of whole pushes, one after the other."""
+
+    def whole(self, push: Push) -> Vector:
+        """Return a push as a gradient of shape (n,)."""
+        if push.rows is None:
+            return push.gradient
+        parameters = self.parameters()
+        table = np.zeros((len(parameters) // push.width, push.width), dtype=np.float32)
+        table[push.rows] = push.gradient.reshape(-1, push.width)
+        if push.drawn_to is not None:
+            table += np.asarray(parameters).reshape(table.shape) - np.float32(push.drawn_to)
+        return table.ravel()
+
+
+class HeldArrays(AbstractHeld):
+    """Parameters and slots where JAX keeps them on one device.
 
     Parameters
     ----------
@@ -89,17 +125,6 @@ class HeldArrays:
         rows = np.concatenate([push.rows for push in pushes if push.rows is not None])
         values = np.concatenate([push.gradient * (np.float32(push.weight) / total) for push in pushes])
         self._as_rows(width).push(rows, values.reshape(-1, width), clock)
-
-    def whole(self, push: Push) -> Vector:
-        """Return a push as a gradient of shape (n,)."""
-        if push.rows is None:
-            return push.gradient
-        parameters = self.parameters()
-        table = np.zeros((len(parameters) // push.width, push.width), dtype=np.float32)
-        table[push.rows] = push.gradient.reshape(-1, push.width)
-        if push.drawn_to is not None:
-            table += np.asarray(parameters).reshape(table.shape) - np.float32(push.drawn_to)
-        return table.ravel()
 
     def _as_flat(self) -> tuple[jax.Array, tuple[jax.Array, ...]]:
         if self._flat is None:

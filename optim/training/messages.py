@@ -174,7 +174,7 @@ class Host(Message, frozen=True, kw_only=True):
     """To a machine: serve a shard from these values on, and send a delta at every clock that `sync_every` divides.
 
     `delay_strength` is that of the correction of gradients that were computed up to `staleness` clocks before; `pushes` tells
-    whether what comes by rows is applied so.
+    whether what comes by rows is applied so, `devices` over how many of its devices the machine spreads the shard.
     """
 
     values: ShardValues
@@ -184,6 +184,7 @@ class Host(Message, frozen=True, kw_only=True):
     delay_strength: float = 0.0
     staleness: int = 0
     pushes: Pushes = Pushes.AUTO
+    devices: int = 1
 
 
 class Replay(Message, frozen=True, kw_only=True):

@@ -53,6 +53,10 @@ class ClusterOptions:
     delay_compensation
         Strength of the first-order correction of gradients for what their shard has moved since their parameters were
         read; 0 corrects nothing, and without staleness nothing has moved.
+    devices
+        Of the machine that serves a shard, over which it is spread: each holds a range of it, and gradients are exchanged and
+        added in partition order, to the bits of one device. What comes by rows is applied whole then. Machines that are
+        processes keep to the CPU unless this is above 1.
     replay_mb
         Megabytes of pushes that the controller keeps since the copies that a failure would go back to. After a server's death
         the servers replay them, and get back the bits they had; what there was no room for is computed again, as all is with 0.
@@ -76,18 +80,23 @@ class ClusterOptions:
     top_share: float = 0.1
     pushes: Pushes = Pushes.AUTO
     delay_compensation: float = 0.0
+    devices: int = 1
     replay_mb: float = 0.0
     non_finite: NonFinite = NonFinite.STOP
     silence_s: float = 30.0
     start_s: float = 300.0
 
     def __post_init__(self) -> None:
-        check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives")
+        check_in("[1, inf)", self, "num_shards", "sync_every", "checkpoint_every", "max_actives", "devices")
         check_in("[0, inf)", self, "staleness", "delay_compensation", "replay_mb")
         check_in("(0, inf)", self, "silence_s", "start_s")
         check_in("(0, 1]", self, "top_share")
         choices = {"non_finite": tuple(NonFinite), "compression": tuple(Compression), "pushes": tuple(Pushes)}
         check_choices(self, choices)
+        if self.devices > 1 and self.pushes is Pushes.ROWS:
+            raise InvalidOptionError(
+                "a shard that is spread over devices applies whole gradients; leave pushes at auto or dense, or devices at 1"
+            )
         if self.replay_mb > 0 and self.delay_compensation > 0 and self.staleness > 0:
             raise InvalidOptionError(
                 "pushes that are corrected for their delay can't be replayed: the parameters they were computed at are lost "

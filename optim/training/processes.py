@@ -34,8 +34,18 @@ if TYPE_CHECKING:
 FAREWELL_S = 5.0
 """How long a process that was told to end may take before it is killed."""
 
-_SURROUNDINGS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "JAX_PLATFORMS": "cpu"}
-"""One thread, as bits must not depend on a machine's cores; and no GPU, of which every server's JAX would take most of the memory."""
+_SURROUNDINGS = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+"""One thread, as bits must not depend on a machine's cores."""
+
+_ON_CPU = {"JAX_PLATFORMS": "cpu"}
+"""No GPU, of which every server's JAX would take most of the memory."""
+
+_ON_DEVICES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Where shards are spread over devices, servers see those that there are, and take of their memory what they need."""
 
 
 class Processes:
@@ -52,7 +62,7 @@ class Processes:
     """
 
     def __init__(self, application: Application, options: "ClusterOptions", *, max_machines: int = 64) -> None:
-        self._application = application
+        self._application, self._has_devices = application, options.devices > 1
         size = application.num_parameters
         plan = MemoryPlan(
             num_parameters=size,
@@ -88,7 +98,7 @@ class Processes:
         ours, theirs = self._context.Pipe()
         arguments = (machine, place, self._application, self._ranges, self._memory, theirs)
         process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
-        with _surroundings():
+        with _surroundings(self._has_devices):
             process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
@@ -212,10 +222,11 @@ class Processes:
 
 
 @contextlib.contextmanager
-def _surroundings() -> Iterator[None]:
+def _surroundings(has_devices: bool = False) -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are."""
-    before = {name: os.environ.get(name) for name in _SURROUNDINGS}
-    os.environ.update(_SURROUNDINGS)
+    own = _SURROUNDINGS | (_ON_DEVICES if has_devices else _ON_CPU)
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     try:
         yield
     finally:

@@ -118,6 +118,7 @@ class Rebuild:
                     delay_strength=options.delay_compensation,
                     staleness=options.staleness,
                     pushes=options.pushes,
+                    devices=options.devices,
                 ),
             )
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from optim.kernels.parameter_server import compensate_delay
 from optim.training.forms import Pushes
-from optim.training.held import HeldArrays, is_by_rows
+from optim.training.held import AbstractHeld, HeldArrays, is_by_rows
 from optim.training.messages import Applied, Delta, Host, Message, Push, Replay, ShardValues, Sync, Vector
 
 
@@ -31,7 +31,8 @@ class ServedShard:
         self.accepted = 0
         self.rejected = 0
         self._num_partitions, self._pushes = message.num_partitions, message.pushes
-        self._arrays = HeldArrays(message.values.parameters, message.values.slots, message.optimiser)
+        self._is_spread = message.devices > 1
+        self._arrays = _held(message)
         self._num_slots = message.optimiser.num_slots
         self._pending: dict[int, dict[int, Push]] = {}
         self._sent_clock = message.values.clock
@@ -124,7 +125,7 @@ class ServedShard:
 
     def _takes_rows(self, pushes: list[Push]) -> bool:
         """Tell whether pushes are applied by rows: never where one of them is to be corrected for its delay."""
-        if any(push.rows is None or self._is_late(push) for push in pushes):
+        if self._is_spread or any(push.rows is None or self._is_late(push) for push in pushes):
             return False
         return self._pushes is Pushes.ROWS or is_by_rows(pushes, self._num_slots)
 
@@ -152,6 +153,16 @@ class ServedShard:
     def _delta(self) -> Delta:
         sent, self._sent_clock = self._sent_clock, self.clock
         return Delta(generation=self.generation, from_clock=sent, values=self.values())
+
+
+def _held(message: Host) -> AbstractHeld:
+    """Return a shard's arrays on one device, or on as many as it is told."""
+    parameters, slots = message.values.parameters, message.values.slots
+    if message.devices == 1:
+        return HeldArrays(parameters, slots, message.optimiser)
+    from optim.training.spread import SpreadArrays
+
+    return SpreadArrays(parameters, slots, message.optimiser, message.devices)
 
 
 def is_whole(pushes: Iterable[Push]) -> bool:

@@ -209,6 +209,9 @@ class Telling(LogisticRegression):
 def test_surroundings_are_put_back(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    with _surroundings(has_devices=True):
+        assert os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        assert "JAX_PLATFORMS" not in os.environ, "servers see the devices that there are"
     with _surroundings():
         assert (os.environ["OMP_NUM_THREADS"], os.environ["JAX_PLATFORMS"]) == ("1", "cpu")
     assert os.environ["OMP_NUM_THREADS"] == "3"

@@ -49,8 +49,9 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     """Return the compiled update of a vector that is sharded over the axis `AXIS` of a mesh.
 
     The function takes parameters and slots of shape (n,), sharded by ranges and donated; pushes of shape (partitions,
-    n), whose partitions lie on the devices that computed them; weights of shape (partitions,); and the version. Both n
-    and the number of partitions are multiples of the number of devices.
+    n), whose partitions lie on the devices that computed them; their weights, shape (partitions,); and the version. Both n
+    and the number of partitions are multiples of the number of devices; where zeros were added to make them so, weights end
+    with the last partition that has data.
 
     Parameters
     ----------
@@ -73,15 +74,20 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     shards = PartitionSpec(AXIS)
 
     def update(
-        parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
+        parameters: jax.Array,
+        slots: Slots,
+        pushes: jax.Array,
+        weights: jax.Array,
+        total: jax.Array,
+        version: jax.Array,
     ) -> Updated:
-        total = jnp.sum(weights)
         if is_exact:
             ranges = lax.all_to_all(pushes, AXIS, split_axis=1, concat_axis=0, tiled=True)
-            summed = weighted_chain(tuple(ranges), weights)
+            summed = weighted_chain(tuple(ranges)[: len(weights)], weights)
         else:
             first = lax.axis_index(AXIS) * pushes.shape[0]
-            own = lax.dynamic_slice(weights, (first,), (pushes.shape[0],))
+            all_weights = jnp.pad(weights, (0, mesh.devices.size * pushes.shape[0] - len(weights)))
+            own = lax.dynamic_slice(all_weights, (first,), (pushes.shape[0],))
             local = weighted_chain(tuple(pushes), own)
             summed = lax.psum_scatter(local, AXIS, tiled=True)
         return optimiser.update(parameters, slots, summed * (1.0 / total), version + 1)
@@ -89,7 +95,7 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
     mapped = jax.shard_map(
         update,
         mesh=mesh,
-        in_specs=(shards, shards, PartitionSpec(AXIS, None), PartitionSpec(), PartitionSpec()),
+        in_specs=(shards, shards, PartitionSpec(AXIS, None), *[PartitionSpec()] * 3),
         out_specs=(shards, shards),
     )
     compiled = jax.jit(mapped, donate_argnums=(0, 1))
@@ -98,7 +104,13 @@ def sharded_apply(mesh: Mesh, optimiser: AbstractOptimiser, *, is_exact: bool = 
         parameters: jax.Array, slots: Slots, pushes: jax.Array, weights: jax.Array, version: jax.Array
     ) -> Updated:
         _check_divisible(mesh.devices.size, parameters, pushes)
-        done: Updated = compiled(parameters, slots, pushes, weights, version)
+        if not (weights.ndim == 1 and 0 < len(weights) <= len(pushes)):
+            raise InvalidOptionError(
+                f"weights must be of 1 to {len(pushes)} partitions, got shape {weights.shape}; give one for each with data"
+            )
+        # Summed by itself, as for one device: inside, or with zeros behind, compilers may add in another order.
+        total = jnp.sum(weights)
+        done: Updated = compiled(parameters, slots, pushes, weights, total, version)
         return done
 
     return checked

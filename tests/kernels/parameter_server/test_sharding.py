@@ -128,3 +128,18 @@ def test_refuses_pushes_of_another_length():
     update = sharded_apply(Mesh(np.array(jax.devices()[:1]), (AXIS,)), Sgd(learning_rate=0.1))
     with pytest.raises(InvalidOptionError, match="pushes must have shape"):
         update(jnp.zeros(4), (), jnp.zeros((2, 5)), jnp.ones(2), jnp.int32(0))
+
+
+@pytest.mark.parametrize("weights", [jnp.ones(0), jnp.ones(3), jnp.ones((2, 1))])
+def test_refuses_weights_of_other_partitions(weights):
+    update = sharded_apply(Mesh(np.array(jax.devices()[:1]), (AXIS,)), Sgd(learning_rate=0.1))
+    with pytest.raises(InvalidOptionError, match="weights must be of 1 to 2 partitions"):
+        update(jnp.zeros(4), (), jnp.zeros((2, 4)), weights, jnp.int32(0))
+
+
+@pytest.mark.parametrize("is_exact", [True, False])
+def test_partitions_without_a_weight_are_left_out(is_exact):
+    update = sharded_apply(Mesh(np.array(jax.devices()[:1]), (AXIS,)), Sgd(learning_rate=1.0), is_exact=is_exact)
+    pushes = jnp.asarray([[4.0, 8.0], [8.0, 0.0], [0.0, 0.0]])
+    found, _ = update(jnp.zeros(2), (), pushes, jnp.asarray([1.0, 3.0]), jnp.int32(0))
+    assert found.tolist() == [-7.0, -2.0]
