@@ -76,7 +76,7 @@ def run(
     drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
     if data is not None or checkpoint is not None or pushes != drilled:
         raise InvalidOptionError(
-            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --pushes, --devices and "
+            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --feedback, --pushes, --devices and "
             "--replay-mb belong to --application NAME; add it"
         )
     if kill_servers is not None:

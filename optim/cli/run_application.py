@@ -32,6 +32,7 @@ class PushChoice:
     ] = 0.0
     compression: Annotated[Compression, option("--compression", "What of gradients is pushed.")] = Compression.NONE
     top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
+    feedback: Annotated[bool, option("--feedback", "Add what top-k left out to the next push.")] = False
     pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
     devices: Annotated[int, option("--devices", "Of the server, over which a shard is spread.", min=1)] = 1
     replay_mb: Annotated[

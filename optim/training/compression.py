@@ -1,7 +1,4 @@
-"""Less than whole gradients: in few levels, or the largest entries, the same on every machine.
-
-Nothing is fed back: what a worker kept of earlier pushes would be lost with it, or with a return to an older clock.
-"""
+"""Less than whole gradients: in few levels, or the largest entries; what these leave out may be fed back."""
 
 import jax
 import jax.numpy as jnp
@@ -26,10 +23,10 @@ def quantised(gradient: Vector, partition: int, clock: int) -> Vector:
     return np.array(decode_int8(message))
 
 
-def largest(gradient: Vector, share: float) -> RowGradient:
-    """Return the share of a gradient's entries that is largest in magnitude, one at least, as rows of one number.
+def largest(gradient: Vector, share: float, left: Vector | None = None) -> tuple[RowGradient, Vector]:
+    """Return the share of a gradient's entries that is largest in magnitude, one at least, as rows of one number, and the rest.
 
-    Of equal magnitudes the lower index goes.
+    Of equal magnitudes the lower index goes. What is returned adds up to the gradient and what was left, exactly.
 
     Parameters
     ----------
@@ -37,9 +34,17 @@ def largest(gradient: Vector, share: float) -> RowGradient:
         Shape (n,), finite.
     share
         In (0, 1].
+    left
+        Shape (n,): what earlier pushes left out, which is added first; zeros if not given.
+
+    References
+    ----------
+    Stich, Cordonnier, Jaggi (2018), Sparsified SGD with memory; Karimireddy, Rebjock, Stich, Jaggi (2019), Error feedback
+    fixes SignSGD and other gradient compression schemes.
     """
     k = max(1, round(share * len(gradient)))
-    message, _ = encode_top_k(jnp.asarray(gradient), jnp.zeros(len(gradient), jnp.float32), k=k)
+    before = jnp.zeros(len(gradient), jnp.float32) if left is None else jnp.array(left, copy=True)
+    message, rest = encode_top_k(jnp.asarray(gradient), before, k=k)
     rows, values = np.asarray(message.indices, dtype=np.int32), np.asarray(message.values)
     order = np.argsort(rows)
-    return RowGradient(rows[order], values[order, None])
+    return RowGradient(rows[order], values[order, None]), np.array(rest)

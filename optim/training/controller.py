@@ -220,8 +220,8 @@ class Controller:
         if self.phase not in (Phase.RUNNING, Phase.DRAINING):
             return
         limit = self._clock if self.phase is Phase.DRAINING else self.stop_at
-        for partition in self.flow.startable(limit):
-            self._transport.send(self.owners[partition], self.flow.compute(partition, self.generation))
+        owners, flow = self.owners, self.flow
+        self._send_all((owners[k], flow.compute(k, self.generation, owners[k])) for k in flow.startable(limit))
 
     def _leave_boundary(self) -> None:
         """With all at one clock: change workers only, or drain to the copies before shards move."""

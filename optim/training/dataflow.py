@@ -33,11 +33,14 @@ class Form:
         What of them.
     densest
         Up to which share of their rows they are pushed by rows; 0 for never.
+    feedback
+        Whether machines keep what a push leaves out.
     """
 
     compression: Compression = Compression.NONE
     top_share: float = 1.0
     densest: float = 0.0
+    feedback: bool = False
 
     @classmethod
     def of(cls, application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> "Form":
@@ -46,7 +49,12 @@ class Form:
         if options.compression is not Compression.TOP_K:
             is_same = is_same and _has_rows(application, optimiser, options)
         densest = 1.0 if options.pushes is Pushes.ROWS else DENSEST
-        return cls(compression=options.compression, top_share=options.top_share, densest=densest if is_same else 0.0)
+        return cls(
+            compression=options.compression,
+            top_share=options.top_share,
+            densest=densest if is_same else 0.0,
+            feedback=options.feedback,
+        )
 
 
 def _has_rows(application: Application, optimiser: "AbstractOptimiser", options: ClusterOptions) -> bool:
@@ -99,6 +107,7 @@ class Dataflow:
         self._weights = [application.weight(partition) for partition in range(self.num_partitions)]
         self._total_weight = sum(self._weights)
         self._computing: dict[int, int] = {}
+        self._pushers = [""] * self.num_partitions  # of each partition's last clock
         self._applied = [0] * num_shards
         self._replayed_to = 0
         self._parts: dict[int, dict[int, Vector]] = {}
@@ -134,8 +143,8 @@ class Dataflow:
             and self.read_clock >= visible_clocks(clock, self._staleness)
         ]
 
-    def compute(self, partition: int, generation: int) -> Compute:
-        """Return the order to compute a partition's next clock."""
+    def compute(self, partition: int, generation: int, machine: str = "") -> Compute:
+        """Return the order to a machine to compute a partition's next clock."""
         clock = int(self.completed[partition])
         self._computing[partition] = clock
         own = self._own.get(partition, {})
@@ -150,6 +159,8 @@ class Dataflow:
             compression=self._form.compression,
             top_share=self._form.top_share,
             densest=self._form.densest,
+            feedback=self._form.feedback,
+            carries=self._form.feedback and self._pushers[partition] == machine,
         )
 
     def pushed(self, message: Pushed) -> list[Push]:
@@ -164,6 +175,7 @@ class Dataflow:
         self.num_skipped += not message.is_finite
         self.num_computed += 1
         self._computing.pop(partition, None)
+        self._pushers[partition] = message.machine
         self.completed[partition] += 1
         if self._staleness > 0:
             share = np.float32(weight / self._total_weight)
@@ -205,6 +217,9 @@ class Dataflow:
         """Stand at a clock, with nothing under way but what `replays` then has servers do again."""
         self._replayed_to = self.log.end(clock)
         self.log.keep(0, self._replayed_to)
+        self._pushers = [
+            name if at == self._replayed_to else "" for name, at in zip(self._pushers, self.completed, strict=True)
+        ]
         self.completed[:] = self._replayed_to
         self._computing.clear()
         self._applied = [clock] * len(self.ranges)

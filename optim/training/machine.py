@@ -29,6 +29,7 @@ from optim.training.messages import (
     State,
     Sync,
     Trim,
+    Vector,
 )
 from optim.training.pushing import compute
 
@@ -58,6 +59,7 @@ class Machine:
         self.served: dict[int, ServedShard] = {}
         self.copies: dict[int, ShardCopies] = {}
         self._application = application
+        self._left: dict[int, tuple[int, Vector]] = {}
 
     def handle(self, message: Message) -> list[Message]:
         """Return the replies to a message; one of an older generation has none."""
@@ -73,7 +75,12 @@ class Machine:
         return message.generation < self.generation
 
     def _compute(self, message: Compute) -> list[Message]:
-        computed = compute(self._application, message)
+        before, left = self._left.pop(message.partition, (-1, None))
+        # Of another clock it is of pushes that a failure has undone, or that others have followed.
+        is_next = message.carries and before == message.clock
+        computed = compute(self._application, message, left if is_next else None)
+        if computed.left is not None:
+            self._left[message.partition] = message.clock + 1, computed.left
         return [
             Pushed(
                 generation=message.generation,

@@ -66,7 +66,8 @@ class Compute(Message, frozen=True, kw_only=True):
     `parameters` is the whole vector as of `read_clock` applied clocks. `own` are the partition's own gradients pushed
     since, scaled to their share of the data, and `rate` what they are multiplied by: the worker sees its own writes.
     `compression` tells in what form the gradient is pushed, `top_share` how much of it, and `densest` up to which share of
-    its rows it is pushed by rows, 0 for never.
+    its rows it is pushed by rows, 0 for never. With `feedback` the machine keeps what the push leaves out; `carries` tells that
+    it pushed the partition's last clock, so that what that has left is to be added.
     """
 
     partition: int
@@ -78,6 +79,8 @@ class Compute(Message, frozen=True, kw_only=True):
     compression: Compression = Compression.NONE
     top_share: float = 1.0
     densest: float = 0.0
+    feedback: bool = False
+    carries: bool = False
 
 
 class Pushed(Message, frozen=True, kw_only=True):

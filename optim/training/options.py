@@ -44,9 +44,13 @@ class ClusterOptions:
         What chooses the stage.
     compression
         What of gradients is pushed. The draws of a rounding follow from partition and clock, so that bits don't know which
-        machine computed, and nothing is left over that a failure could lose.
+        machine computed.
     top_share
         Of a gradient's entries, pushed by "top-k".
+    feedback
+        Whether what "top-k" leaves out is added to the partition's next gradient. The machine that computes it keeps it: where
+        the partition goes to another machine, or a failure takes it back, that much of its gradients is lost for good, and bits
+        depend on who computed what.
     pushes
         Whether gradients are pushed by rows where most rows are zero: never by rules that move where the gradient is zero
         (momentum, Adam), and for an application that draws its parameters somewhere only by plain descent without staleness.
@@ -78,6 +82,7 @@ class ClusterOptions:
     policy: StagePolicy = field(default_factory=Thresholds)
     compression: Compression = Compression.NONE
     top_share: float = 0.1
+    feedback: bool = False
     pushes: Pushes = Pushes.AUTO
     delay_compensation: float = 0.0
     devices: int = 1
@@ -93,6 +98,10 @@ class ClusterOptions:
         check_in("(0, 1]", self, "top_share")
         choices = {"non_finite": tuple(NonFinite), "compression": tuple(Compression), "pushes": tuple(Pushes)}
         check_choices(self, choices)
+        if self.feedback and self.compression is not Compression.TOP_K:
+            raise InvalidOptionError(
+                f"feedback is of what top-k leaves out, the compression is {self.compression}; set it to top-k, or feedback to False"
+            )
         if self.devices > 1 and self.pushes is Pushes.ROWS:
             raise InvalidOptionError(
                 "a shard that is spread over devices applies whole gradients; leave pushes at auto or dense, or devices at 1"

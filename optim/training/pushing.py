@@ -24,6 +24,8 @@ class Computed:
         Summed over the partition.
     is_finite
         Whether all of it is.
+    left
+        What is kept for the next clock, shape (n,); None if nothing is.
     """
 
     gradient: Vector
@@ -32,10 +34,11 @@ class Computed:
     rows: RowNumbers | None = None
     width: int = 1
     drawn_to: float | None = None
+    left: Vector | None = None
 
 
-def compute(application: Application, order: Compute) -> Computed:
-    """Return what an order's gradient is.
+def compute(application: Application, order: Compute, left: Vector | None = None) -> Computed:
+    """Return what an order's gradient is, with what the clock before has left of the partition's.
 
     Raises
     ------
@@ -68,14 +71,23 @@ def compute(application: Application, order: Compute) -> Computed:
     if is_finite and order.compression is Compression.TOP_K:
         from optim.training.compression import largest
 
-        where = largest(gradient, order.top_share)
+        where, rest = largest(gradient, order.top_share, left)
+        left = rest if order.feedback else None
         is_sparse = len(where.rows) <= order.densest * application.num_parameters
         gradient = where.values.ravel() if is_sparse else where.dense(application.num_parameters)
         where = where if is_sparse else None
     if where is None:
-        return Computed(gradient=gradient, loss=loss, is_finite=is_finite)
+        return Computed(gradient=gradient, loss=loss, is_finite=is_finite, left=left)
     width = where.values.shape[1]
-    return Computed(gradient=gradient, loss=loss, is_finite=is_finite, rows=where.rows, width=width, drawn_to=drawn_to)
+    return Computed(
+        gradient=gradient,
+        loss=loss,
+        is_finite=is_finite,
+        rows=where.rows,
+        width=width,
+        drawn_to=drawn_to,
+        left=left,
+    )
 
 
 def check_gradient(gradient: object, size: int) -> None:

@@ -290,7 +290,8 @@ def resumable(
 ) -> Trainer:
     """Return a trainer whose checkpoints lie in a folder, and that goes on from the newest whole one there.
 
-    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit.
+    With staleness 0 a run that was resumed ends with the losses and parameters of one that nobody disturbed, bit for bit;
+    not with feedback, for what workers have left is in no checkpoint.
 
     Raises
     ------
@@ -301,7 +302,7 @@ def resumable(
     if options.compression is not Compression.NONE:
         job += f" compression {options.compression}"
     if options.compression is Compression.TOP_K:
-        job += f" of {options.top_share}"
+        job += f" of {options.top_share}" + " with feedback" * options.feedback
     if isinstance(application, HasRows):
         job += f" rows of {application.row_width} pushed {options.pushes}"
     storage = DurableStorage(transport, folder, job=job, num_shards=options.num_shards)
