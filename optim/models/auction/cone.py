@@ -91,7 +91,12 @@ def solve_cone(problem: Any) -> ConeSolution:
 
     with warnings.catch_warnings():  # that a point is inaccurate is told by its status
         warnings.simplefilter("ignore", UserWarning)
-        problem.solve(solver=cp.CLARABEL)
+        try:
+            problem.solve(solver=cp.CLARABEL)
+        except cp.error.SolverError as error:  # CVXPY tells no status then
+            raise UnsupportedProblemError(
+                "Clarabel fails on these numbers; scale times and speeds nearer to 1"
+            ) from error
     if problem.status not in (cp.OPTIMAL, cp.OPTIMAL_INACCURATE):
         raise UnsupportedProblemError(f"Clarabel ends with {problem.status!r}; scale times and speeds nearer to 1")
     by_name = {variable.name(): variable.value for variable in problem.variables()}
