@@ -13,6 +13,7 @@ from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option
 from optim.cli.run_application import ApplicationRun, PushChoice, train_application
+from optim.cli.run_rounds import RoundChoice, tell_rounds
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 
 FilesArgument = Annotated[
@@ -49,6 +50,7 @@ def run(
         Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")
     ] = None,
     pushes: PushChoice,
+    leases: RoundChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -56,12 +58,12 @@ def run(
 
     Every worker and every parameter server is a process; they change each slot as the solution says. A job's work, sizes and
     speed are the instance's own, at the scale of time that --slot-seconds sets; workers hold themselves to shares of cores.
-    An auction's slot is its lease, a GPU is a worker, and the slowdown of its placement is time that it waits for its link.
+    An auction's slot is its lease, a GPU is a worker, and the slowdown of its placement is time that it waits for its link. With
+    --rounds the arbiter awards lease after lease: processes stop at a checkpoint, and others go on from it.
     Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
     """
+    _check_alone(files, application, kill_servers, leases)
     if application is not None:
-        if files or kill_servers is not None:
-            raise InvalidOptionError("--application is trained alone; leave INSTANCE, SOLUTION and --kill-servers out")
         asked = ApplicationRun(
             name=application,
             data=data,
@@ -76,12 +78,9 @@ def run(
     drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
     if data is not None or checkpoint is not None or pushes != drilled:
         raise InvalidOptionError(
-            "--data, --checkpoint, --staleness, --delay-compensation, --compression, --top-share, --feedback, --pushes, --devices and "
-            "--replay-mb belong to --application NAME; add it"
+            "--data, --checkpoint and how to push, from --staleness to --replay-mb belong to --application NAME; add it"
         )
     if kill_servers is not None:
-        if files:
-            raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {' '.join(files)} out")
         return _drill(kill_servers, pushes.replay_mb, seed, output)
     if files is None or len(files) != 2:
         raise InvalidOptionError(f"expected INSTANCE SOLUTION, got {len(files or ())} words; or use --kill-servers N")
@@ -90,10 +89,24 @@ def run(
     plan = PlanOptions(
         slot_s=slot_seconds, gradient_s=gradient_seconds, max_processes=max_processes, cores=cores, seed=seed
     )
-    return _play(files[0], files[1], plan, output)
+    return _play(files[0], files[1], plan, leases, output)
 
 
-def _play(instance_name: str, solution_path: str, options: Any, output: OutputFormat) -> ExitCode:
+def _check_alone(
+    files: list[str] | None, application: str | None, kill_servers: int | None, leases: RoundChoice
+) -> None:
+    """Raise if what trains a job of its own is given a plan to play besides."""
+    is_played = bool(files) or leases != RoundChoice()
+    if application is not None and (is_played or kill_servers is not None):
+        raise InvalidOptionError(
+            "--application is trained alone; leave INSTANCE, SOLUTION, --rounds, --fairness and --kill-servers out"
+        )
+    if kill_servers is not None and is_played:
+        out = " ".join(files or ["--rounds and --fairness"])
+        raise InvalidOptionError(f"--kill-servers trains a job of its own; leave {out} out")
+
+
+def _play(instance_name: str, solution_path: str, options: Any, leases: RoundChoice, output: OutputFormat) -> ExitCode:
     """Play a solution and print a row for each job or app."""
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
@@ -106,6 +119,10 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
             f"{instance_name} is neither an admission instance nor an auction: only those say who trains when; a bidder's "
             "leases are played by `optim simulate training`"
         )
+    if leases != RoundChoice() and (problem == "admission" or leases.rounds == 1):
+        raise InvalidOptionError(
+            "--rounds N and --fairness are of an auction's rounds of leases, two at least; leave them out"
+        )
     solution = load_solution(solution_path, instance)
     if solution.decision is None:
         return fail(f"{solution_path} holds no plan to play", ExitCode.NOTHING)
@@ -117,6 +134,8 @@ def _play(instance_name: str, solution_path: str, options: Any, output: OutputFo
             "is_stopped": lambda: interruption.is_requested,
             "on_slot": lambda slot: note(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
         }
+        if leases.rounds > 1:
+            return tell_rounds(instance, solution.decision, options, leases, asked, output)
         rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:

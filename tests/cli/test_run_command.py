@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 import optim
 from optim.cli.main import app
+from tests.simulation.live.test_lease_rounds import app as rounds_app
+from tests.simulation.live.test_lease_rounds import instance_of
 
 
 def run(*words):
@@ -65,6 +67,28 @@ def test_every_app_with_a_lease_trains_on_what_it_was_granted(tmp_path):
     assert "log welfare of the apps with leases planned " in done.stderr
 
 
+@pytest.mark.prove
+def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
+    instance = instance_of(rounds_app("a", 60.0, 2), rounds_app("b", 30.0, 1), gpus=2)
+    optim.save(instance, tmp_path / "auction.json")
+    optim.save_solution(optim.solve(instance, "exact"), instance, tmp_path / "a.json")
+    words = ("--rounds", "2", "--slot-seconds", "1.5", "--cores", "0.4", "--format", "json")
+    done = run(tmp_path / "auction.json", tmp_path / "a.json", *words)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    leases, apps = ([row for row in rows if ("round" in row) == is_lease] for is_lease in (True, False))
+    assert {row["round"] for row in leases} == {0, 1}
+    assert [row["app"] for row in apps] == ["a", "b"]
+    for row in apps:
+        own = [each for each in leases if each["app"] == row["app"]]
+        assert row["realised_leases"] == len(own)
+        assert row["realised_min"] == pytest.approx(sum(each["realised_min"] for each in own))
+        assert row["is_exact"] in (True, None)
+    assert "round 1: " in done.stderr
+    assert "all leases: " in done.stderr
+    assert "serial GPU minutes planned" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -80,6 +104,10 @@ def test_every_app_with_a_lease_trains_on_what_it_was_granted(tmp_path):
             ("tiny-0", "x.json", "--kill-servers", "2"),
             "--kill-servers trains a job of its own; leave tiny-0 x.json out",
         ),
+        (("--kill-servers", "2", "--rounds", "2"), "leave --rounds and --fairness out"),
+        (("--application", "topic-model", "--rounds", "2"), "--application is trained alone"),
+        (("tiny-0", "x.json", "--rounds", "2"), "are of an auction's rounds of leases"),
+        (("auction-tiny-0", "x.json", "--fairness", "0.8"), "are of an auction's rounds of leases, two at least"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_two(words, message):

@@ -6,7 +6,7 @@ whether that work is done when the lease ends. What lateness does to the finish-
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
@@ -121,17 +121,26 @@ def read_leases(instance: AuctionInstance, plan: AuctionPlan) -> tuple[AppLease,
         own = instance.profiles[app]
         assert isinstance(own, AppProfile), "instances are read so"
         granted = plan.grants[plan.grants[:, APP] == app]
-        counts = dict(own.held_places)
-        for slot, count in granted[:, [SLOT, COUNT]].tolist():
-            counts[slot] = counts.get(slot, 0) + count
-        if own.held_gpus and not own.held_places:
-            raise UnsupportedProblemError(
-                f"app {instance.apps.ids[app]} holds GPUs in unknown places; name them in `held`"
-            )
-        held = with_held(own, instance.cluster, counts.items())
-        left = remaining_minutes(held, held.held_gpus, held.slowdown.at(held.held_locality))
-        leases.append(AppLease(app=app, name=instance.apps.ids[app], profile=held, left_min=left))
+        leases.append(lease_of(instance, app, own, granted[:, [SLOT, COUNT]].tolist()))
     return tuple(leases)
+
+
+def lease_of(instance: AuctionInstance, app: int, profile: AppProfile, entries: Iterable[tuple[int, int]]) -> AppLease:
+    """Return the lease of an app that is granted (slot, GPUs) entries beside those it holds.
+
+    Raises
+    ------
+    UnsupportedProblemError
+        If nobody knows where those are.
+    """
+    if profile.held_gpus and not profile.held_places:
+        raise UnsupportedProblemError(f"app {instance.apps.ids[app]} holds GPUs in unknown places; name them in `held`")
+    counts = dict(profile.held_places)
+    for slot, count in entries:
+        counts[slot] = counts.get(slot, 0) + count
+    held = with_held(profile, instance.cluster, counts.items())
+    left = remaining_minutes(held, held.held_gpus, held.slowdown.at(held.held_locality))
+    return AppLease(app=app, name=instance.apps.ids[app], profile=held, left_min=left)
 
 
 def run_leases(

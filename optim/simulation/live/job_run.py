@@ -113,7 +113,7 @@ class JobRun:
 
     def __post_init__(self) -> None:
         plan, options = self.plan, self.options
-        application, self.optimiser = _make_job(plan.job, num_partitions(plan), options.seed)
+        application, self.optimiser = make_job(plan.job, num_partitions(plan), options.seed)
         # One worker's seconds of the whole job, dealt out in equal pushes that are no shorter than asked for.
         whole_s, partitions = plan.work * options.slot_s, application.num_partitions
         self.clocks = int(np.clip(whole_s / partitions / max(options.gradient_s, LEAST_S), 1, MOST_CLOCKS))
@@ -251,7 +251,7 @@ def num_partitions(plan: JobPlan) -> int:
     return common if common <= MOST_PARTITIONS else PARTITIONS_PER_WORKER * plan.most[0]
 
 
-def _make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":
+def make_job(job: int, num_partitions: int, seed: int) -> "tuple[Application, AbstractOptimiser]":
     """Return one of three small applications in turn, and a rule that suits it."""
     from optim.kernels.parameter_server import Adagrad, Sgd
 

@@ -74,14 +74,18 @@ class OwnJob:
         Length of the vectors that are carried; what the application needs at least, the rest is zeros.
     pace
         How many times as long a gradient takes; always 1 if not given.
+
+    Notes
+    -----
+    What is printed of it tells what is computed and not how fast: checkpoints of one lease are those of the next.
     """
 
     application: Application
-    compute_s: float = 0.0
-    link_s: float = 0.0
-    share: float = 1.0
+    compute_s: float = field(default=0.0, repr=False)
+    link_s: float = field(default=0.0, repr=False)
+    share: float = field(default=1.0, repr=False)
     num_floats: int = 0
-    pace: Pace | None = field(default=None, compare=False)
+    pace: Pace | None = field(default=None, compare=False, repr=False)
 
     @property
     def num_partitions(self) -> int:
