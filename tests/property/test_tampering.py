@@ -132,7 +132,7 @@ def make_market(name: str, seed: int) -> Market:
     unit = np.maximum(instance.jobs.worker_demand.mean(axis=0), instance.jobs.ps_demand.mean(axis=0)) / 1e6
     drawn = random_market(instance, rng, scale=density / instance.num_resources / 2)
     cuts = tuple(random_cut(instance, rng) for _ in range(int(rng.integers(3)))) if name in BY_HAND else ()
-    counts = (random_count_cut(instance, rng),) if name in BY_HAND and not instance.has_shared_servers else ()
+    counts = (random_count_cut(instance, rng),) if name in BY_HAND else ()
     scale = np.where(unit > 0, 1 / np.maximum(unit, 1e-6), 1.0)
     prices = {"worker_price": drawn.worker_price * scale, "ps_price": drawn.ps_price * scale}
     return replace(drawn, **prices, cuts=cuts, count_cuts=counts)

@@ -45,8 +45,11 @@ class CutDocument(msgspec.Struct, forbid_unknown_fields=True):
     multiplier: float
 
 
-class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True):
-    """A count cut; gains are [job, gains of 1, 2, ... units], the last of them for more units, too."""
+class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A count cut; gains are [job, gains of 1, 2, ... units], the last of them for more units, too.
+
+    On shared servers they are those of workers, and those of PSs stand beside them.
+    """
 
     side: Side
     server_class: Count
@@ -54,6 +57,7 @@ class CountCutDocument(msgspec.Struct, forbid_unknown_fields=True):
     gains: list[tuple[str, list[Count]]]
     right_hand_side: Count
     multiplier: float
+    ps_gains: list[tuple[str, list[Count]]] | None = None
 
 
 class PriceDocument(msgspec.Struct, tag_field="kind", tag="prices", forbid_unknown_fields=True):
@@ -219,8 +223,12 @@ def _price_document(instance: AdmissionInstance, proof: PriceProof) -> PriceDocu
 
 
 def _count_cut_document(ids: Sequence[str], cut: CountCut) -> CountCutDocument:
-    gains = [(ids[j], gain) for j, gain in zip(cut.jobs.tolist(), cut.gain.tolist(), strict=True)]
-    return CountCutDocument(cut.side, cut.server_class, cut.slot, gains, cut.right_hand_side, cut.multiplier)
+    gains, ps_gains = (
+        None if gain is None else [(ids[j], row) for j, row in zip(cut.jobs.tolist(), gain.tolist(), strict=True)]
+        for gain in (cut.gain, cut.ps_gain)
+    )
+    place = (cut.side, cut.server_class, cut.slot)
+    return CountCutDocument(*place, gains or [], cut.right_hand_side, cut.multiplier, ps_gains)
 
 
 def _price_proof(instance: AdmissionInstance, number: Numbering, document: PriceDocument) -> PriceProof:
@@ -264,17 +272,28 @@ def _server_cut(number: Numbering, document: CutDocument) -> ServerCut:
 
 
 def _count_cut(number: Numbering, document: CountCutDocument) -> CountCut:
-    rows = sorted((number[name], gains) for name, gains in document.gains)
-    widest = max((len(gains) for _, gains in rows), default=0)
-    check_limit("cells", len(rows) * widest, "jobs times gains of a count cut")
-    # Of more units than are listed a job has the last gain; without any it has none.
-    gain = [gains + [gains[-1] if gains else 0] * (widest - len(gains)) for _, gains in rows]
+    listed = [
+        distinct(((number[name], gains) for name, gains in rows), "gains of a count cut of job")
+        for rows in (document.gains, document.ps_gains or [])
+    ]
+    jobs = sorted({*listed[0], *listed[1]})
+    gain, ps_gain = (_gains(jobs, by_job) for by_job in listed)
     return CountCut(
         side=document.side,
         server_class=document.server_class,
         slot=document.slot,
-        jobs=np.array([j for j, _ in rows], dtype=np.int64),
-        gain=np.array(gain, dtype=np.int64).reshape(len(rows), widest),
+        jobs=np.array(jobs, dtype=np.int64),
+        gain=gain,
         right_hand_side=document.right_hand_side,
         multiplier=document.multiplier,
+        ps_gain=None if document.ps_gains is None else ps_gain,
     )
+
+
+def _gains(jobs: Sequence[int], by_job: Mapping[int, list[int]]) -> IntArray:
+    """Return gains by job and count: of more units than are listed a job has the last gain; without any it has none."""
+    widest = max(map(len, by_job.values()), default=0)
+    check_limit("cells", len(jobs) * widest, "jobs times gains of a count cut")
+    rows = [by_job.get(job, []) for job in jobs]
+    padded = [gains + [gains[-1] if gains else 0] * (widest - len(gains)) for gains in rows]
+    return np.array(padded, dtype=np.int64).reshape(len(jobs), widest)

@@ -59,19 +59,21 @@ class CountCut:
     For all counts n_j that the class' servers hold together in slot `slot`, ``sum_j gain_j(n_j) <= right_hand_side``,
     where gains are any functions of whole counts that don't fall: unlike a `ServerCut`'s they tell a job with four
     units in half of its schedules from one with two in all. Gains are whole numbers, so that validity is decided
-    exactly. For a job with demand segments the inequality must hold with the elementwise smallest demand of its
-    segments. Separate servers only.
+    exactly. On shared servers a job's workers and PSs count as two: ``sum_j gain_j(y_j) + ps_gain_j(z_j)``. For a job
+    with demand segments the inequality must hold with the elementwise smallest demand of its segments.
 
     Parameters
     ----------
     side
-        Servers of workers or of PSs.
+        Servers of workers or of PSs; `worker` on shared servers.
     server_class, slot
         Where it holds.
     jobs
         Shape (items,), ascending; other jobs have no gain.
     gain
         Shape (items, widest): gains of 1, ..., widest units, >= 0 and not falling; of more units as of the widest.
+    ps_gain
+        On shared servers those of 1, ..., widest PSs, and `gain` those of workers; None on separate ones.
     right_hand_side
         Integer >= 0, of the whole class.
     multiplier
@@ -85,6 +87,7 @@ class CountCut:
     gain: IntArray
     right_hand_side: int
     multiplier: float
+    ps_gain: IntArray | None = None
 
 
 Cut = ServerCut | CountCut

@@ -1,7 +1,7 @@
 """Branch and price: plans on real servers, proven optimal by a tree that the checker walks.
 
-Each node is a packing LP over server classes with cuts of single servers, solved by column generation; a
-split restricts single jobs (refused or admitted, completed by a slot or later, counts in a class and slot),
+Each node is a packing LP over server classes with cuts of single servers and of counts, solved by column
+generation; a split restricts single jobs (refused or admitted, completed by a slot or later, counts in a class and slot),
 which pricing carries exactly. Leaves keep their dual points: together they are the proof.
 
 References
@@ -68,7 +68,7 @@ class BranchAndPriceOptions:
 class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
     """Search a tree of packing LPs until the plan is proven optimal."""
 
-    summary = "proven optimal plans on real servers, by a tree of packing LPs with server cuts"
+    summary = "proven optimal plans on real servers, by a tree of packing LPs with server and count cuts"
     options_type = BranchAndPriceOptions
 
     def warm_up(self, instance: AdmissionInstance, options: BranchAndPriceOptions) -> None:

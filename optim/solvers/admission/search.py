@@ -117,8 +117,8 @@ class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
         compile_moves(is_shared=instance.has_shared_servers)
         if options.cut_rounds:
             compile_cuts()
-        if options.count_rounds != 0 and not instance.has_shared_servers:
-            compile_count_cuts()
+        if options.count_rounds != 0:
+            compile_count_cuts(is_shared=instance.has_shared_servers)
 
     def run(self, instance: AdmissionInstance, options: SearchOptions, monitor: Monitor, seed: int) -> Outcome:
         """Return the best plan found and the LP's bound."""

@@ -121,6 +121,7 @@ def compile_moves(*, is_shared: bool) -> None:
 def compile_nodes(*, is_shared: bool) -> None:
     """Run the restricted pricing of branch and price."""
     compile_cuts()
+    compile_count_cuts(is_shared=is_shared)
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     NodeBounder(tables, CapacityRows.of(tables)).free_point()
 
@@ -138,7 +139,7 @@ def compile_cuts() -> None:
 
 
 @cache
-def compile_count_cuts() -> None:
+def compile_count_cuts(*, is_shared: bool) -> None:
     """Separate three quarters of each of two jobs, of which a class holds one, lift the cut, and price with a curve."""
     unit, room, first = np.full((2, 1), 2), np.full(1, 3), np.arange(3)
     count, gain, packing = np.ones(2, dtype=np.int64), np.ones(2, dtype=np.int64), np.empty(2, dtype=np.int64)
@@ -146,6 +147,7 @@ def compile_count_cuts() -> None:
     mixture_gains(np.array([0.75, 0.75]), count, space, 10, np.empty(2))
     best_counts(gain, space, packing)
     lift_counts(gain, space, 1)
-    tables = JobTables.build(smallest_instance())
+    tables = JobTables.build(smallest_instance(is_shared=is_shared))
+    rows = CapacityRows.of(tables)
     curves = Curves(np.zeros((1, 1), dtype=np.int64), np.zeros((1, 1, 2)))
-    price(tables, replace(CapacityRows.of(tables).prices(np.zeros(2)), worker_curves=curves))
+    price(tables, replace(rows.prices(np.zeros(rows.num_rows)), worker_curves=curves))

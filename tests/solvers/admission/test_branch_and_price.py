@@ -11,10 +11,12 @@ from optim.core.status import CertificateKind
 from optim.core.stopping import IterationLimit
 from optim.models.admission.document import ConstantDocument
 from optim.models.admission.proof import TreeProof
+from optim.solvers.admission.packing.count_cuts import CountSeparator
 from optim.solvers.admission.packing.server_cuts import CutSeparator
 from optim.workloads.admission.stress import KNOWN_OPTIMA, STRESS_INSTANCES
 from tests.support.admission.oracle import ilp_optimum, packing
 from tests.support.admission.strategies import JobSketch, ServerSketch, make_instance, tiny_instances
+from tests.support.admission.tiny import job_document, tiny_instance
 
 OPTIMA = {"tiny-0": 63.885, "tiny-1": 168.3453577, "tiny-2": 307.8381276}
 FEW_MOVES = {"search_moves": 20}
@@ -97,6 +99,31 @@ def test_six_jobs_that_crowd_two_equal_servers(has_cuts, monkeypatch):
     jobs = [JobSketch(worker=(size,), ps=("0.1",), utility=ConstantDocument(value)) for size, value in sizes]
     servers = [ServerSketch(capacity=("10",), count=2)]
     check_optimum(make_instance(jobs=jobs, worker_servers=servers, ps_servers=servers, horizon=1))
+
+
+def nodes_of_halves(*, is_shared):
+    """Return the nodes of a tree for three jobs each of which needs two thirds of a slot's servers, and more than half."""
+    job = {"epochs": 1, "chunks": 4, "ps_mbps": 4, "utility": {"kind": "table", "table": [16]}}
+    workers = {"type": "gpus", "capacity": [6, 6], "count": 1}
+    servers = {"shared_servers": [workers]} if is_shared else {"worker_servers": [workers]}
+    if not is_shared:
+        servers["ps_servers"] = [{"type": "cpus", "capacity": [0, 6], "count": 1}]
+    instance = tiny_instance(*(job_document(name, **job) for name in "abc"), **servers)
+    solution = optim.solve(instance, "branch-and-price", options=FEW_MOVES)
+    assert solution.objective == pytest.approx(16)
+    assert solution.termination == "optimal"
+    assert optim.verify(instance, solution).is_ok
+    return solution.stats.counts["nodes"], solution.certificate.proof.nodes[0].proof
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["separate", "shared"])
+def test_count_cuts_close_the_root_where_half_of_each_schedule_fits(is_shared, monkeypatch):
+    # One and a half jobs fit the servers on average, and keep to every cut of a server's average load.
+    nodes, proof = nodes_of_halves(is_shared=is_shared)
+    assert nodes == 1
+    assert len(proof.count_cuts) > 0
+    monkeypatch.setattr(CountSeparator, "separate", lambda self, *mixture: [])
+    assert nodes_of_halves(is_shared=is_shared)[0] > 1
 
 
 @pytest.mark.parametrize("nodes", [0, 1, 2, 4])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.proof import CountCut, Side
 
 
@@ -25,11 +25,14 @@ def make_count_cut(**fields: Any) -> CountCut:
     return CountCut(**(known | fields))
 
 
-def counts_of_job(instance: AdmissionInstance, cut: CountCut, job: int) -> int:
-    """Return the most units of a job, with the smallest of its demands, that the class' servers hold."""
+def counts_of_job(instance: AdmissionInstance, cut: CountCut, job: int, side: Side | None = None) -> int:
+    """Return the most units of a job, with the smallest of its demands, that the class' servers hold.
+
+    They are those of the cut's side, or on shared servers of either.
+    """
     if not instance.jobs.arrival[job] <= cut.slot <= instance.deadline[job]:
         return 0
-    is_ps = cut.side is Side.PS
+    is_ps = (side or cut.side) is Side.PS
     servers = instance.ps_servers if is_ps else instance.worker_servers
     own = slice(int(instance.jobs.segment_offset[job]), int(instance.jobs.segment_offset[job + 1]))
     unit = (instance.jobs.ps_demand if is_ps else instance.jobs.worker_demand)[own].min(axis=0)
@@ -46,19 +49,31 @@ def counts_of_job(instance: AdmissionInstance, cut: CountCut, job: int) -> int:
     return min(most, on_one * int(servers.count[cut.server_class]))
 
 
+def gains_of(cut: CountCut) -> list[tuple[Side, IntArray]]:
+    """Return whose units gain what: the cut's side's, on shared servers workers' and PSs'."""
+    return [(cut.side, cut.gain), *([] if cut.ps_gain is None else [(Side.PS, cut.ps_gain)])]
+
+
+def gain_of(gains: IntArray, count: int) -> int:
+    """Return what so many units gain."""
+    return int(gains[min(count, len(gains)) - 1]) if count and len(gains) else 0
+
+
 def most_left_side(instance: AdmissionInstance, cut: CountCut) -> int:
     """Return the exact maximum over counts that keep to the class' summed capacity."""
-    is_ps = cut.side is Side.PS
-    servers = instance.ps_servers if is_ps else instance.worker_servers
-    demand = instance.jobs.ps_demand if is_ps else instance.jobs.worker_demand
+    servers = instance.ps_servers if cut.side is Side.PS else instance.worker_servers
     room = servers.capacity[cut.server_class, cut.slot] * servers.count[cut.server_class]
     own = [slice(int(instance.jobs.segment_offset[j]), int(instance.jobs.segment_offset[j + 1])) for j in cut.jobs]
-    units = np.array([demand[s].min(axis=0) for s in own])
+    units, most, gains = [], [], []
+    for side, gain in gains_of(cut):
+        demand = instance.jobs.ps_demand if side is Side.PS else instance.jobs.worker_demand
+        units += [demand[s].min(axis=0) for s in own]
+        most += [counts_of_job(instance, cut, int(job), side) for job in cut.jobs]
+        gains += list(gain)
     best = 0
-    for counts in product(*(range(counts_of_job(instance, cut, int(job)) + 1) for job in cut.jobs)):
-        if (np.array(counts) @ units <= room).all():
-            gains = (int(g[min(n, len(g)) - 1]) for n, g in zip(counts, cut.gain, strict=True) if n)
-            best = max(best, sum(gains))
+    for counts in product(*(range(limit + 1) for limit in most)):
+        if (np.array(counts) @ np.array(units) <= room).all():
+            best = max(best, sum(gain_of(gain, count) for gain, count in zip(gains, counts, strict=True)))
     return best
 
 
@@ -66,12 +81,17 @@ def random_count_cut(instance: AdmissionInstance, rng: np.random.Generator) -> C
     """Draw a cut with the smallest valid right-hand side."""
     side = Side.WORKER if instance.has_shared_servers or rng.integers(2) else Side.PS
     servers = instance.worker_servers if side is Side.WORKER else instance.ps_servers
+
+    def gains() -> IntArray:
+        return np.cumsum(rng.integers(0, 3, (instance.num_jobs, int(rng.integers(1, 4)))), axis=1)
+
     cut = make_count_cut(
         side=side,
         server_class=int(rng.integers(servers.num_classes)),
         slot=int(rng.integers(instance.horizon)),
         jobs=np.arange(instance.num_jobs),
-        gain=np.cumsum(rng.integers(0, 3, (instance.num_jobs, int(rng.integers(1, 4)))), axis=1),
+        gain=gains(),
         multiplier=float(rng.exponential(1.0)),
+        ps_gain=gains() if instance.has_shared_servers else None,
     )
     return replace(cut, right_hand_side=most_left_side(instance, cut))

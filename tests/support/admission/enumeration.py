@@ -179,10 +179,13 @@ class Market:
         """Return multiplier x gain of the schedule's counts over all count cuts."""
         total = 0.0
         for cut in self.count_cuts:
-            count = schedule.count(cut.side, cut.server_class, cut.slot)
-            if schedule.job in cut.jobs and count and cut.gain.shape[1]:
-                gains = cut.gain[cut.jobs.tolist().index(schedule.job)]
-                total += cut.multiplier * int(gains[min(count, len(gains)) - 1])
+            for side, gain in ((cut.side, cut.gain), (Side.PS, cut.ps_gain)):
+                if gain is None or schedule.job not in cut.jobs:
+                    continue
+                count = schedule.count(side, cut.server_class, cut.slot)
+                if count and gain.shape[1]:
+                    gains = gain[cut.jobs.tolist().index(schedule.job)]
+                    total += cut.multiplier * int(gains[min(count, len(gains)) - 1])
         return total
 
     def gain(self, schedule: Schedule) -> float:

@@ -11,10 +11,9 @@ from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense, Termination
 from optim.core.verification import Verification, Violation, violation
 from optim.models.admission.check import rows
-from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts, read_facts
 from optim.models.admission.check.placement import check_plan
-from optim.models.admission.check.prices import check_prices
+from optim.models.admission.check.prices import CutChecks, check_prices
 from optim.models.admission.check.rounding import round_up
 from optim.models.admission.check.shares import largest_share
 from optim.models.admission.check.tree import check_tree
@@ -119,7 +118,9 @@ class AdmissionClaims(AbstractClaims):
         """Check prices, or a tree of them."""
         facts = self.facts
         findings = (
-            check_prices(facts, proof, CutCheck(facts)) if isinstance(proof, PriceProof) else check_tree(facts, proof)
+            check_prices(facts, proof, CutChecks.of(facts))
+            if isinstance(proof, PriceProof)
+            else check_tree(facts, proof)
         )
         found = list(findings.violations)
         if findings.bound is None:

@@ -1,7 +1,8 @@
 """Whether a count cut holds: its largest left-hand side over all counts that a class of servers holds together.
 
 The servers are looked at as one large one that holds the sum of their capacities. It holds whatever they do, so that a cut
-that is shown for it is shown for them; a cut that holds for single servers only is refused.
+that is shown for it is shown for them; a cut that holds for single servers only is refused. On shared servers a job's
+workers and PSs are looked at as two that have nothing to do with each other, which holds whatever both may be.
 """
 
 import math
@@ -23,7 +24,7 @@ from optim.models.admission.proof import CountCut, Side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One job in a cut: what it gains with 0, 1, ... units, as many as the class holds, and what one uses."""
+    """Workers or PSs of one job in a cut: what 0, 1, ... gain, as many as the class holds, and what one uses."""
 
     gains: tuple[int, ...]
     unit: tuple[int, ...]
@@ -55,19 +56,23 @@ class CountCheck:
         if not isinstance(cut, CountCut):
             return f"a count cut must be a CountCut, got {type(cut).__name__}"
         facts = self._facts
-        if facts.is_shared:
-            return "count cuts are of servers that workers and PSs don't share"
-        if not isinstance(cut.side, Side):
+        if not isinstance(cut.side, Side) or (facts.is_shared and cut.side is not Side.WORKER):
             return f"side {cut.side!r} isn't one of the instance's"
+        if (cut.ps_gain is not None) != facts.is_shared:
+            return "PSs have gains beside the workers' where both share servers, and nowhere else"
         places = ((cut.server_class, len(facts.servers(cut.side).count)), (cut.slot, facts.horizon))
         if not all(isinstance(at, int | np.integer) and 0 <= at < size for at, size in places):
             return f"class {cut.server_class} or slot {cut.slot} is outside the instance"
-        jobs, gain = np.asarray(cut.jobs), np.asarray(cut.gain)
-        if jobs.ndim != 1 or gain.ndim != 2 or len(jobs) != len(gain) or any(a.size and a.dtype.kind != "i" for a in (jobs, gain)):  # fmt: skip
+        jobs, gains = np.asarray(cut.jobs), [np.asarray(gain) for _, gain in self._sides(cut)]
+        if (
+            jobs.ndim != 1
+            or any(gain.ndim != 2 or len(gain) != len(jobs) for gain in gains)
+            or any(a.size and a.dtype.kind != "i" for a in (jobs, *gains))
+        ):
             return "jobs and gains must be whole numbers, one row of gains a job"
         if jobs.tolist() != sorted(set(jobs.tolist())) or any(not 0 <= j < len(facts.jobs) for j in jobs.tolist()):
             return "jobs must be different, ascending jobs of the instance"
-        if bool((gain < 0).any()) or bool((np.diff(gain, axis=1) < 0).any()):
+        if any(bool((gain < 0).any()) or bool((np.diff(gain, axis=1) < 0).any()) for gain in gains):
             return "gains must not be negative, and must not fall with the number of units"
         if not isinstance(cut.right_hand_side, int | np.integer) or cut.right_hand_side < 0:
             return f"the right-hand side must be a whole number >= 0, got {cut.right_hand_side}"
@@ -75,19 +80,25 @@ class CountCheck:
             return f"the multiplier must be a finite number >= 0, got {cut.multiplier}"
         return None
 
+    def _sides(self, cut: CountCut) -> list[tuple[Side, IntArray]]:
+        """Return whose units gain what."""
+        own = [(cut.side, cut.gain)]
+        return own if cut.ps_gain is None else [*own, (Side.PS, cut.ps_gain)]
+
     def _choices(self, cut: CountCut) -> tuple[Choice, ...]:
         """Return the jobs that can be there in the slot at all, each with as many units as the class holds of it."""
         facts, servers = self._facts, self._facts.servers(cut.side)
         room, count = servers.room(cut.server_class, cut.slot), servers.count[cut.server_class]
         found = []
-        for index, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(cut.gain).tolist(), strict=True):
-            job = facts.jobs[index]
-            if not job.arrival <= cut.slot <= job.deadline or not any(gain):
-                continue
-            unit = smallest_demand(job.demands).of(cut.side)
-            most = job.most_workers if cut.side is Side.WORKER else job.ps_needed(job.most_workers)
-            units = min(most, count * units_on_server(unit, room, facts.share, most))
-            found.append(Choice(gains=(0, *(gain[min(n, len(gain)) - 1] for n in range(1, units + 1))), unit=unit))
+        for side, gains in self._sides(cut):
+            for index, gain in zip(np.asarray(cut.jobs).tolist(), np.asarray(gains).tolist(), strict=True):
+                job = facts.jobs[index]
+                if not job.arrival <= cut.slot <= job.deadline or not any(gain):
+                    continue
+                unit = smallest_demand(job.demands).of(side)
+                most = job.most_workers if side is Side.WORKER else job.ps_needed(job.most_workers)
+                units = min(most, count * units_on_server(unit, room, facts.share, most))
+                found.append(Choice(gains=(0, *(gain[min(n, len(gain)) - 1] for n in range(1, units + 1))), unit=unit))
         return tuple(found)
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,10 +34,22 @@ class BoundFindings:
     terms: Fraction = Fraction(0)
 
 
+class CutChecks(NamedTuple):
+    """Checks of both kinds of cuts, each distinct one once: trees repeat the same cuts at many leaves."""
+
+    servers: CutCheck
+    counts: CountCheck
+
+    @classmethod
+    def of(cls, facts: Facts) -> "CutChecks":
+        """Return checks that have seen no cut yet."""
+        return cls(CutCheck(facts), CountCheck(facts))
+
+
 def check_prices(
     facts: Facts,
     proof: PriceProof,
-    cuts: CutCheck,
+    cuts: CutChecks,
     restrictions: Mapping[int, Restriction] | None = None,
     leaf: str = "",
 ) -> BoundFindings:
@@ -63,10 +76,9 @@ def check_prices(
     """
     found = _malformed(facts, proof, leaf)
     for number, cut in enumerate(() if found else proof.cuts):
-        found += cuts.violations(cut, number, leaf)
-    count_check = CountCheck(facts)
+        found += cuts.servers.violations(cut, number, leaf)
     for number, count_cut in enumerate(() if found else proof.count_cuts):
-        found += count_check.violations(count_cut, number, leaf)
+        found += cuts.counts.violations(count_cut, number, leaf)
     if found:
         return BoundFindings(violations=tuple(found))
     prices = _prices(facts, proof)
@@ -137,12 +149,13 @@ def _prices(facts: Facts, proof: PriceProof) -> Prices:
 def _count_charges(proof: PriceProof) -> dict[int, tuple[CountCharge, ...]]:
     charges: dict[int, list[CountCharge]] = {}
     for cut in proof.count_cuts:
-        for job, gain in zip(cut.jobs.tolist(), cut.gain, strict=True):
-            if gain.any() and cut.multiplier > 0:
-                with np.errstate(over="ignore"):
-                    charge = float(cut.multiplier) * gain
-                item = CountCharge(side=cut.side, server_class=cut.server_class, slot=cut.slot, charge=charge)
-                charges.setdefault(job, []).append(item)
+        for side, gains in ((cut.side, cut.gain), (Side.PS, cut.ps_gain)):
+            for job, gain in zip(cut.jobs.tolist(), [] if gains is None else gains, strict=gains is not None):
+                if gain.any() and cut.multiplier > 0:
+                    with np.errstate(over="ignore"):
+                        charge = float(cut.multiplier) * gain
+                    item = CountCharge(side=side, server_class=cut.server_class, slot=cut.slot, charge=charge)
+                    charges.setdefault(job, []).append(item)
     return {job: tuple(items) for job, items in charges.items()}
 
 

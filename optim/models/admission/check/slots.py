@@ -5,7 +5,7 @@ that their rounding errors are relative and small; `Pricing.num_operations` boun
 on top of each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -163,15 +163,21 @@ def _cheapest_charged(pricing: Pricing, demand: Demand, side: Side, limits: "Lim
         cost[k, 0] = 0.0
         for c in range(len(unit)):
             low, high = int(limits[0][c, k]), min(int(limits[1][c, k]), most)
-            numbers = np.arange(low, high + 1)
-            own = unit[c, k] * numbers
-            for charge in by_class.get(c, []):
-                own += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
             following = np.full(most + 1, np.inf)
-            for n, pays in zip(numbers.tolist(), np.minimum(own, HUGE).tolist(), strict=True):
+            own = _charged_units(unit[c, k], by_class.get(c, []), high)
+            for n, pays in zip(range(low, high + 1), own[low:].tolist(), strict=True):
                 following[n:] = np.minimum(following[n:], cost[k, : most + 1 - n] + pays)
             cost[k] = following
     return cost
+
+
+def _charged_units(unit: float, charges: Sequence[FloatArray], most: int) -> FloatArray:
+    """Return what 0, ..., most units of one class cost with what count cuts add, shape (most + 1,)."""
+    numbers = np.arange(most + 1)
+    own: FloatArray = unit * numbers.astype(np.float64)
+    for charge in charges:
+        own += np.concatenate([[0.0], charge])[np.minimum(numbers, len(charge))]
+    return np.minimum(own, HUGE).astype(np.float64, copy=False)
 
 
 def _cheapest(unit: FloatArray, at_least: IntArray, at_most: IntArray, most: int) -> FloatArray:
@@ -200,6 +206,7 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
     facts, slots = pricing.facts, pricing.slots
     servers = facts.worker_servers
     unit, ps_unit = (pricing.unit_costs(demand, side) for side in (Side.WORKER, Side.PS))
+    charges = [pricing.count_charges(side) for side in (Side.WORKER, Side.PS)]
     cost = np.full((len(slots), most[0] + 1, most[1] + 1), np.inf)
     cost[:, 0, 0] = 0.0
     for c, count in enumerate(servers.count):
@@ -212,9 +219,27 @@ def _shared_costs(pricing: Pricing, demand: Demand, limits: tuple[Limits, Limits
                 workers=(int(limits[0][0][c, k]), int(limits[0][1][c, k])),
                 ps=(int(limits[1][0][c, k]), int(limits[1][1][c, k])),
             )
-            following[group] = _add_class(cost[group], pairs, unit[c, group], ps_unit[c, group])
+            plain = [k for k in group if not any(c in charged.get(k, {}) for charged in charges)]
+            following[plain] = _add_class(cost[plain], pairs, unit[c, plain], ps_unit[c, plain])
+            for k in sorted(set(group) - set(plain)):
+                own = [
+                    _charged_units(float(units[c, k]), charged.get(k, {}).get(c, []), limit)
+                    for units, charged, limit in zip((unit, ps_unit), charges, most, strict=True)
+                ]
+                following[k] = _add_charged_class(cost[k], pairs, own[0], own[1])
         cost = following
     return cost
+
+
+def _add_charged_class(cost: FloatArray, pairs: "_Pairs", worker: FloatArray, ps: FloatArray) -> FloatArray:
+    """Return one slot's costs with one more class, in which so many workers and PSs cost as listed."""
+    result = np.full_like(cost, np.inf)
+    for y in range(pairs.workers[0], min(pairs.workers[1], len(pairs.beside) - 1, len(worker) - 1) + 1):
+        for z in range(pairs.ps[0], min(pairs.ps[1], int(pairs.beside[y]), len(ps) - 1) + 1):
+            reached = result[y:, z:]
+            pays = min(float(worker[y]) + float(ps[z]), HUGE)
+            np.minimum(reached, cost[: cost.shape[0] - y, : cost.shape[1] - z] + pays, out=reached)
+    return result
 
 
 def _equal_slots(capacity: IntArray, c: int, limits: tuple[Limits, Limits]) -> Iterator[list[int]]:

@@ -8,9 +8,8 @@ import numpy as np
 from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.crowding import is_crowded
-from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import Facts
-from optim.models.admission.check.prices import BoundFindings, check_prices
+from optim.models.admission.check.prices import BoundFindings, CutChecks, check_prices
 from optim.models.admission.check.restrictions import FREE, Restriction
 from optim.models.admission.check.schedules import has_schedule
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
@@ -28,7 +27,7 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
     found: list[Violation] = []
     leaves: list[BoundFindings] = []
     is_complete = True
-    cuts = CutCheck(facts)
+    cuts = CutChecks.of(facts)
     seen: set[int] = set()
     waiting: list[tuple[int, Restrictions]] = [(0, {})]
     if not nodes:
@@ -100,7 +99,9 @@ def _narrowed(restrictions: Restrictions, branch: Branch, *, is_high: bool) -> R
     return {**restrictions, branch.job: changed}
 
 
-def _check_leaf(facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutCheck) -> BoundFindings:
+def _check_leaf(
+    facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks
+) -> BoundFindings:
     if node.proof is not None:
         return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
     if any(_is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):

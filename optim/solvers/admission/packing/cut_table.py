@@ -43,11 +43,6 @@ class CutTable:
     def __len__(self) -> int:
         return len(self.cuts)
 
-    @property
-    def server_cuts(self) -> tuple[ServerCut, ...]:
-        """Those of single servers."""
-        return tuple(cut for cut in self.cuts if isinstance(cut, ServerCut))
-
     def add(self, cuts: Sequence[Cut]) -> None:
         """Append cuts."""
         instance = self._instance
@@ -132,52 +127,55 @@ class CountTable:
         widest = max(int(instance.max_workers.max(initial=0)), *(int(needed[-1]) for needed in instance.ps_needed), 0)
         self._gain = np.zeros((1, widest + 1), dtype=np.int64)
         """Shape (1 + gains, counts): of 0, 1, ... units; the first row is of jobs without gain."""
-        self._row = np.zeros((0, instance.num_jobs), dtype=np.int64)
+        self._row = np.zeros((2, 0, instance.num_jobs), dtype=np.int64)
+        """Shape (2, cuts, jobs): rows of the gains of workers and of PSs."""
         self._place = np.zeros((0, 2), dtype=np.int64)
-        self._is_ps: IntArray = np.zeros(0, dtype=np.bool_)
 
     def add(self, cuts: Sequence[CountCut]) -> None:
         """Append cuts."""
         if not cuts:
             return
-        rows = np.zeros((len(cuts), self._instance.num_jobs), dtype=np.int64)
+        rows = np.zeros((2, len(cuts), self._instance.num_jobs), dtype=np.int64)
         blocks, start = [self._gain], len(self._gain)
         numbers = np.arange(1, self._gain.shape[1])
         for k, cut in enumerate(cuts):
-            rows[k, cut.jobs] = np.arange(start, start + len(cut.jobs))
-            block = np.zeros((len(cut.jobs), self._gain.shape[1]), dtype=np.int64)
-            block[:, 1:] = cut.gain[:, np.minimum(numbers, cut.gain.shape[1]) - 1]
-            blocks.append(block)
-            start += len(cut.jobs)
-        self._gain, self._row = np.concatenate(blocks), np.concatenate([self._row, rows])
+            for is_ps, gain in ((cut.side is Side.PS, cut.gain), (True, cut.ps_gain)):
+                if gain is None or not gain.size:
+                    continue
+                rows[int(is_ps), k, cut.jobs] = np.arange(start, start + len(cut.jobs))
+                block = np.zeros((len(cut.jobs), self._gain.shape[1]), dtype=np.int64)
+                block[:, 1:] = gain[:, np.minimum(numbers, gain.shape[1]) - 1]
+                blocks.append(block)
+                start += len(cut.jobs)
+        self._gain, self._row = np.concatenate(blocks), np.concatenate([self._row, rows], axis=1)
         place = np.array([(cut.server_class, cut.slot) for cut in cuts], dtype=np.int64)
         self._place = np.concatenate([self._place, place])
-        self._is_ps = np.concatenate([self._is_ps, [cut.side is Side.PS for cut in cuts]])
 
     def curves(self, multiplier: FloatArray) -> tuple[Curves | None, Curves | None]:
-        """Return what the cuts charge on either side at their multipliers, None where they charge nothing."""
+        """Return what the cuts charge for workers and for PSs at their multipliers, None where they charge nothing."""
         found: list[Curves | None] = []
-        for is_ps, servers in ((False, self._instance.worker_servers), (True, self._instance.ps_servers)):
-            on = np.flatnonzero((multiplier > 0) & (self._is_ps == is_ps))
-            cut, job = np.nonzero(self._row[on])
+        # On shared servers PSs are on the workers' servers, and the PSs' servers are the same.
+        for row, servers in zip(self._row, (self._instance.worker_servers, self._instance.ps_servers), strict=True):
+            on = np.flatnonzero(multiplier > 0)
+            cut, job = np.nonzero(row[on])
             if not len(cut):
                 found.append(None)
                 continue
             slots = self._place[on[cut], 1]
-            places, row = np.unique(job * self._instance.horizon + slots, return_inverse=True)
+            places, line = np.unique(job * self._instance.horizon + slots, return_inverse=True)
             place = np.zeros((self._instance.num_jobs, self._instance.horizon), dtype=np.int64)
             place.reshape(-1)[places] = np.arange(1, len(places) + 1)
             extra = np.zeros((len(places) + 1, servers.num_classes, self._gain.shape[1]))
-            charge = multiplier[on[cut], None] * self._gain[self._row[on[cut], job]]
-            np.add.at(extra, (row + 1, self._place[on[cut], 0]), charge)
+            charge = multiplier[on[cut], None] * self._gain[row[on[cut], job]]
+            np.add.at(extra, (line + 1, self._place[on[cut], 0]), charge)
             found.append(Curves(place, extra))
         return found[0], found[1]
 
     def use(self, schedules: PricedSchedules, first: int) -> FloatArray:
         """Return the left-hand sides of schedules in the cuts from number `first` on, shape (cuts, schedules)."""
-        total = np.zeros((len(self._row) - first, len(schedules.jobs)))
-        for is_ps, counts in ((False, schedules.workers), (True, schedules.ps)):
-            on = np.flatnonzero(self._is_ps[first:] == is_ps)
+        total = np.zeros((self._row.shape[1] - first, len(schedules.jobs)))
+        for row, counts in zip(self._row[:, first:], (schedules.workers, schedules.ps), strict=True):
+            on = np.flatnonzero(row.any(axis=1))
             units = counts[:, self._place[first + on, 0], self._place[first + on, 1]].T
-            total[on] = self._gain[self._row[first + on][:, schedules.jobs], np.minimum(units, self._gain.shape[1] - 1)]
+            total[on] += self._gain[row[on][:, schedules.jobs], np.minimum(units, self._gain.shape[1] - 1)]
         return total

@@ -14,8 +14,10 @@ from optim.solvers.admission.pricing.class_tables import (
     ClassSource,
     CurvedSource,
     SharedClassSource,
+    SharedCurvedSource,
     price_classes,
     price_curved_classes,
+    price_curved_shared_classes,
     price_shared_classes,
 )
 from optim.solvers.admission.pricing.job_tables import JobTables
@@ -50,7 +52,7 @@ class Prices:
         Shape (segments, classes, slots): what cuts add to the cost of one worker (PS) of a job, or None.
         On shared servers the classes of both are those of the workers' servers.
     worker_curves, ps_curves
-        What cuts add to the cost of so many workers (PSs) of a job, or None; separate servers only.
+        What cuts add to the cost of so many workers (PSs) of a job, or None.
     """
 
     worker: FloatArray
@@ -170,17 +172,21 @@ def price(
     ps = np.zeros((room, ps_classes, horizon), dtype=np.int32)
     payoff, completion = np.zeros(len(which)), np.full(len(which), -1, dtype=np.int64)
     out = (with_schedules, payoff, completion, workers, ps)
+    is_curved = prices.worker_curves is not None or prices.ps_curves is not None
     if tables.instance.has_shared_servers:
         shared = SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_room, *tables.most_at_once))
-        price_shared_classes(which, floors, tables.arrays, shared, *out)
+        if is_curved:
+            price_curved_shared_classes(which, floors, tables.arrays, _curved_shared(tables, shared, prices), *out)
+        else:
+            price_shared_classes(which, floors, tables.arrays, shared, *out)
     else:
         order, ps_order = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
         limits = tables.worker_limit, tables.ps_limit
         source = ClassSource(worker_cost, limits[0], ps_cost, limits[1], order, ps_order)
-        if prices.worker_curves is None and prices.ps_curves is None:
-            price_classes(which, floors, tables.arrays, source, *out)
-        else:
+        if is_curved:
             price_curved_classes(which, floors, tables.arrays, _curved(tables, source, prices), *out)
+        else:
+            price_classes(which, floors, tables.arrays, source, *out)
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
 
 
@@ -192,8 +198,25 @@ def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSou
         (prices.worker_curves, prices.ps_curves), (source.worker_cost, source.ps_cost), most, strict=True
     ):
         classes = cost.shape[1]
-        place, extra = (
-            (np.zeros(tables.value.shape, dtype=np.int64), np.zeros((1, classes, 1))) if curves is None else curves
-        )
-        sides.append((place, extra, np.empty((classes + 1, width + 1))))
+        sides.append((*curves_or_none(tables, curves, classes), np.empty((classes + 1, width + 1))))
     return CurvedSource(*source, *sides[0], *sides[1])
+
+
+def _curved_shared(tables: JobTables, source: SharedClassSource, prices: Prices) -> SharedCurvedSource:
+    """Return classes of shared servers with the curves of cuts, and work space."""
+    classes, (most, most_ps) = source.worker_cost.shape[1], tables.most_at_once
+    return SharedCurvedSource(
+        *source,
+        tables.worker_limit,
+        tables.ps_limit,
+        *curves_or_none(tables, prices.worker_curves, classes),
+        *curves_or_none(tables, prices.ps_curves, classes),
+        np.empty((classes + 1, most_ps + 1, most + 1)),
+    )
+
+
+def curves_or_none(tables: JobTables, curves: Curves | None, classes: int) -> Curves:
+    """Return curves; without any, those that charge nothing."""
+    if curves is not None:
+        return curves
+    return Curves(np.zeros(tables.value.shape, dtype=np.int64), np.zeros((1, classes, 1)))

@@ -10,7 +10,13 @@ import numpy as np
 
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.pricing.best_schedule import INFINITE, ZERO, best_by, make_space, sort_by_key, trace_by
+from optim.solvers.admission.pricing.best_schedule import ZERO, best_by, make_space, sort_by_key, trace_by
+from optim.solvers.admission.pricing.curved_classes import (
+    fill_layers,
+    fill_pair_layers,
+    take_layers,
+    take_pair_layers,
+)
 from optim.solvers.admission.pricing.shared_room import SharedClasses
 from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
 
@@ -53,6 +59,21 @@ class SharedClassSource(NamedTuple):
     worker_cost: FloatArray
     ps_cost: FloatArray
     shared: SharedClasses
+
+
+class SharedCurvedSource(NamedTuple):
+    """Likewise with curves, as in `CurvedSource`; work space by class, PSs and workers."""
+
+    worker_cost: FloatArray
+    ps_cost: FloatArray
+    shared: SharedClasses
+    worker_limit: IntArray
+    ps_limit: IntArray
+    worker_place: IntArray
+    worker_curve: FloatArray
+    ps_place: IntArray
+    ps_curve: FloatArray
+    layers: FloatArray
 
 
 class Counts(NamedTuple):
@@ -143,48 +164,18 @@ def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
 
 
 @inner
-def _units_cost(units, cost, curve):
-    """Return what so many units of one class cost."""
-    return units * cost + curve[min(units, len(curve) - 1)]
-
-
-@inner
-def _fill_layers(most, cost, limit, curve, layers):
-    """Fill ``layers[c, n]`` with the least cost of n units on the first c classes; return the most units there may be."""
-    layers[0, : most + 1] = INFINITE
-    layers[0, 0] = 0.0
-    reached = ZERO
-    for c in range(len(cost)):
-        layers[c + 1, : most + 1] = INFINITE
-        for units in range(min(limit[c], most) + 1):
-            pays = _units_cost(units, cost[c], curve[c])
-            for n in range(units, min(most, reached + units) + 1):
-                layers[c + 1, n] = min(layers[c + 1, n], layers[c, n - units] + pays)
-        reached = min(most, reached + limit[c])
-    return reached
-
-
-@inner
-def _take_layers(units, cost, limit, curve, layers, out):
-    """Write how many units of each class the least cost of so many has, the last class first."""
-    n = units
-    for c in range(len(cost) - 1, -1, -1):
-        own = ZERO
-        while layers[c, n - own] + _units_cost(own, cost[c], curve[c]) != layers[c + 1, n]:
-            own += 1
-        out[c] += own
-        n -= own
-
-
-@inner
 def _curved_table(i, s, t, k, ceiling, needed, jobs, source, table):
     worker_curve, ps_curve = source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         return _class_table(i, s, t, k, ceiling, needed, jobs, source, table)
-    most = _fill_layers(
-        jobs.most[i], source.worker_cost[s, :, t], source.worker_limit[s, :, t], worker_curve, source.worker_layers
+    none, no_ps = np.zeros_like(source.order), np.zeros_like(source.ps_order)
+    _, most = fill_layers(
+        jobs.most[i], source.worker_cost[s, :, t], none, source.worker_limit[s, :, t], worker_curve,
+        source.worker_layers,
+    )  # fmt: skip
+    _, most_ps = fill_layers(
+        needed[most], source.ps_cost[s, :, t], no_ps, source.ps_limit[s, :, t], ps_curve, source.ps_layers
     )
-    most_ps = _fill_layers(needed[most], source.ps_cost[s, :, t], source.ps_limit[s, :, t], ps_curve, source.ps_layers)
     for y in range(most + 1):
         if needed[y] > min(y, most_ps):
             return y - 1
@@ -202,10 +193,11 @@ def _write_curved(i, s, t, k, workers, ps, jobs, source, out):
         (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
         (source.worker_limit[s, :, t], source.ps_limit[s, :, t]),
     )
-    _fill_layers(workers, costs[0], limits[0], worker_curve, source.worker_layers)
-    _take_layers(workers, costs[0], limits[0], worker_curve, source.worker_layers, out.workers[:, t])
-    _fill_layers(ps, costs[1], limits[1], ps_curve, source.ps_layers)
-    _take_layers(ps, costs[1], limits[1], ps_curve, source.ps_layers, out.ps[:, t])
+    none, no_ps = np.zeros_like(source.order), np.zeros_like(source.ps_order)
+    fill_layers(workers, costs[0], none, limits[0], worker_curve, source.worker_layers)
+    take_layers(workers, costs[0], none, worker_curve, source.worker_layers, out.workers[:, t])
+    fill_layers(ps, costs[1], no_ps, limits[1], ps_curve, source.ps_layers)
+    take_layers(ps, costs[1], no_ps, ps_curve, source.ps_layers, out.ps[:, t])
 
 
 @inner
@@ -221,6 +213,50 @@ def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
         s, t, workers, jobs.ps_needed[jobs.table_offset[i] :], source.worker_cost, source.ps_cost, source.shared,
         out.workers[:, t], out.ps[:, t],
     )  # fmt: skip
+
+
+@inner
+def _curved_sides(i, s, t, source):
+    """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
+    room = source.shared.room
+    start = np.empty(len(room.pattern), dtype=np.int64)
+    for c in range(len(start)):
+        start[c] = room.start[s, room.pattern[c, t]]
+    none = np.zeros_like(start)
+    return (
+        (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
+        (none, none),
+        (source.worker_limit[s, :, t], source.ps_limit[s, :, t]),
+        (source.worker_curve[source.worker_place[i, t]], source.ps_curve[source.ps_place[i, t]]),
+        (start, room.front),
+    )
+
+
+@inner
+def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
+    if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
+        return _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table)
+    layers, last = source.layers, source.layers.shape[0] - 1
+    most = min(jobs.most[i], layers.shape[2] - 1)
+    most_ps = min(needed[most], layers.shape[1] - 1)
+    costs, lows, highs, curves, fronts = _curved_sides(i, s, t, source)
+    fill_pair_layers(most, most_ps, costs, lows, highs, curves, fronts, layers)
+    table[0] = 0.0
+    for y in range(1, most + 1):
+        if needed[y] > min(y, most_ps) or layers[last, needed[y], y] >= ceiling:
+            return y - 1
+        table[y] = layers[last, needed[y], y]
+    return most
+
+
+@inner
+def _write_curved_shared(i, s, t, k, workers, ps, jobs, source, out):
+    if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
+        _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out)
+        return
+    costs, lows, highs, curves, fronts = _curved_sides(i, s, t, source)
+    fill_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers)
+    take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers, out.workers[:, t], out.ps[:, t])
 
 
 def _pricing_by(slot_table, write_slot):
@@ -243,6 +279,7 @@ def _pricing_by(slot_table, write_slot):
 price_classes = _pricing_by(_class_table, _write_classes)
 price_curved_classes = _pricing_by(_curved_table, _write_curved)
 price_shared_classes = _pricing_by(_shared_class_table, _write_shared_classes)
+price_curved_shared_classes = _pricing_by(_curved_shared_table, _write_curved_shared)
 
 
 @compiled

@@ -15,7 +15,7 @@ from optim.solvers.admission.tree.splitting import Crowded, split
 WHOLE_TOL = 1e-6
 """Weights closer to 1 than this are whole."""
 
-DIVE_EFFORT = Effort(most_rounds=8, most_cut_rounds=1, least_gain=0.0)
+DIVE_EFFORT = Effort(most_rounds=8, most_cut_rounds=1, most_count_rounds=0, least_gain=0.0)
 """Rounds of pricing after each fixing: the bound doesn't matter, good schedules do."""
 
 

@@ -1,4 +1,4 @@
-"""The bound of one node: column generation and server cuts, with a dual point that proves it."""
+"""The bound of one node: column generation and cuts of servers and of counts, with a dual point that proves it."""
 
 import math
 from collections.abc import Callable
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.models.admission.instance import FloatArray
-from optim.models.admission.proof import PriceProof, ServerCut
+from optim.models.admission.proof import CountCut, Cut, PriceProof, ServerCut
+from optim.solvers.admission.packing.count_cuts import CountSeparator
 from optim.solvers.admission.packing.server_cuts import CutSeparator
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
@@ -42,7 +43,7 @@ class NodePoint:
     """
 
     row_prices: FloatArray
-    cuts: tuple[ServerCut, ...]
+    cuts: tuple[Cut, ...]
     multiplier: FloatArray
     payoff: FloatArray
     bound: float
@@ -50,15 +51,17 @@ class NodePoint:
     def proof(self, rows: CapacityRows) -> PriceProof:
         """Return the point as a checker reads it."""
         prices = rows.prices(self.row_prices)
+        priced = [
+            replace(cut, multiplier=value)
+            for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
+            if value > 0
+        ]
         return PriceProof(
             worker_price=prices.worker,
             ps_price=prices.ps,
             payoff=self.payoff,
-            cuts=tuple(
-                replace(cut, multiplier=value)
-                for cut, value in zip(self.cuts, self.multiplier.tolist(), strict=True)
-                if value > 0
-            ),
+            cuts=tuple(cut for cut in priced if isinstance(cut, ServerCut)),
+            count_cuts=tuple(cut for cut in priced if isinstance(cut, CountCut)),
         )
 
 
@@ -92,12 +95,15 @@ class Effort:
         Rounds of pricing after which the node is left as it is.
     most_cut_rounds
         Rounds of separation.
+    most_count_rounds
+        Of these the first ones, in which cuts of counts are looked for, too.
     least_gain
         Separation ends when a round lowers the bound by less than this share of its distance to the cutoff.
     """
 
     most_rounds: int
     most_cut_rounds: int
+    most_count_rounds: int
     least_gain: float
 
 
@@ -113,6 +119,7 @@ class NodeBounder:
     def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
         self._tables, self._rows = tables, rows
         self._separator = CutSeparator(tables.instance)
+        self._count_separator = CountSeparator(tables.instance)
         self.pricer = NodePricer.of(tables)
         best = self.pricer.price(self._no_prices(), NodeLimits.free(tables))
         self.most_value = float(best.payoff.sum())
@@ -180,7 +187,9 @@ class NodeBounder:
             last_value = point.value
             if num_cut_rounds == effort.most_cut_rounds or not is_worth:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
-            cuts = self._separator.separate(*master.loads(point.weight))
+            cuts: list[Cut] = [*self._separator.separate(*master.loads(point.weight))]
+            if num_cut_rounds < effort.most_count_rounds:
+                cuts += self._count_separator.separate(*master.counts(point.weight))
             if not cuts:
                 return NodeResult(point=best, master=point, is_converged=True, basis=master.basis())
             num_cut_rounds += 1
@@ -198,14 +207,12 @@ class NodeBounder:
     def _price(self, point: MasterPoint, limits: NodeLimits) -> tuple[PricedSchedules, NodePoint]:
         """Price all jobs at the master's duals, which gives schedules and a bound."""
         cuts = self.master.cuts
-        by_side = self._rows.prices(point.row_prices)
-        worker_extra, ps_extra = cuts.extra(point.multiplier)
-        prices = Prices(worker=by_side.worker, ps=by_side.ps, worker_extra=worker_extra, ps_extra=ps_extra)
+        prices = cuts.charged(self._rows.prices(point.row_prices), point.multiplier)
         priced = self.pricer.price(prices, limits)
         rents = float(point.row_prices @ self._rows.capacity + point.multiplier @ cuts.right_hand_side)
         return priced, NodePoint(
             row_prices=point.row_prices,
-            cuts=cuts.server_cuts,
+            cuts=cuts.cuts,
             multiplier=point.multiplier,
             payoff=priced.payoff,
             bound=float(priced.payoff.sum()) + rents,

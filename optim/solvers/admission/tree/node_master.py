@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, hstack, vstack
 
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.models.admission.proof import ServerCut
+from optim.models.admission.proof import Cut
 from optim.solvers.admission.packing.cut_table import CutTable
 from optim.solvers.admission.packing.highs_programme import add_columns, add_rows, empty_programme
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
@@ -27,6 +27,9 @@ from optim.solvers.admission.tree.node_pricing import NodeLimits
 PENALTY_STEP = 100.0
 MOST_PENALTY_FACTOR = 1e6
 """How penalties of admitted jobs without room are raised where they don't drive them out, and how far."""
+
+LEAST_WEIGHT = 1e-9
+"""Schedules of no larger weight aren't there."""
 
 DUAL, PRIMAL = 1, 4
 """HiGHS' simplex strategies: the dual after changes of bounds and new rows, the primal after new columns."""
@@ -148,7 +151,7 @@ class NodeMaster:
         self._strategy = PRIMAL
         return len(added)
 
-    def add_cuts(self, cuts: Sequence[ServerCut]) -> None:
+    def add_cuts(self, cuts: Sequence[Cut]) -> None:
         """Add cuts as rows."""
         self._strategy = DUAL
         first = len(self.cuts)
@@ -192,12 +195,38 @@ class NodeMaster:
             result.append(load)
         return result[0], result[1]
 
+    def counts(self, weight: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return what a point has of each job in each class and slot, as `ColumnPool.counts` does."""
+        on = np.flatnonzero(weight > LEAST_WEIGHT)
+        blocks, weights = [], []
+        for side, counts in enumerate((self.schedules.workers, self.schedules.ps)):
+            k, c, t = np.nonzero(counts[on])
+            column = on[k]
+            blocks.append(
+                np.column_stack([np.full_like(c, side), c, t, self.schedules.jobs[column], counts[column, c, t]])
+            )
+            weights.append(weight[column])
+        rows = np.concatenate(blocks)
+        order = np.lexsort(rows.T[::-1])
+        return rows[order], np.concatenate(weights)[order]
+
     def shrink(self, most_schedules: int, most_cuts: int) -> None:
         """Forget what was not used lately, if there is too much of it, and start the programme anew."""
         if len(self.schedules) <= most_schedules and len(self.cuts) <= most_cuts:
             return
-        kept = np.sort(np.argsort(-self._last_use, kind="stable")[: most_schedules // 2])
-        kept_cuts = np.sort(np.argsort(-self._last_cut_use, kind="stable")[: most_cuts // 2])
+        self._rebuild(
+            np.sort(np.argsort(-self._last_use, kind="stable")[: most_schedules // 2]),
+            np.sort(np.argsort(-self._last_cut_use, kind="stable")[: most_cuts // 2]),
+        )
+
+    def drop_idle_cuts(self) -> None:
+        """Forget the cuts that the last point doesn't price, and start the programme anew."""
+        kept = np.flatnonzero(self._last_cut_use == self._num_solves)
+        if len(kept) < len(self.cuts):
+            self._rebuild(np.arange(len(self.schedules)), kept)
+
+    def _rebuild(self, kept: IntArray, kept_cuts: IntArray) -> None:
+        """Start the programme anew with some of the schedules and cuts."""
         self.schedules = self.schedules.select(kept)
         self._keys.take(kept)
         self.cuts.keep(kept_cuts)

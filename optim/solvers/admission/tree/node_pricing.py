@@ -10,7 +10,7 @@ from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
 from optim.solvers.admission.pricing.best_schedule import JobArrays
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
-from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices, unit_costs
+from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices, curves_or_none, unit_costs
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.node_pricing_loop import (
     SeparateSource,
@@ -173,13 +173,20 @@ class NodePricer:
         priced = PricedSchedules.blank(tables, which)
         out = (self.scratch, priced.payoff, priced.completion, priced.workers, priced.ps)
         sizes, (classes, ps_classes) = [most + 1 for most in self.most], (cost.shape[1] for cost in costs)
+        curves = (
+            curves_or_none(tables, prices.worker_curves, classes),
+            curves_or_none(tables, prices.ps_curves, ps_classes),
+        )
         if tables.instance.has_shared_servers:
-            shared = SharedSource(*costs, tables.class_room, np.empty((classes + 1, sizes[1], sizes[0])))
-            price_restricted_shared(which, self.jobs, limits, shared, *out)
+            pairs = np.empty((classes + 1, sizes[1], sizes[0]))
+            price_restricted_shared(
+                which, self.jobs, limits, SharedSource(*costs, *curves, tables.class_room, pairs), *out
+            )
         else:
             orders = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
-            separate = SeparateSource(*costs, np.empty(sizes[0]), np.empty(sizes[1]), *orders)
-            price_restricted(which, self.jobs, limits, separate, *out)
+            rows = np.empty(sizes[0]), np.empty(sizes[1])
+            layers = np.empty((classes + 1, sizes[0])), np.empty((ps_classes + 1, sizes[1]))
+            price_restricted(which, self.jobs, limits, SeparateSource(*costs, *curves, *rows, *orders, *layers), *out)
         return priced
 
     def has_schedule(self, job: int, limits: NodeLimits) -> bool:

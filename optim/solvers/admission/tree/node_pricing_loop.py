@@ -8,35 +8,53 @@ the fewest workers that make a slot's progress, as few PSs as they need, and end
 
 from typing import NamedTuple
 
+import numpy as np
+
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, ZERO, sort_by_key
+from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, sort_by_key
+from optim.solvers.admission.pricing.class_pricing import Curves
 from optim.solvers.admission.pricing.class_tables import take_cheapest
+from optim.solvers.admission.pricing.curved_classes import (
+    fill_layers,
+    fill_pair_layers,
+    take_layers,
+    take_pair_layers,
+)
 from optim.solvers.admission.pricing.shared_room import ClassRoom
 
 
 class SeparateSource(NamedTuple):
-    """Unit costs, shape (segments, classes, slots); work space: costs by number of units, and orders of the classes."""
+    """Unit costs, shape (segments, classes, slots), and curves.
+
+    And work space: costs by number of units, orders of the classes, and costs by class and number.
+    """
 
     worker_cost: FloatArray
     ps_cost: FloatArray
+    worker_curves: Curves
+    ps_curves: Curves
     workers: FloatArray
     ps: FloatArray
     order: IntArray
     ps_order: IntArray
+    worker_layers: FloatArray
+    ps_layers: FloatArray
 
 
 class SharedSource(NamedTuple):
-    """Unit costs likewise, what classes hold, and work space: costs by (class, PSs, workers)."""
+    """Unit costs and curves likewise, what classes hold, and work space: costs by (class, PSs, workers)."""
 
     worker_cost: FloatArray
     ps_cost: FloatArray
+    worker_curves: Curves
+    ps_curves: Curves
     room: ClassRoom
     layers: FloatArray
 
 
 @inner
-def _fill_side(cost, low, high, most, order, table):
+def _fill_greedily(cost, low, high, most, order, table):
     """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
     total = 0.0
     units = 0
@@ -60,17 +78,27 @@ def _fill_side(cost, low, high, most, order, table):
 
 
 @inner
+def _fill_side(row, cost, low, high, curves, most, order, layers, table):
+    """As `_fill_greedily`, where a row of curves may charge."""
+    if row == 0:
+        return _fill_greedily(cost, low, high, most, order, table)
+    fewest, largest = fill_layers(most, cost, low, high, curves.extra[row], layers)
+    table[: most + 1] = layers[len(cost), : most + 1]
+    return fewest, largest
+
+
+@inner
 def _fill_slot(i, s, t, ps_needed, limits, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
     most = len(ps_needed) - 1
     table[: most + 1] = INFINITE
     fewest, largest = _fill_side(
-        source.worker_cost[s, :, t], limits.worker_low[i, :, t], limits.worker_high[s, :, t], most, source.order,
-        source.workers,
+        source.worker_curves.place[i, t], source.worker_cost[s, :, t], limits.worker_low[i, :, t],
+        limits.worker_high[s, :, t], source.worker_curves, most, source.order, source.worker_layers, source.workers,
     )  # fmt: skip
     fewest_ps, largest_ps = _fill_side(
-        source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t], ps_needed[most], source.ps_order,
-        source.ps,
+        source.ps_curves.place[i, t], source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t],
+        source.ps_curves, ps_needed[most], source.ps_order, source.ps_layers, source.ps,
     )  # fmt: skip
     for y in range(fewest, largest + 1):
         due = ps_needed[y]
@@ -79,77 +107,66 @@ def _fill_slot(i, s, t, ps_needed, limits, source, table):
 
 
 @inner
-def _take(units, cost, low, high, order, out):
+def _take(row, units, cost, low, high, curves, order, layers, out):
     """Write the cheapest counts for so many units: the lower limits, then the rest by cost."""
-    room = high - low
-    out[:] = low
-    take_cheapest(units - low.sum(), cost, room, order, out)
+    if row == 0:
+        room = high - low
+        out[:] = low
+        take_cheapest(units - low.sum(), cost, room, order, out)
+    else:
+        fill_layers(units, cost, low, high, curves.extra[row], layers)
+        out[:] = 0
+        take_layers(units, cost, low, curves.extra[row], layers, out)
 
 
 @inner
 def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """Write the cheapest counts for so many workers and PSs in a slot."""
     _take(
-        workers, source.worker_cost[s, :, t], limits.worker_low[i, :, t], limits.worker_high[s, :, t], source.order,
-        out_workers[:, t],
+        source.worker_curves.place[i, t], workers, source.worker_cost[s, :, t], limits.worker_low[i, :, t],
+        limits.worker_high[s, :, t], source.worker_curves, source.order, source.worker_layers, out_workers[:, t],
     )  # fmt: skip
-    _take(ps, source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t], source.ps_order, out_ps[:, t])
+    _take(
+        source.ps_curves.place[i, t], ps, source.ps_cost[s, :, t], limits.ps_low[i, :, t], limits.ps_high[s, :, t],
+        source.ps_curves, source.ps_order, source.ps_layers, out_ps[:, t],
+    )  # fmt: skip
 
 
 @inner
-def _fill_layers(i, s, t, most, most_ps, limits, source):
-    """Fill `layers[c, Z, Y]` with the least cost of Y workers and Z PSs on the first c classes of shared servers."""
-    layers, room = source.layers, source.room
-    num_classes = source.worker_cost.shape[1]
-    layers[0, : most_ps + 1, : most + 1] = INFINITE
-    layers[0, 0, 0] = 0.0
-    for c in range(num_classes):
-        layers[c + 1, : most_ps + 1, : most + 1] = INFINITE
-        start = room.start[s, room.pattern[c, t]]
-        for y in range(limits.worker_low[i, c, t], min(most, limits.worker_high[s, c, t]) + 1):
-            beside = room.front[start + y]
-            for z in range(limits.ps_low[i, c, t], min(most_ps, limits.ps_high[s, c, t], beside) + 1):
-                cost = y * source.worker_cost[s, c, t] + z * source.ps_cost[s, c, t]
-                for ps in range(z, most_ps + 1):
-                    for workers in range(y, most + 1):
-                        layers[c + 1, ps, workers] = min(
-                            layers[c + 1, ps, workers], layers[c, ps - z, workers - y] + cost
-                        )
-    return num_classes
+def _shared_sides(i, s, t, limits, source):
+    """Return costs, lower and upper limits, and curves of workers and PSs on shared servers, and the frontiers."""
+    room = source.room
+    start = np.empty(len(room.pattern), dtype=np.int64)
+    for c in range(len(start)):
+        start[c] = room.start[s, room.pattern[c, t]]
+    return (
+        (source.worker_cost[s, :, t], source.ps_cost[s, :, t]),
+        (limits.worker_low[i, :, t], limits.ps_low[i, :, t]),
+        (limits.worker_high[s, :, t], limits.ps_high[s, :, t]),
+        (
+            source.worker_curves.extra[source.worker_curves.place[i, t]],
+            source.ps_curves.extra[source.ps_curves.place[i, t]],
+        ),
+        (start, room.front),
+    )
 
 
 @inner
 def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
     """As `_fill_slot`, where workers and PSs share servers."""
     most = len(ps_needed) - 1
-    last = _fill_layers(i, s, t, most, ps_needed[most], limits, source)
+    costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
+    fill_pair_layers(most, ps_needed[most], costs, lows, highs, curves, fronts, source.layers)
     for y in range(most + 1):
-        table[y] = source.layers[last, ps_needed[y], y] if ps_needed[y] <= y else INFINITE
+        table[y] = source.layers[len(source.room.pattern), ps_needed[y], y] if ps_needed[y] <= y else INFINITE
 
 
 @inner
 def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """As `_write_slot`, where workers and PSs share servers."""
-    last = _fill_layers(i, s, t, workers, ps, limits, source)
-    for c in range(last - 1, -1, -1):
-        y, z = _last_pair(i, s, t, c, workers, ps, limits, source)
-        out_workers[c, t], out_ps[c, t] = y, z
-        workers -= y
-        ps -= z
-
-
-@inner
-def _last_pair(i, s, t, c, workers, ps, limits, source):
-    """Return the workers and PSs of class c in a cheapest way to have so many in all."""
-    layers, room = source.layers, source.room
-    start = room.start[s, room.pattern[c, t]]
-    for y in range(limits.worker_low[i, c, t], min(workers, limits.worker_high[s, c, t]) + 1):
-        beside = room.front[start + y]
-        for z in range(limits.ps_low[i, c, t], min(ps, limits.ps_high[s, c, t], beside) + 1):
-            cost = y * source.worker_cost[s, c, t] + z * source.ps_cost[s, c, t]
-            if layers[c, ps - z, workers - y] + cost == layers[c + 1, ps, workers] < INFINITE:
-                return y, z
-    return ZERO, ZERO
+    costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
+    fill_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers)
+    take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers, out_workers[:, t], out_ps[:, t])
 
 
 @inner

@@ -1,6 +1,7 @@
 """Branch and price, put together: nodes by bound, plans by diving, splits by strong branching."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from optim.core.driver import AbstractIteration, Monitor, Standing
 from optim.core.status import Termination
@@ -25,11 +26,19 @@ from optim.solvers.admission.tree.node_pricing import NodeLimits
 from optim.solvers.admission.tree.relieving import relieving
 from optim.solvers.admission.tree.splitting import split
 
-ROOT_EFFORT = Effort(most_rounds=2_000, most_cut_rounds=100, least_gain=1e-3)
-NODE_EFFORT = Effort(most_rounds=400, most_cut_rounds=6, least_gain=0.02)
-LEAF_EFFORT = Effort(most_rounds=5_000, most_cut_rounds=6, least_gain=0.02)
-TRIAL_EFFORT = Effort(most_rounds=12, most_cut_rounds=0, least_gain=1.0)
-"""Rounds of pricing and of cuts at the root, at other nodes, where nothing is left to split, and on trial."""
+ROOT_EFFORT = Effort(most_rounds=2_000, most_cut_rounds=100, most_count_rounds=100, least_gain=1e-3)
+NODE_EFFORT = Effort(most_rounds=400, most_cut_rounds=6, most_count_rounds=0, least_gain=0.02)
+COUNT_EFFORT = replace(NODE_EFFORT, most_count_rounds=1)
+LEAF_EFFORT = Effort(most_rounds=5_000, most_cut_rounds=6, most_count_rounds=0, least_gain=0.02)
+TRIAL_EFFORT = Effort(most_rounds=12, most_cut_rounds=0, most_count_rounds=0, least_gain=1.0)
+"""Rounds of pricing and of cuts at the root, at other nodes, at some of them, where nothing is left to split, and on trial.
+
+Cuts of counts are dense rows, with which a node takes the master several times as long: those of the root that have a
+price there lower all nodes' bounds, and more of them at every node cost more than they cut off.
+"""
+
+COUNT_EVERY = 25
+"""Nodes between two at which cuts of counts are looked for."""
 
 MOST_TRIALS = 8
 """Splits of a node that are tried before one is chosen."""
@@ -127,8 +136,11 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
         """Bound a node, then close or split it."""
         is_root = self.num_bounded == 0
         self.bounder.master.shrink(MOST_SCHEDULES, MOST_CUTS)
-        result = self._bounded(node.limits, node.point, ROOT_EFFORT if is_root else NODE_EFFORT, node.basis)
+        effort = ROOT_EFFORT if is_root else NODE_EFFORT if self.num_bounded % COUNT_EVERY else COUNT_EFFORT
+        result = self._bounded(node.limits, node.point, effort, node.basis)
         self.num_bounded += 1
+        if is_root:
+            self.bounder.master.drop_idle_cuts()
         is_time_for_plans = is_root or self.num_bounded % DIVE_EVERY == 0
         if is_time_for_plans and not self._is_over():
             self._adopt(self._improve(self.plan))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.errors import InvalidProblemError
 from optim.models.admission.check import check
 from optim.models.admission.check.counts import CountCheck
 from optim.models.admission.check.facts import read_facts
@@ -44,9 +45,6 @@ def test_accepts_the_exact_right_hand_side_and_refuses_one_less(instance: Admiss
     rng = np.random.default_rng(seed)
     for _ in range(3):
         cut = random_count_cut(instance, rng)
-        if instance.has_shared_servers:
-            assert "don't share" in causes(instance, cut)[0]
-            continue
         assert causes(instance, cut) == []
         if cut.right_hand_side > 0:
             lower = replace(cut, right_hand_side=cut.right_hand_side - 1)
@@ -92,8 +90,6 @@ def test_lowers_the_bound_where_only_counts_tell() -> None:
 
 @given(tiny_instances(), SEEDS)
 def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: int) -> None:
-    if instance.has_shared_servers:
-        return
     rng = np.random.default_rng(seed)
     cuts = tuple(random_count_cut(instance, rng) for _ in range(3))
     market = replace(random_market(instance, rng, share_free=0.6, scale=0.5), count_cuts=cuts)
@@ -132,12 +128,44 @@ def test_bounds_are_those_of_an_enumeration(instance: AdmissionInstance, seed: i
         ("outside", {"slot": 4}),
         ("outside", {"slot": -1}),
         ("side", {"side": "neither"}),
+        ("nowhere else", {"ps_gain": np.array([[0, 1], [0, 1]])}),
     ],
 )
 def test_says_what_is_wrong_with_a_cut(cause: str, fields: dict[str, Any]) -> None:
     found = causes(TWO_JOBS, make_count_cut(**fields))
     assert len(found) == 1
     assert cause in found[0]
+
+
+def shared_jobs() -> AdmissionInstance:
+    """Return two jobs whose workers and PSs share a server of four GPUs and four cores."""
+    wide = {"epochs": 1, "chunks": 2, "ps_mbps": 1, "worker": [1, 0], "ps": [1, 0], "worker_mbps": 1}
+    servers = [{"type": "both", "capacity": [4, 4], "count": 1}]
+    return tiny_instance(job_document("a", **wide), job_document("b", **wide), shared_servers=servers)
+
+
+@pytest.mark.parametrize(
+    ("cause", "fields"),
+    [
+        (None, {}),
+        ("exceed the right-hand side 1", {"right_hand_side": 1}),
+        ("exceed the right-hand side 2", {"ps_gain": np.array([[1, 1], [0, 1]])}),
+        ("nowhere else", {"ps_gain": None}),
+        ("must not fall", {"ps_gain": np.array([[1, 0], [0, 1]])}),
+        ("must not be negative", {"ps_gain": np.array([[0, 1], [-1, 1]])}),
+        ("one row of gains a job", {"ps_gain": np.array([[0, 1]])}),
+        ("side", {"side": Side.PS}),
+    ],
+)
+def test_workers_and_ps_gain_on_shared_servers(cause: str | None, fields: dict[str, Any]) -> None:
+    # Two workers or two PSs of a job take two GPUs of four: two such pairs, or one and a worker of the second job.
+    known: dict[str, Any] = {
+        "right_hand_side": 2,
+        "gain": np.array([[0, 1], [1, 1]]),
+        "ps_gain": np.array([[0, 1], [0, 1]]),
+    }
+    found = causes(shared_jobs(), make_count_cut(**(known | fields)))
+    assert (cause in found[0]) if cause else found == []
 
 
 def test_more_units_than_are_listed_gain_as_the_last() -> None:
@@ -170,9 +198,27 @@ def test_files_hold_count_cuts() -> None:
     assert (read.side, read.server_class, read.slot, read.multiplier) == (Side.WORKER, 0, 0, 1.0)
     assert read.jobs.tolist() == cut.jobs.tolist()
     assert read.gain.tolist() == cut.gain.tolist()
+    assert read.ps_gain is None
     document["count_cuts"][0]["gains"][1] = ("b", [0, 1])
     (read,) = PROBLEM.proof_from_json(TWO_JOBS, document).count_cuts
     assert read.gain.tolist() == [[0, 0, 1], [0, 1, 1]]
+
+
+def test_files_hold_gains_of_ps() -> None:
+    instance = shared_jobs()
+    cut = make_count_cut(ps_gain=np.array([[0, 1], [1, 1]]))
+    market = replace(random_market(instance, np.random.default_rng(0)), count_cuts=(cut,))
+    document = PROBLEM.proof_to_json(instance, market.proof([1.0, 1.0]))
+    (read,) = PROBLEM.proof_from_json(instance, document).count_cuts
+    assert read.gain.tolist() == cut.gain.tolist()
+    assert read.ps_gain.tolist() == [[0, 1], [1, 1]]
+    # A job that is left out of one list gains nothing there.
+    document["count_cuts"][0]["ps_gains"] = [("b", [1])]
+    (read,) = PROBLEM.proof_from_json(instance, document).count_cuts
+    assert (read.jobs.tolist(), read.ps_gain.tolist()) == ([0, 1], [[0], [1]])
+    document["count_cuts"][0]["ps_gains"] = [("b", [1]), ("b", [2])]
+    with pytest.raises(InvalidProblemError, match="twice"):
+        PROBLEM.proof_from_json(instance, document)
 
 
 def test_the_oracle_tries_all_counts() -> None:

@@ -14,9 +14,8 @@ import optim
 from optim.core.certificate import Certificate
 from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.models.admission.check import check
-from optim.models.admission.check.cuts import CutCheck
 from optim.models.admission.check.facts import read_facts
-from optim.models.admission.check.prices import check_prices
+from optim.models.admission.check.prices import CutChecks, check_prices
 from optim.models.admission.check.restrictions import FREE
 from optim.models.admission.check.rounding import ExactSum, round_up
 from optim.models.admission.check.schedules import least_payoff
@@ -155,7 +154,7 @@ def test_a_bound_is_compared_to_a_billionth_of_all_that_is_added() -> None:
     facts = read_facts(BY_HAND["plain"])
     market = random_market(BY_HAND["plain"], np.random.default_rng(0))
     proof, bound = proof_and_bound(market)
-    findings = check_prices(facts, replace(proof, payoff=proof.payoff + 5.0), CutCheck(facts))
+    findings = check_prices(facts, replace(proof, payoff=proof.payoff + 5.0), CutChecks.of(facts))
     assert float(findings.terms) == float(findings.bound) == pytest.approx(bound + 5.0 * len(proof.payoff), rel=CLOSE)
 
 

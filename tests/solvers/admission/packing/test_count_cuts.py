@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 import optim
@@ -20,7 +20,14 @@ from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules, Prices
 from optim.solvers.admission.pricing.job_tables import JobTables
 from tests.models.admission.check.test_cuts import random_cut
-from tests.support.admission.count_cuts import counts_of_job, make_count_cut, most_left_side, random_count_cut
+from tests.support.admission.count_cuts import (
+    counts_of_job,
+    gain_of,
+    gains_of,
+    make_count_cut,
+    most_left_side,
+    random_count_cut,
+)
 from tests.support.admission.plans import proven_by, solution_of
 from tests.support.admission.tiny import job_document, tiny_instance, tiny_instances
 
@@ -33,7 +40,7 @@ def random_mixture(instance: AdmissionInstance, rng: np.random.Generator) -> tup
     for is_ps, servers in enumerate((instance.worker_servers, instance.ps_servers)):
         side = Side.PS if is_ps else Side.WORKER
         for c, t, job in product(range(servers.num_classes), range(instance.horizon), range(instance.num_jobs)):
-            most = counts_of_job(instance, make_count_cut(side=side, server_class=c, slot=t), job)
+            most = counts_of_job(instance, make_count_cut(server_class=c, slot=t), job, side)
             if most:
                 counts = np.unique(rng.integers(1, most + 1, 3))
                 rows += [(is_ps, c, t, job, int(count)) for count in counts]
@@ -46,15 +53,14 @@ def test_holds_for_all_counts_and_not_for_the_mixture(instance: AdmissionInstanc
     rows, weight = random_mixture(instance, np.random.default_rng(seed))
     cuts = CountSeparator(instance).separate(rows, weight)
     check = CountCheck(read_facts(instance))
-    assert not (cuts and instance.has_shared_servers)
     for number, cut in enumerate(cuts):
         assert most_left_side(instance, cut) <= cut.right_hand_side
         assert check.violations(cut, number, "") == []
         total = 0.0
         for (is_ps, c, t, job, count), share in zip(rows.tolist(), weight.tolist(), strict=True):
-            if (is_ps, c, t) == (cut.side is Side.PS, cut.server_class, cut.slot) and job in cut.jobs:
-                gains = cut.gain[cut.jobs.tolist().index(job)]
-                total += share * int(gains[min(count, len(gains)) - 1])
+            for side, gain in gains_of(cut):
+                if (is_ps, c, t) == (side is Side.PS, cut.server_class, cut.slot) and job in cut.jobs:
+                    total += share * gain_of(gain[cut.jobs.tolist().index(job)], count)
         assert total > cut.right_hand_side
 
 
@@ -79,7 +85,6 @@ def test_tells_half_of_four_from_two() -> None:
 
 @given(tiny_instances(max_jobs=3), SEEDS)
 def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInstance, seed: int) -> None:
-    assume(not instance.has_shared_servers)
     rng = np.random.default_rng(seed)
     makers = (random_cut, random_count_cut)
     cuts: list[Cut] = [makers[int(rng.integers(2))](instance, rng) for _ in range(4)]

@@ -39,7 +39,7 @@ def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_
     ps_hosts = hosts if instance.has_shared_servers else instance.ps_servers.num_classes
 
     def curves(classes: int) -> Curves | None:
-        if not has_extras or instance.has_shared_servers:
+        if not has_extras:
             return None
         extra = np.cumsum(draw(3, classes, 3), axis=2)
         extra[0] = extra[:, :, 0] = 0.0

@@ -1,7 +1,6 @@
 """Pricing under branches against the list of all schedules, filtered by what each branch says."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -65,7 +64,6 @@ def check_node(instance: AdmissionInstance, seed: int) -> None:
     """Compare each job's payoff under random branches with the best of the listed schedules that meet them."""
     rng = np.random.default_rng(seed)
     prices, branches = random_prices(instance, rng, has_extras=True), random_branches(instance, rng)
-    prices = replace(prices, worker_curves=None, ps_curves=None)  # the tree knows no cuts over counts
     tables = JobTables.build(instance)
     pricer, limits = NodePricer.of(tables), limits_of(tables, branches)
     priced = pricer.price(prices, limits)

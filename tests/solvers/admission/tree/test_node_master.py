@@ -1,0 +1,51 @@
+"""The restricted master of the tree: what its points have of each job, and what is left of its cuts."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.solvers.admission.packing.server_cuts import CutSeparator
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.tree.node_bound import NodeBounder
+from optim.solvers.admission.tree.node_pricing import NodeLimits
+from optim.solvers.admission.tree.tree_search import ROOT_EFFORT
+
+
+def bounded_root(name: str) -> tuple[JobTables, CapacityRows, NodeBounder]:
+    """Bound the root of an instance's tree."""
+    tables = JobTables.build(optim.reference_instance(name))
+    rows = CapacityRows.of(tables)
+    bounder = NodeBounder(tables, rows)
+    limits, start = NodeLimits.free(tables), bounder.free_point()
+    bounder.bound(limits, start, cutoff=0.0, effort=ROOT_EFFORT, should_stop=lambda _: False)
+    return tables, rows, bounder
+
+
+def test_counts_are_those_of_a_pool_of_the_same_schedules() -> None:
+    tables, rows, bounder = bounded_root("tiny-1")
+    schedules = bounder.master.schedules
+    pool = ColumnPool(tables, rows)
+    pool.add(schedules)
+    weight = np.random.default_rng(0).random(len(schedules)) * (np.arange(len(schedules)) % 3 > 0)
+    # The pool sorts schedules by job, earlier ones first.
+    expected = pool.counts(weight[np.argsort(schedules.jobs, kind="stable")])
+    for found, known in zip(bounder.master.counts(weight), expected, strict=True):
+        assert np.array_equal(found, known)
+
+
+def test_forgets_cuts_without_a_price_and_nothing_else() -> None:
+    _, _, bounder = bounded_root("tiny-2")
+    master = bounder.master
+    before, schedules, num_cuts = master.solve(), master.schedules, len(master.cuts)
+    priced = [cut for cut, value in zip(master.cuts.cuts, before.multiplier.tolist(), strict=True) if value > 0]
+    master.drop_idle_cuts()
+    assert list(master.cuts.cuts) == priced
+    assert 0 < len(priced) < num_cuts
+    assert np.array_equal(master.schedules.workers, schedules.workers)
+    after = master.solve()
+    assert after.value == pytest.approx(before.value, rel=1e-9)
+    separator = CutSeparator(optim.reference_instance("tiny-2"))
+    master.add_cuts(separator.separate(*master.loads(np.ones(len(schedules)))))
+    assert master.solve().value <= after.value + 1e-9
