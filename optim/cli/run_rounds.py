@@ -22,7 +22,7 @@ class RoundChoice:
     rounds: Annotated[int, option("--rounds", "Of leases: the auction's own, then the arbiter's.", min=1)] = 1
     fairness: Annotated[
         float, option("--fairness", "f: in later rounds the 1 - f of the apps that are worst off bid.", "F")
-    ] = 0.0
+    ] = 0.8
 
 
 def tell_rounds(

@@ -107,7 +107,7 @@ def test_rounds_of_leases_tell_what_was_planned_and_what_it_came_to(tmp_path):
         (("--kill-servers", "2", "--rounds", "2"), "leave --rounds and --fairness out"),
         (("--application", "topic-model", "--rounds", "2"), "--application is trained alone"),
         (("tiny-0", "x.json", "--rounds", "2"), "are of an auction's rounds of leases"),
-        (("auction-tiny-0", "x.json", "--fairness", "0.8"), "are of an auction's rounds of leases, two at least"),
+        (("auction-tiny-0", "x.json", "--fairness", "0.5"), "are of an auction's rounds of leases, two at least"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_two(words, message):

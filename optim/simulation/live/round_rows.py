@@ -20,7 +20,7 @@ class RoundOptions:
     """
 
     rounds: int = 2
-    fairness: float = 0.0
+    fairness: float = 0.8
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "rounds")
