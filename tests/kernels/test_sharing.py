@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from optim.kernels.sharing import (
+    CENTRING,
     Market,
+    _step,
     cold_start,
     dual_bound,
     primal_value,
@@ -81,3 +83,25 @@ def test_a_batch_says_the_same_as_one_at_a_time():
     ]
     for i, one in zip((0, 3), alone, strict=True):
         assert float(one.value[0]) == pytest.approx(float(together.value[i]), abs=1e-6)
+
+
+step = jax.jit(_step)
+
+
+def complementarity(market, point):
+    """Return the mean of all products of a limit's multiplier and what is left of it."""
+    used = market.cap - (market.speed * point.share).sum(axis=1)
+    rest = market.supply - point.share.sum(axis=0)
+    products = (point.share * point.slack, point.cap_price * used, point.price * rest)
+    return float(sum(jnp.sum(each) for each in products)) / sum(each.size for each in products)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 4])
+def test_near_the_end_a_step_takes_all_complementarity_down_as_it_aims_to(seed):
+    """Whole Newton steps change the sum of products to first order by what they aim at: each limit counts in that."""
+    market, present = drawn(seed), jnp.ones(USERS, dtype=bool)
+    point = cold_start(market, present)
+    for _ in range(7):
+        point = step(market, present, point)
+    after = step(market, present, point)
+    assert complementarity(market, after) == pytest.approx(CENTRING * complementarity(market, point), rel=0.02)

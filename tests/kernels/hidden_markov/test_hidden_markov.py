@@ -233,3 +233,21 @@ def test_a_sample_far_from_every_state_leaves_probabilities():
     np.testing.assert_allclose(np.asarray(belief).sum(axis=2), 1.0, rtol=1e-5)
     assert np.isfinite(float(log_likelihood[0]))
     assert np.isfinite(np.asarray(hidden_markov.smooth(kernel, series, jnp.asarray([4])))).all()
+
+
+@pytest.mark.parametrize("stickiness", [0.0, 3.0])
+def test_the_priors_are_those_of_a_plain_account(stickiness):
+    rng, num_states, num_features = np.random.default_rng(5), 3, 2
+    model = as_kernel(random_model(rng, num_states, num_features, True))
+    found = float(fitting.log_prior(model, jnp.float32(stickiness)))
+    initial, transition, regression, covariance = (np.asarray(array, dtype=np.float64) for array in model)
+    expected = initial.sum() / num_states
+    for state in range(num_states):
+        for after in range(num_states):
+            expected += (1 / num_states + stickiness * (state == after)) * transition[state, after]
+        own = fitting.RIDGE * regression[state].T @ regression[state]
+        own += fitting.PRIOR_SAMPLES * fitting.PRIOR_VARIANCE * np.eye(num_features)
+        spread = np.linalg.eigvalsh(covariance[state])
+        expected -= 0.5 * fitting.PRIOR_SAMPLES * np.log(spread).sum()
+        expected -= 0.5 * np.sum(np.linalg.inv(covariance[state]) * own)
+    assert found == pytest.approx(expected, rel=1e-4)
