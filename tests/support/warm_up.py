@@ -12,6 +12,7 @@ from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.index_policy import IndexPolicy, Key
+from optim.simulation.cluster.policies.yarn_cs import YarnCs, YarnOptions
 from optim.solvers.admission.warm_up import compile_columns, compile_nodes, compile_online
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
@@ -57,13 +58,22 @@ def auctions() -> None:
     by_all_solvers("auction", reference_instance("auction-tiny-0"), auction([4, 4], *[linear(4, 8.0, "slot")] * 3))
 
 
+def job() -> Workload:
+    """Return the least workload."""
+    return Workload(submit_us=np.zeros(1, np.int64), gpus=np.ones(1, np.int64), duration_us=np.ones(1, np.int64))
+
+
 def clusters() -> None:
     """Compile the simulation's loop."""
-    job = Workload(submit_us=np.zeros(1, np.int64), gpus=np.ones(1, np.int64), duration_us=np.ones(1, np.int64))
-    play(job, Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
+    play(job(), Cluster.grid("1x1"), IndexPolicy(name="submission", source="", key=Key.SUBMISSION))
 
 
-PARTS = (own_servers, auctions, clusters, shared_online, shared_columns, shared_servers)
+def capacity() -> None:
+    """Compile the capacity scheduler's loop."""
+    play(job(), Cluster.grid("1x1"), YarnCs(YarnOptions(), job()))
+
+
+PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers)
 """In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
 
 

@@ -18,6 +18,7 @@ from optim.simulation.cluster.outages import OutageFeed
 from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import PlanningPolicy
+from optim.simulation.cluster.policies.yarn_cs import YarnCs
 
 if TYPE_CHECKING:
     from optim.simulation.cluster.state import State
@@ -61,6 +62,10 @@ def play(
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = ByKey(policy, jobs)
     check_support(policy, jobs, cluster, options)
+    if type(policy) is YarnCs and is_compiled(jobs, cluster, options):  # what derives from it may plan otherwise
+        from optim.simulation.cluster.capacity.play import play_capacity
+
+        return play_capacity(jobs, cluster, policy, options, seed, watch)
     if isinstance(policy, PlanningPolicy):
         return play_plans(jobs, cluster, policy, options, seed, watch)
     return _play_index(jobs, cluster, policy, options, seed, watch)

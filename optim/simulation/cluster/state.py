@@ -163,7 +163,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         quantum=policy.quantum_us,
         has_backfill=policy.backfill,
         takes_first=options.placement is Placement.FIRST_FIT,
-        level_order=_level_order(options.placement, jobs.gpus, int(cluster.gpus.max())),
+        level_order=level_order(options.placement, jobs.gpus, int(cluster.gpus.max())),
         may_spread=options.spread,
         overhead=options.overhead_us,
         rank=rank.astype(np.int64),
@@ -180,7 +180,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
     )
 
 
-def _level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
+def level_order(placement: Placement, gangs: IntArray, largest: int) -> IntArray:
     """Return which numbers of free GPUs a gang prefers of a machine, for each gang; `NOWHERE` behind the last.
 
     Shape (largest + 1, largest + 1).

@@ -11,7 +11,7 @@ import numpy as np
 from optim.core.errors import OptimError
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.workload import Workload
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.outages import OutageFeed
 from optim.simulation.cluster.planning.books import NEVER, Books
@@ -51,6 +51,24 @@ def play_plans(
         if watch is not None and instants % WATCH_EVERY == 0 and watch(world.submitted):
             return None
     return world.finish()
+
+
+def as_log(cluster: Cluster, events: IntArray, places: IntArray) -> EventLog:
+    """Return a log of events, of each its time, kind, job and number of places, and of their places, which are GPUs by number.
+
+    Shapes (events, 4) and (places,).
+    """
+    machine = np.repeat(np.arange(cluster.num_machines), cluster.gpus)[places]
+    first = np.cumsum(cluster.gpus) - cluster.gpus
+    return EventLog(
+        time_us=events[:, 0].copy(),
+        kind=events[:, 1].astype(np.int8),
+        job=events[:, 2].copy(),
+        first=np.concatenate([[0], np.cumsum(events[:, 3])]),
+        machine=machine,
+        gpus=np.repeat(events[:, 1] == Event.START, events[:, 3]).astype(np.int64),
+        slot=places - first[machine],
+    )
 
 
 class _Run:
@@ -198,18 +216,8 @@ class _Run:
         for job in list(books.shown):  # only where the run was given up
             books.stop(job, self.now, is_done=False)
             self._log(Event.PREEMPT, job)
-        columns = np.array(self.events, np.int64).reshape(-1, 4)
-        places = np.array(self.places, np.int64)
-        machine, is_start = books.site.machine[places], columns[:, 1] == Event.START
-        log = EventLog(
-            time_us=columns[:, 0],
-            kind=columns[:, 1].astype(np.int8),
-            job=columns[:, 2],
-            first=np.concatenate([[0], np.cumsum(columns[:, 3])]),
-            machine=machine,
-            gpus=np.repeat(is_start, columns[:, 3]).astype(np.int64),
-            slot=places - books.site.first[machine],
-        )
+        events = np.array(self.events, np.int64).reshape(-1, 4)
+        log = as_log(self.cluster, events, np.array(self.places, np.int64))
         over = np.where(books.end >= 0, books.end, np.maximum(self.now, self.jobs.submit_us))
         return Run(
             policy=self.policy.name,

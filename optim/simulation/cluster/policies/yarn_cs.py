@@ -101,7 +101,10 @@ def machine_quotas(path: Path, jobs: Workload, cluster: Cluster) -> FloatArray:
 
 
 class YarnCs(PlanningPolicy):
-    """Virtual clusters by used over quota, first come first served in each; idle quota is lent."""
+    """Virtual clusters by used over quota, first come first served in each; idle quota is lent.
+
+    Jobs of whole GPUs of one type are played by the compiled loop of `optim.simulation.cluster.capacity`, which decides the same.
+    """
 
     name = "yarn-cs"
     may_spread = True
@@ -198,14 +201,18 @@ class YarnCs(PlanningPolicy):
             elif is_plain:
                 hopeless.add(width)
 
+    @property
+    def step_us(self) -> int:
+        """Time after which a waiting job's locality is relaxed by a level, in microseconds."""
+        return round(self.options.retry_s * US) * self.options.tries
+
     def _levels(self, jobs: IntArray, now: int) -> IntArray:
         """Return how far the jobs' locality is relaxed: 0 fewest machines of a rack, 1 any of a rack, 2 any."""
-        tries = (now - self.since[jobs]) // round(self.options.retry_s * US)
-        return np.asarray(np.minimum(2, tries // self.options.tries))
+        return np.asarray(np.minimum(2, (now - self.since[jobs]) // self.step_us))
 
     def _next_try(self, stuck: IntArray, view: View, room: Room) -> int | None:
         """Return when the locality of a waiting job that room would suffice for is relaxed next."""
-        step = round(self.options.retry_s * US) * self.options.tries
+        step = self.step_us
         fits = stuck[(view.gpus[stuck] <= room.num_free) & (self._levels(stuck, view.now_us) < 2)]
         times = self.since[fits] + ((view.now_us - self.since[fits]) // step + 1) * step
         return int(times.min()) if len(times) else None

@@ -15,6 +15,7 @@ from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.static import divide
+from optim.simulation.cluster.wrappers.wrapper import Wrapper
 from tests.support.small_clusters import workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -100,6 +101,38 @@ def test_locality_is_relaxed_after_its_tries(racks, start):
     )
     assert starts == [0, 0, start]
     assert run.figures == pytest.approx({"fair_share_wait_h": 0, "fragmentation_wait_h": start / 3600})
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
+def test_a_job_that_no_host_has_room_for_holds_up_none_of_its_width(is_taken_back):
+    """Two GPUs are free, or held beyond a quota; the first job in line asks for more vCPUs than the hosts have left."""
+    rows = [(0, 1, 100), (0, 1, 100), (0, 2, 100 if is_taken_back else 1), (10, 2, 5), (10, 2, 5)]
+    jobs = workload(
+        rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"), cpu_milli=np.array([4000, 0, 0, 7000, 1000])
+    )
+    cluster = Cluster(gpus=np.array([4]), cpus=np.array([16.0]), memory_gb=np.array([256.0]))
+    starts, run = _starts(jobs, cluster, "yarn-cs", {"quotas": "4:1"})
+    assert starts[3:] == [100, 10]
+    assert [job for _, kind, job, _ in run.log.rows() if kind == 1] == ([2] if is_taken_back else [])
+
+
+class OneJobWaits(Wrapper):
+    """Keeps a job off all machines until the others are through."""
+
+    def plan(self, view):
+        view.prepare.append(lambda room: room.confine(lambda job: np.array([len(view.jobs) == 1 or job != 3])))
+        return self.inner.plan(view)
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True], ids=["free", "taken back"])
+def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back):
+    """Jobs 3 and 4 are alike but for the wrapper."""
+    rows = [(0, 2, 100), (0, 1, 100), (0, 1, 100 if is_taken_back else 1), (10, 1, 5), (10, 1, 7)]
+    jobs = workload(rows, group=np.array([0, 1, 1, 0, 0]), groups=("a", "b"))
+    policy = OneJobWaits(make_policy("yarn-cs", jobs, {"quotas": "4:1"}))
+    run = play(jobs, Cluster.grid("1x4"), policy, FREE)
+    assert (run.first_start_us // US)[4] == 10
+    assert run.first_start_us[3] == run.end_us[[0, 1, 2, 4]].max()
 
 
 def test_quotas_come_from_the_traces_gpu_hours():
