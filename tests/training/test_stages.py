@@ -53,6 +53,14 @@ def test_the_derived_thresholds_have_a_closed_form(work, copying):
         assert thresholds.third == pytest.approx(third, abs=1.01 / reliable)
 
 
+def test_a_stage_that_never_ends_counts_up_to_the_most_machines_looked_at():
+    """In closed form stage 2 pays from 4.5 transient machines for each of 16, stage 3 from 20."""
+    model = of_shape(30.0, 0.5)
+    assert model.thresholds(16, most=50) == Thresholds(second=50 / 16, third=50 / 16)
+    between = model.thresholds(16, most=100)
+    assert (between.second, between.third) == (pytest.approx(4.5, abs=1 / 16), 100 / 16)
+
+
 @given(st.floats(1, 40), st.floats(0.01, 2))
 def test_one_to_one_and_fifteen_to_one_never_follow_together(work, copying):
     """At most (second + 1)^2 - 1 is the third: from 1 follows at most 3, and 15 needs at least 3."""

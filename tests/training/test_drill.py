@@ -1,0 +1,77 @@
+"""The drill's rows, with machines of this process in place of real ones: `test_processes.py` kills those."""
+
+import contextlib
+
+import pytest
+
+from optim.kernels.parameter_server import Adagrad
+from optim.training import drill
+from optim.training.applications import LogisticRegression
+from optim.training.drill import DrillOptions, kill_servers
+from optim.training.options import ClusterOptions
+from optim.training.transport import InProcess
+
+CLASSES = LogisticRegression(num_observations=40, num_features=4, num_classes=2, num_partitions=4)
+
+
+class Forgetful:
+    """An application that isn't a function of its arguments: a gradient done again is another one."""
+
+    num_partitions, num_parameters = CLASSES.num_partitions, CLASSES.num_parameters
+
+    def __init__(self):
+        self.calls = 0
+
+    def initial_parameters(self):
+        return CLASSES.initial_parameters()
+
+    def weight(self, partition):
+        return CLASSES.weight(partition)
+
+    def gradient(self, parameters, partition, clock):
+        self.calls += 1
+        gradient, loss = CLASSES.gradient(parameters, partition, clock)
+        return gradient, loss + self.calls
+
+
+class Local(InProcess, contextlib.nullcontext):
+    """Machines of this process that say that they are processes."""
+
+    def __init__(self, application, options):
+        super().__init__(application)
+        self.killed = []
+        Local.last = self
+
+    def __enter__(self):
+        return self
+
+    @property
+    def process_ids(self):
+        return {name: 1000 + place for place, name in enumerate(self.machines)}
+
+    def kill(self, machine):
+        self.killed.append((machine, self.process_ids[machine]))
+        super().kill(machine)
+
+
+def rows_of(monkeypatch, application, replay_mb=0.0, **options):
+    monkeypatch.setattr(drill, "Processes", Local)
+    cluster = ClusterOptions(num_shards=2, sync_every=3, replay_mb=replay_mb)
+    return list(kill_servers(application, Adagrad(learning_rate=0.1), cluster, DrillOptions(**options)))
+
+
+@pytest.mark.parametrize("replay_mb", [0.0, 1.0])
+def test_each_kill_is_told_with_what_it_undid_and_the_losses_are_those_of_an_undisturbed_run(monkeypatch, replay_mb):
+    rows = rows_of(monkeypatch, CLASSES, replay_mb, kills=4, transient=2, seed=1)
+    assert [row.is_equal for row in rows] == [True] * 4
+    assert [(row.machine, row.process_id) for row in rows] == Local.last.killed
+    assert all(row.machine.startswith("spot-") for row in rows), "active servers are on transient machines"
+    assert any(row.from_clock > row.to_clock for row in rows), "some kill undid something"
+    for row in rows:
+        assert row.to_clock <= row.from_clock <= row.to_clock + 3
+        assert row.replayed_to == (row.from_clock if replay_mb else row.to_clock)
+        assert row.clocks_compared - (row.from_clock - row.to_clock) in (4, 5)
+
+
+def test_losses_that_differ_are_told(monkeypatch):
+    assert not any(row.is_equal for row in rows_of(monkeypatch, Forgetful(), kills=2, transient=2, seed=1))
