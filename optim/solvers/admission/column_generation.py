@@ -14,6 +14,7 @@ from optim.solvers.admission.online import default_run
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.restricted_master import is_large
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_schedules
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_online
@@ -21,6 +22,10 @@ from optim.solvers.admission.warm_up import compile_columns, compile_online
 if TYPE_CHECKING:
     from optim.core.execution.crews import Crew
     from optim.solvers.admission.pricing.sharded_pricing import CrewPricer
+
+WALKS = Walk(num_steps=150, add_every=4), Walk(num_steps=10)
+WALKS_OF_LARGE = Walk(num_steps=16, add_every=2), Walk(num_steps=0)
+"""Before the first master, and after each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +37,10 @@ class ColumnGenerationOptions:
     tol
         Relative gap (bound - master) / master at which the LP counts as solved.
     first_steps
-        Polyak steps before the first master; every fourth gives columns.
+        Polyak steps before the first master, of which every fourth gives columns. By default 150; 16 of which every second does
+        where the cluster has more than 4,096 rows (class, slot and resource): there masters cost less than pricing.
     steps_between
-        Polyak steps after each master.
+        Polyak steps after each master; by default 10, and none where rows are so many.
     warm_start
         Whether ``central`` begins with the schedules of an `online` run.
     method
@@ -42,7 +48,7 @@ class ColumnGenerationOptions:
         pricing a round at its vertex duals): the textbook method, for comparison.
 
     engine
-        Who prices the jobs: ``here`` (this process), ``threads`` (job shards on all cores), ``dask`` (on so many `workers` of a
+        Who prices the jobs: ``auto`` (``threads`` where rows are so many, else ``here``), ``here`` (one thread), ``threads`` (job shards on all cores), ``dask`` (on so many `workers` of a
         Dask cluster of this machine), or the address of a Dask scheduler. The same bound for all but ``here``, whose sums are
         rounded in another order.
     workers
@@ -50,23 +56,25 @@ class ColumnGenerationOptions:
     """
 
     tol: float = 1e-6
-    first_steps: int = 150
-    steps_between: int = 10
+    first_steps: int | None = None
+    steps_between: int | None = None
     warm_start: bool = True
     method: str = "central"
-    engine: str = "here"
+    engine: str = "auto"
     workers: int = 2
 
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "tol")
-        check_in("[1, inf)", self, "first_steps")
-        check_in("[0, inf)", self, "steps_between")
+        if self.first_steps is not None:
+            check_in("[1, inf)", self, "first_steps")
+        if self.steps_between is not None:
+            check_in("[0, inf)", self, "steps_between")
         check_in("[1, inf)", self, "workers")
-        if self.engine not in ("here", "threads", "dask") and "://" not in self.engine:
+        if self.engine not in ("auto", "here", "threads", "dask") and "://" not in self.engine:
             raise InvalidOptionError(
-                f"engine must be 'here', 'threads', 'dask' or a scheduler's address (tcp://HOST:PORT), got {self.engine!r}"
+                f"engine must be 'auto', 'here', 'threads', 'dask' or a scheduler's address (tcp://HOST:PORT), got {self.engine!r}"
             )
-        if self.engine != "here" and self.method == "plain":
+        if self.engine not in ("auto", "here") and self.method == "plain":
             raise InvalidOptionError("method 'plain' prices in this process; leave out engine, or method")
         if self.method not in ("central", "plain"):
             raise InvalidOptionError(f"method must be 'central' or 'plain', got {self.method!r}")
@@ -92,20 +100,23 @@ class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions
         with monitor.clock.phase("build"):
             tables = JobTables.build(instance)
             rows = CapacityRows.of(tables)
-        with monitor.clock.phase("solve"), crew_pricer(tables, options) as pricer:
+        with monitor.clock.phase("solve"), crew_pricer(tables, rows, options) as pricer:
             result = solve_packing_lp(tables, rows, options, monitor, pricer)
         outcome = result.outcome()
         return replace(
             outcome,
             termination=result.termination,
-            counts={**outcome.counts, "newton_steps": result.newton_steps, **result.load()},
+            counts={**outcome.counts, **result.steps(), **result.load()},
         )
 
 
 @contextmanager
-def crew_pricer(tables: JobTables, options: ColumnGenerationOptions) -> "Iterator[CrewPricer | None]":
+def crew_pricer(
+    tables: JobTables, rows: CapacityRows, options: ColumnGenerationOptions
+) -> "Iterator[CrewPricer | None]":
     """Give the pricer of the crew that the options name, None for this process."""
-    if options.engine == "here":
+    is_here = options.engine == "here" or (options.engine == "auto" and not is_large(rows.capacity))
+    if is_here or options.method == "plain":
         yield None
         return
     from optim.core.execution import load_dask
@@ -115,7 +126,7 @@ def crew_pricer(tables: JobTables, options: ColumnGenerationOptions) -> "Iterato
     post = JobShards.of(tables.instance)
     with ExitStack() as opened:
         crew: Crew
-        if options.engine == "threads":
+        if options.engine in ("auto", "threads"):
             crew = opened.enter_context(ThreadCrew(post.laid_out()))
         else:
             scheduler = None if options.engine == "dask" else options.engine
@@ -139,5 +150,9 @@ def solve_packing_lp(
     if options.warm_start:
         with monitor.clock.phase("online"):
             programme.add_schedules(plan_schedules(tables, default_run(tables, monitor.part()).plan))
-    first, between = Walk(num_steps=options.first_steps, add_every=4), Walk(num_steps=options.steps_between)
+    first, between = WALKS_OF_LARGE if is_large(rows.capacity) else WALKS
+    if options.first_steps is not None:
+        first = replace(first, num_steps=options.first_steps)
+    if options.steps_between is not None:
+        between = replace(between, num_steps=options.steps_between)
     return programme.run(monitor, tol=options.tol, first=first, between=between)

@@ -14,6 +14,7 @@ from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.saddle_point import solve_saddle
 from optim.solvers.admission.packing.server_packings import (
     PackingSpace,
     best_packing,
@@ -98,7 +99,8 @@ def compile_columns(*, is_shared: bool) -> None:
     """Run pricing and the master once."""
     tables = JobTables.build(smallest_instance(is_shared=is_shared))
     walk = Walk(num_steps=2)
-    PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk)
+    pool = PackingLP(tables, CapacityRows.of(tables)).run(Monitor(), tol=1e-6, first=walk, between=walk).pool
+    solve_saddle(pool.share, pool.job, pool.value, 1, tol=1e-3, most_steps=1)
 
 
 @cache

@@ -6,26 +6,23 @@ Polyak steps from there (`price_search`). Columns of every point on the way are 
 cheaper than the master, so it is done often. Every priced point gives a Lagrangian bound; the best one is
 kept, so any stop leaves a proof.
 
-Rows enter the master only when its primal point violates them: on contended instances half of the rows
-never do, and Newton's systems are dense in the rows. Until they have, the master's columns give way where
-a row overflows: what is reported is always attained.
+What is reported is always attained (`restricted_master`). Where rows are many the master takes first-order
+steps, which cost less than pricing does: then fewer points are priced, and more masters solved.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.sparse import csc_array
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.status import Termination
-from optim.models.admission.instance import FloatArray, IntArray
+from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Cut
 from optim.solvers.admission.packing.cut_table import CutTable
-from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
-from optim.solvers.admission.packing.skyline import MOST_DENSE
+from optim.solvers.admission.packing.restricted_master import RestrictedMaster, fitting
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.column_pool import ColumnPool
@@ -33,17 +30,14 @@ from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL, PricePoi
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 LOOSEST_TOL = 1e-2
-TOL_SHARE = 0.3
-"""The master is solved to this share of the present gap, never looser than the first."""
-
-ROW_TOL = 1e-9
-"""Relative violation by the master's primal point at which a left-out row enters."""
+TOL_SHARE, LARGE_TOL_SHARE = 0.3, 0.15
+"""The master is solved to this share of the present gap, never looser than the first; the latter where first-order steps solve it."""
 
 CROWDED = 0.97
 """Rows whose average use along the first walk exceeds this share of capacity are in the first master."""
 
-LINE_POINTS = 6
-"""Points between the best prices and the master's in a round."""
+LINE_POINTS, FEW_LINE_POINTS = 6, 2
+"""Points between the best prices and the master's in a round; the latter where masters cost less than pricing."""
 
 IDLE_FACTOR, MOST_IDLE = 10.0, 8
 """Columns whose reduced loss exceeds this many times the absolute gap in so many rounds on end are dropped. Sooner,
@@ -75,8 +69,8 @@ class PackingResult:
         The columns.
     termination
         Why it stopped; `completed` if the gap tolerance was reached, `numerical_error` if it can't be.
-    rounds, newton_steps
-        Masters solved, and Newton systems factorised in all.
+    rounds, newton_steps, saddle_steps
+        Masters solved, Newton systems factorised and first-order steps taken in all.
     history
         (seconds, master value, bound) after each round.
     """
@@ -88,6 +82,7 @@ class PackingResult:
     termination: Termination
     rounds: int
     newton_steps: int
+    saddle_steps: int = 0
     history: list[tuple[float, float, float]] = field(default_factory=list)
 
     @property
@@ -116,6 +111,10 @@ class PackingResult:
         )
         return weight
 
+    def steps(self) -> dict[str, float]:
+        """Return how many steps the masters took."""
+        return {"newton_steps": self.newton_steps, "saddle_steps": self.saddle_steps}
+
     def load(self) -> dict[str, float]:
         """Return how loaded the instance is at the fractional point.
 
@@ -131,16 +130,6 @@ class PackingResult:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Master:
-    """A solved master: its value in all rows, prices of whole units, and what it took."""
-
-    value: float
-    prices: FloatArray
-    newton_steps: int
-    is_settled: bool
-
-
 class PackingLP:
     """Column generation over one instance's packing LP; keeps its pool between calls of `run`."""
 
@@ -149,10 +138,7 @@ class PackingLP:
         self.pool = ColumnPool(tables, rows)
         self.cuts = CutTable(tables.instance)
         self.search = PriceSearch(tables, rows, self.pool, self.cuts)
-        self._is_active = np.zeros(rows.num_rows, dtype=np.bool_)
-        self._row_price = np.zeros(rows.num_rows)
-        self._job_price: FloatArray | None = None
-        self._loss: FloatArray = np.zeros(0)
+        self.master = RestrictedMaster(self.pool, self.search)
 
     def add_schedules(self, schedules: PricedSchedules) -> None:
         """Add columns that are known beforehand, such as an online run's."""
@@ -169,8 +155,7 @@ class PackingLP:
             use[:, columns] = self.cuts.use(self.pool.as_priced(columns), first)
         self.pool.add_rows(use, right_hand_side)
         self.search.add_rows(right_hand_side)
-        self._is_active = np.concatenate([self._is_active, np.ones(len(cuts), dtype=np.bool_)])
-        self._row_price = np.concatenate([self._row_price, np.zeros(len(cuts))])
+        self.master.add_rows(len(cuts))
 
     def drop_idle_cuts(self) -> None:
         """Forget cuts that the best point doesn't price."""
@@ -182,7 +167,7 @@ class PackingLP:
         kept = np.concatenate([np.arange(num_rows), num_rows + priced])
         self.cuts.keep(priced)
         self.pool.keep_rows(kept)
-        self._is_active, self._row_price = self._is_active[kept], self._row_price[kept]
+        self.master.keep_rows(kept)
         self.search.keep_rows(kept)
 
     def run(
@@ -213,53 +198,13 @@ class PackingLP:
         search = self.search
         if prices is not None or not search.is_started:
             search.walk(np.zeros(len(search.limit)) if prices is None else prices, walk, None)
-        self._is_active |= (search.best.prices > 0) | (search.average_use > CROWDED * search.limit)
-        self._is_active &= search.limit > 0
+        self.master.activate((search.best.prices > 0) | (search.average_use > CROWDED * search.limit))
 
     def drop_idle(self, gap: float, least: float) -> None:
         """Drop columns that have been of no use for a while."""
         pool = self.pool
-        pool.count_idle(self._loss > IDLE_FACTOR * max(gap, least))
+        pool.count_idle(self.master.loss > IDLE_FACTOR * max(gap, least))
         pool.keep(np.flatnonzero(pool.idle < MOST_IDLE))
-
-    def solve_master(self, tol: float) -> _Master:
-        """Solve the restricted master over the active rows, and activate those that its point violates."""
-        pool, search = self.pool, self.search
-        active = self._active_rows()
-        by_row = pool.share.tocsr()
-        start = None
-        if self._job_price is not None:
-            start = WarmStart(
-                x=pool.weight,
-                row_price=(search.best.prices * search.limit)[active],
-                job_price=search.best.payoff,
-                complementarity=tol * float(pool.value @ np.nan_to_num(pool.weight)),
-            )
-        solved = solve_packing(
-            csc_array(by_row[active]), pool.job, pool.value, self.tables.num_jobs, tol=tol, start=start
-        )
-        use = by_row @ solved.x
-        violated = np.flatnonzero((use > 1.0 + ROW_TOL) & ~self._is_active)
-        x = solved.x * shares_that_fit(pool.share, use)
-        self._is_active[violated] = True
-        self._row_price[:] = 0.0
-        self._row_price[active] = solved.row_price
-        self._job_price, self._loss = solved.job_price, solved.reduced_loss
-        pool.set_weight(x)
-        return _Master(
-            value=float(pool.value @ x),
-            prices=self._row_price * search.scale,
-            newton_steps=solved.iterations,
-            is_settled=len(violated) == 0 and (not solved.is_converged or solved.iterations == 0),
-        )
-
-    def _active_rows(self) -> IntArray:
-        """Return the rows of the master; where they are many, slot by slot, so that Newton's matrix has a skyline."""
-        active = np.flatnonzero(self._is_active)
-        if len(active) <= MOST_DENSE:
-            return active
-        slot = np.append(self.rows.slot_of_row, np.full(len(self.cuts), self.tables.instance.horizon))
-        return active[np.argsort(slot[active], kind="stable")]
 
 
 class _Rounds(AbstractIteration[PackingResult]):
@@ -271,7 +216,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         self._programme, self._search, self._clock = programme, programme.search, monitor.clock
         self._search.monitor = monitor.part()
         self._tol, self._first, self._between, self._start = tol, first, between, start
-        self._value, self._rounds, self._newton_steps = 0.0, 0, 0
+        self._value, self._rounds, self._newton_steps, self._saddle_steps = 0.0, 0, 0, 0
         self._history: list[tuple[float, float, float]] = []
         self._end: Termination | None = None
 
@@ -296,11 +241,16 @@ class _Rounds(AbstractIteration[PackingResult]):
         """Solve the master, and price between its point and the best one."""
         programme, search, tol = self._programme, self._search, self._tol
         with self._clock.phase("master"):
-            master = programme.solve_master(max(TOL_SHARE * tol, min(LOOSEST_TOL, TOL_SHARE * self._gap)))
-        self._value, self._newton_steps = max(self._value, master.value), self._newton_steps + master.newton_steps
+            share = LARGE_TOL_SHARE if programme.master.is_large else TOL_SHARE
+            master = programme.master.solve(max(share * tol, min(LOOSEST_TOL, share * self._gap)))
+        self._value = max(self._value, master.value)
+        self._newton_steps, self._saddle_steps = (
+            self._newton_steps + master.newton_steps,
+            self._saddle_steps + master.saddle_steps,
+        )
         with self._clock.phase("pricing"):
             programme.drop_idle(search.best.bound - self._value, tol * abs(self._value))
-            num_new = search.between(master.prices, LINE_POINTS)
+            num_new = search.between(master.prices, FEW_LINE_POINTS if programme.master.is_large else LINE_POINTS)
             if self._is_open:
                 num_new += search.walk(search.best.prices, self._between, 0.5 * (self._value + search.best.bound))
         self._rounds += 1
@@ -325,25 +275,14 @@ class _Rounds(AbstractIteration[PackingResult]):
         return PackingResult(
             point=self._search.best.proven,
             master=self._value,
-            x=np.nan_to_num(pool.weight),
+            x=fitting(pool.share, np.nan_to_num(pool.weight)),
             pool=pool,
             termination=self._end or reason or Termination.COMPLETED,
             rounds=self._rounds,
             newton_steps=self._newton_steps,
+            saddle_steps=self._saddle_steps,
             history=self._history,
         )
-
-
-def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
-    """Return by how much each column is taken back so that no row is used beyond its capacity, shape (columns,).
-
-    A column that uses a row gives way by that row's excess: what is left of the row's use is at most its capacity.
-    """
-    excess = np.maximum(use, 1.0)[share.indices]
-    most = np.ones(share.shape[1])
-    filled = np.flatnonzero(np.diff(share.indptr))
-    most[filled] = np.maximum.reduceat(excess, share.indptr[filled]) if len(filled) else 1.0
-    return 1.0 / most
 
 
 def _gap(bound: float, master: float) -> float:

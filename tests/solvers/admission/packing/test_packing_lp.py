@@ -10,8 +10,9 @@ import optim
 from optim.core.driver import Monitor
 from optim.core.stopping import IterationLimit
 from optim.solvers.admission.column_generation import ColumnGenerationOptions, solve_packing_lp
-from optim.solvers.admission.packing.packing_lp import PackingLP, shares_that_fit
+from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
+from optim.solvers.admission.packing.restricted_master import shares_that_fit
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.job_tables import JobTables
 

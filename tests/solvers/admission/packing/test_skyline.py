@@ -67,7 +67,7 @@ def test_column_generation_finds_the_same_bound_with_skylines(monkeypatch):
         return layouts[-1]
 
     monkeypatch.setattr(Skyline, "over", in_blocks)
-    monkeypatch.setattr("optim.solvers.admission.packing.packing_lp.MOST_DENSE", 0)
+    monkeypatch.setattr("optim.solvers.admission.packing.restricted_master.MOST_DENSE", 0)
     found = optim.solve(instance, "column-generation")
     assert found.bound == pytest.approx(dense.bound, rel=2e-6)
     assert all(len(layout.first) > 1 for layout in layouts)

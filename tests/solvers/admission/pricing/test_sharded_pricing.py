@@ -118,7 +118,10 @@ def test_threads_give_the_answers_of_their_shards_in_order(small):
 
 @pytest.mark.parametrize(
     ("options", "line"),
-    [({"engine": "nobody"}, "engine must be 'here'"), ({"engine": "threads", "method": "plain"}, "leave out engine")],
+    [
+        ({"engine": "nobody"}, "engine must be 'auto', 'here'"),
+        ({"engine": "threads", "method": "plain"}, "leave out engine"),
+    ],
 )
 def test_engines_that_do_not_exist_are_refused(small, options, line):
     with pytest.raises(InvalidOptionError, match=line):
