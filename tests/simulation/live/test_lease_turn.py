@@ -1,16 +1,20 @@
 """Leases on real processes: clocks that fit into them, and progress that checkpoints carry from one to the next."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.auction.fairness import AppProfile, Trial
 from optim.simulation.live import lease_turn, rounds_run
+from optim.simulation.live.auction_run import read_leases
 from optim.simulation.live.job_plan import PlanOptions
 from optim.simulation.live.lease_turn import LeasedApp, LeaseTurn, num_partitions, play_turns
 from optim.simulation.live.round_rows import RoundOptions
 from optim.simulation.live.rounds_run import play_rounds
+from optim.training.transport import InProcess
+from tests.simulation.live.test_auction_run import instance_of as two_racks
 from tests.simulation.live.test_lease_rounds import LEASE_MIN, Plan, app, instance_of
 
 OPTIONS = PlanOptions(slot_s=1.5, gradient_s=0.05, cores=0.5)
@@ -151,3 +155,48 @@ def test_leases_end_and_begin_real_processes_that_go_on_from_checkpoints(tmp_pat
         assert row.is_exact
         assert row.realised_min == pytest.approx(sum(each.realised_min for each in own))
         assert own[1].left_min == pytest.approx(60.0 - own[0].realised_min)
+
+
+class Local(InProcess):
+    """Machines of this process in place of processes; what they compute is kept."""
+
+    played: ClassVar[list] = []
+
+    def __init__(self, application, options, *, max_machines):
+        super().__init__(application)
+        self.most = max_machines
+        Local.played.append((application, application.pace.read(), self))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *about):
+        self.close()
+
+
+def test_a_lease_takes_its_placements_time_and_goes_on_from_the_last_ones_checkpoint(tmp_path, monkeypatch):
+    """Four GPUs in two racks are as fast as 4 / 1.5: a third of a gradient is waiting, and each takes half as long again."""
+    monkeypatch.setattr(lease_turn, "Processes", Local)
+    Local.played.clear()
+    instance = two_racks()
+    (lease,) = read_leases(instance, Plan((0, 0, 2), (0, 1, 2)))
+    options = PlanOptions(slot_s=0.12, gradient_s=0.01)
+    job = LeasedApp(0, instance.profiles[0], options, LEASE_MIN, 8, tmp_path)
+    assert job.clocks > 2
+    done, files = [], []
+    for _ in range(2):
+        turn = LeaseTurn(job, lease, 0.5)
+        play_turns([turn], lambda: False)
+        done.append((job.done, turn.clocks))
+        files.append(sorted(tmp_path.glob("checkpoint-*.npz"))[-1].name)
+    (first, clocks), (second, more) = done
+    assert (first, second) == (clocks, clocks + more)
+    assert min(clocks, more) > 0
+    assert files == [f"checkpoint-{at:010d}.npz" for at in (first, second)]
+    assert job.is_exact()
+    for application, pace, transport in Local.played:
+        assert application.compute_s == pytest.approx(job.gradient_s * 2 / 3)
+        assert application.link_s == pytest.approx(job.gradient_s / 3)
+        assert (application.share, pace, transport.most) == (0.5, pytest.approx(1.5), 5)
+    job.record = replace(job.record, losses=job.record.losses[:-1])
+    assert not job.is_exact()
