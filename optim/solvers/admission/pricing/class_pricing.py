@@ -131,8 +131,8 @@ def _unit_cost(demand: FloatArray, price: FloatArray, segments: IntArray | None)
         cost = np.empty((len(demand), *price.shape[:2]))
         cost[segments] = _unit_cost(demand[segments], price, None)
         return cost
-    flat = price.reshape(-1, price.shape[2]) @ demand.T
-    return np.ascontiguousarray(flat.T).reshape(len(demand), *price.shape[:2])
+    flat: FloatArray = demand @ price.reshape(-1, price.shape[2]).T
+    return flat.reshape(len(demand), *price.shape[:2])
 
 
 def price(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,7 +120,7 @@ class ColumnPool:
         fresh = self._keys.append_new(priced)
         if not len(fresh):
             return 0
-        self._schedules += [_schedule(priced, k) for k in fresh.tolist()]
+        self._schedules += [_schedule(priced, k, self.tables.arrival[priced.jobs[k]]) for k in fresh.tolist()]
         usage = usage if usage is not None else usage_matrix(self.tables, self.rows, priced)
         if usage.shape[0] != len(self._scale):
             raise ValueError(
@@ -231,15 +232,19 @@ class ColumnPool:
         self._keys.take(columns)
 
 
-def _schedule(priced: PricedSchedules, k: int) -> Schedule:
+def _schedule(priced: PricedSchedules, k: int, arrival: int) -> Schedule:
+    """Return a schedule; where the horizon is long most of its slots lie before the job's arrival or after its completion."""
+    window = slice(arrival, priced.completion[k] + 1)
     return Schedule(
         job=int(priced.jobs[k]),
         completion=int(priced.completion[k]),
-        workers=_entries(priced.workers[k]),
-        ps=_entries(priced.ps[k]),
+        workers=_entries(priced.workers[k, :, window], arrival),
+        ps=_entries(priced.ps[k, :, window], arrival),
     )
 
 
-def _entries(counts: NDArray[np.int32]) -> IntArray:
-    place = np.nonzero(counts)
-    return np.stack([*place, counts[place]], axis=1).astype(np.int64)
+def _entries(counts: NDArray[np.signedinteger[Any]], first_slot: int) -> IntArray:
+    classes, slots = np.nonzero(counts)
+    entries = np.empty((len(classes), 3), dtype=np.int64)
+    entries[:, 0], entries[:, 1], entries[:, 2] = classes, slots + first_slot, counts[classes, slots]
+    return entries
