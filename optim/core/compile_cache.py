@@ -23,7 +23,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
@@ -31,6 +30,7 @@ from numba.core.serialize import dumps
 from optim.core.compiling import COMPILING
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
+from optim.core.loop_compilers import LoopCompiler, UnfinishedCompiler, rebuild
 
 FOLDER = "mlcluster-optim"
 MOST_BYTES = 512 * 2**20
@@ -42,13 +42,16 @@ OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
 LOGGER = logging.getLogger(__name__)
 
 
-def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+def compiled(function: Callable[..., Any] | None = None, *, allocates: bool = True, **options: Any) -> Any:
     """Compile a loop at its first call, or load what an earlier process compiled.
 
     Parameters
     ----------
     function
         A function that Numba's nopython mode can compile; without one, a decorator is returned.
+    allocates
+        False of a loop that neither makes arrays nor returns any: it only looks at those of its caller, counts no
+        references to them, and compiles in two thirds of the time. Numba refuses it if it does make one.
     options
         Those of `numba.njit` but `cache`. The interpreter's lock is released unless ``nogil=False`` is given.
 
@@ -59,9 +62,10 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
-        loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
+        flags = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": allocates}
+        loop: Any = numba.njit(**{**flags, **options})(plain)
         if not numba.config.DISABLE_JIT:
-            loop = Loop(plain, targetoptions=loop.targetoptions)
+            loop = Loop(plain, targetoptions=loop.targetoptions, pipeline_class=LoopCompiler)
             loop._cache = LoopCache(loop)
         return loop
 
@@ -69,10 +73,10 @@ def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
 
 def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a loop that only other loops call, without the wrapper that makes it callable from Python.
+    """Compile a loop that only other loops call: to intermediate code, which becomes machine code as part of theirs.
 
-    A wrapper takes every array of every named tuple apart: for most such loops it is longer than the loop, and costs
-    more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
+    It has no wrapper that makes it callable from Python, either. A wrapper takes every array of every named tuple
+    apart: for most such loops it is longer than the loop, and costs more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
     those of `compiled`.
     """
 
@@ -80,7 +84,8 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         outer = compiled(plain, **options)
         if numba.config.DISABLE_JIT:
             return outer
-        loop = InnerLoop(plain, targetoptions={**outer.targetoptions, "no_cpython_wrapper": True})
+        flags = {**outer.targetoptions, "no_cpython_wrapper": True}
+        loop = InnerLoop(plain, targetoptions=flags, pipeline_class=UnfinishedCompiler)
         loop._cache = LoopCache(loop)
         loop.outer = outer
         return loop
@@ -168,7 +173,7 @@ def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
     """Make a written loop callable again; what is cut short or changed never reaches the machine."""
     if _digest(payload) != digest:
         raise ValueError("the entry is cut short or changed")
-    return CompileResult._rebuild(target, *pickle.loads(payload))
+    return rebuild(target, *pickle.loads(payload))
 
 
 def cache_folder() -> Path:
