@@ -23,6 +23,7 @@ from typing import Any
 import numba
 import numpy as np
 from numba.core.caching import NullCache
+from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
@@ -30,7 +31,6 @@ from numba.core.serialize import dumps
 from optim.core.compiling import COMPILING
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
-from optim.core.loop_compilers import LoopCompiler, UnfinishedCompiler, rebuild
 
 FOLDER = "mlcluster-optim"
 MOST_BYTES = 512 * 2**20
@@ -42,16 +42,13 @@ OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
 LOGGER = logging.getLogger(__name__)
 
 
-def compiled(function: Callable[..., Any] | None = None, *, allocates: bool = True, **options: Any) -> Any:
+def compiled(function: Callable[..., Any] | None = None, **options: Any) -> Any:
     """Compile a loop at its first call, or load what an earlier process compiled.
 
     Parameters
     ----------
     function
         A function that Numba's nopython mode can compile; without one, a decorator is returned.
-    allocates
-        False of a loop that neither makes arrays nor returns any: it only looks at those of its caller, counts no
-        references to them, and compiles in two thirds of the time. Numba refuses it if it does make one.
     options
         Those of `numba.njit` but `cache`. The interpreter's lock is released unless ``nogil=False`` is given.
 
@@ -62,10 +59,9 @@ def compiled(function: Callable[..., Any] | None = None, *, allocates: bool = Tr
     """
 
     def decorate(plain: Callable[..., Any]) -> Any:
-        flags = {"nogil": True, "no_cfunc_wrapper": True, "_nrt": allocates}
-        loop: Any = numba.njit(**{**flags, **options})(plain)
+        loop: Any = numba.njit(**{"nogil": True, "no_cfunc_wrapper": True, **options})(plain)
         if not numba.config.DISABLE_JIT:
-            loop = Loop(plain, targetoptions=loop.targetoptions, pipeline_class=LoopCompiler)
+            loop = Loop(plain, targetoptions=loop.targetoptions)
             loop._cache = LoopCache(loop)
         return loop
 
@@ -73,10 +69,10 @@ def compiled(function: Callable[..., Any] | None = None, *, allocates: bool = Tr
 
 
 def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Compile a loop that only other loops call: to intermediate code, which becomes machine code as part of theirs.
+    """Compile a loop that only other loops call, without the wrapper that makes it callable from Python.
 
-    It has no wrapper that makes it callable from Python, either. A wrapper takes every array of every named tuple
-    apart: for most such loops it is longer than the loop, and costs more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
+    A wrapper takes every array of every named tuple apart: for most such loops it is longer than the loop, and costs
+    more to compile. Called from Python nevertheless, the loop is compiled a second time, with a wrapper. Options are
     those of `compiled`.
     """
 
@@ -84,8 +80,7 @@ def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         outer = compiled(plain, **options)
         if numba.config.DISABLE_JIT:
             return outer
-        flags = {**outer.targetoptions, "no_cpython_wrapper": True}
-        loop = InnerLoop(plain, targetoptions=flags, pipeline_class=UnfinishedCompiler)
+        loop = InnerLoop(plain, targetoptions={**outer.targetoptions, "no_cpython_wrapper": True})
         loop._cache = LoopCache(loop)
         loop.outer = outer
         return loop
@@ -173,7 +168,7 @@ def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
     """Make a written loop callable again; what is cut short or changed never reaches the machine."""
     if _digest(payload) != digest:
         raise ValueError("the entry is cut short or changed")
-    return rebuild(target, *pickle.loads(payload))
+    return CompileResult._rebuild(target, *pickle.loads(payload))
 
 
 def cache_folder() -> Path:

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numba
-import numpy as np
 import pytest
 
 from optim.core import compile_cache
 from optim.core.compile_cache import LoopCache, compiled, drop_oldest, inner
-from optim.core.loop_compilers import UnfinishedLibrary
 
 INNER = """
 from typing import NamedTuple
@@ -115,55 +113,6 @@ def test_a_loop_for_loops_has_no_wrapper_until_python_calls_it(modules):
     assert loop.outer.overloads == {}
     assert loop(4) == 9
     assert len(loop.outer.overloads) == 1
-
-
-def test_a_loop_for_loops_becomes_machine_code_in_the_loop_that_python_calls_alone(modules):
-    loop = inner(lambda x: 2 * x + 1)
-    caller = compiled(lambda x: loop(x) + loop(x + 1))
-    assert caller(3) == 7 + 9
-    (inside,), (outside,) = loop.overloads.values(), caller.overloads.values()
-    assert isinstance(inside.library, UnfinishedLibrary)
-    assert not inside.library.is_finished
-    assert not isinstance(outside.library, UnfinishedLibrary)
-    address = inside.library.get_pointer_to_function(inside.fndesc.llvm_func_name)
-    assert address != 0, "asked for, it is finished"
-    assert inside.library.is_finished
-
-
-LOADED_AMID_COMPILING = """
-import json
-from inner import inner
-from optim.core.compile_cache import compiled
-outer = compiled(lambda x: inner(x) + 1)
-print(json.dumps([outer(3), inner(3), len(inner.stats.cache_hits)]))
-"""
-
-
-def test_a_loop_read_from_disk_while_another_is_compiled_is_called_from_python_too(modules):
-    assert importlib.import_module("inner").inner(2) == 4
-    assert modules.run_apart(LOADED_AMID_COMPILING) == [7, 6, 1]
-
-
-def test_a_loop_for_loops_comes_back_from_disk_for_another_loop(modules):
-    modules.edit("inner.py", "@compiled\ndef inner", "@inner_loop\ndef inner")
-    modules.edit("inner.py", "import compiled", "import compiled, inner as inner_loop")
-    code = "import json; from outer import outer, inner; print(json.dumps([outer(3), len(inner.stats.cache_hits)]))"
-    assert importlib.import_module("outer").outer(3) == 7
-    modules.edit("outer.py", "inner(x) + 1", "inner(x) + 2")
-    assert modules.run_apart(code) == [8, 1]
-
-
-def test_a_loop_that_allocates_nothing_counts_no_references_and_returns_no_arrays():
-    numbers = np.arange(3.0)
-    total = compiled(lambda x: x[0] + x[1:][1], allocates=False)
-    assert total(numbers) == 2.0
-    (result,) = total.overloads.values()
-    assert "NRT_incref" not in str(result.library._final_module)
-    for back in (lambda x: x, lambda x: (1, x)):
-        with pytest.raises(TypeError, match=r"<lambda>: a loop that allocates nothing can't return arrays; leave out"):
-            compiled(back, allocates=False)(numbers)
-    with pytest.raises(numba.core.errors.NumbaError, match="NRT required"):
-        compiled(lambda n: np.zeros(n).sum(), allocates=False)(3)
 
 
 def test_numbers_that_callers_spell_out_compile_a_loop_once(modules):

@@ -9,7 +9,7 @@ _, DRAWN, REMAINING_TIME, REMAINING_SERVICE, ATTAINED_TIME, ATTAINED_SERVICE, TA
 BY_FIRST_START = int(Tie.FIRST_START)
 
 
-@inner(allocates=False)
+@inner
 def work_in(elapsed, factor):
     """Return the work done in a time at a slowdown in parts per million, rounded down, without leaving 64 bits."""
     if factor == PPM:  # divisions cost more than all the rest of a pass
@@ -17,13 +17,13 @@ def work_in(elapsed, factor):
     return elapsed // factor * PPM + elapsed % factor * PPM // factor
 
 
-@inner(allocates=False)
+@inner
 def time_for(work, factor):
     """Return the time that work takes at a slowdown, rounded up."""
     return work // PPM * factor + (work % PPM * factor + PPM - 1) // PPM
 
 
-@inner(allocates=False)
+@inner
 def table_rank(threshold, threshold_rank, service):
     """Return the rank of an attained service: that behind the last threshold reached."""
     low, high = 0, len(threshold)
@@ -36,7 +36,7 @@ def table_rank(threshold, threshold_rank, service):
     return threshold_rank[low]
 
 
-@inner(allocates=False)
+@inner
 def first_key(key, drawn, duration, width, executed, served, threshold, threshold_rank):
     """Return what orders a job that has run for `executed` and done `served`.
 
@@ -57,7 +57,7 @@ def first_key(key, drawn, duration, width, executed, served, threshold, threshol
     return 0
 
 
-@inner(allocates=False)
+@inner
 def key_of_waiting(u, s, job):
     """Return the key and tie of a job that doesn't run."""
     tie = s.first_start[job] if u.tie == BY_FIRST_START else 0
@@ -74,7 +74,7 @@ def key_of_waiting(u, s, job):
     return first, tie
 
 
-@inner(allocates=False)
+@inner
 def next_crossing(u, s, job):
     """Return when a job that just started reaches its next threshold, `NEVER` if there is none."""
     service = s.executed[job] * u.width[job]

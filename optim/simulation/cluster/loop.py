@@ -39,7 +39,7 @@ FAULT, GIVE_UP = int(Event.FAULT), int(Event.GIVE_UP)
 _, AT_EVENTS, AT_TICKS = map(int, Preempts)
 
 
-@inner(allocates=False)
+@inner
 def _log(s, b, kind, job):
     event, entry = s.scalar[EVENTS], s.scalar[PLACES]
     b.time[event], b.kind[event], b.job[event] = s.scalar[NOW], kind, job
@@ -58,7 +58,7 @@ def _log(s, b, kind, job):
     b.first[event + 1] = entry
 
 
-@inner(allocates=False)
+@inner
 def _log_machine(s, b, kind, machine):
     entry = s.scalar[PLACES]
     b.machine[entry], b.gpus[entry] = machine, 0
@@ -66,30 +66,30 @@ def _log_machine(s, b, kind, machine):
     _log(s, b, kind, NO_JOB)
 
 
-@inner(allocates=False)
+@inner
 def _wait(u, s, job):
     s.status[job] = WAITING
     s.key_1[job], s.key_2[job] = key_of_waiting(u, s, job)
     push_waiting(s, u.width_class[job], job)
 
 
-@inner(allocates=False)
+@inner
 def _push_turn(s, when, job):
     push_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS, when, job)
 
 
-@inner(allocates=False)
+@inner
 def _next_turn(s):
     return next_event(s.scalar, s.version, s.turn_time, s.turn_job, s.turn_version, TURNS)
 
 
-@inner(allocates=False)
+@inner
 def _begin_of_try(u, job, number):
     """Return where in a job's run time a try begins."""
     return min(number * u.fails[job], u.good[job]) if number < u.tries[job] else u.good[job]
 
 
-@inner(allocates=False)
+@inner
 def _start(u, s, b, job):
     now = s.scalar[NOW]
     place(u, s, job)
@@ -118,7 +118,7 @@ def _start(u, s, b, job):
     _log(s, b, START, job)
 
 
-@inner(allocates=False)
+@inner
 def _stop(u, s, b, job, kind):
     now = s.scalar[NOW]
     elapsed = max(0, now - s.run_since[job])
@@ -151,7 +151,7 @@ def _stop(u, s, b, job, kind):
         _wait(u, s, job)
 
 
-@inner(allocates=False)
+@inner
 def _take_turns(u, s, b):
     """Let tries fail whose time has come, and those wait again that were held back long enough."""
     while _next_turn(s) <= s.scalar[NOW]:
@@ -164,7 +164,7 @@ def _take_turns(u, s, b):
         s.scalar[FAILURES] = 0
 
 
-@inner(allocates=False)
+@inner
 def _first_waiting(s, is_held):
     best = NOWHERE
     for width_class in range(len(s.heap_size)):
@@ -175,7 +175,7 @@ def _first_waiting(s, is_held):
     return best
 
 
-@inner(allocates=False)
+@inner
 def _pass(u, s, b, can_preempt, is_held):
     """Go through the jobs in the policy's order once."""
     is_held[:] = False
@@ -208,7 +208,7 @@ def _pass(u, s, b, can_preempt, is_held):
             return
 
 
-@inner(allocates=False)
+@inner
 def _num_waiting(s):
     count = 0
     for width_class in range(len(s.heap_size)):
@@ -216,7 +216,7 @@ def _num_waiting(s):
     return count
 
 
-@inner(allocates=False)
+@inner
 def _next_time(u, s):
     """Return when something happens next: an end, a turn, an outage, a submission, a threshold, or a tick that somebody waits for."""
     now = s.scalar[NOW]
@@ -235,7 +235,7 @@ def _next_time(u, s):
     return when
 
 
-@inner(allocates=False)
+@inner
 def _crash_on(u, s, b, machine):
     """Let the jobs on a machine crash, in their order."""
     while True:
@@ -249,7 +249,7 @@ def _crash_on(u, s, b, machine):
         _stop(u, s, b, first, CRASH)
 
 
-@inner(allocates=False)
+@inner
 def _break(u, s, b):
     """Let the machines whose time has come fail, or be repaired."""
     while s.scalar[OUTAGES] < len(u.outage_time) and u.outage_time[s.scalar[OUTAGES]] == s.scalar[NOW]:
@@ -266,7 +266,7 @@ def _break(u, s, b):
             set_free(s, machine, u.size[machine])
 
 
-@inner(allocates=False)
+@inner
 def _give_up(u, s, b):
     """Stop whoever runs: nobody gets done any more between failures."""
     while s.scalar[RUNNING_JOBS]:
@@ -277,7 +277,7 @@ def _give_up(u, s, b):
     s.scalar[IS_OVER] = 1
 
 
-@inner(allocates=False)
+@inner
 def _cross(u, s):
     """Take the thresholds reached by now away, and note each job's next."""
     while (
@@ -302,7 +302,7 @@ def _cross(u, s):
                 break
 
 
-@compiled(allocates=False)
+@compiled
 def advance(u, s, b, is_held, steps, margin):
     """Play until all is over, `steps` instants are done, known outages are, or the buffer has room for fewer than `margin` events."""
     s.scalar[EVENTS] = s.scalar[PLACES] = 0

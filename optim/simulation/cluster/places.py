@@ -4,7 +4,7 @@ from optim.core.compile_cache import inner
 from optim.simulation.cluster.state import FREE_GPUS, FREE_PLACES, NOWHERE
 
 
-@inner(allocates=False)
+@inner
 def _level_with_room(num_with_free, width):
     """Return the least number of free GPUs of a machine that holds a gang, `NOWHERE` if there is no such machine."""
     for free in range(width, len(num_with_free)):
@@ -13,7 +13,7 @@ def _level_with_room(num_with_free, width):
     return NOWHERE
 
 
-@inner(allocates=False)
+@inner
 def has_room(u, s, width):
     """Tell whether a gang finds a place now."""
     if width > s.scalar[FREE_GPUS]:
@@ -32,7 +32,7 @@ def has_room(u, s, width):
     return False
 
 
-@inner(allocates=False)
+@inner
 def set_free(s, machine, free):
     """Let a machine have so many free GPUs."""
     s.num_with_free[s.free[machine]] -= 1
@@ -41,7 +41,7 @@ def set_free(s, machine, free):
     s.free[machine] = free
 
 
-@inner(allocates=False)
+@inner
 def take(s, job, machine, gpus):
     """Give a job GPUs of a machine."""
     s.scalar[FREE_PLACES] -= 1
@@ -53,7 +53,7 @@ def take(s, job, machine, gpus):
     set_free(s, machine, s.free[machine] - gpus)
 
 
-@inner(allocates=False)
+@inner
 def give_back(s, job):
     """Take all GPUs of a job back."""
     place = s.head[job]
@@ -66,7 +66,7 @@ def give_back(s, job):
     s.head[job] = NOWHERE
 
 
-@inner(allocates=False)
+@inner
 def gpus_on(s, job, machine):
     """Return how many GPUs of a machine a running job has."""
     place = s.head[job]
@@ -77,7 +77,7 @@ def gpus_on(s, job, machine):
     return 0
 
 
-@inner(allocates=False)
+@inner
 def _one_machine(u, s, width):
     """Return the machine that the rule gives a gang which one machine can hold."""
     if u.takes_first:
@@ -96,7 +96,7 @@ def _one_machine(u, s, width):
     return NOWHERE
 
 
-@inner(allocates=False)
+@inner
 def place(u, s, job):
     """Give a gang its GPUs; there must be room. Gangs wider than a machine take wholly free ones, largest first."""
     left = u.width[job]
@@ -129,7 +129,7 @@ def place(u, s, job):
         left -= gpus
 
 
-@inner(allocates=False)
+@inner
 def slowdown(u, s, job):
     """Return the slowdown of a job where it is placed, by the smallest part that holds all of its GPUs."""
     first = s.head[job]

@@ -8,7 +8,7 @@ from optim.simulation.cluster.state import FREE_GPUS, NOWHERE, RANKED, RUNNING, 
 UNORDERED = -1
 
 
-@inner(allocates=False)
+@inner
 def _is_less_urgent(key_1, key_2, job, a, b):
     """Tell whether victim entry a is less urgent than b."""
     if key_1[a] != key_1[b]:
@@ -18,14 +18,14 @@ def _is_less_urgent(key_1, key_2, job, a, b):
     return job[a] > job[b]
 
 
-@inner(allocates=False)
+@inner
 def _swap(key_1, key_2, job, a, b):
     key_1[a], key_1[b] = key_1[b], key_1[a]
     key_2[a], key_2[b] = key_2[b], key_2[a]
     job[a], job[b] = job[b], job[a]
 
 
-@inner(allocates=False)
+@inner
 def _sift(key_1, key_2, job, at, size):
     while True:
         below = 2 * at + 1
@@ -39,7 +39,7 @@ def _sift(key_1, key_2, job, at, size):
         at = below
 
 
-@inner(allocates=False)
+@inner
 def list_victims(u, s, now):
     """List the running jobs with their keys; the least urgent stands first."""
     count = s.scalar[RUNNING_JOBS]
@@ -65,7 +65,7 @@ def list_victims(u, s, now):
         _swap(victim_1, victim_2, victim, 0, worst)
 
 
-@inner(allocates=False)
+@inner
 def _rank_to(scalar, key_1, key_2, job, nth):
     """Sort the list so far that its nth least urgent entry is known.
 
@@ -83,7 +83,7 @@ def _rank_to(scalar, key_1, key_2, job, nth):
         scalar[RANKED] += 1
 
 
-@inner(allocates=False)
+@inner
 def _yields(s, at, job):
     """Tell whether the victim of an entry still runs and is less urgent than a waiting job."""
     other = s.victim[at]
@@ -96,7 +96,7 @@ def _yields(s, at, job):
     return other > job
 
 
-@inner(allocates=False)
+@inner
 def _is_barred(s, at, job):
     """Tell whether an entry, and with it all further ones, is at least as urgent as the waiting job."""
     if s.victim_1[at] != s.key_1[job]:
@@ -106,7 +106,7 @@ def _is_barred(s, at, job):
     return s.victim[at] < job
 
 
-@inner(allocates=False)
+@inner
 def choose_victims(u, s, job):
     """Mark (1) the running jobs that make room for a waiting one; return whether there are such.
 
@@ -164,7 +164,7 @@ def choose_victims(u, s, job):
     return True
 
 
-@inner(allocates=False)
+@inner
 def _mark_anywhere(s, job, last, spare):
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
@@ -180,7 +180,7 @@ def _mark_anywhere(s, job, last, spare):
                 s.marked[s.victim[at]] = 1
 
 
-@inner(allocates=False)
+@inner
 def _mark_on_machine(s, job, last, target, spare):
     for nth in range(last, -1, -1):
         at = s.scalar[VICTIMS] - 1 - nth
@@ -193,7 +193,7 @@ def _mark_on_machine(s, job, last, target, spare):
                     s.marked[s.victim[at]] = 1
 
 
-@inner(allocates=False)
+@inner
 def _mark_on_whole(u, s, job, last, width):
     """Choose machines that are or become wholly free: free ones first, then larger ones, then by number."""
     left = width

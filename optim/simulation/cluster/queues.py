@@ -4,7 +4,7 @@ from optim.core.compile_cache import inner
 from optim.simulation.cluster.state import NEVER
 
 
-@inner(allocates=False)
+@inner
 def is_before(key_1, key_2, a, b):
     """Tell whether waiting job a comes before b: by its key, then by submission (rows are sorted by it)."""
     if key_1[a] != key_1[b]:
@@ -14,7 +14,7 @@ def is_before(key_1, key_2, a, b):
     return a < b
 
 
-@inner(allocates=False)
+@inner
 def _raise(heap, key_1, key_2, at, job):
     """Put a job into the heap from the position `at` upwards."""
     while at > 0:
@@ -26,7 +26,7 @@ def _raise(heap, key_1, key_2, at, job):
     heap[at] = job
 
 
-@inner(allocates=False)
+@inner
 def _lower(heap, key_1, key_2, size, job):
     """Put a job into the heap from the top downwards."""
     at = 0
@@ -43,7 +43,7 @@ def _lower(heap, key_1, key_2, size, job):
     heap[at] = job
 
 
-@inner(allocates=False)
+@inner
 def push_waiting(s, width_class, job):
     """Let a job wait among those of its width."""
     size = s.heap_size[width_class]
@@ -51,7 +51,7 @@ def push_waiting(s, width_class, job):
     _raise(s.heap[s.heap_first[width_class] :], s.key_1, s.key_2, size, job)
 
 
-@inner(allocates=False)
+@inner
 def pop_waiting(s, width_class):
     """Take the first waiting job of a width away."""
     base = s.heap_first[width_class]
@@ -61,21 +61,21 @@ def pop_waiting(s, width_class):
         _lower(s.heap[base:], s.key_1, s.key_2, size, s.heap[base + size])
 
 
-@inner(allocates=False)
+@inner
 def _is_earlier(time, job, a, b):
     if time[a] != time[b]:
         return time[a] < time[b]
     return job[a] < job[b]
 
 
-@inner(allocates=False)
+@inner
 def _move(time, job, version, source, target):
     time[target] = time[source]
     job[target] = job[source]
     version[target] = version[source]
 
 
-@inner(allocates=False)
+@inner
 def _sift_up(time, job, version, at):
     when, who, which = time[at], job[at], version[at]
     while at > 0:
@@ -87,7 +87,7 @@ def _sift_up(time, job, version, at):
     time[at], job[at], version[at] = when, who, which
 
 
-@inner(allocates=False)
+@inner
 def _sift_down(time, job, version, at, size):
     when, who, which = time[at], job[at], version[at]
     while True:
@@ -103,7 +103,7 @@ def _sift_down(time, job, version, at, size):
     time[at], job[at], version[at] = when, who, which
 
 
-@inner(allocates=False)
+@inner
 def push_event(scalar, runs, time, job, version, counter, when, who):
     """Add an event of a job's present run; void entries are cleared when the heap is full."""
     size = scalar[counter]
@@ -122,7 +122,7 @@ def push_event(scalar, runs, time, job, version, counter, when, who):
     _sift_up(time, job, version, size)
 
 
-@inner(allocates=False)
+@inner
 def pop_event(scalar, time, job, version, counter):
     """Take the first event away."""
     size = scalar[counter] - 1
@@ -132,7 +132,7 @@ def pop_event(scalar, time, job, version, counter):
         _sift_down(time, job, version, 0, size)
 
 
-@inner(allocates=False)
+@inner
 def next_event(scalar, runs, time, job, version, counter):
     """Return when the first event of a run that still goes on happens, `NEVER` if there is none."""
     while scalar[counter] > 0:

@@ -15,7 +15,7 @@ def uniform(random):
     return np.float64((z ^ (z >> np.uint64(31))) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@inner(allocates=False)
+@inner
 def draw_noise(noise, ps_noise, random):
     """Multiply prices by noise of a random strength, one factor a slot and one a class: the same job finds new places."""
     strength = uniform(random)

@@ -77,13 +77,13 @@ def make_chain(num_jobs):
     )  # fmt: skip
 
 
-@inner(allocates=False)
+@inner
 def _append(listed, size, which, j):
     listed[size[which]] = j
     size[which] += 1
 
 
-@inner(allocates=False)
+@inner
 def _side_cost(i, offset, side, state):
     """Return what a job's units cost at the prices that guide insertions."""
     total, c = 0.0, ZERO
@@ -97,7 +97,7 @@ def _side_cost(i, offset, side, state):
     return total
 
 
-@inner(allocates=False)
+@inner
 def _is_overfull(offset, used, state):
     """Tell whether more is used than there is where a job has units."""
     for a in range(offset, offset + used):
@@ -108,7 +108,7 @@ def _is_overfull(offset, used, state):
     return False
 
 
-@inner(allocates=False)
+@inner
 def put_back(i, completion, ground, state):
     """Give a job that was taken out the room again that it had, if that is free; tell whether it was."""
     offset = ground.row_offset[i]
@@ -120,7 +120,7 @@ def put_back(i, completion, ground, state):
     return True
 
 
-@inner(allocates=False)
+@inner
 def _clear(j, ground, state, chain, random):
     """Take a random share of the jobs away that may be in job j's way; return how many."""
     jobs = ground.jobs
@@ -146,7 +146,7 @@ def _clear(j, ground, state, chain, random):
     return count
 
 
-@inner(allocates=False)
+@inner
 def _drive_out(i, completion, ground, state, kept, chain):
     """Note that a job has lost its room, and what it was before the chain."""
     if not holds(chain.moved, chain.size[MOVED], i):
@@ -157,7 +157,7 @@ def _drive_out(i, completion, ground, state, kept, chain):
     _append(chain.waiting, chain.size, WAITING, i)
 
 
-@inner(allocates=False)
+@inner
 def _insert(j, most_scale, ground, state, chain, scratch):
     random = scratch.random
     draw_noise(scratch.workers.noise, scratch.ps.noise, random)
@@ -165,7 +165,7 @@ def _insert(j, most_scale, ground, state, chain, scratch):
     return insert_all(ground, state, chain.one, most_scale * uniform(random), uniform(random) < 0.8, scratch)
 
 
-@inner(allocates=False)
+@inner
 def _force(j, ground, state, kept, chain, scratch):
     """Add a link: put job j in the room of others, who go back or wait; return the change of the plan's value."""
     _append(chain.forced, chain.size, FORCED, j)
@@ -180,7 +180,7 @@ def _force(j, ground, state, kept, chain, scratch):
     return change
 
 
-@inner(allocates=False)
+@inner
 def _hope(ground, chain):
     """Return what the jobs that wait are worth at best."""
     hope = 0.0
@@ -190,7 +190,7 @@ def _hope(ground, chain):
     return hope
 
 
-@inner(allocates=False)
+@inner
 def _next_waiting(ground, chain):
     """Take the most profitable job from those that wait."""
     best, last = 0, chain.size[WAITING] - 1
@@ -203,7 +203,7 @@ def _next_waiting(ground, chain):
     return j
 
 
-@inner(allocates=False)
+@inner
 def _fill(ground, state, kept, chain, scratch):
     """Try some refused jobs in what is left around the moved ones; return the value gained."""
     random, jobs = scratch.random, ground.jobs
@@ -221,7 +221,7 @@ def _fill(ground, state, kept, chain, scratch):
     return gained
 
 
-@inner(allocates=False)
+@inner
 def eject(j, least, ground, state, kept, chain, scratch):
     """Run a chain that begins with a refused job; return the change of the plan's value.
 

@@ -32,7 +32,7 @@ class Placement(NamedTuple):
     is_tight: bool
 
 
-@compiled(allocates=False)
+@compiled
 def class_limits(left, demand, room, s, t, first, limit):
     """Fill ``limit`` with how many units of segment s's demand each class still holds in slot t."""
     for c in range(len(limit)):
@@ -48,7 +48,7 @@ def class_limits(left, demand, room, s, t, first, limit):
         limit[c] = total
 
 
-@inner(allocates=False)
+@inner
 def _order_classes(s, t, side, scratch):
     """Fill in what one unit costs in each class at scale 1, and sort the classes by it."""
     for c in range(len(scratch.cost)):
@@ -56,7 +56,7 @@ def _order_classes(s, t, side, scratch):
     sort_by_key(scratch.cost, len(scratch.cost), scratch.order)
 
 
-@inner(allocates=False)
+@inner
 def best_fit(i, scale, is_tight, ground, state, scratch):
     """Find job i's best schedule on what is left of the classes at scaled prices; return (payoff, completion slot).
 
@@ -120,7 +120,7 @@ def best_fit(i, scale, is_tight, ground, state, scratch):
     return best, completion
 
 
-@inner(allocates=False)
+@inner
 def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, order):
     """Put units of one demand on single servers of a class, fullest servers first if ``tight``; append rows.
 
@@ -150,7 +150,7 @@ def place(units, c, t, s, left, demand, room, first, rows, count, tight, free, o
     return count
 
 
-@inner(allocates=False)
+@inner
 def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_order):
     """Divide a slot's units over classes by cost, and over servers by fit."""
     side, state, scratch = place_on.side, place_on.state, place_on.scratch
@@ -167,7 +167,7 @@ def _write_side(i, s, t, row, k, units, place_on, own, is_tight, room, server_or
             units -= put
 
 
-@inner(allocates=False)
+@inner
 def _write_pairs(i, s, t, units, needed, out):
     """Put a slot's workers and PSs on shared servers, as the table's maker did."""
     workers, ps, shared = out.workers, out.ps, out.shared
@@ -181,7 +181,7 @@ def _write_pairs(i, s, t, units, needed, out):
     write_shared(i, s, t, shared.ps, out.row_offset, ps.side, ps.state)
 
 
-@inner(allocates=False)
+@inner
 def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
     row, own = s - jobs.segment_offset[i], out.row_offset[i]
     if out.is_shared:
@@ -195,7 +195,7 @@ def _write_slot(i, s, t, k, workers, ps, jobs, source, out):
 _trace = trace_by(_write_slot)
 
 
-@compiled(allocates=False)
+@compiled
 def insert_all(ground, state, waiting, scale, is_tight, scratch):
     """Insert jobs in order, each where its payoff at scaled prices is positive; return the value gained."""
     gained = 0.0
@@ -220,7 +220,7 @@ def insert_all(ground, state, waiting, scale, is_tight, scratch):
     return gained
 
 
-@inner(allocates=False)
+@inner
 def _shift_side(i, sign, offset, side, state):
     for a in range(offset, offset + state.used[i]):
         t, h, n, s = state.rows[a]
@@ -228,21 +228,21 @@ def _shift_side(i, sign, offset, side, state):
             state.left[t, h, r] += sign * n * side.demand[s, r]
 
 
-@compiled(allocates=False)
+@compiled
 def shift(i, sign, ground, state):
     """Give job i's room back (sign +1) or take it again (sign -1)."""
     _shift_side(i, sign, ground.row_offset[i], ground.workers, state.workers)
     _shift_side(i, sign, ground.row_offset[i], ground.ps, state.ps)
 
 
-@compiled(allocates=False)
+@compiled
 def take_out(i, ground, state):
     """Refuse a job that is admitted."""
     shift(i, 1.0, ground, state)
     state.completion[i] = -1
 
 
-@inner(allocates=False)
+@inner
 def _copy_rows(first, source, goal, i):
     """Copy a job's rows; a loop, because slice assignment takes seconds to compile."""
     goal.used[i] = source.used[i]
@@ -251,7 +251,7 @@ def _copy_rows(first, source, goal, i):
             goal.rows[a, column] = source.rows[a, column]
 
 
-@inner(allocates=False)
+@inner
 def copy_job(i, source, goal, ground):
     """Copy where a job completes and what it holds, not the residuals."""
     goal.completion[i] = source.completion[i]
@@ -260,7 +260,7 @@ def copy_job(i, source, goal, ground):
         _copy_rows(ground.row_offset[i], source.ps, goal.ps, i)
 
 
-@compiled(allocates=False)
+@compiled
 def copy_plan(source, goal, ground):
     """Copy all jobs, not the residuals."""
     for i in range(len(source.completion)):

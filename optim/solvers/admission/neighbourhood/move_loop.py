@@ -23,7 +23,7 @@ CHAIN_SHARE = 0.9
 """Share of these moves that are ejection chains."""
 
 
-@inner(allocates=False)
+@inner
 def _choose_forced(ground, state, random):
     """Choose a refused job that is to be inserted before all others, or -1 for none."""
     best = -1
@@ -65,7 +65,7 @@ def _choose_ruined(ground, state, largest_ruin, forced, random, ruined):
     return count
 
 
-@inner(allocates=False)
+@inner
 def _choose_waiting(ground, state, ruined, num_ruined, most, forced, random, waiting):
     """Copy the ruined jobs, then add a forced job and refused jobs whose time overlaps theirs; return how many."""
     count = num_ruined
@@ -115,7 +115,7 @@ def _arrange(ground, waiting, forced, random):
     waiting[:] = waiting[order]
 
 
-@inner(allocates=False)
+@inner
 def _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruined, waiting):
     """Take some jobs out and insert them and others anew; return the change of the plan's value, and how many waited."""
     random = scratch.random
@@ -136,7 +136,7 @@ def _ruin_and_recreate(forced, ground, state, kept, scratch, largest_ruin, ruine
     return insert_all(ground, state, waiting[:count], scale, uniform(random) < 0.8, scratch) - lost, count
 
 
-@inner(allocates=False)
+@inner
 def _undo(moved, ground, state, kept):
     """Make a plan again what it was before a move."""
     for i in moved:

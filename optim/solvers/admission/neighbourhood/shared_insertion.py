@@ -37,7 +37,7 @@ class SharedServers(NamedTuple):
     ps: IntArray
 
 
-@inner(allocates=False)
+@inner
 def _takes(h, y, z, s, t, left, workers, ps, shared):
     """Tell whether server h holds y workers and z PSs of the job."""
     c = shared.class_of[h]
@@ -50,7 +50,7 @@ def _takes(h, y, z, s, t, left, workers, ps, shared):
     return True
 
 
-@inner(allocates=False)
+@inner
 def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_tight):
     """List the servers as workers look for room, and as PSs do, both by class; return how many there are.
 
@@ -87,7 +87,7 @@ def _order_servers(s, t, left, workers, shared, class_order, ps_class_order, is_
     return number
 
 
-@compiled(allocates=False)
+@compiled
 def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_order, ps_class_order, is_tight, unit, ps_unit, table):  # fmt: skip
     """Put up to `most` workers and the ``needed[Y]`` PSs on servers; return how many workers found room with theirs.
 
@@ -136,7 +136,7 @@ def fill_shared(s, t, most, needed, scale, left, workers, ps, shared, class_orde
     return most
 
 
-@compiled(allocates=False)
+@compiled
 def write_shared(i, s, t, units, row_offset, side, state):
     """Append a side's units, by server, to a job's rows, and take their room."""
     own = row_offset[i]

@@ -39,7 +39,7 @@ class CountSpace(NamedTuple):
     node_limit: int
 
 
-@inner(allocates=False)
+@inner
 def _steps(gain, space, weight, worth):
     """Write each job's gain by resource used as concave steps, one a kind: how much more, and for how much more gain.
 
@@ -66,7 +66,7 @@ def _steps(gain, space, weight, worth):
                 used, gained, at = used + more, gained + gains, best
 
 
-@inner(allocates=False)
+@inner
 def _ranked(weight, worth, rank):
     """For each resource list the kinds by falling gain a unit of the resource (insertion sort: short lists)."""
     for r in range(len(weight)):
@@ -82,7 +82,7 @@ def _ranked(weight, worth, rank):
             rank[r, place] = k
 
 
-@inner(allocates=False)
+@inner
 def _outlook(depth, rest, position, weight, worth, rank):
     """Bound what the jobs from position `depth` on gain in `rest`: fractions of steps, one resource at a time."""
     least = np.inf
@@ -125,7 +125,7 @@ def _order(gain, space, order, position):
         position[space.first[order[place]] : space.first[order[place] + 1]] = place
 
 
-@inner(allocates=False)
+@inner
 def _most(j, gain, rest, space):
     """Return the last kind of a job that fits in `rest` and gains, or the one before its first."""
     for k in range(space.first[j + 1] - 1, space.first[j] - 1, -1):
@@ -138,7 +138,7 @@ def _most(j, gain, rest, space):
     return space.first[j] - 1
 
 
-@inner(allocates=False)
+@inner
 def _choose(depth, j, k, gain, space, rest, gained):
     """Give the job at a position the kinds up to k: what is left, and what is gained."""
     begin = space.first[j]
@@ -216,7 +216,7 @@ def best_counts(gain, space, packing):
     return best
 
 
-@inner(allocates=False)
+@inner
 def _best_of_counts(whole, space, packing):
     return best_counts(whole, space, packing)
 

@@ -46,7 +46,7 @@ def _by_density(gain, unit, room, order):
         order[place] = k
 
 
-@inner(allocates=False)
+@inner
 def _by_resource(gain, unit, order, ranks):
     """For each resource list the positions in `order` by falling gain a unit of the resource."""
     num_kinds, num_resources = unit.shape
@@ -65,7 +65,7 @@ def _by_resource(gain, unit, order, ranks):
             ranks[r, place] = position
 
 
-@inner(allocates=False)
+@inner
 def _relaxed(depth, rest, gain, unit, most, order, ranks):
     """Bound what the kinds from position `depth` on gain in `rest`: fractional units, one resource at a time."""
     num_kinds, num_resources = unit.shape
@@ -258,7 +258,7 @@ class PackingSpace(NamedTuple):
     node_limit: int
 
 
-@inner(allocates=False)
+@inner
 def _best_of_units(whole, space, packing):
     return best_packing(whole, space.unit, space.room, space.most, space.node_limit, packing)
 
@@ -296,7 +296,7 @@ def whole_gains(gains, most_denominator, fallback, whole):
         whole[k] = int(gains[k] * fallback)
 
 
-@compiled(allocates=False)
+@compiled
 def lifted_gain(gain, unit, room, most, right_hand_side, new_unit, new_most, node_limit, packing, rest):
     """Return the largest whole gain that a further kind may have, or 0 if the search was given up.
 

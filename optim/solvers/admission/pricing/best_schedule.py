@@ -123,7 +123,7 @@ def best_by(slot_table):
         Y. Numbers of workers that cost `ceiling` or more may be left out.
     """
 
-    @inner(allocates=False)
+    @inner
     def best_schedule(i, floor, jobs, space, source):
         """Return (payoff, completion slot) of job i's best schedule, payoff > floor, else (floor, -1)."""
         first_slot, last_slot, due = jobs.arrival[i], jobs.deadline[i], jobs.target[i]
@@ -177,7 +177,7 @@ def trace_by(write_slot):
         ``(i, s, t, k, workers, ps, jobs, source, out)`` writes where so many units of a slot are.
     """
 
-    @inner(allocates=False)
+    @inner
     def trace(i, completion, jobs, space, source, out):
         """Recompute the choices that led to the best cost, the last slot first."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -191,7 +191,7 @@ def trace_by(write_slot):
     return trace
 
 
-@inner(allocates=False)
+@inner
 def _choice(i, k, state, jobs, steps, space):
     """Return (segment, workers, state before) of the fewest workers that led to `state` in the k-th slot."""
     due = jobs.target[i]

@@ -19,7 +19,7 @@ YES, NO = np.bool_(True), np.bool_(False)
 """A literal as an argument would make the compiler compile a function for it alone."""
 
 
-@inner(allocates=False)
+@inner
 def measure_servers(s, t, side, scratch):
     """Fill in what a unit of segment s costs on each server in slot t and how many units it holds."""
     unit, room = scratch.unit, scratch.room
@@ -39,7 +39,7 @@ def measure_servers(s, t, side, scratch):
             room[h] = held if held < room[h] else room[h]
 
 
-@inner(allocates=False)
+@inner
 def _is_before(a, b, has_order, unit, rank, residual):
     """Tell whether server a comes before server b: by price and, with `has_order`, by the rest of the order."""
     if unit[a] != unit[b] or not has_order:
@@ -52,7 +52,7 @@ def _is_before(a, b, has_order, unit, rank, residual):
     return a < b
 
 
-@inner(allocates=False)
+@inner
 def _push(server, size, heap, has_order, unit, rank, residual):
     """Add a server to a heap of `size` with its last server at the top."""
     position = size
@@ -65,7 +65,7 @@ def _push(server, size, heap, has_order, unit, rank, residual):
     heap[position] = server
 
 
-@inner(allocates=False)
+@inner
 def _replace_top(server, size, heap, has_order, unit, rank, residual):
     """Put a server in the place of the heap's top and restore the heap."""
     position = 0
@@ -82,7 +82,7 @@ def _replace_top(server, size, heap, has_order, unit, rank, residual):
     heap[position] = server
 
 
-@inner(allocates=False)
+@inner
 def cheapest(count, ceiling, has_order, scratch, rank, residual):
     """Put the first servers that together hold `count` units (or all) into the heap's array, in order.
 

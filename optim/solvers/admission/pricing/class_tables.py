@@ -83,7 +83,7 @@ class Counts(NamedTuple):
     ps: IntArray
 
 
-@inner(allocates=False)
+@inner
 def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, order, ps_order, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in one slot; return the largest Y possible.
 
@@ -138,7 +138,7 @@ def slot_table(worker_cost, worker_limit, ps_cost, ps_limit, ps_needed, most, or
     return workers
 
 
-@inner(allocates=False)
+@inner
 def take_cheapest(units, cost, limit, order, out):
     """Add the cheapest classes' units to `out`, so many in all."""
     sort_by_key(cost, len(order), order)
@@ -149,7 +149,7 @@ def take_cheapest(units, cost, limit, order, out):
         units -= count
 
 
-@inner(allocates=False)
+@inner
 def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return slot_table(
         source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.ps_cost[s, :, t], source.ps_limit[s, :, t],
@@ -157,7 +157,7 @@ def _class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     )  # fmt: skip
 
 
-@inner(allocates=False)
+@inner
 def _write_classes(i, s, t, k, workers, ps, jobs, source, out):
     take_cheapest(workers, source.worker_cost[s, :, t], source.worker_limit[s, :, t], source.order, out.workers[:, t])
     take_cheapest(ps, source.ps_cost[s, :, t], source.ps_limit[s, :, t], source.ps_order, out.ps[:, t])
@@ -200,14 +200,14 @@ def _write_curved(i, s, t, k, workers, ps, jobs, source, out):
     take_layers(ps, costs[1], no_ps, ps_curve, source.ps_layers, out.ps[:, t])
 
 
-@inner(allocates=False)
+@inner
 def _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return class_pair_table(
         s, t, jobs.most[i], ceiling, needed, source.worker_cost, source.ps_cost, source.shared, table
     )
 
 
-@inner(allocates=False)
+@inner
 def _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out):
     split_class_pair(
         s, t, workers, jobs.ps_needed[jobs.table_offset[i] :], source.worker_cost, source.ps_cost, source.shared,
@@ -232,7 +232,7 @@ def _curved_sides(i, s, t, source):
     )
 
 
-@inner(allocates=False)
+@inner
 def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         return _shared_class_table(i, s, t, k, ceiling, needed, jobs, source, table)
@@ -249,7 +249,7 @@ def _curved_shared_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return most
 
 
-@inner(allocates=False)
+@inner
 def _write_curved_shared(i, s, t, k, workers, ps, jobs, source, out):
     if source.worker_place[i, t] == 0 and source.ps_place[i, t] == 0:
         _write_shared_classes(i, s, t, k, workers, ps, jobs, source, out)
@@ -263,7 +263,7 @@ def _pricing_by(slot_table, write_slot):
     """Return the pricing of many jobs over one kind of classes."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
-    @compiled(allocates=False)
+    @compiled
     def price_jobs(which, floor, jobs, source, want_schedule, payoff, completion, workers, ps):
         """Price every job of `which`; see `optim.solvers.admission.pricing.class_pricing.price`."""
         space = make_space(which, jobs)

@@ -107,7 +107,7 @@ class SharedServerSource(NamedTuple):
     shared: SharedArrays
 
 
-@inner(allocates=False)
+@inner
 def write_row(rows, number, slot, server, count, segment):
     """Write where units of one slot are."""
     rows[number, SLOT] = slot

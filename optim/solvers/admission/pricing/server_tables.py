@@ -15,7 +15,7 @@ from optim.solvers.admission.pricing.server_arrays import write_row
 from optim.solvers.admission.pricing.shared_servers import place_pairs, shared_server_table
 
 
-@inner(allocates=False)
+@inner
 def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in slot t; return the largest Y.
 
@@ -36,7 +36,7 @@ def server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return _add_ps(s, t, placed, ceiling, needed, source.ps, source.scratch.ps, table) if placed > 0 else placed
 
 
-@inner(allocates=False)
+@inner
 def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     """Add the cheapest PSs for 1, ..., `most` workers to a table; return how many workers they serve."""
     measure_servers(s, t, ps, scratch)
@@ -62,7 +62,7 @@ def _add_ps(s, t, most, ceiling, needed, ps, scratch, table):
     return most
 
 
-@inner(allocates=False)
+@inner
 def _place(s, t, count, side, scratch, rows, num_rows):
     """Write the cheapest servers for `count` units as further rows; return the new number of rows."""
     measure_servers(s, t, side, scratch)
@@ -76,14 +76,14 @@ def _place(s, t, count, side, scratch, rows, num_rows):
     return num_rows + size
 
 
-@inner(allocates=False)
+@inner
 def _write_servers(i, s, t, k, workers, ps, jobs, source, used):
     scratch = source.scratch
     used[0] = _place(s, t, workers, source.workers, scratch.workers, scratch.worker_rows, used[0])
     used[1] = _place(s, t, ps, source.ps, scratch.ps, scratch.ps_rows, used[1])
 
 
-@inner(allocates=False)
+@inner
 def _write_pairs(i, s, t, k, workers, ps, jobs, source, used):
     used[0], used[1] = place_pairs(s, t, workers, ps, source, used[0], used[1])
 
@@ -92,7 +92,7 @@ def _search_by(slot_table, write_slot):
     """Return the search for one job's best schedule on one kind of servers."""
     best_schedule, trace = best_by(slot_table), trace_by(write_slot)
 
-    @compiled(allocates=False)
+    @compiled
     def find(i, floor, jobs, space, source, used):
         """Return (payoff, completion slot) as `best_schedule`, and write rows to the scratch, `used` of either side."""
         payoff, completion = best_schedule(i, floor, jobs, space, source)

@@ -20,7 +20,7 @@ LEAST_GROUP = 4
 """Runs of at least so many equal servers are folded into one place."""
 
 
-@inner(allocates=False)
+@inner
 def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     """As `server_table`, on shared servers."""
     shared = source.shared
@@ -32,7 +32,7 @@ def shared_server_table(i, s, t, k, ceiling, needed, jobs, source, table):
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.pairs, table)
 
 
-@inner(allocates=False)
+@inner
 def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
     """Write a cheapest way to run so many workers and PSs as further rows; return the new numbers of rows."""
     shared, scratch = source.shared, source.scratch
@@ -48,7 +48,7 @@ def place_pairs(s, t, num_workers, num_ps, source, worker_rows, ps_rows):
     return worker_rows, ps_rows
 
 
-@inner(allocates=False)
+@inner
 def gather_places(s, t, most_workers, most_ps, ceiling, source):
     """Make places of the servers that so many workers and PSs may need; return how many."""
     workers, ps, shared, scratch = source.workers, source.ps, source.shared, source.scratch
@@ -77,7 +77,7 @@ def gather_places(s, t, most_workers, most_ps, ceiling, source):
     return number
 
 
-@inner(allocates=False)
+@inner
 def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scratch):
     """Make server h the place `number`."""
     places, width = shared.places, most_workers + 1
@@ -97,7 +97,7 @@ def _add_server(h, number, s, t, most_workers, most_ps, workers, ps, shared, scr
     )  # fmt: skip
 
 
-@inner(allocates=False)
+@inner
 def _count_blocking(s, t, workers, ps, shared):
     """Fill in how many units block a server at least: as many as fit if all were as large as both kinds, or one."""
     blocking = shared.blocking
@@ -137,7 +137,7 @@ def group_places(number, most_workers, most_ps, shared):
     return kept
 
 
-@inner(allocates=False)
+@inner
 def _are_equal(a, b, width, places):
     if places.worker_cost[a] != places.worker_cost[b] or places.ps_cost[a] != places.ps_cost[b]:
         return False
@@ -149,7 +149,7 @@ def _are_equal(a, b, width, places):
     return True
 
 
-@inner(allocates=False)
+@inner
 def _move(source, goal, width, places):
     places.worker_cost[goal] = places.worker_cost[source]
     places.ps_cost[goal] = places.ps_cost[source]

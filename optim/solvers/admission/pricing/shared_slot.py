@@ -22,7 +22,7 @@ INFINITE = np.inf
 ZERO = np.int64(0)
 
 
-@compiled(allocates=False)
+@compiled
 def fill_frontier(worker, ps, room, left, most_workers, most_ps, front):
     """Fill `front[y]` with the most PSs that fit beside y workers on one server, negative where y don't fit.
 
@@ -81,7 +81,7 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
             power[: most_workers + 1] = work[: most_workers + 1]
 
 
-@inner(allocates=False)
+@inner
 def _join_frontiers(a, b, most_workers, most_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
     result[: most_workers + 1] = -1
@@ -162,7 +162,7 @@ def _double_window(source, goal, width, cost):
         result[k] = near[k] if near[k] < shifted else shifted
 
 
-@inner(allocates=False)
+@inner
 def _improve(goal, window, shift, worker_cost, ps_cost):
     """Lower `goal` to the minimum over a window and its copy `shift` workers further."""
     for k in range(len(goal)):
@@ -176,7 +176,7 @@ def _improve(goal, window, shift, worker_cost, ps_cost):
             result[k] = candidate if candidate < result[k] else result[k]
 
 
-@compiled(allocates=False)
+@compiled
 def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     """Fill `table[Y]` with the least cost of Y workers and their Z(Y) PSs; return the largest Y.
 
@@ -202,7 +202,7 @@ def pair_table(places, num_places, most, needed, ceiling, scratch, table):
     return most
 
 
-@inner(allocates=False)
+@inner
 def _most_together(places, num_places, most, needed, ceiling):
     """Return an upper bound on the workers that the places hold with their PSs for less than `ceiling`."""
     workers, ps = ZERO, ZERO
@@ -253,7 +253,7 @@ def split_pair(places, num_places, workers, ps, windows, out_workers, out_ps):
         ps -= best_z
 
 
-@inner(allocates=False)
+@inner
 def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
     """Fill `table[Y]` by putting workers and PSs on their cheapest places, each as if the other weren't there.
 
@@ -299,13 +299,13 @@ def greedy_table(num_places, most, needed, ceiling, places, greedy, table):
     return exact, most
 
 
-@inner(allocates=False)
+@inner
 def _is_full(c, places, greedy):
     """Tell whether a place holds no more PSs, even without workers."""
     return greedy.ps[c] >= places.front[places.start[c]]
 
 
-@inner(allocates=False)
+@inner
 def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, table):
     """As `pair_table`, over all classes as segment s meets them in slot t while they are empty."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -316,7 +316,7 @@ def class_pair_table(s, t, most, ceiling, needed, worker_cost, ps_cost, shared, 
     return pair_table(shared.places, num_places, most, needed, ceiling, shared.scratch, table)
 
 
-@inner(allocates=False)
+@inner
 def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_workers, out_ps):
     """As `split_pair`, over all classes, for so many workers and the PSs they need."""
     num_places = _class_places(s, t, worker_cost, ps_cost, shared)
@@ -330,7 +330,7 @@ def split_class_pair(s, t, workers, needed, worker_cost, ps_cost, shared, out_wo
         split_pair(shared.places, num_places, workers, needed[workers], windows, out_workers, out_ps)
 
 
-@inner(allocates=False)
+@inner
 def _class_places(s, t, worker_cost, ps_cost, shared):
     """Fill in every class' costs and frontier; return the number of classes."""
     places, room = shared.places, shared.room

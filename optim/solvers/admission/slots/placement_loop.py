@@ -9,7 +9,7 @@ from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import IntArray
 
 
-@inner(allocates=False)
+@inner
 def _room(
     server: int, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray, other_held: IntArray,
     other_unit: IntArray, share: IntArray,
@@ -34,7 +34,7 @@ def _room(
     return allowed
 
 
-@compiled(allocates=False)
+@compiled
 def take_in_turn(
     count: int, cursor: int, taken: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
     other_held: IntArray, other_unit: IntArray, share: IntArray,
@@ -60,7 +60,7 @@ def take_in_turn(
     return placed, cursor
 
 
-@inner(allocates=False)
+@inner
 def _give_back(taken: IntArray, free: IntArray, unit: IntArray, held: IntArray) -> None:
     """Undo what `take_in_turn` took."""
     for server in range(len(taken)):
@@ -94,7 +94,7 @@ def add_in_turn(
     return False, worker_cursor, ps_cursor
 
 
-@compiled(allocates=False)
+@compiled
 def keep_units(
     count: int, previous: IntArray, free: IntArray, unit: IntArray, limit: IntArray, held: IntArray,
     other_held: IntArray, other_unit: IntArray, share: IntArray,

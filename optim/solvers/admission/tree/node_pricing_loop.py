@@ -53,7 +53,7 @@ class SharedSource(NamedTuple):
     layers: FloatArray
 
 
-@inner(allocates=False)
+@inner
 def _fill_greedily(cost, low, high, most, order, table):
     """Fill `table[n]` with the least cost of n units; return the fewest and the most there may be."""
     total = 0.0
@@ -87,7 +87,7 @@ def _fill_side(row, cost, low, high, curves, most, order, layers, table):
     return fewest, largest
 
 
-@inner(allocates=False)
+@inner
 def _fill_slot(i, s, t, ps_needed, limits, source, table):
     """Fill `table[Y]` with the least cost of Y workers and their PSs in a slot, infinite where impossible."""
     most = len(ps_needed) - 1
@@ -119,7 +119,7 @@ def _take(row, units, cost, low, high, curves, order, layers, out):
         take_layers(units, cost, low, curves.extra[row], layers, out)
 
 
-@inner(allocates=False)
+@inner
 def _write_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """Write the cheapest counts for so many workers and PSs in a slot."""
     _take(
@@ -151,7 +151,7 @@ def _shared_sides(i, s, t, limits, source):
     )
 
 
-@inner(allocates=False)
+@inner
 def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
     """As `_fill_slot`, where workers and PSs share servers."""
     most = len(ps_needed) - 1
@@ -161,7 +161,7 @@ def _fill_shared_slot(i, s, t, ps_needed, limits, source, table):
         table[y] = source.layers[len(source.room.pattern), ps_needed[y], y] if ps_needed[y] <= y else INFINITE
 
 
-@inner(allocates=False)
+@inner
 def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps):
     """As `_write_slot`, where workers and PSs share servers."""
     costs, lows, highs, curves, fronts = _shared_sides(i, s, t, limits, source)
@@ -169,7 +169,7 @@ def _write_shared_slot(i, s, t, workers, ps, limits, source, out_workers, out_ps
     take_pair_layers(workers, ps, costs, lows, highs, curves, fronts, source.layers, out_workers[:, t], out_ps[:, t])
 
 
-@inner(allocates=False)
+@inner
 def _forced_slots(i, worker_low, ps_low):
     """Return the first and the last slot in which a job must have units; the horizon and -1 if there is none."""
     first, last = worker_low.shape[2], NONE
@@ -182,7 +182,7 @@ def _forced_slots(i, worker_low, ps_low):
 def _trace_by(write_slot):
     """Return the way back to the best cost, which hands each slot's units to `write_slot`."""
 
-    @inner(allocates=False)
+    @inner
     def trace_back(i, completion, last_slot, jobs, limits, source, scratch, out_workers, out_ps):
         """Recompute the choices that led to the best cost and write counts by class and slot."""
         begin, end = jobs.table_offset[i], jobs.table_offset[i + 1]
@@ -226,7 +226,7 @@ def _trace_by(write_slot):
 def _best_by(fill_slot, trace_back):
     """Return the recursion over the slots' tables that `fill_slot` makes."""
 
-    @inner(allocates=False)
+    @inner
     def price_one(i, jobs, limits, source, scratch, out_workers, out_ps):
         """Return (payoff, completion slot) of a job's best restricted schedule; (0 or -infinity, -1) without one."""
         best = -INFINITE if limits.is_admitted[i] else 0.0
@@ -296,7 +296,7 @@ def _pricing_by(fill_slot, write_slot):
     """Return the pricing of many jobs over one kind of classes."""
     price_one = _best_by(fill_slot, _trace_by(write_slot))
 
-    @compiled(allocates=False)
+    @compiled
     def price_restricted(which, jobs, limits, source, scratch, payoff, completion, out_workers, out_ps):
         """Price every job of `which`; see `optim.solvers.admission.tree.node_pricing.NodePricer.price`."""
         for position in range(len(which)):

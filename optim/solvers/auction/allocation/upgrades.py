@@ -18,7 +18,7 @@ LEAST_GAIN = 1e-12
 """Upgrades that gain less than this are rounding."""
 
 
-@inner(allocates=False)
+@inner
 def _take_from_machine(held, free, slot_machine, app, machine, count):
     """Take GPUs of one machine, its fullest slot first."""
     while count > 0:
@@ -38,7 +38,7 @@ def _take_from_machine(held, free, slot_machine, app, machine, count):
         count -= taken
 
 
-@inner(allocates=False)
+@inner
 def _spread(held, free, slot_machine, machine_rack, room, app, rack, count, is_whole):
     """Take GPUs from several machines of a rack (or of all, rack -1).
 
@@ -114,7 +114,7 @@ def put(b, app, level, size, named, held, free, slot_machine, machine_rack):
     return True
 
 
-@compiled(allocates=False)
+@compiled
 def take_back(app, held, free):
     """Free all GPUs of an app."""
     for s in range(len(free)):
@@ -122,7 +122,7 @@ def take_back(app, held, free):
         held[app, s] = 0
 
 
-@compiled(allocates=False)
+@compiled
 def _best_upgrade(i, offset, size, weight, now, total, is_out):
     """Return the row with the largest gain of log welfare a GPU of an app, and that rate; -1 if none is possible."""
     best, best_rate = NONE, 0.0
@@ -174,7 +174,7 @@ def fill_up(offset, level, size, weight, named, choice, held, free, slot_machine
         wanted[i], rate[i] = _best_upgrade(i, offset, size, weight, choice[i], total, is_out)
 
 
-@inner(allocates=False)
+@inner
 def welfare(choice, weight):
     """Return the log welfare of a choice."""
     total = 0.0
@@ -221,7 +221,7 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
     return improved
 
 
-@compiled(allocates=False)
+@compiled
 def insert(order, wanted, offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack):
     """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
     placed = 0

@@ -21,7 +21,7 @@ def count_tables(order, offset, size, weight, room):
     return table
 
 
-@compiled(allocates=False)
+@compiled
 def trace(table, order, offset, size, weight, apps, room, choice):
     """Choose rows of the first apps in an order that attain table[apps, room]; equal values keep the first row."""
     u = room

@@ -28,7 +28,7 @@ def reserve(level, size, target, slot_machine, machine_rack, slot_free, machine_
     return best_fit(level, size, target, slot_machine, machine_rack, *room, np.empty(0, dtype=np.uint64), place)
 
 
-@inner(allocates=False)
+@inner
 def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rack, random, place):
     """Put each item where least room is left, as `reserve` does, and take the room; ties at random if it is given."""
     is_shaken = len(random) > 0
@@ -116,7 +116,7 @@ def concretise(level, size, place, slot_machine, machine_rack, slot_free):
     return entries[:count]
 
 
-@inner(allocates=False)
+@inner
 def below(random, limit):
     """Return the next number below `limit` of a splitmix64 sequence; `random` holds its state."""
     random[0] += np.uint64(0x9E3779B97F4A7C15)

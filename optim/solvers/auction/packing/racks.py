@@ -62,7 +62,7 @@ def _types(used, level, size, num_racks):
     return types
 
 
-@inner(allocates=False)
+@inner
 def _most(kind, room, machines):
     """Return how many of a type there are and have room."""
     most = min(kind[LEFT], room // kind[SIZE])

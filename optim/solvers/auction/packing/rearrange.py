@@ -119,7 +119,7 @@ def _exchange(
             where[m], where[other] = where[other], where[m]
 
 
-@inner(allocates=False)
+@inner
 def _has_shifted(load, rack_free, source, target, shift):
     """Shift load from one rack to another unless their overflow grows; return whether it was done."""
     before = max(0, load[source] - rack_free[source]) + max(0, load[target] - rack_free[target])
