@@ -1,0 +1,40 @@
+"""Solving again and again takes no more memory: whatever a compiled loop makes is released."""
+
+import gc
+
+import pytest
+from numba.core.runtime import _nrt_python, rtsys
+
+from optim.core.stopping import IterationLimit
+from optim.models.reference import reference_instance
+from optim.solvers.solve import solve
+
+SOLVERS = {
+    "tiny-0": ("online", "column-generation", "search", "branch-and-price", "rrh"),
+    "auction-tiny-0": ("exact", "greedy", "count-dp"),
+    "spot-tiny-own": ("greedy", "exchange", "dinkelbach"),
+}
+
+
+@pytest.fixture
+def live_allocations():
+    """Give a function that counts what compiled loops have allocated and not released."""
+    _nrt_python.memsys_enable_stats()
+
+    def count() -> int:
+        stats = rtsys.get_allocation_stats()
+        return stats.alloc - stats.free
+
+    yield count
+    _nrt_python.memsys_disable_stats()
+
+
+@pytest.mark.parametrize(("name", "solver"), [(name, solver) for name, held in SOLVERS.items() for solver in held])
+def test_solving_again_leaves_nothing_behind(name, solver, live_allocations):
+    instance = reference_instance(name)
+    counts = []
+    for _ in range(3):
+        assert solve(instance, solver, seed=0, stop=IterationLimit(5)).problem
+        gc.collect()
+        counts.append(live_allocations())
+    assert counts[1] == counts[2], "arrays that a compiled loop made live on"
