@@ -48,9 +48,9 @@ class ColumnGenerationOptions:
         pricing a round at its vertex duals): the textbook method, for comparison.
 
     engine
-        Who prices the jobs: ``auto`` (``threads`` where rows are so many, else ``here``), ``here`` (one thread), ``threads`` (job shards on all cores), ``dask`` (on so many `workers` of a
-        Dask cluster of this machine), or the address of a Dask scheduler. The same bound for all but ``here``, whose sums are
-        rounded in another order.
+        Who prices the jobs: ``auto`` (``threads`` where rows are so many, else ``here``), ``here`` (one thread), ``threads``
+        (job shards on all cores), ``dask`` (on so many `workers` of a Dask cluster of this machine), or the address of a Dask
+        scheduler. The same bound for all but ``here``, whose sums are rounded in another order.
     workers
         Of a Dask cluster of this machine.
     """
@@ -127,7 +127,7 @@ def crew_pricer(
     with ExitStack() as opened:
         crew: Crew
         if options.engine in ("auto", "threads"):
-            crew = opened.enter_context(ThreadCrew(post.laid_out()))
+            crew = opened.enter_context(ThreadCrew(post.laid_out(tables, rows)))
         else:
             scheduler = None if options.engine == "dask" else options.engine
             engine = opened.enter_context(load_dask().dask_cluster(scheduler, options.workers))

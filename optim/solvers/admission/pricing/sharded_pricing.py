@@ -51,9 +51,10 @@ class JobShards(AbstractPost):
         """Send no tables: they are laid out where they are used."""
         return {"instance": self.instance, "num_shards": self.num_shards}
 
-    def laid_out(self) -> "JobShards":
-        """Return this with its tables laid out: several threads that ask at once would each do so."""
-        _ = self.rows, self._segments, self._last
+    def laid_out(self, tables: JobTables, rows: CapacityRows) -> "JobShards":
+        """Return this with tables that are there: several threads that ask at once would each lay them out."""
+        vars(self).update(tables=tables, rows=rows)
+        _ = self._segments, self._last
         return self
 
     @cached_property

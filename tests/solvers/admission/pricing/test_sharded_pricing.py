@@ -109,6 +109,14 @@ class Entered(Apart):
         pass
 
 
+def test_threads_share_the_tables_that_are_there_and_no_message_carries_them(small):
+    instance, tables, rows = small
+    post = JobShards.of(instance).laid_out(tables, rows)
+    assert post.tables is tables
+    assert post.rows is rows
+    assert not {"tables", "rows"} & set(vars(pickle.loads(pickle.dumps(post))))
+
+
 def test_threads_give_the_answers_of_their_shards_in_order(small):
     instance, tables, rows = small
     with ThreadCrew(JobShards(instance, SHARDS), 3) as crew:
