@@ -107,9 +107,20 @@ class TraceChoice:
 
 
 def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the entries of a list given by repeating an option or with commas, each once."""
-    entries = (entry.strip() for text in texts or () for entry in text.split(","))
-    return tuple(dict.fromkeys(entry for entry in entries if entry))
+    """Return the entries of a list given by repeating an option or with commas, each once.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the option is given but has no entry, as from a shell variable that isn't set: that doesn't mean all of them.
+    """
+    given = list(texts or ())
+    entries = (entry.strip() for text in given for entry in text.split(","))
+    listed = tuple(dict.fromkeys(entry for entry in entries if entry))
+    if given and not listed:
+        msg = f"a list of names was given as {given[0]!r}, without any name; name one, or leave the option out"
+        raise InvalidOptionError(msg)
+    return listed
 
 
 def split_seeds(texts: Iterable[str] | None) -> tuple[int, ...]:
