@@ -8,18 +8,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from optim.benchmarks.cases import GIVEN_LIMIT_S, Case, register_solver_suite
 from optim.benchmarks.record import Record
 from optim.benchmarks.sources import InstanceRequest, InstanceSource, NamedSource, ProfiledSource
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.work import SolveWork, Subject
 from optim.core.files import prepare_folder
+from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.solution import Solution
+from optim.core.status import Termination
 from optim.core.stopping import StoppingCriterion
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.files import save
 from optim.models.reference import history_names, reference_instance, reference_solution, solved_reference_names
+from optim.solvers.admission.online import OnlineOptions, tied_runs
 from optim.workloads.admission.earlier_days import drawn_days
 
 LEARNER = "online-learned"
@@ -30,6 +35,12 @@ ONLINE = frozenset({"online", LEARNER, "fifo", "drf", "rrh", "dorm"})
 
 TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
 """Columns: what an online rule earns as a share of the best plan that ships, and of the least bound known."""
+
+TIES = ("least over ties", "median over ties", "most over ties")
+"""Columns: what `online` earns under drawn orders of what it holds equal, jobs of a slot and schedules of a payoff."""
+
+TIE_ORDERS = 20
+"""So many orders are drawn for each row of `online`, outside its measured time."""
 
 USUAL_DAYS = 4
 """Of the shipped days so many are learned from, unless asked otherwise."""
@@ -93,14 +104,25 @@ def shares(subject: Subject, objective: float | None, bound: float | None) -> di
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionWork(SolveWork):
-    """A solve whose record says, for online rules, what share of the best known it earned."""
+    """A solve whose record says, for online rules, what share of the best known it earned, and what ties are worth."""
 
     def attempt(self, stop: StoppingCriterion, progress: Progress) -> tuple[Solution, Record]:
         """Solve and verify, and compare."""
         solution, record = super().attempt(stop, progress)
         if self.solver not in ONLINE or not record.verified:
             return solution, record
-        return solution, replace(record, findings=shares(self.subject, record.objective, record.bound))
+        findings = shares(self.subject, record.objective, record.bound)
+        if self.solver == "online" and record.termination == Termination.COMPLETED:
+            findings |= self._over_ties()
+        return solution, replace(record, findings=findings)
+
+    def _over_ties(self) -> dict[str, float]:
+        """Return the least, the median and the most that the row's rule earns under drawn orders of ties."""
+        options = build_options(OnlineOptions, self.options)
+        runs = tied_runs(self.subject.instance, options, num_orders=TIE_ORDERS, seed=self.seed)
+        earned = [run.objective for run in runs]
+        figures = (min(earned), float(np.median(earned)), max(earned))
+        return {name: round(figure, 4) for name, figure in zip(TIES, figures, strict=True)}
 
 
 def _small() -> tuple[Case, ...]:
@@ -160,7 +182,7 @@ SPEC = register_solver_suite(
     _small,
     _full,
     given=_given,
-    columns=(TO_BEST, TO_BOUND),
+    columns=(TO_BEST, TO_BOUND, *TIES),
     further=_history,
     kind=AdmissionWork,
 )

@@ -1,5 +1,6 @@
 """OASiS: admit jobs as they arrive, at prices that rise as the cluster fills."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -10,7 +11,7 @@ from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
-from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun
+from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun, run_online
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
@@ -22,6 +23,7 @@ from optim.solvers.admission.posted_prices.price_ranges import (
     sample_jobs,
 )
 from optim.solvers.admission.posted_prices.theorems import full_share, ratio_claim
+from optim.solvers.admission.posted_prices.tie_orders import TiedSearch, draw_tie_order
 from optim.solvers.admission.pricing.dual_points import certified
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.server_search import ResidualSearch
@@ -191,6 +193,32 @@ def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
     bounds = make_bounds(instance, options, np.random.default_rng(0), worth)
     function, finder = make_function(instance, options, worth), ResidualSearch(instance, tables=tables)
     return drive(OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder), monitor)
+
+
+def tied_runs(
+    instance: AdmissionInstance, options: OnlineOptions | None = None, *, num_orders: int, seed: int = 0
+) -> Iterator[OnlineRun]:
+    """Run the rule under drawn orders of equal schedules and of jobs that arrive in one slot.
+
+    Parameters
+    ----------
+    instance
+        The cluster and the jobs.
+    options
+        The rule's, by default its own; those that learn from a sample learn from the same one in every run.
+    num_orders
+        How many orders are drawn, each from (seed, its number) alone.
+    seed
+        Of the orders, and of the sample.
+    """
+    options = OnlineOptions() if options is None else options
+    worth = job_worth(instance)
+    bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
+    function, search = make_function(instance, options, worth), ResidualSearch(instance)
+    for number in range(num_orders):
+        order = draw_tie_order(instance, np.random.default_rng([seed, number]))
+        finder = TiedSearch(instance, search, order, worth)
+        yield run_online(instance, bounds=bounds, function=function, finder=finder, order=order.jobs)
 
 
 def _counts(run: OnlineRun) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import optim
@@ -10,12 +11,13 @@ from optim.benchmarks.cases import GIVEN_LIMIT_S
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.sources import NamedSource
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.admission import EXACT_SOLVERS, SPEC, TO_BEST, TO_BOUND, shares
+from optim.benchmarks.suites.admission import EXACT_SOLVERS, SPEC, TIE_ORDERS, TIES, TO_BEST, TO_BOUND, shares
 from optim.benchmarks.work import Subject
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.models.files import load
 from optim.models.reference import reference_names
+from optim.solvers.admission.online import tied_runs
 from optim.solvers.solve import solvers_of
 
 
@@ -81,10 +83,30 @@ def test_online_rules_say_what_share_of_the_best_known_they_earn():
     assert 0 < record.figure(TO_BOUND) <= record.figure(TO_BEST) <= 1
 
 
+def test_the_paper_s_rule_says_what_it_earns_under_other_orders_of_ties():
+    def findings(**request):
+        sources = (NamedSource("tiny-1"),)
+        (piece,) = plan_work([SPEC], BenchRequest(sources=sources, solvers=("online",), **request)).work
+        return piece.run(Never(), SilentProgress())
+
+    record = findings()
+    least, median, most = (record.figure(name) for name in TIES)
+    drawn = [run.objective for run in tied_runs(optim.reference_instance("tiny-1"), num_orders=TIE_ORDERS)]
+    assert (least, median, most) == (
+        pytest.approx(min(drawn)),
+        pytest.approx(np.median(drawn)),
+        pytest.approx(max(drawn)),
+    )
+    assert least < most <= optim.reference_solution("tiny-1").objective
+    assert record.figure(TO_BEST) is not None
+    other = findings(options={"online.upper_scale": 0.01})
+    assert [other.figure(name) for name in TIES] != [least, median, most]
+
+
 def test_others_and_instances_that_only_have_the_name_of_a_reference_say_nothing_of_it():
     (piece,) = plan_work([SPEC], BenchRequest(sources=(NamedSource("tiny-0"),), solvers=("column-generation",))).work
     record = piece.run(Never(), SilentProgress())
-    assert record.figure(TO_BEST) is record.figure(TO_BOUND) is None
+    assert record.figure(TO_BEST) is record.figure(TO_BOUND) is record.figure(TIES[0]) is None
     namesake = Subject(replace(load_reference(), min_utility_share=Fraction(1, 2)))
     assert shares(namesake, 10.0, 40.0) == {TO_BOUND: 0.25}
     assert shares(namesake, 10.0, None) == {}

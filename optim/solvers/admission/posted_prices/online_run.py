@@ -8,6 +8,7 @@ Source: Bao, Peng, Wu, Li, INFOCOM 2018, Algorithm 1.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -146,6 +147,8 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         Admits what has a positive payoff by default.
     keeps_prices
         Whether every decision keeps the prices that it met: memory of servers x slots x resources each.
+    order
+        Jobs in the order in which they are decided, by arrival and then as listed by default.
     """
 
     def __init__(
@@ -157,13 +160,15 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         finder: ScheduleFinder | None = None,
         acceptance: AcceptanceRule | None = None,
         keeps_prices: bool = False,
+        order: Sequence[int] | None = None,
     ) -> None:
         self._instance = instance
         self._finder = ResidualSearch(instance) if finder is None else finder
         self._acceptance = PositivePayoff() if acceptance is None else acceptance
         self._keeps_prices = keeps_prices
         self.state = ClusterState(instance, bounds, function)
-        self.order: list[int] = np.argsort(instance.jobs.arrival, kind="stable").tolist()
+        by_arrival = np.argsort(instance.jobs.arrival, kind="stable") if order is None else order
+        self.order: list[int] = [int(job) for job in by_arrival]
         self.decisions: list[JobDecision] = []
         self._initial_dual = self.state.worth()
         self._earned = 0.0
@@ -233,6 +238,7 @@ def run_online(
     finder: ScheduleFinder | None = None,
     acceptance: AcceptanceRule | None = None,
     keeps_prices: bool = False,
+    order: Sequence[int] | None = None,
 ) -> OnlineRun:
     """Decide on all jobs of an instance, online.
 
@@ -255,6 +261,7 @@ def run_online(
             finder=finder,
             acceptance=acceptance,
             keeps_prices=keeps_prices,
+            order=order,
         ),
         Monitor(),
     )

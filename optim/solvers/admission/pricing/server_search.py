@@ -98,11 +98,17 @@ class ResidualSearch:
 
     def find(self, job: int, state: ClusterState, floor: float) -> FoundSchedule | None:
         """Return the job's best schedule, ties as `cheapest_servers` and `best_schedule` say."""
+        return self.find_at(job, state, floor, state.worker.price, state.ps.price)
+
+    def find_at(
+        self, job: int, state: ClusterState, floor: float, worker_price: FloatArray, ps_price: FloatArray
+    ) -> FoundSchedule | None:
+        """Return the job's best schedule at other prices than the state's, each shape (slots, resources, servers)."""
         worker, ps, scratch = state.worker, state.ps, self._scratch
         workers = SideArrays(
-            self._worker_demand, self._worker_limit, self._worker_class, worker.rank, self._room(worker), worker.price
+            self._worker_demand, self._worker_limit, self._worker_class, worker.rank, self._room(worker), worker_price
         )
-        hosts = SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps.price)
+        hosts = SideArrays(self._ps_demand, self._ps_limit, self._ps_class, ps.rank, self._room(ps), ps_price)
         used = np.zeros(2, dtype=np.int64)
         if self._shared is None:
             source = ServerSource(workers, hosts, scratch)
