@@ -76,7 +76,7 @@ def assert_possible(instance: AdmissionInstance) -> None:
         assert np.abs(possible - total).min() <= 1e-6, f"{total} is none of {possible}"
 
 
-@pytest.mark.parametrize("name", BY_HAND)
+@pytest.mark.parametrize("name", sorted(set(BY_HAND) - {"shared-capped"}))  # which takes seconds to list
 def test_no_drawn_order_earns_what_none_can_whatever_the_traits(name):
     assert_possible(BY_HAND[name])
 
