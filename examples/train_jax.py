@@ -33,7 +33,7 @@ def main() -> None:
     """Train for some steps."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=1536)
     words = parser.parse_args()
     rng = np.random.default_rng(0)

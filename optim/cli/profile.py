@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from optim.workloads.profiles.document import Interval, ProfileDocument
     from optim.workloads.profiles.job_profile import ProfileOptions
 
+SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
+
 
 def profile(
     *,
@@ -22,7 +24,7 @@ def profile(
     application: Annotated[
         list[str] | None, option("--application", "Repeat or commas; default: all three.", "NAME")
     ] = None,
-    scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = 0.01,
+    scale: Annotated[float, option("--scale", "Sizes of the data over those of the published ones.")] = SCALE,
     settings: Annotated[
         list[str] | None, option("--option", "What isn't measured on one machine; repeat for several.", "NAME=VALUE")
     ] = None,
@@ -31,8 +33,8 @@ def profile(
         str | None,
         option("--command", "A script of one's own instead, with {workers} where their number goes.", "WORDS"),
     ] = None,
-    workers: Annotated[str, option("--workers", "Numbers of workers that the script runs with.", "N,N,...")] = "1,2,4",
-    name: Annotated[str, option("--name", "Name of the script's job.", "NAME")] = "script",
+    workers: Annotated[str, option("--workers", "Numbers of workers that the script runs with.", "N,N,...")] = WORKERS,
+    name: Annotated[str, option("--name", "Name of the script's job.", "NAME")] = NAME,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -52,9 +54,13 @@ def profile(
         raise InvalidOptionError(f"--scale must be above 0 and at most 1, got {scale}")
     options = build_options(ProfileOptions, split_options(settings))
     if command is not None:
-        if application:
-            raise InvalidOptionError("--command profiles a script of one's own; leave --application out")
+        if application or accept_noise or scale != SCALE:
+            raise InvalidOptionError(
+                "--command profiles a script of one's own; leave --application, --scale and --accept-noise out"
+            )
         return _profile_script(command, workers, options, name, out, output)
+    if (workers, name) != (WORKERS, NAME):
+        raise InvalidOptionError("--workers and --name are of a script of one's own; add --command, or leave them out")
     names = split_list(application) or tuple(APPLICATIONS)
     for word in names:
         if word not in APPLICATIONS:
@@ -85,7 +91,10 @@ def _profile_script(
     from optim.workloads.profiles.document import SCHEMA, ProfileDocument, write_profiles
     from optim.workloads.profiles.doubts import doubts
 
-    numbers = [int(word) if word.strip().isdecimal() else 0 for word in workers.split(",")]
+    words = workers.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise InvalidOptionError(f"--workers must be 1 and other numbers with commas between them, got {workers!r}")
+    numbers = [int(word) for word in words]
     with terminal_progress() as progress, listening("the script is ended") as stop:
         job = profile_command(command, numbers, options, name=name, stop=stop, progress=progress)
     found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)

@@ -10,7 +10,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_rows
 from optim.cli.parameters import option
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, OptimError
 from optim.core.ranges import check_in
 from optim.training.forms import Compression, Pushes
 
@@ -70,7 +70,7 @@ def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:
     names = tuple(f"worker-{k}" for k in range(asked.workers))
     with (
         Processes(application, options, max_machines=asked.workers) as processes,
-        listening("the last checkpoint stays") as stop,
+        listening("the last checkpoint stays" if asked.checkpoint else "nothing is kept without --checkpoint") as stop,
     ):
         if asked.checkpoint is None:
             trainer = Trainer(application, optimiser, options, processes)
@@ -122,8 +122,18 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
             return own, Sgd(learning_rate=min(asked.rate, 1.0))
         # What a worker hasn't seen applied yet simply adds only without slots.
         return own, (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
+    rule = (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
+    return _own(asked), rule
+
+
+def _own(asked: ApplicationRun) -> "Application":
+    """Return an application of the user's own, made by code that may fail in any way."""
+    from optim.core.own_code import in_a_line
+    from optim.training.application import check_application
+    from optim.training.applications import APPLICATIONS
+
     module, _, name = asked.name.partition(":")
-    if not name:
+    if not (module and name.isidentifier()):
         raise InvalidOptionError(
             f"unknown application {asked.name!r}; there are: {', '.join(APPLICATIONS)}, and MODULE:CLASS for one's own"
         )
@@ -131,5 +141,14 @@ def chosen(asked: ApplicationRun) -> "tuple[Application, AbstractOptimiser]":
         found = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise InvalidOptionError(f"--application {asked.name}: {error}; the module must be on PYTHONPATH") from error
-    rule = (Sgd if asked.pushes.staleness else Adagrad)(learning_rate=asked.rate)
-    return (found() if asked.data is None else found(str(asked.data))), rule
+    except (Exception, SystemExit) as error:  # anything may happen in somebody else's module
+        raise InvalidOptionError(f"--application {asked.name}: {in_a_line(error)}; mend the module") from error
+    try:
+        own: Application = found() if asked.data is None else found(str(asked.data))
+        check_application(own)
+        own.initial_parameters()
+    except OptimError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidOptionError(f"--application {asked.name}: {in_a_line(error)}; mend the class") from error
+    return own

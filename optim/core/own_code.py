@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,17 @@ from optim.core.errors import InvalidOptionError
 
 SEPARATOR = ".py:"
 WORDS = 120
+MOST_TEXT = 160
+"""Characters of an error's text that are kept."""
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return an error's type and text, and where the user's code raised it, in one line."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
+    text = " ".join(str(error).split())[:MOST_TEXT]
+    return f"{type(error).__name__}: {text}{where}"
 
 
 def is_own(name: str) -> bool:

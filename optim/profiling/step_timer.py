@@ -4,7 +4,9 @@ A loop under `optim profile --command` writes what it measured where that comman
 readings of a clock a step, and writes a file only if told where.
 """
 
+import atexit
 import json
+import operator
 import os
 import resource
 import sys
@@ -15,10 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
+
 FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
 """Environment variable that names the folder where a profiled script writes."""
 
 SCHEMA = "optim/steps/1"
+
+FIRST_STEPS, WRITE_SHARE = 100, 20
+"""Each of the first steps is written; later ones when the loop has run for so many times what writing took."""
+
 NETWORK = Path("/proc/net/dev")
 
 
@@ -32,11 +41,16 @@ class StepTimer:
     samples, batch
         Examples in the data, and in a step of all workers together.
     epochs
-        Passes over the data that the job makes.
+        Passes over the data that the job makes; parts of one count.
     path
         File to write; by default one in the folder that `optim profile --command` gives.
     clock
         Seconds.
+
+    Raises
+    ------
+    InvalidOptionError
+        If samples or batch aren't whole numbers from 1, or epochs aren't above 0.
 
     Examples
     --------
@@ -68,13 +82,20 @@ class StepTimer:
     ) -> None:
         self.seconds: list[float] = []
         self.alone_s: list[float] = []
-        self._facts = {"samples": samples, "batch": batch, "epochs": epochs}
+        self._facts = {
+            "samples": _whole("samples", samples),
+            "batch": _whole("batch", batch),
+            "epochs": _passes(epochs),
+        }
         self._model, self._clock = model, clock
         folder = os.environ.get(FOLDER_VARIABLE)
         default = None if folder is None else Path(folder, f"{os.getpid()}.json")
-        self._path = default if path is None else Path(path)
+        self._path = default if path is None else Path(path).absolute()
         self._begun = self._last = clock()
         self._laps: list[float] = []
+        self._write_after, self._num_written = self._begun, 0
+        if self._path is not None:
+            atexit.register(self._write_rest)
         self._started_at, self._processor_s = time.time(), time.process_time()
         self._network = _network_bytes()
 
@@ -96,9 +117,10 @@ class StepTimer:
         self.seconds.append(step - sum(laps) + max(laps, default=0.0))
         if laps:
             self.alone_s.append(max(laps))
-        self._last, self._laps = now, []
-        if self._path is not None:
+        if self._path is not None and (len(self.seconds) <= FIRST_STEPS or now >= self._write_after):
             self.write()
+            self._write_after = now + WRITE_SHARE * (self._clock() - now)
+        self._last, self._laps = self._clock(), []  # writing belongs to no step
 
     @contextmanager
     def alone(self, result: Callable[[], Any] | None = None) -> Iterator[None]:
@@ -129,12 +151,37 @@ class StepTimer:
         }
 
     def write(self) -> None:
-        """Write what was measured, whole or not at all; a killed script leaves its last whole step."""
+        """Write what was measured, whole or not at all; a killed script leaves what it had written before."""
         if self._path is None:
             return
         own = self._path.with_suffix(f".{os.getpid()}.part")
         own.write_text(json.dumps(self.record()), encoding="utf-8")
         own.replace(self._path)
+        self._num_written = len(self.seconds)
+
+    def _write_rest(self) -> None:
+        if self._num_written < len(self.seconds):
+            self.write()
+
+
+def _whole(name: str, value: Any) -> int | None:
+    """Return a count as Python's own number: those of NumPy and PyTorch are none to JSON."""
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidOptionError(f"{name} must be a whole number, got {value!r}") from None
+    check_in("[1, inf)", {name: number})
+    return number
+
+
+def _passes(epochs: Any) -> float | None:
+    """Return the passes over the data as Python's own number."""
+    if epochs is None:
+        return None
+    check_in("(0, inf)", {"epochs": float(epochs)})
+    return float(epochs)
 
 
 def _wait(result: Any) -> None:

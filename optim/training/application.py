@@ -1,5 +1,6 @@
 """What can be trained: a loss over fixed data partitions, and its gradients."""
 
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -7,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from optim.core.errors import InvalidProblemError
 from optim.training.messages import RowGradient, Vector
 
 
@@ -65,6 +67,41 @@ class HasRows(Protocol):
     def row_gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[RowGradient, float]:
         """Return what `gradient` does, by rows."""
         ...
+
+
+PARTS = ("num_partitions", "num_parameters", "initial_parameters", "weight", "gradient")
+
+
+def check_application(application: Application) -> None:
+    """Raise unless there is something to train, and data to train it on.
+
+    Raises
+    ------
+    InvalidProblemError
+        If it isn't an application, or has no partitions, no data or no parameters.
+    """
+    name = type(application).__name__
+    missing = [part for part in PARTS if not hasattr(type(application), part)]
+    if missing:
+        raise InvalidProblemError(f"{name} has no {', '.join(missing)}; derive it from {__name__}.UserApplication")
+    weights = np.array([float(application.weight(partition)) for partition in range(application.num_partitions)])
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise InvalidProblemError(
+            f"{name} must have partitions of no or more examples, one at least of some, got {weights[:8].tolist()}; mend "
+            "`sizes`"
+        )
+    if application.num_parameters < 1:
+        raise InvalidProblemError(f"{name} has no parameters; `start` must return one at least")
+
+
+def name_of(application: Application) -> str:
+    """Return what tells an application from others in every process: a plain object's own text names an address."""
+    kind = type(application)
+    if kind.__repr__ is not object.__repr__:
+        return repr(application)
+    weights = np.array([application.weight(partition) for partition in range(application.num_partitions)], np.float64)
+    data = f"{zlib.crc32(weights.tobytes()):08x}"
+    return f"{kind.__module__}.{kind.__qualname__} of {application.num_parameters} parameters, data {data}"
 
 
 class UserApplication(ABC):

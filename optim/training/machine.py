@@ -4,11 +4,12 @@ The same object runs inside the controller's process, inside a process of its ow
 messages in any order it likes.
 """
 
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from optim.core.own_code import in_a_line
 from optim.training.application import Application
 from optim.training.messages import (
     Compute,
@@ -38,10 +39,6 @@ if TYPE_CHECKING:
     from optim.training.server import ServedShard
 
 
-MOST_TEXT = 160
-"""Characters of an error's own text that are passed on."""
-
-
 class Machine:
     """One machine's state and its answers.
 
@@ -68,8 +65,8 @@ class Machine:
         self.generation = message.generation
         try:
             return _HANDLERS[type(message)](self, message)
-        except Exception as error:  # an application's own, of which the controller tells the user
-            return [Failed(generation=message.generation, machine=self.name, text=_in_a_line(error))]
+        except (Exception, SystemExit) as error:  # an application's own, of which the controller tells the user
+            return [Failed(generation=message.generation, machine=self.name, text=in_a_line(error))]
 
     def _is_stale(self, message: Message) -> bool:
         return message.generation < self.generation
@@ -78,7 +75,8 @@ class Machine:
         before, left = self._left.pop(message.partition, (-1, None))
         # Of another clock it is of pushes that a failure has undone, or that others have followed.
         is_next = message.carries and before == message.clock
-        computed = compute(self._application, message, left if is_next else None)
+        with np.errstate(all="ignore"):  # what isn't finite is looked for and told; a warning a worker says less
+            computed = compute(self._application, message, left if is_next else None)
         if computed.left is not None:
             self._left[message.partition] = message.clock + 1, computed.left
         return [
@@ -170,15 +168,6 @@ class Machine:
     def _kept(self, message: Install | Delta) -> Kept:
         values = message.values
         return Kept(generation=message.generation, shard=values.shard, clock=values.clock, holder=self.name)
-
-
-def _in_a_line(error: Exception) -> str:
-    """Return an error's type and text, and where the application's code raised it, in one line."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
-    text = " ".join(str(error).split())[:MOST_TEXT]
-    return f"{type(error).__name__}: {text}{where}"
 
 
 _HANDLERS: dict[type[Message], Callable[[Any, Any], list[Message]]] = {

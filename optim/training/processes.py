@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from optim.core.errors import NotAllowedError
+from optim.core.execution.processes import born_deaf_to_ctrl_c
 from optim.training.application import Application
 from optim.training.machine import Machine
 from optim.training.messages import Message, Ready
@@ -98,7 +99,7 @@ class Processes:
         ours, theirs = self._context.Pipe()
         arguments = (machine, place, self._application, self._ranges, self._memory, theirs)
         process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
-        with _surroundings(self._has_devices):
+        with _surroundings(self._has_devices), born_deaf_to_ctrl_c():
             process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place

@@ -11,7 +11,7 @@ import numpy as np
 
 from optim.core.errors import NotAllowedError
 from optim.core.ranges import check_in
-from optim.training.application import Application, HasRows
+from optim.training.application import Application, HasRows, check_application, name_of
 from optim.training.checkpoints import DurableStorage, StartingPoint
 from optim.training.controller import Controller
 from optim.training.forms import Compression
@@ -148,6 +148,7 @@ class Trainer:
         transport: Transport | None = None,
         start: StartingPoint | None = None,
     ) -> None:
+        check_application(application)
         self.transport: Transport = InProcess(application) if transport is None else transport
         self.controller = Controller(self.transport, application, optimiser, options or ClusterOptions(), start)
         self.rows: list[ClockRow] = []
@@ -298,7 +299,8 @@ def resumable(
     InvalidProblemError
         If the folder's checkpoints are all damaged, or of another job.
     """
-    job = f"{application!r} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
+    check_application(application)
+    job = f"{name_of(application)} {optimiser!r} partitions {application.num_partitions} staleness {options.staleness}"
     if options.compression is not Compression.NONE:
         job += f" compression {options.compression}"
     if options.compression is Compression.TOP_K:

@@ -76,7 +76,16 @@ def test_profiles_a_script_of_ones_own(quick):
         (["--out", "none/profile.json"], "no folder"),
         (["--command", "python train.py"], "must have {workers}"),
         (["--command", "x {workers}", "--workers", "two"], "--workers must be 1 and other numbers"),
-        (["--command", "x {workers}", "--application", "topic-model"], "leave --application out"),
+        (
+            ["--command", "x {workers}", "--application", "topic-model"],
+            "leave --application, --scale and --accept-noise out",
+        ),
+        (["--command", "x {workers}", "--scale", "0.5"], "leave --application, --scale and --accept-noise out"),
+        (["--command", "x {workers}", "--accept-noise"], "leave --application, --scale and --accept-noise out"),
+        (["--command", "x {workers}", "--name", " "], "--name must not be empty"),
+        (["--command", "x {workers} 'y"], "can't be cut into words"),
+        (["--workers", "1,2,3"], "add --command"),
+        (["--name", "mine"], "add --command"),
     ],
 )
 def test_says_in_one_line_what_is_wrong(words, cause):

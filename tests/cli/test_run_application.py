@@ -14,6 +14,8 @@ from optim.training.application import UserApplication
 from optim.training.applications import MatrixFactorisation, TopicModel
 from optim.training.transport import InProcess
 
+TARGET = 3
+
 
 class Own(UserApplication):
     """A line through two points; the file's name is kept."""
@@ -32,6 +34,27 @@ class Own(UserApplication):
 
     def slope(self, parameters, partition, clock):
         return 2 * (parameters - partition)
+
+
+class Absent(Own):
+    """Data that aren't there."""
+
+    def __init__(self):
+        raise LookupError("no data\nhere")
+
+
+class Words(Own):
+    """Parameters that aren't numbers."""
+
+    def start(self):
+        return ["a"]
+
+
+class Empty(Own):
+    """No partitions."""
+
+    def sizes(self):
+        return []
 
 
 @pytest.fixture
@@ -110,3 +133,35 @@ def test_unknown_applications_are_refused(name):
         chosen(run(name=name))
     with pytest.raises(InvalidOptionError, match="rate"):
         run(name=name, rate=0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("Absent", "LookupError: no data here (test_run_application.py:"),
+        ("Words", "ValueError: could not convert string to float"),
+        ("Empty", "must have partitions of no or more examples, one at least of some, got []"),
+        ("UserApplication", "TypeError: Can't instantiate abstract class"),
+        ("PushChoice", "PushChoice has no num_partitions"),
+        ("TARGET", "TypeError: 'int' object is not callable"),
+        ("None", "has no attribute 'None'"),
+        ("a b", "unknown application"),
+    ],
+)
+def test_an_own_class_that_fails_is_told_in_one_line(name, cause):
+    result = CliRunner().invoke(app, ["run", "--application", f"{__name__}:{name}"])
+    assert result.exit_code == 2
+    assert cause in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"), [("def f(:", "SyntaxError"), ("1/0", "ZeroDivisionError: division by zero")]
+)
+def test_an_own_module_that_fails_is_told_in_one_line(text, cause, monkeypatch, tmp_path):
+    (tmp_path / "fails_when_read.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    result = CliRunner().invoke(app, ["run", "--application", "fails_when_read:Own"])
+    assert result.exit_code == 2
+    assert cause in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1

@@ -1,12 +1,19 @@
 """A loop's steps are timed by a clock in the test's hand, and written where they are looked for."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from optim.core.errors import InvalidOptionError
 from optim.profiling import StepTimer
-from optim.profiling.step_timer import FOLDER_VARIABLE
+from optim.profiling.step_timer import FIRST_STEPS, FOLDER_VARIABLE, WRITE_SHARE
+
+ROOT = Path(__file__).parents[2]
 
 
 class Hand:
@@ -105,3 +112,52 @@ def test_a_modules_parameters_are_counted_in_bytes(clock):
             return iter([np.zeros(5, np.float32), np.zeros((2, 2), np.float16)])
 
     assert StepTimer(model=Module(), clock=clock).record()["model_bytes"] == 28
+
+
+def test_writing_belongs_to_no_step_and_takes_little_of_a_long_loop(clock, tmp_path):
+    timer = StepTimer(clock=clock, path=tmp_path / "steps.json")
+    written = []
+
+    def write():
+        clock.now += 0.5
+        written.append(len(timer.seconds))
+
+    timer.write = write
+    for _ in range(FIRST_STEPS + 40):
+        clock.now += 1.0
+        timer()
+    assert timer.seconds == [1.0] * (FIRST_STEPS + 40), "though half a second went into writing between steps"
+    assert written[:FIRST_STEPS] == list(range(1, FIRST_STEPS + 1))
+    assert len(written) - FIRST_STEPS == 40 // (WRITE_SHARE // 2)
+
+
+def test_what_was_not_written_yet_is_when_the_script_ends(tmp_path):
+    script = "from optim.profiling import StepTimer; t = StepTimer(path='steps.json')\nfor _ in range(500): t()"
+    subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True
+    )
+    assert len(json.loads((tmp_path / "steps.json").read_text())["seconds"]) == 500
+
+
+def test_counts_of_numpy_are_pythons_own(tmp_path):
+    timer = StepTimer(samples=np.int64(64), batch=np.uint8(8), epochs=np.float32(2.5), path=tmp_path / "steps.json")
+    timer()
+    told = json.loads((tmp_path / "steps.json").read_text())
+    assert (told["samples"], told["batch"], told["epochs"]) == (64, 8, 2.5)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch": 0},
+        {"batch": -8},
+        {"samples": 64.5},
+        {"samples": "64"},
+        {"epochs": 0},
+        {"epochs": np.nan},
+        {"epochs": np.inf},
+    ],
+)
+def test_work_that_no_job_can_have_is_refused_where_it_is_stated(wrong):
+    with pytest.raises(InvalidOptionError, match=f"{next(iter(wrong))} must be"):
+        StepTimer(**wrong)

@@ -1,10 +1,14 @@
 """One machine by itself: what it keeps, what it answers, and what it says when something goes wrong."""
 
+import sys
+import warnings
+
 import numpy as np
 
+from optim.core.own_code import MOST_TEXT
 from optim.kernels.parameter_server import Sgd
 from optim.training.applications import LogisticRegression
-from optim.training.machine import MOST_TEXT, Machine
+from optim.training.machine import Machine
 from optim.training.messages import (
     Compute,
     Drop,
@@ -113,3 +117,33 @@ def test_a_failure_is_one_short_line_that_names_where_it_was():
     assert failed.text.endswith(" in gradient)")
     assert "\n" not in failed.text
     assert len(failed.text) < MOST_TEXT + 100
+
+
+class Leaves(LogisticRegression):
+    """Ends its process, as scripts do, or has numbers that overflow."""
+
+    rate = 0.0
+
+    def gradient(self, parameters, partition, clock):
+        if self.rate:
+            return parameters * np.float32(1e30) * np.float32(1e30), 0.0
+        sys.exit("no data")
+
+
+def test_code_that_would_end_the_process_is_told_like_any_failure():
+    order = Compute(generation=2, partition=0, clock=0, read_clock=0, parameters=JOB.initial_parameters())
+    (failed,) = Machine("m", Leaves(num_observations=8, num_partitions=2)).handle(order)
+    assert failed.text.startswith("SystemExit: no data (test_machine.py:")
+
+
+def test_what_is_told_as_not_finite_is_not_warned_of_besides():
+    class Overflows(Leaves):
+        rate = 1.0
+
+    order = Compute(generation=2, partition=0, clock=0, read_clock=0, parameters=JOB.initial_parameters() + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        (pushed,) = Machine("m", Overflows(num_observations=8, num_features=2, num_classes=2, num_partitions=2)).handle(
+            order
+        )
+    assert not pushed.is_finite

@@ -124,6 +124,17 @@ def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_pat
     assert running.returncode != 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system doesn't tell what a process hears")
+def test_a_process_never_hears_ctrl_c_not_even_while_it_starts():
+    with Processes(APPLICATION, ClusterOptions(num_shards=1), max_machines=1) as transport:
+        transport.start("a")
+        (process_id,) = transport.process_ids.values()
+        told = Path(f"/proc/{process_id}/status").read_text(encoding="utf-8").splitlines()
+        (blocked,) = (int(line.split()[1], 16) for line in told if line.startswith("SigBlk:"))
+        assert blocked >> (signal.SIGINT - 1) & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()), "the controller does"
+
+
 def test_more_machines_than_places_are_refused():
     options = ClusterOptions(num_shards=1)
     with Processes(APPLICATION, options, max_machines=1) as transport:

@@ -37,7 +37,7 @@ class GeneratedApplication(ABC, Generic[DataT]):
         check_in("[1, inf)", self, *(option.name for option in fields(self) if option.name.startswith("num_")))
         if self.num_partitions > self.num_examples:
             raise InvalidOptionError(
-                f"{self.num_examples} examples can't be cut into {self.num_partitions} partitions; ask for fewer"
+                f"{self.num_examples} examples can't be cut into {self.num_partitions} partitions; give more examples, or ask for fewer partitions"
             )
 
     @property

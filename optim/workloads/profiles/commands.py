@@ -2,10 +2,12 @@
 
 import os
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +34,9 @@ LOCAL_MBPS = 100_000.0
 """Bandwidth within a machine, of which a script tells nothing: about a tenth of what memory copies."""
 
 LOOK_S = 0.1
+
+GRACE_S = 5.0
+"""Seconds that a script has to end after it was asked to."""
 
 
 class Steps(Struct):
@@ -109,15 +114,23 @@ def profile_command(
     """
     if PLACE not in command:
         raise InvalidOptionError(f"--command must have {PLACE} where the number of workers goes, got {command!r}")
+    try:
+        shlex.split(command)
+    except ValueError as error:
+        raise InvalidOptionError(f"--command can't be cut into words: {error}; got {command!r}") from error
+    if not name.strip():
+        raise InvalidOptionError("--name must not be empty; leave it out, or name the script's job")
     if 1 not in workers or len(set(workers)) < 2 or min(workers) < 1:
         raise InvalidOptionError(f"--workers must be 1 and other numbers, got {','.join(map(str, workers))}")
-    runs = []
-    progress.start(f"profile of {name}", len(workers))
-    for number, count in enumerate(sorted(set(workers))):
-        runs.append(run_script(command.replace(PLACE, str(count)), count, stop))
+    counts = sorted(set(workers))
+    best: dict[int, Measured] = {}
+    progress.start(f"profile of {name}", options.rounds * len(counts))
+    for number, count in enumerate(counts * options.rounds):
+        found = run_script(command.replace(PLACE, str(count)), count, stop)
+        best[count] = min(best.get(count, found), found, key=lambda run: run.step.median)
         progress.update(number + 1)
     progress.finish()
-    return script_profile(name, command, runs, options)
+    return script_profile(name, command, [best[count] for count in counts], options)
 
 
 def run_script(command: str, workers: int, stop: Interruption) -> Measured:
@@ -127,7 +140,12 @@ def run_script(command: str, workers: int, stop: Interruption) -> Measured:
         with (Path(folder, "errors")).open("w+", encoding="utf-8", errors="replace") as errors:
             try:
                 running = subprocess.Popen(
-                    words, env={**os.environ, FOLDER_VARIABLE: folder}, stdout=subprocess.DEVNULL, stderr=errors
+                    words,
+                    env={**os.environ, FOLDER_VARIABLE: folder},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    process_group=0,  # a script that starts workers is ended with all of them
                 )
             except OSError as error:
                 raise InvalidOptionError(f"--command can't be run: {error}; give a program and its words") from error
@@ -135,9 +153,7 @@ def run_script(command: str, workers: int, stop: Interruption) -> Measured:
                 while running.poll() is None and not stop.is_requested:
                     time.sleep(LOOK_S)
             finally:
-                if running.poll() is None:
-                    running.terminate()
-                    running.wait()
+                _end(running)
             errors.seek(0)
             last = (errors.read().strip().splitlines() or ["no word"])[-1][:SHOWN]
         if stop.is_requested:
@@ -147,8 +163,20 @@ def run_script(command: str, workers: int, stop: Interruption) -> Measured:
         return measured(_read(Path(folder), command), workers, begun)
 
 
+def _end(running: "subprocess.Popen[bytes]") -> None:
+    """End a script and all processes of its group: ask first, and kill who stays."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(running.pid, how)
+        with suppress(subprocess.TimeoutExpired):
+            running.wait(GRACE_S)
+
+
 def _read(folder: Path, command: str) -> list[Steps]:
-    found = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
+    try:
+        found = [msgspec.json.decode(path.read_bytes(), type=Steps) for path in sorted(folder.glob("*.json"))]
+    except msgspec.DecodeError as error:
+        raise NotAllowedError(f"{command!r} wrote what no StepTimer of this release does: {error}") from error
     if not found or any(len(own.seconds) < DROPPED + LEAST_STEPS or own.schema != SCHEMA for own in found):
         raise NotAllowedError(
             f"{command!r} timed {min((len(own.seconds) for own in found), default=0)} steps, at least {DROPPED + LEAST_STEPS} "

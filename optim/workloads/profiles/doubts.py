@@ -27,9 +27,14 @@ def doubts(profiles: ProfileDocument) -> list[str]:
     for job in profiles.jobs:
         for name, error in fit_errors(job).items():
             if error > MOST_ERROR:
+                more = (
+                    "a larger --scale or --option repeats=N"
+                    if job.usage is UNSET
+                    else "more steps or --option rounds=N"
+                )
                 found.append(
                     f"{job.name}: the {name} misses points that it is not fitted to by {error:.0%} (median), more than "
-                    f"{MOST_ERROR:.0%}; measure on a quieter machine, or with a larger --scale or --option repeats=N"
+                    f"{MOST_ERROR:.0%}; measure on a quieter machine, or with {more}"
                 )
         for name, told in _untold(job).items():
             found.append(f"{job.name}: measurements of the {name} can't tell {told}; it is counted there")

@@ -51,6 +51,8 @@ class ProfileOptions:
         Points of the grid that are timed, those that tell most; a smaller grid is timed whole.
     repeats
         Steps timed at each point of the grid.
+    rounds
+        Runs of a script of one's own with each number of workers, in turns; of each the one with the least median counts.
     epochs
         Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
     slot_s
@@ -69,13 +71,14 @@ class ProfileOptions:
     most_servers: int = 4
     most_points: int = 12
     repeats: int = 40
+    rounds: int = 1
     epochs: float = 1e6
     slot_s: float = 60.0
     cache_mib: float | None = None
     allowed_gb: float | None = None
 
     def __post_init__(self) -> None:
-        check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats")
+        check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats", "rounds")
         check_in("(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb")
         check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
         if self.most_points < LEAST_POINTS:
