@@ -16,6 +16,9 @@ from optim.cli.run_application import ApplicationRun, PushChoice, train_applicat
 from optim.cli.run_rounds import RoundChoice, tell_rounds
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 
+SLOT_S, GRADIENT_S, PROCESSES, CORES = 4.0, 0.05, 64, 1.6
+CLOCKS, WORKERS, RATE = 50, 2, 0.1
+
 FilesArgument = Annotated[
     list[str] | None,
     typer.Argument(
@@ -30,12 +33,12 @@ FilesArgument = Annotated[
 def run(
     files: FilesArgument = None,
     *,
-    slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = 4.0,
+    slot_seconds: Annotated[float, option("--slot-seconds", "What a slot lasts here.", "S")] = SLOT_S,
     gradient_seconds: Annotated[
         float, option("--gradient-seconds", "Least time from one push of a worker to its next.", "S")
-    ] = 0.05,
-    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", min=1)] = 64,
-    cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = 1.6,
+    ] = GRADIENT_S,
+    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", min=1)] = PROCESSES,
+    cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = CORES,
     kill_servers: Annotated[
         int | None, option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1)
     ] = None,
@@ -43,9 +46,9 @@ def run(
         str | None, option("--application", "Train this instead: a name, or a class of one's own.", "NAME|MODULE:CLASS")
     ] = None,
     data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
-    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1)] = 50,
-    workers: Annotated[int, option("--workers", "Worker processes; the first one also serves.", min=1)] = 2,
-    rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = 0.1,
+    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1)] = CLOCKS,
+    workers: Annotated[int, option("--workers", "Worker processes; the first one also serves.", min=1)] = WORKERS,
+    rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = RATE,
     checkpoint: Annotated[
         Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")
     ] = None,
@@ -63,6 +66,10 @@ def run(
     Exit code 3 if a job's result isn't that of an undisturbed run, bit for bit.
     """
     _check_alone(files, application, kill_servers, leases)
+    if not files and (slot_seconds, gradient_seconds, max_processes, cores) != (SLOT_S, GRADIENT_S, PROCESSES, CORES):
+        raise InvalidOptionError(
+            "--slot-seconds, --gradient-seconds, --max-processes and --cores are of INSTANCE SOLUTION; leave them out"
+        )
     if application is not None:
         asked = ApplicationRun(
             name=application,
@@ -76,9 +83,10 @@ def run(
         )
         return train_application(asked, output)
     drilled = PushChoice() if kill_servers is None else PushChoice(replay_mb=pushes.replay_mb)
-    if data is not None or checkpoint is not None or pushes != drilled:
+    if (data, checkpoint, pushes, clocks, workers, rate) != (None, None, drilled, CLOCKS, WORKERS, RATE):
         raise InvalidOptionError(
-            "--data, --checkpoint and how to push, from --staleness to --replay-mb belong to --application NAME; add it"
+            "--data, --clocks, --workers, --rate, --checkpoint and how to push, from --staleness to --replay-mb, belong to "
+            "--application NAME; add it, or leave them out"
         )
     if kill_servers is not None:
         return _drill(kill_servers, pushes.replay_mb, seed, output)
