@@ -157,61 +157,98 @@ def bid_table(
         empty = rho(0, profile.held_locality)
     else:
         empty = lease_min / ideal + float(value[is_offered].max() if is_offered.any() else 1.0)
-    beside = [
-        (machines, rho(sum(k for _, k in machines), level))
-        for machines, level in _beside(profile, cluster, numbers.tolist(), widest)
-    ]
-    kept = _is_undominated(value, empty)
+    kept = is_undominated(value, empty)
     rows = tuple(zip(gpus[kept].tolist(), level[kept].tolist(), value[kept].tolist(), strict=True))
+    beside = Beside(cluster, lease_min=lease_min, horizon=horizon, widest=widest) if profile.held_places else None
     return BidTable(
         empty_rho=empty,
         ideal_min=ideal,
         gpus=gpus[kept],
         locality=level[kept],
         rho=value[kept],
-        named=_better_named(beside, rows, empty) if beside else (),
+        named=beside.rows(profile, numbers.tolist(), rows, empty) if beside else (),
     )
 
 
-def _beside(
-    profile: AppProfile, cluster: Cluster, numbers: Iterable[int], widest: Locality
-) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
-    """Yield bundles beside the GPUs held, on one machine where some are and within a rack, with the union's locality."""
-    held = {slot for slot, _ in profile.held_places}
-    room_of: list[int] = cluster.machine_free.tolist()
-    machine_of: list[int] = cluster.slot_machine.tolist()
-    rack_of: list[int] = cluster.machine_rack.tolist()
-    homes = {machine_of[slot] for slot in held}
-    slots_of: dict[int, list[int]] = {}
-    for slot, m in enumerate(machine_of):
-        slots_of.setdefault(m, []).append(slot)
+class Beside:
+    """Bundles of an offer beside GPUs that apps hold.
 
-    def level_with(taken: Sequence[int]) -> Locality:
-        machines = homes.union(taken)
-        return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
+    Parameters
+    ----------
+    cluster, lease_min, horizon, widest
+        As in `bid_table`.
+    """
 
-    chains = [[m] for m in sorted(homes) if room_of[m]]
-    racks = {rack_of[m] for m in homes} if widest >= Locality.RACK else set()
-    for rack in sorted(racks):
-        inside = [m for m, of in enumerate(rack_of) if of == rack and room_of[m]]
-        chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
-    for number, chain in enumerate(chains):
-        is_rack = number >= len(chains) - len(racks)
-        used, filled = 0, 0  # machines taken whole, and their GPUs
-        level, known = Locality.CLUSTER, -1
-        for k in numbers:
-            while used < len(chain) and filled + room_of[chain[used]] <= k:
-                filled += room_of[chain[used]]
-                used += 1
-            if k > filled and used == len(chain):
-                break
-            count = used + (k > filled)
-            if count == 1 and is_rack and chain[0] in homes:
-                continue  # the machine's own chain has it
-            if count != known:
-                level, known = level_with(chain[:count]), count
-            taken = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
-            yield tuple(sorted(taken)), level
+    def __init__(
+        self, cluster: Cluster, *, lease_min: float, horizon: Horizon, widest: Locality = Locality.CLUSTER
+    ) -> None:
+        self._facts = {"horizon": horizon, "lease_min": lease_min, "cluster_gpus": cluster.num_gpus}
+        self._widest, self._farthest = widest, max(most_gpus_by_locality(cluster))
+        self._room_of: list[int] = cluster.machine_free.tolist()
+        self._rack_of: list[int] = cluster.machine_rack.tolist()
+        self._machine_of: list[int] = cluster.slot_machine.tolist()
+        self._slots_of: dict[int, list[int]] = {}
+        for slot, m in enumerate(self._machine_of):
+            self._slots_of.setdefault(m, []).append(slot)
+
+    def rows(
+        self,
+        profile: AppProfile,
+        numbers: Sequence[int],
+        classes: tuple[tuple[int, int, float], ...],
+        empty_rho: float,
+    ) -> tuple[NamedRow, ...]:
+        """Return an app's rows that name machines, better than its rows (GPUs, locality, rho) that name none."""
+        ideal = ideal_minutes(profile, self._facts["cluster_gpus"])  # type: ignore[arg-type]
+        found = []
+        for machines, level in self._bundles(profile, numbers):
+            gpus = sum(k for _, k in machines)
+            found.append((machines, shared_minutes(profile, gpus, level, **self._facts) / ideal))  # type: ignore[arg-type]
+        return _better_named(found, classes, empty_rho) if found else ()
+
+    def _bundles(
+        self, profile: AppProfile, numbers: Sequence[int]
+    ) -> Iterator[tuple[tuple[tuple[int, int], ...], Locality]]:
+        """Yield bundles on one machine where GPUs are held and within a rack, with the union's locality.
+
+        Left out are those that slow the app down as much as GPUs anywhere: classes have these.
+        """
+        held = {slot for slot, _ in profile.held_places}
+        room_of, rack_of, slots_of = self._room_of, self._rack_of, self._slots_of
+        homes = {self._machine_of[slot] for slot in held}
+        is_wide = self._widest >= self._farthest
+        worst = profile.slowdown.within(self._farthest) if is_wide else math.inf
+
+        def level_with(taken: Sequence[int]) -> Locality:
+            machines = homes.union(taken)
+            return _smallest(held.union(*(slots_of[m] for m in taken)), machines, {rack_of[m] for m in machines})
+
+        if profile.slowdown.within(level_with(())) >= worst:
+            return
+        chains = [[m] for m in sorted(homes) if room_of[m]]
+        racks = {rack_of[m] for m in homes} if self._widest >= Locality.RACK else set()
+        for rack in sorted(racks):
+            inside = [m for m, of in enumerate(rack_of) if of == rack and room_of[m]]
+            chains.append(sorted(inside, key=lambda m: (m not in homes, -room_of[m], m)))
+        for number, chain in enumerate(chains):
+            is_rack = number >= len(chains) - len(racks)
+            used, filled = 0, 0  # machines taken whole, and their GPUs
+            level, known = Locality.CLUSTER, -1
+            for k in numbers:
+                while used < len(chain) and filled + room_of[chain[used]] <= k:
+                    filled += room_of[chain[used]]
+                    used += 1
+                if k > filled and used == len(chain):
+                    break
+                count = used + (k > filled)
+                if count == 1 and is_rack and chain[0] in homes:
+                    continue  # the machine's own chain has it
+                if count != known:
+                    level, known = level_with(chain[:count]), count
+                if profile.slowdown.within(level) >= worst:
+                    break  # further machines only widen it
+                taken = [(m, room_of[m]) for m in chain[:used]] + [(m, k - filled) for m in chain[used:count]]
+                yield tuple(sorted(taken)), level
 
 
 def _better_named(
@@ -233,14 +270,15 @@ def _better_named(
     return tuple(kept)
 
 
-def _is_undominated(rho: FloatArray, empty_rho: float) -> BoolArray:
-    """Mark rows, shape (sizes, localities), both ascending, better than the empty one and than all that dominate them.
+def is_undominated(rho: FloatArray, empty_rho: "FloatArray | float") -> BoolArray:
+    """Mark rows, shape (..., sizes, localities), both ascending, better than the empty one and than all that dominate them.
 
     A row in a wider subtree needs less of the cluster, so only rows of no more GPUs in the same or a wider locality
-    dominate.
+    dominate. Leading axes, and those of `empty_rho`, are tables side by side.
     """
-    wide = np.minimum.accumulate(rho[:, ::-1], axis=1)[:, ::-1]  # best in this locality or a wider one
-    rival = np.full_like(rho, empty_rho)
-    rival[:, :-1] = np.minimum(rival[:, :-1], wide[:, 1:])
-    rival[1:] = np.minimum(rival[1:], np.minimum.accumulate(wide, axis=0)[:-1])
+    wide = np.minimum.accumulate(rho[..., ::-1], axis=-1)[..., ::-1]  # best in this locality or a wider one
+    rival = np.empty_like(rho)
+    rival[...] = np.asarray(empty_rho)[..., None, None]
+    rival[..., :-1] = np.minimum(rival[..., :-1], wide[..., 1:])
+    rival[..., 1:, :] = np.minimum(rival[..., 1:, :], np.minimum.accumulate(wide, axis=-2)[..., :-1, :])
     return np.asarray(rho < rival * (1 - LEAST_GAIN))

@@ -138,8 +138,8 @@ def leftover(cluster: Cluster, grants: IntArray) -> IntArray:
 def share_leftover(
     cluster: Cluster,
     free: IntArray,
-    wanted: Sequence[int],
-    gang: Sequence[int],
+    wanted: Sequence[int] | IntArray,
+    gang: Sequence[int] | IntArray,
     holds: Sequence[Sequence[int]],
     rng: np.random.Generator,
 ) -> IntArray:
@@ -152,7 +152,7 @@ def share_leftover(
     wanted, gang
         How many more GPUs each app can use, and its gang.
     holds
-        Machines where each app holds GPUs already.
+        Machines where each app holds GPUs already; asked for of those that get some.
     rng
         Picks the next app, uniformly over those that can use another gang.
 
@@ -164,17 +164,22 @@ def share_leftover(
     room = np.array(free, dtype=np.int64)
     need = np.array(wanted, dtype=np.int64)
     size = np.array(gang, dtype=np.int64)
-    home = [set(machines) for machines in holds]
+    home: dict[int, set[int]] = {}
     given: dict[tuple[int, int], int] = {}
     while True:
         open_apps = np.flatnonzero((need >= size) & (size <= room.sum()))
         if not len(open_apps):
             break
         i = int(rng.choice(open_apps))
-        at_home = np.isin(cluster.slot_machine, sorted(home[i]))
+        if i not in home:
+            home[i] = set(holds[i])
+        is_away = np.ones(cluster.num_machines, np.bool_)
+        is_away[list(home[i])] = False
         left = int(size[i])
-        for s in np.lexsort((-room, ~at_home)).tolist():
+        for s in np.lexsort((-room, is_away[cluster.slot_machine])).tolist():
             taken = min(left, int(room[s]))
+            if not left:
+                break
             if taken:
                 given[i, s] = given.get((i, s), 0) + taken
                 room[s] -= taken

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from optim.models.auction.instance import (
     Cluster,
     EmptyValue,
     Horizon,
+    IntArray,
     Locality,
     as_floats,
     as_ints,
@@ -25,6 +26,7 @@ from optim.models.auction.instance import (
 from optim.models.auction.payment import keep_best, share_leftover
 from optim.models.auction.plan import AuctionPlan
 from optim.solvers.auction.agent import Agent, Bid, Grant, Ledger, Offer
+from optim.solvers.auction.crowd import Crowd
 from optim.solvers.solve import solve
 
 
@@ -150,12 +152,13 @@ class Arbiter:
         a gang at a time, beside GPUs they hold where possible.
         """
         options = self.options
-        by_name = {agent.name: agent for agent in agents}
-        rho = {agent.name: agent.rho(cluster) for agent in agents}
-        wanted = {agent.name: agent.wanted() for agent in agents}
-        bidders = bidders_of({app: rho[app] for app, number in wanted.items() if number > 0}, options.fairness)
+        crowd: Crowd[Agent] = agents if isinstance(agents, Crowd) else Crowd(agents)
+        names, wanted = list(crowd.names), crowd.wanted()
+        number_of = {app: i for i, app in enumerate(names)}
+        rho = dict(zip(names, crowd.rho(cluster).tolist(), strict=True))
+        bidders = bidders_of({names[i]: rho[names[i]] for i in np.flatnonzero(wanted > 0).tolist()}, options.fairness)
         offer = Offer(cluster=cluster, lease_min=options.lease_min, horizon=options.horizon, kind=kind)
-        bids = {bidder: by_name[bidder].bid(offer) for bidder in bidders}
+        bids = dict(zip(bidders, crowd.bids([number_of[app] for app in bidders], offer), strict=True))
         instance = _auction(name, offer, bids, options.empty_value)
         begun = time.perf_counter()
         solution = solve(
@@ -169,12 +172,12 @@ class Arbiter:
         solve_s = time.perf_counter() - begun
         ledger = Ledger(cluster.slot_free)
         grants = _paid_grants(cluster, solution.decision, bids, ledger, options.lease_min)
-        outside = [agent.name for agent in agents if agent.name not in bids]
-        for number, group in enumerate((outside, list(bidders))):
+        outside = [i for i, app in enumerate(names) if app not in bids]
+        for number, group in enumerate((outside, [number_of[app] for app in bidders])):
             rng = np.random.default_rng([seed, round_number, number])
-            grants += self._give_away(cluster, ledger, [by_name[app] for app in group], wanted, grants, rng)
+            grants += self._give_away(cluster, ledger, (crowd, group), wanted, grants, rng)
         for grant in grants:
-            by_name[grant.app].win(grant)
+            crowd[number_of[grant.app]].win(grant)
         return Round(
             rho=rho,
             bidders=bidders,
@@ -191,28 +194,52 @@ class Arbiter:
         self,
         cluster: Cluster,
         ledger: Ledger,
-        group: Sequence[Agent],
-        wanted: Mapping[str, int],
+        among: tuple[Crowd[Agent], Sequence[int]],
+        wanted: IntArray,
         grants: Sequence[Grant],
         rng: np.random.Generator,
     ) -> list[Grant]:
-        """Give what is left to a group of apps at random."""
+        """Give what is left to a group of apps, by their numbers, at random."""
+        crowd, group = among
         if not group or not any(ledger.left):
             return []
-        won = {grant.app: grant for grant in grants}
-        places = [(*agent.places, *(won[agent.name].entries if agent.name in won else ())) for agent in group]
+        won, names = {grant.app: grant for grant in grants}, crowd.names
+        wins = [won[names[i]].num_gpus if names[i] in won else 0 for i in group]
         given = share_leftover(
             cluster,
             np.array(ledger.left, dtype=np.int64),
-            [wanted[a.name] - (won[a.name].num_gpus if a.name in won else 0) for a in group],
-            [agent.gang for agent in group],
-            [sorted({int(cluster.slot_machine[slot]) for slot, _ in entries}) for entries in places],
+            wanted[group] - wins,
+            crowd.gangs[group],
+            _Homes(cluster, crowd, group, won),
             rng,
         )
         return [
-            ledger.grant(group[i].name, _entries(given, i), self.options.lease_min)
-            for i in np.unique(given[:, 0]).tolist()
+            ledger.grant(names[group[k]], _entries(given, k), self.options.lease_min)
+            for k in np.unique(given[:, 0]).tolist()
         ]
+
+
+class _Homes(Sequence[Sequence[int]]):
+    """Machines where each of a group of apps holds GPUs or won some, found out when asked for."""
+
+    def __init__(self, cluster: Cluster, crowd: Crowd[Agent], group: Sequence[int], won: Mapping[str, Grant]) -> None:
+        self._cluster, self._crowd, self._group, self._won = cluster, crowd, group, won
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    @overload
+    def __getitem__(self, k: int) -> Sequence[int]: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> Sequence[Sequence[int]]: ...
+
+    def __getitem__(self, k: int | slice) -> Sequence[int] | Sequence[Sequence[int]]:
+        if isinstance(k, slice):
+            return [self[position] for position in range(*k.indices(len(self)))]
+        agent = self._crowd[self._group[k]]
+        places = (*agent.places, *(self._won[agent.name].entries if agent.name in self._won else ()))
+        return sorted({int(self._cluster.slot_machine[slot]) for slot, _ in places})
 
 
 def _paid_grants(

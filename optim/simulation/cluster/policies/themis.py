@@ -16,6 +16,7 @@ from optim.models.auction.plan import PaymentRule
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.policies.themis_apps import AppAgent
+from optim.simulation.cluster.policies.themis_crowd import AppCrowd
 from optim.simulation.cluster.policies.themis_leases import LeaseOptions, LeasingPolicy
 from optim.simulation.cluster.policies.themis_places import Entries
 from optim.solvers.auction.arbiter import Arbiter, ArbiterOptions, Round
@@ -90,7 +91,9 @@ class Themis(LeasingPolicy):
         """Hold an auction."""
         held = self._arbiter.hold(offer, agents, seed=self.seed, round_number=self.rounds)
         self.note(held)
-        return {agent.app: _merged(agent.grant.entries) for agent in agents if agent.grant is not None}
+        asked = agents.made if isinstance(agents, AppCrowd) else agents
+        found = {agent.app: _merged(agent.grant.entries) for agent in asked if agent.grant is not None}
+        return dict(sorted(found.items()))
 
     def note(self, held: Round) -> None:
         """Keep what is to be told of a round."""

@@ -1,6 +1,7 @@
 """Apps of a simulated cluster as their agents know them: how long they wait, what work is left, and what to bid."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,7 +24,10 @@ LEAST_LEFT_MIN = 1e-6
 
 @dataclass(slots=True)
 class Totals:
-    """What is known of an app from its submission on: its jobs, their gang-time, the longest of them, all their GPUs."""
+    """What is known of an app from its submission on: its jobs, their gang-time, the longest of them, all their GPUs.
+
+    `within` is the worst slowdown within a slot, machine, rack, and the cluster.
+    """
 
     first_us: int
     area_us: float
@@ -31,6 +35,7 @@ class Totals:
     longest_min: float = 0.0
     demand: int = 0
     slowdown: Slowdown = field(default_factory=Slowdown)
+    within: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
     jobs: list[int] = field(default_factory=list)
 
 
@@ -49,7 +54,9 @@ class Census:
         for job in range(self._known_jobs, len(view.submit_us)):
             app = int(view.app[job])
             if app not in self.totals:
-                self.totals[app] = Totals(int(view.submit_us[job]), self._area, slowdown=_slowdown(view, job))
+                slowdown = _slowdown(view, job)
+                within = tuple(slowdown.within(level) for level in range(4))
+                self.totals[app] = Totals(int(view.submit_us[job]), self._area, slowdown=slowdown, within=within)
             found = self.totals[app]
             minutes, gang = float(remaining_us[job]) / MINUTE_US, int(view.gpus[job])
             found.work_min += minutes * gang
@@ -63,6 +70,13 @@ class Census:
         known = self.totals[app]
         elapsed = now_us - known.first_us
         return max(1.0, (self._area - known.area_us) / elapsed if elapsed else float(self._active))
+
+    def mean_apps_each(self, totals: Sequence[Totals], now_us: int) -> FloatArray:
+        """Return `mean_apps` of many apps, given what is known of each."""
+        elapsed = now_us - np.array([each.first_us for each in totals])
+        area = self._area - np.array([each.area_us for each in totals])
+        mean = np.divide(area, elapsed, out=np.full(len(totals), float(self._active)), where=elapsed > 0)
+        return np.asarray(np.maximum(1.0, mean))
 
 
 def _slowdown(view: View, job: int) -> Slowdown:
@@ -97,7 +111,9 @@ class Live:
 
 def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: BoolArray) -> Live:
     """Add live jobs up by app; those that are paused have work, but no use for a GPU now."""
-    apps, row = np.unique(view.app[jobs], return_inverse=True)
+    app = view.app[jobs]
+    is_there = np.bincount(app) > 0
+    apps, row = np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[app]
     minutes, gangs = remaining_us[jobs] / MINUTE_US, view.gpus[jobs]
     longest, common = np.zeros(len(apps)), np.zeros(len(apps), np.int64)
     np.maximum.at(longest, row, minutes)
@@ -176,10 +192,14 @@ class AppAgent:
         )
         return minutes / ideal_minutes(self.profile, cluster.num_gpus)
 
+    def profile_with_held(self, cluster: Offered) -> AppProfile:
+        """Return what the app knows of itself, with the GPUs of the type on offer that it holds."""
+        return with_held(self.profile, cluster, self.places) if self.places else self.profile
+
     def bid(self, offer: Offer) -> Bid:
         """Value every number and locality on offer."""
         begun = time.perf_counter()
-        profile = with_held(self.profile, offer.cluster, self.places) if self.places else self.profile
+        profile = self.profile_with_held(offer.cluster)
         if self.beside.gpus:
             profile = replace(profile, beside_gpus=self.beside.gpus, beside_speed=self.beside.speed)
         table = bid_table(profile, offer.cluster, lease_min=offer.lease_min, horizon=offer.horizon)
@@ -198,39 +218,48 @@ class AppAgent:
         self.grant = Grant(app=self.name, entries=entries, lease_min=grant.lease_min)
 
 
-def profiles(
-    view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime, slowness: FloatArray
-) -> list[AppProfile]:
-    """Return what each live app knows of itself, without the GPUs it holds; `slowness` is that of the GPUs on offer, by app."""
-    found = []
-    gangs_of: dict[int, tuple[int, ...]] = {}
-    if live.is_mixed.any():
-        mixed = set(live.apps[live.is_mixed > 0].tolist())
-        for job in jobs.tolist():
-            app = int(view.app[job])
-            if app in mixed:
-                gangs_of[app] = (*gangs_of.get(app, ()), int(view.gpus[job]))
-    work_min, longest_min = live.work_min * slowness, live.longest_min * slowness
-    rows = zip(live.apps.tolist(), work_min, longest_min, live.demand.tolist(), live.gang.tolist(), strict=True)
-    for app, work, longest, demand, gang in rows:
-        totals = census.totals[app]
+class Profiles:
+    """What each live app knows of itself, without the GPUs it holds.
+
+    Parameters
+    ----------
+    view, jobs, live, census, ideal
+        What is seen, the live jobs, their sums, and what is known of their apps.
+    slowness
+        That of the GPUs on offer, by live app.
+    """
+
+    def __init__(
+        self, view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime, slowness: FloatArray
+    ) -> None:
+        self._now_us, self._live, self._census, self._ideal = view.now_us, live, census, ideal
+        self._work, self._longest = live.work_min * slowness, live.longest_min * slowness
+        self._gangs: dict[int, tuple[int, ...]] = {}
+        if live.is_mixed.any():
+            mixed = set(live.apps[live.is_mixed > 0].tolist())
+            for job in jobs.tolist():
+                app = int(view.app[job])
+                if app in mixed:
+                    self._gangs[app] = (*self._gangs.get(app, ()), int(view.gpus[job]))
+
+    def of(self, row: int) -> AppProfile:
+        """Return the profile of an app by its position among those that live."""
+        live, app = self._live, int(self._live.apps[row])
+        totals = self._census.totals[app]
         needs = Needs(
-            work_min=max(LEAST_LEFT_MIN, float(work)),
-            longest_min=max(LEAST_LEFT_MIN, float(longest)),
-            demand=demand,
+            work_min=max(LEAST_LEFT_MIN, float(self._work[row])),
+            longest_min=max(LEAST_LEFT_MIN, float(self._longest[row])),
+            demand=int(live.demand[row]),
             total_work_min=totals.work_min,
             total_longest_min=totals.longest_min,
             total_demand=totals.demand,
         )
-        found.append(
-            AppProfile(
-                elapsed_min=(view.now_us - totals.first_us) / MINUTE_US,
-                active_apps=census.mean_apps(app, view.now_us),
-                needs=needs,
-                slowdown=totals.slowdown,
-                gang=gang,
-                gangs=gangs_of.get(app, ()),
-                ideal=ideal,
-            )
+        return AppProfile(
+            elapsed_min=(self._now_us - totals.first_us) / MINUTE_US,
+            active_apps=self._census.mean_apps(app, self._now_us),
+            needs=needs,
+            slowdown=totals.slowdown,
+            gang=int(live.gang[row]),
+            gangs=self._gangs.get(app, ()),
+            ideal=self._ideal,
         )
-    return found

@@ -22,11 +22,15 @@ class Kinds:
     def __init__(self, view: View, jobs: IntArray, work_us: IntArray) -> None:
         self.of_machine = view.cluster.kind
         self.there: list[int] = np.unique(self.of_machine).tolist()
+        self._is_typed = bool(view.kind_ppm.shape[1])
+        if self.is_one and not self._is_typed:
+            self.slowness: FloatArray = np.ones((int(view.app.max(initial=0)) + 1, max(self.there) + 1))
+            return
         self._ppm = view.kind_ppm if view.kind_ppm.shape[1] else np.full((len(view.app), max(self.there) + 1), PPM)
         count = int(view.app.max(initial=0)) + 1
         weight = np.maximum(1, work_us[jobs]).astype(float)
         self._demand = np.bincount(view.app[jobs], view.gpus[jobs], count)
-        self.slowness: FloatArray = np.full((count, self._ppm.shape[1]), np.inf)
+        self.slowness = np.full((count, self._ppm.shape[1]), np.inf)
         for kind in self.there:
             can = self._ppm[jobs, kind] > 0
             whole = np.bincount(view.app[jobs][can], weight[can], count)
@@ -40,11 +44,15 @@ class Kinds:
 
     def by_speed(self, apps: Iterable[int]) -> list[int]:
         """Return the types in the order of their mean speed for some apps, the fastest first, ties by number."""
+        if self.is_one:
+            return self.there
         speed = (1 / self.slowness[list(apps)]).mean(axis=0)
         return sorted(self.there, key=lambda kind: (-float(speed[kind]), kind))
 
     def usable(self, jobs: IntArray, kind: int) -> IntArray:
         """Return those of some jobs that can run on a type."""
+        if self.is_one and not self._is_typed:
+            return jobs
         return np.asarray(jobs[self._ppm[jobs, kind] > 0])
 
     def beside(self, app: int, places: Iterable[tuple[int, int]], kind: int, demand: int) -> Beside:

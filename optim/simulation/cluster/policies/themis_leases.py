@@ -22,10 +22,12 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
-from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, live_apps, profiles
+from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, Profiles, live_apps
+from optim.simulation.cluster.policies.themis_crowd import AppCrowd, count_gpus
 from optim.simulation.cluster.policies.themis_kinds import Kinds
 from optim.simulation.cluster.policies.themis_places import Entries, chosen_gpus, near_the_old, split
 from optim.simulation.cluster.policies.themis_tuning import LEAST_LOSSES, TUNERS, AppTuner
+from optim.solvers.auction.crowd import Crowd
 
 NO_TUNER = "none"
 NEEDS_LOSSES = (
@@ -216,7 +218,8 @@ class LeasingPolicy(PlanningPolicy):
         """Offer what is free to the apps, one type of GPU after the other, the fastest first; return who got some."""
         kinds = Kinds(view, jobs, work)
         served: set[int] = set()
-        for kind in kinds.by_speed(np.unique(view.app[jobs]).tolist()):
+        apps = () if kinds.is_one else np.unique(view.app[jobs]).tolist()
+        for kind in kinds.by_speed(apps):
             able = kinds.usable(jobs, kind)
             if len(able):
                 served |= self._offer(view, able, work, expiring, (kinds, kind))
@@ -231,11 +234,12 @@ class LeasingPolicy(PlanningPolicy):
         offered: tuple[Kinds, int],
     ) -> set[int]:
         """Offer what is free of a type of GPU to the apps of some jobs; return who got some."""
-        kinds, kind = offered
+        _, kind = offered
         taken = {gpu for leases in self._leases.values() for gpu in leases}
         free: dict[int, list[int]] = {machine: [] for machine in range(self.cluster.num_machines)}
+        usable: list[bool] = (view.is_up & (self.cluster.kind == kind)).tolist()
         for gpu, machine in enumerate(self.machine_of):
-            if gpu not in taken and view.is_up[machine] and self.cluster.kind[machine] == kind:
+            if gpu not in taken and usable[machine]:
                 free[machine].append(gpu)
         if not any(free.values()):
             return set()
@@ -245,14 +249,8 @@ class LeasingPolicy(PlanningPolicy):
             slot_gpus=self.cluster.gpus,
             slot_free=np.array([len(gpus) for gpus in free.values()], np.int64),
         )
-        paused = frozenset().union(*self._paused.values())
-        live = live_apps(view, jobs, work, np.isin(jobs, list(paused)))
-        slowness = kinds.slowness[live.apps, kind]
-        known = profiles(view, jobs, live, self.census, IdealTime(self.options.ideal), slowness)
-        agents = [
-            self._agent(app, profile, expiring, offered) for app, profile in zip(live.apps.tolist(), known, strict=True)
-        ]
-        if not any(agent.wanted() for agent in agents):
+        agents = self._agents(view, jobs, work, expiring, offered)
+        if not (agents.wanted() > 0).any():
             return set()
         grants = self.divide(offer, agents)
         self.rounds += 1
@@ -272,6 +270,31 @@ class LeasingPolicy(PlanningPolicy):
                 free[self.machine_of[gpu]].remove(gpu)
                 self._leases.setdefault(app, {})[gpu] = end
         return set(grants)
+
+    def _agents(
+        self,
+        view: View,
+        jobs: IntArray,
+        work: IntArray,
+        expiring: Mapping[int, list[int]],
+        offered: tuple[Kinds, int],
+    ) -> Crowd[AppAgent]:
+        """Return the agents of the apps of some jobs in the auction of a type of GPU."""
+        kinds, kind = offered
+        paused = frozenset().union(*self._paused.values())
+        is_paused = np.isin(jobs, list(paused)) if paused else np.zeros(len(jobs), np.bool_)
+        live = live_apps(view, jobs, work, is_paused)
+        slowness, ideal = kinds.slowness[live.apps, kind], IdealTime(self.options.ideal)
+        known = Profiles(view, jobs, live, self.census, ideal, slowness)
+
+        def agent_of(row: int) -> AppAgent:
+            return self._agent(int(live.apps[row]), known.of(row), expiring, offered)
+
+        if not kinds.is_one or live.is_mixed.any():
+            return Crowd([agent_of(row) for row in range(len(live.apps))])
+        where = (self.machine_of, self.cluster.num_machines)
+        held, gone = count_gpus(live.apps, self._leases, *where), count_gpus(live.apps, expiring, *where)
+        return AppCrowd(live, self.census, view.now_us, ideal, slowness, held, gone, agent_of)
 
     def _agent(
         self, app: int, profile: AppProfile, expiring: Mapping[int, list[int]], offered: tuple[Kinds, int]
