@@ -28,6 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import CPUDispatcher
 from numba.core.serialize import dumps
 
+from optim.core import by_reference
 from optim.core.compiling import COMPILING
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
@@ -159,7 +160,8 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
     def _path(self, signature: Any, codegen: Any) -> Path:
         arguments = signature.args if hasattr(signature, "args") else signature
         settings = [str(getattr(numba.config, name)) for name in OPTIMISATION]
-        stamp = (state_of(self._loop), *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
+        state = (state_of(self._loop), code_of_references())
+        stamp = (*state, *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
         name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
         return cache_folder() / name.replace("<", "").replace(">", "")
 
@@ -233,6 +235,18 @@ def _own_state(loop: Any) -> tuple[str, tuple[Any, ...]]:
                 value = _name(value)
             parts += [name, _plain(value)]
     return _digest("\n".join(parts).encode()).hex(), tuple(callees)
+
+
+@cache
+def code_of_references() -> str:
+    """Return a digest of what writes the machine code of references, which is part of every loop that meets one."""
+    from_argument = by_reference.ReferenceModel.from_argument
+    writers = (by_reference.layout, from_argument, by_reference.read_field, by_reference.unpack)
+    parts = []
+    for code in (code for writer in writers for code in _codes(writer.__code__)):
+        values = [_plain(value) for value in code.co_consts if not isinstance(value, CodeType)]
+        parts.append(f"{code.co_code.hex()}{code.co_names}{values}")
+    return _digest("".join(parts).encode()).hex()
 
 
 def _name(value: Any) -> str:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.models.cluster.retries import tries_of
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
@@ -24,6 +25,7 @@ EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
 """Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures that brought nobody an end."""
 
 
+@by_reference
 class Setup(NamedTuple):
     """What doesn't change in a run. Times are microseconds; shapes (jobs,), (machines,) or those of the policy."""
 
@@ -59,6 +61,7 @@ class Setup(NamedTuple):
     retry_wait: int
 
 
+@by_reference
 class State(NamedTuple):
     """What a run changes.
 
@@ -132,6 +135,7 @@ class State(NamedTuple):
     marked: IntArray
 
 
+@by_reference
 class Buffer(NamedTuple):
     """Events that wait to be fetched; the log is their concatenation."""
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled
 from optim.models.bidding.instance import FloatArray, IntArray
 
@@ -25,6 +26,7 @@ GOOD, COUNT, BID, PRICE, LEFT_S, WAIT_S = range(6)
 and how long they don't work yet."""
 
 
+@by_reference
 class Goods(NamedTuple):
     """What can be leased.
 
@@ -51,6 +53,7 @@ class Goods(NamedTuple):
     deltas: IntArray
 
 
+@by_reference
 class Overheads(NamedTuple):
     """Dollars an hour of what runs anyway, hours that all lose by evictions and by a change, and Amdahl's serial share."""
 
@@ -69,6 +72,7 @@ class Held(NamedTuple):
     risk: FloatArray
 
 
+@by_reference
 class Additions(NamedTuple):
     """Machines of a candidate, shape (counts,), and how many of each good may be taken, shape (goods,)."""
 
@@ -76,6 +80,7 @@ class Additions(NamedTuple):
     most: IntArray
 
 
+@by_reference
 class Changes(NamedTuple):
     """All changes of price: times and micro-dollars, market after market, and where each market's begin and the last's end."""
 

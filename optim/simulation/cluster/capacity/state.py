@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.by_reference import by_reference
 from optim.models.cluster.retries import tries_of
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
@@ -71,6 +72,7 @@ SHARE_S, SHARE_US, FRAGMENT_S, FRAGMENT_US = range(4)
 """Entries of `World.delay`: seconds and microseconds waited by cause; their sum in microseconds might leave 64 bits."""
 
 
+@by_reference
 class World(NamedTuple):
     """All of a run.
 

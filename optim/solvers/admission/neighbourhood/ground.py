@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.by_reference import by_reference
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray, ServerClasses
 from optim.solvers.admission.neighbourhood.shared_insertion import SharedServers
 from optim.solvers.admission.packing.cut_table import charged
@@ -20,6 +21,7 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.shared_room import share_limit
 
 
+@by_reference
 class Side(NamedTuple):
     """One side's servers, which never change.
 
@@ -41,6 +43,7 @@ class Side(NamedTuple):
     cost: FloatArray
 
 
+@by_reference
 class Ground(NamedTuple):
     """Jobs (deadline -1 where no schedule is possible), both sides, and what guides the choice of jobs.
 
@@ -65,6 +68,7 @@ class Ground(NamedTuple):
     is_shared: bool
 
 
+@by_reference
 class SideState(NamedTuple):
     """What is left, shape (slots, servers, resources); each job's rows (slot, server, count, segment), and how many.
 
@@ -76,6 +80,7 @@ class SideState(NamedTuple):
     used: IntArray
 
 
+@by_reference
 class State(NamedTuple):
     """A plan."""
 
@@ -84,6 +89,7 @@ class State(NamedTuple):
     completion: IntArray
 
 
+@by_reference
 class SideScratch(NamedTuple):
     """Costs and order of the classes in one slot, noise by slot and class, and what classes hold in a job's slots."""
 
@@ -93,6 +99,7 @@ class SideScratch(NamedTuple):
     limit: IntArray
 
 
+@by_reference
 class Scratch(NamedTuple):
     """Work space of one insertion (`costs` by number of workers), and the random state."""
 

@@ -8,11 +8,13 @@ which gives the whole table of a slot in one pass.
 
 from typing import NamedTuple
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import NONE, ZERO, sort_by_key
 
 
+@by_reference
 class SharedServers(NamedTuple):
     """What one job may use of a server, shape (classes, slots, resources), and work space; of no size elsewhere.
 

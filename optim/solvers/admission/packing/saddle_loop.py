@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 
 
+@by_reference
 class Columns(NamedTuple):
     """A master's columns: where each job's columns and each column's entries begin, the entries, and what columns are worth."""
 

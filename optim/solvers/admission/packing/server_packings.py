@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import IntArray
 from optim.solvers.admission.pricing.cheapest_servers import ZERO
@@ -249,6 +250,7 @@ def covering_by(best):
     return covering_gains
 
 
+@by_reference
 class PackingSpace(NamedTuple):
     """Packings of units on one server; see `best_packing`."""
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 
@@ -30,6 +31,7 @@ INFINITE = np.inf
 ZERO, NONE = np.int64(0), np.int64(-1)
 
 
+@by_reference
 class JobArrays(NamedTuple):
     """The jobs, as in `JobTables`."""
 

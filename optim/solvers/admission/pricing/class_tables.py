@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import ZERO, best_by, make_space, sort_by_key, trace_by
@@ -21,6 +22,7 @@ from optim.solvers.admission.pricing.shared_room import SharedClasses
 from optim.solvers.admission.pricing.shared_slot import class_pair_table, split_class_pair
 
 
+@by_reference
 class ClassSource(NamedTuple):
     """Cost of a unit and most units by segment, class and slot; and work space, one entry a class."""
 
@@ -32,6 +34,7 @@ class ClassSource(NamedTuple):
     ps_order: IntArray
 
 
+@by_reference
 class CurvedSource(NamedTuple):
     """Likewise where the cost of some jobs' units isn't proportional to their number.
 
@@ -53,6 +56,7 @@ class CurvedSource(NamedTuple):
     ps_layers: FloatArray
 
 
+@by_reference
 class SharedClassSource(NamedTuple):
     """Likewise on servers that workers and PSs share."""
 
@@ -61,6 +65,7 @@ class SharedClassSource(NamedTuple):
     shared: SharedClasses
 
 
+@by_reference
 class SharedCurvedSource(NamedTuple):
     """Likewise with curves, as in `CurvedSource`; work space by class, PSs and workers."""
 

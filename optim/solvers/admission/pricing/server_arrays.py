@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import Space
@@ -14,6 +15,7 @@ SLOT, SERVER, COUNT, SEGMENT = range(4)
 """Columns of the placements that the loop writes."""
 
 
+@by_reference
 class SideArrays(NamedTuple):
     """One side's servers as a job meets them.
 
@@ -41,6 +43,7 @@ class SideArrays(NamedTuple):
     price: FloatArray
 
 
+@by_reference
 class ServerScratch(NamedTuple):
     """Work space, one entry a server: what a unit costs, how many units it holds, a heap of servers."""
 
@@ -49,6 +52,7 @@ class ServerScratch(NamedTuple):
     heap: IntArray
 
 
+@by_reference
 class SharedArrays(NamedTuple):
     """What shared servers need beside the two sides, and work space.
 
@@ -81,6 +85,7 @@ class SharedArrays(NamedTuple):
     pairs: PairScratch
 
 
+@by_reference
 class Scratch(NamedTuple):
     """Work space of either side, and results as rows (slot, server, count, segment)."""
 
@@ -90,6 +95,7 @@ class Scratch(NamedTuple):
     ps_rows: IntArray
 
 
+@by_reference
 class ServerSource(NamedTuple):
     """Single servers as a search meets them."""
 
@@ -98,6 +104,7 @@ class ServerSource(NamedTuple):
     scratch: Scratch
 
 
+@by_reference
 class SharedServerSource(NamedTuple):
     """Single servers that workers and PSs share."""
 

@@ -4,9 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 
 
+@by_reference
 class ClassRoom(NamedTuple):
     """Frontiers by job segment and capacity pattern, over whole classes.
 
@@ -26,6 +28,7 @@ class ClassRoom(NamedTuple):
     front: IntArray
 
 
+@by_reference
 class Places(NamedTuple):
     """Places as the recursion meets them.
 
@@ -46,6 +49,7 @@ class Places(NamedTuple):
     front: IntArray
 
 
+@by_reference
 class PairScratch(NamedTuple):
     """Work space: two tables by (PSs, workers), and windows by (level, workers)."""
 
@@ -53,6 +57,7 @@ class PairScratch(NamedTuple):
     windows: FloatArray
 
 
+@by_reference
 class GreedyScratch(NamedTuple):
     """Work space, one entry a place: orders by cost of a worker and of a PS, most workers alone, units put so far."""
 
@@ -63,6 +68,7 @@ class GreedyScratch(NamedTuple):
     ps: IntArray
 
 
+@by_reference
 class SharedClasses(NamedTuple):
     """Classes of shared servers while they are empty, as `ClassRoom` holds them, and work space."""
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.by_reference import by_reference
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.models.admission.proof import Branch, BranchKind
 from optim.solvers.admission.pricing.best_schedule import JobArrays
@@ -20,6 +21,7 @@ from optim.solvers.admission.tree.node_pricing_loop import (
 )
 
 
+@by_reference
 class NodeLimits(NamedTuple):
     """What a node leaves of each job's schedules.
 
@@ -119,6 +121,7 @@ def _with(array: IntArray, place: int | tuple[int, ...], value: int) -> IntArray
     return changed
 
 
+@by_reference
 class PricingScratch(NamedTuple):
     """Work space of the compiled loop."""
 

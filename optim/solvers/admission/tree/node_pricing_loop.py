@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from optim.core.by_reference import by_reference
 from optim.core.compile_cache import compiled, inner
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.admission.pricing.best_schedule import INFINITE, NONE, sort_by_key
@@ -24,6 +25,7 @@ from optim.solvers.admission.pricing.curved_classes import (
 from optim.solvers.admission.pricing.shared_room import ClassRoom
 
 
+@by_reference
 class SeparateSource(NamedTuple):
     """Unit costs, shape (segments, classes, slots), and curves.
 
@@ -42,6 +44,7 @@ class SeparateSource(NamedTuple):
     ps_layers: FloatArray
 
 
+@by_reference
 class SharedSource(NamedTuple):
     """Unit costs and curves likewise, what classes hold, and work space: costs by (class, PSs, workers)."""
 
