@@ -7,7 +7,9 @@ from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
+from optim.training.messages import Install, ShardValues
 from optim.training.options import ClusterOptions
+from optim.training.roles import STORAGE
 from optim.training.trainer import Action, Event, Trainer, resumable
 from optim.training.transport import InProcess
 
@@ -87,3 +89,24 @@ def test_closing_the_storage_closes_what_carries_everything(tmp_path):
 
     DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1).close()
     assert closed == [True]
+
+
+def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_stays_in_memory(tmp_path):
+    storage = DurableStorage(InProcess(JOB), tmp_path, job="j", num_shards=2)
+    storage.losses = lambda: [3.0, 2.0, 1.0]
+
+    def come(shard, clock):
+        values = ShardValues(shard, clock, np.full(2, clock + shard, np.float32), ())
+        storage.send(STORAGE, Install(generation=0, values=values))
+        return [path.name for path in sorted(tmp_path.iterdir())]
+
+    assert come(1, 2) == []
+    assert come(0, 4) == []
+    assert come(0, 2) == ["checkpoint-0000000002.npz"]
+    assert list(storage._parts) == [4], "of clock 2 nothing is kept, clock 4 waits for its other shard"
+    assert come(0, 2) == come(1, 2) == ["checkpoint-0000000002.npz"]
+    assert list(storage._parts) == [4]
+    assert len(come(1, 4)) == 2
+    assert storage._parts == {}
+    point = read_checkpoint(tmp_path / "checkpoint-0000000002.npz", "j")
+    assert (point.clock, point.parameters.tolist(), point.losses) == (2, [2.0, 2.0, 3.0, 3.0], (3.0, 2.0))

@@ -7,8 +7,10 @@ import pytest
 from optim.kernels.parameter_server import Adagrad
 from optim.training import drill
 from optim.training.applications import LogisticRegression
-from optim.training.drill import DrillOptions, kill_servers
+from optim.training.drill import DrillOptions, _is_equal, kill_servers
 from optim.training.options import ClusterOptions
+from optim.training.stages import Stage
+from optim.training.trainer import ClockRow
 from optim.training.transport import InProcess
 
 CLASSES = LogisticRegression(num_observations=40, num_features=4, num_classes=2, num_partitions=4)
@@ -75,3 +77,12 @@ def test_each_kill_is_told_with_what_it_undid_and_the_losses_are_those_of_an_und
 
 def test_losses_that_differ_are_told(monkeypatch):
     assert not any(row.is_equal for row in rows_of(monkeypatch, Forgetful(), kills=2, transient=2, seed=1))
+
+
+def test_one_clock_that_differs_is_enough():
+    def row(clock, loss):
+        return ClockRow(clock=clock, loss=loss, stage=Stage.TRADITIONAL, reliable=1, transient=0, elapsed_s=0.0)
+
+    assert _is_equal([row(1, 3.0), row(2, 2.0), row(2, 2.0)], [3.0, 2.0, 1.0])
+    assert not _is_equal([row(1, 3.0), row(2, 9.0)], [3.0, 2.0])
+    assert not _is_equal([row(1, 9.0), row(2, 2.0)], [3.0, 2.0])

@@ -192,12 +192,12 @@ def test_masked_parameters_keep_their_values():
 
 
 def test_a_sweep_trains_each_padded_machine_as_it_would_be_alone():
-    series, ends = jnp.asarray(some_series(6, 120, 2), jnp.float32), jnp.asarray(window_ends([120], 3))
-    sizes, rates = [(1, 4), (3, 2)], [0.01, 0.02]
+    series, ends = jnp.asarray(some_series(6, 120, 3), jnp.float32), jnp.asarray(window_ends([120], 3))
+    sizes, rates = [(1, 4), (3, 2)], [0.01, 0.02]  # fewer machines than any side of their arrays
     keys = jax.random.split(jax.random.key(3), 2)
-    begins = [initial_parameters(jax.random.key(i), 2, *size) for i, size in enumerate(sizes)]
+    begins = [initial_parameters(jax.random.key(i), 3, *size) for i, size in enumerate(sizes)]
     padded = jax.tree.map(lambda *one: jnp.stack(one), *(pad_parameters(begin, 3, 4) for begin in begins))
-    masks = jax.tree.map(lambda *one: jnp.stack(one), *(parameter_mask(2, *size, 3, 4) for size in sizes))
+    masks = jax.tree.map(lambda *one: jnp.stack(one), *(parameter_mask(3, *size, 3, 4) for size in sizes))
     together, errors = sweep(
         initial_state(padded),
         series,

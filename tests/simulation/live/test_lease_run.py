@@ -2,6 +2,7 @@
 
 import contextlib
 import multiprocessing
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -148,6 +149,15 @@ def test_a_replay_that_is_stopped_or_closed_leaves_no_process(elastic):
     assert multiprocessing.active_children() != []
     rows.close()
     assert multiprocessing.active_children() == []
+
+
+def test_seconds_are_those_since_the_rows_began():
+    begun = time.perf_counter()
+    rows, summary = play(spiky("standard"), replace(OPTIONS, clocks=2), in_process)
+    elapsed = time.perf_counter() - begun
+    seconds = [0.0, *(row.seconds for row in rows), summary.seconds, elapsed]
+    assert seconds == sorted(seconds)
+    assert rows[-1].seconds > rows[0].seconds > 0.0
 
 
 def test_the_seed_draws_the_data():

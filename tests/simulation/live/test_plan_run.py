@@ -1,12 +1,16 @@
 """What a plan gives its jobs, and the refusals; the playing itself is tested through the command."""
 
+import threading
+import time
+
 import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.simulation.live import plan_run
 from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
 from optim.simulation.live.job_run import JobRow, JobRun
-from optim.simulation.live.plan_run import run_plan, summary_of
+from optim.simulation.live.plan_run import _check_processes, play_jobs, run_plan, summary_of
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +36,79 @@ def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
     assert all(job.last_slot < job.planned_slots <= job.last_slot + 1 for job in jobs)
 
 
-def test_too_many_processes_are_refused_before_any_starts(instance, plan):
+def test_too_many_processes_are_refused_before_any_starts(instance, plan, monkeypatch):
+    monkeypatch.setattr(plan_run, "JobRun", None)
     with pytest.raises(UnsupportedProblemError, match="more than max_processes 2"):
         run_plan(instance, plan, PlanOptions(max_processes=2))
+
+
+def test_processes_are_counted_in_the_fullest_slot_those_of_all_jobs_together():
+    # Slot 0 has 3 + 1, slot 1 has 2 + 2 and 4 + 3, slot 2 has 1 + 5.
+    jobs = [plan_of({0: (3, 1), 1: (2, 2)}, 1.0), plan_of({1: (4, 3), 2: (1, 5)}, 1.0)]
+    with pytest.raises(
+        UnsupportedProblemError, match="has 11 workers and servers in one slot, more than max_processes 10;"
+    ):
+        play_jobs(jobs, PlanOptions(max_processes=10))
+    _check_processes(jobs, PlanOptions(max_processes=11))
+    with pytest.raises(UnsupportedProblemError, match="has 6 workers and servers"):
+        play_jobs([plan_of({2: (4, 2), 5: (1, 1)}, 1.0), plan_of({0: (2, 1)}, 1.0)], PlanOptions(max_processes=5))
+
+
+class Told:
+    """A run that notes what it is told, and fails if it is to."""
+
+    def __init__(self, job, options, *, share, scale):
+        self.job, self.share, self.scale, self.error = job, share, scale, None
+
+    def play(self, start, last_slot, is_stopped):
+        self.last_slot, self.is_stopped = last_slot, is_stopped
+        if self.job.work < 0:
+            self.error = ArithmeticError("no work")
+            start.abort()
+        else:
+            start.wait()
+
+
+def test_jobs_share_the_cores_of_the_slot_with_most_workers_and_have_some_slots_more(monkeypatch):
+    monkeypatch.setattr(plan_run, "JobRun", Told)
+    jobs = [plan_of({0: (3, 1), 1: (2, 2)}, 1.0), plan_of({1: (4, 3), 2: (1, 5)}, 1.0)]
+    runs = play_jobs(jobs, PlanOptions(cores=1.5, overrun=7), scale=0.5, is_stopped=print)
+    assert [run.job for run in runs] == jobs
+    assert {(run.share, run.scale, run.last_slot, run.is_stopped) for run in runs} == {(0.25, 0.5, 9, print)}
+    (alone,) = play_jobs([plan_of({2: (1, 1)}, 1.0)], PlanOptions(cores=1.5, overrun=0))
+    assert (alone.share, alone.last_slot) == (1.0, 2)
+
+
+def test_each_slot_that_begins_is_told_until_the_last_job_has_ended(monkeypatch):
+    seen, enough, begun = [], threading.Event(), time.perf_counter()
+
+    class Waiting(Told):
+        def play(self, start, last_slot, is_stopped):
+            super().play(start, last_slot, is_stopped)
+            if self.job.work > 1.0:
+                self.has_seen_enough = enough.wait(5.0)
+
+    def on_slot(slot):
+        seen.append(slot)
+        if slot >= 3:
+            enough.set()
+
+    monkeypatch.setattr(plan_run, "JobRun", Waiting)
+    options = PlanOptions(slot_s=0.02, gradient_s=0.0)
+    _, last = play_jobs([plan_of({0: (1, 1)}, work) for work in (1.0, 2.0)], options, on_slot=on_slot)
+    assert last.has_seen_enough
+    assert seen == sorted(set(seen))
+    assert 3 <= seen[-1] <= (time.perf_counter() - begun) / 0.02
+
+
+def test_a_job_that_fails_ends_the_others_and_is_raised(monkeypatch):
+    monkeypatch.setattr(plan_run, "JobRun", Told)
+    with pytest.raises(ArithmeticError, match="no work"):
+        play_jobs([plan_of({0: (1, 1)}, -1.0)], PlanOptions())
+
+
+def test_a_plan_without_jobs_plays_nothing():
+    assert play_jobs([], PlanOptions(max_processes=1)) == ()
 
 
 @pytest.mark.parametrize("wrong", [{"slot_s": 0.0}, {"gradient_s": 4.0}, {"overrun": -1}])

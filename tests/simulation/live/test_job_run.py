@@ -1,0 +1,165 @@
+"""One job of a plan: the machines that each slot gives it, its clocks of training, and the row that tells of them."""
+
+import contextlib
+import threading
+
+import pytest
+
+from optim.core.errors import TrainingError
+from optim.simulation.live import job_run
+from optim.simulation.live.job_plan import JobPlan, PlanOptions
+from optim.simulation.live.job_run import JobRun
+from optim.training.options import ClusterOptions
+from optim.training.phase import Phase
+from optim.training.stages import Fixed, Stage
+from optim.training.trainer import Trainer
+from optim.training.transport import InProcess
+
+
+class Local(InProcess, contextlib.nullcontext):
+    """Machines of this process under the name of processes."""
+
+    def __init__(self, application, options, *, max_machines):
+        super().__init__(application)
+        self.most = max_machines
+
+    def __enter__(self):
+        return self
+
+
+def run_of(machines, work, **options):
+    """A job's run, half as fast a worker where there are four."""
+    plan = JobPlan(job=1, name="j", machines=machines, work=work, speeds=(1.0, 2.0, 3.0, 2.0))
+    return JobRun(plan, PlanOptions(**options))
+
+
+class Fitted:
+    """A run whose machines of this process come and go when they are told to."""
+
+    def __init__(self, run):
+        self.run = run
+        cluster = ClusterOptions(num_shards=run.plan.most[1], policy=Fixed(fixed=Stage.SEPARATE))
+        self.trainer = Trainer(run._played, run.optimiser, cluster, InProcess(run._played))
+        self.trainer.controller.resume(0)
+        self.events, self._apply = [], self.trainer.apply
+        self.trainer.apply = self.apply
+
+    def apply(self, event):
+        self.events.append(event)
+        self._apply(event)
+
+    def fit(self, slot, coming_slot):
+        self.run._fit(self.trainer, slot, coming_slot)
+
+    def come(self):
+        while (message := self.trainer.transport.receive()) is not None:
+            self.trainer.controller.receive(message)
+
+    @property
+    def machines(self):
+        return self.trainer.controller.machines
+
+
+def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
+    run = run_of({0: (2, 1), 1: (4, 1), 3: (1, 2)}, 5.0)
+    job = Fitted(run)
+    job.fit(0, 0)
+    assert list(job.machines.joining) == ["worker-0", "worker-1", "server-2"]
+    job.come()
+    assert (job.machines.transient, job.machines.reliable) == (["worker-0", "worker-1"], ["server-2"])
+    assert run.changes == 2
+    job.fit(0, 1)
+    job.fit(0, 1)  # who has been ordered is on the way
+    assert list(job.machines.joining) == ["worker-3", "worker-4"]
+    job.come()
+    assert (len(job.machines.transient), len(job.machines.reliable), run.changes) == (4, 1, 3)
+    job.fit(1, 2)  # what leaves, leaves when its slot is over
+    assert (len(job.machines.transient), run.changes) == (4, 3)
+    job.fit(2, 2)
+    job.come()
+    assert (job.machines.staying, run.changes) == ((), 5)
+    assert job.trainer.controller.phase is Phase.STOPPED
+    job.fit(3, 3)
+    job.come()
+    assert (job.machines.transient, job.machines.reliable) == (["worker-5"], ["server-6", "server-7"])
+    job.fit(9, 12)  # late jobs keep their last
+    assert (len(job.machines.staying), len(job.machines.joining), run.changes) == (3, 0, 7)
+    assert all(event.machines for event in job.events), (
+        "who asks for nobody has the run brought to a boundary for nothing"
+    )
+    assert {event.clock for event in job.events} == {0}, "all happens now"
+    run._played.pace.close()
+
+
+def test_machines_that_are_one_too_many_leave_and_are_those_that_came_last():
+    run = run_of({0: (3, 2), 1: (2, 1)}, 5.0)
+    job = Fitted(run)
+    job.fit(0, 0)
+    job.come()
+    job.fit(1, 1)
+    job.come()
+    assert job.machines.staying == ("server-3", "worker-0", "worker-1")
+    assert run.changes == 4
+    run._played.pace.close()
+
+
+def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear():
+    run = run_of({0: (1, 1), 1: (4, 1)}, 5.0)
+    job, paces = Fitted(run), []
+    for slot in (0, 1, 1):
+        job.fit(slot, slot)
+        paces.append(run._played.pace.read())
+        job.come()
+    assert paces == [1.0, 1.0, 2.0], "four workers have the speed of two, once they are there"
+    run._played.pace.close()
+
+
+def played(monkeypatch, run, last_slot=20, is_stopped=lambda: False):
+    monkeypatch.setattr(job_run, "Processes", Local)
+    run.play(threading.Barrier(1), last_slot, is_stopped)
+    return run
+
+
+def test_a_job_trains_all_its_clocks_to_the_bits_of_an_undisturbed_run(monkeypatch):
+    run = played(monkeypatch, run_of({0: (1, 1), 1: (2, 1)}, 1.5, slot_s=0.1, gradient_s=0.01))
+    assert run.error is None
+    # On machines that take turns its gradients take no less than a worker's time for all of the work.
+    assert 0.1 * 1.5 <= run.finished_s <= 0.1 * 21
+    row = run.row(7.0, lambda slots: 10.0 - slots)
+    assert (row.job, row.application, row.is_exact) == ("j", "LogisticRegression", True)
+    assert (row.clocks, row.gradients) == (run.clocks, run.clocks * run.application.num_partitions)
+    assert row.realised_slots == run.finished_s / 0.1
+    assert (row.planned_utility, row.realised_utility) == (7.0, 10.0 - row.realised_slots)
+    assert row.last_loss < row.first_loss
+
+
+@pytest.mark.parametrize("ends", [{"last_slot": 1}, {"is_stopped": lambda: True}])
+def test_a_job_that_ends_early_earns_nothing(monkeypatch, ends):
+    run = played(monkeypatch, run_of({0: (1, 1)}, 99.0, slot_s=0.05, gradient_s=0.01), **ends)
+    assert (run.error, run.finished_s) == (None, None)
+    assert run.record.num_computed < run.clocks * run.application.num_partitions
+    row = run.row(7.0, lambda slots: 10.0)
+    assert (row.realised_slots, row.error, row.realised_utility, row.is_exact) == (None, None, 0.0, None)
+
+
+def test_what_a_job_fails_with_is_kept_and_those_who_wait_for_it_are_let_go(monkeypatch):
+    run = run_of({0: (1, 1)}, 1.0)
+
+    def refuse(*_, **__):
+        raise TrainingError("no memory is left")
+
+    monkeypatch.setattr(job_run, "Processes", refuse)
+    start = threading.Barrier(2)
+    run.play(start, 20, lambda: False)
+    assert str(run.error) == "no memory is left"
+    assert start.broken
+
+
+def test_the_error_is_of_the_time_since_the_first_slot():
+    run = run_of({1: (1, 1), 2: (1, 1)}, 1.5, slot_s=4.0)
+    run._played.pace.close()
+    run.finished_s = 4.0 * 2.8
+    row = run.row(7.0, lambda slots: slots)
+    assert (row.planned_slots, row.realised_slots) == (2.5, 2.8)
+    assert row.error == pytest.approx(1.8 / 1.5 - 1.0)
+    assert (row.first_loss, row.clocks, row.is_exact) == (None, 0, None)

@@ -1,0 +1,121 @@
+"""Long vectors lie in rows of shared memory while their messages travel: rows are each one's own, and bits stay."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidOptionError
+from optim.training.messages import Applied, Compute, Push, Pushed, Ready
+from optim.training.shared_memory import LINE_BYTES, Codec, MemoryPlan, SharedMemory
+
+PLAN = MemoryPlan(num_parameters=6, num_partitions=3, depth=2, max_machines=4)
+RANGES = ((0, 2), (2, 6))
+
+
+@pytest.fixture
+def ends():
+    """The controller's end and a machine's, over one memory."""
+    memory = SharedMemory(PLAN)
+    codecs = Codec(memory, RANGES), Codec(memory, RANGES)
+    yield codecs
+    del codecs
+    memory.close()
+
+
+def vector(*numbers):
+    return np.array(numbers, dtype=np.float32)
+
+
+def pushed(partition, clock, gradient, rows=None, generation=1):
+    return Pushed(
+        generation=generation, machine="m", partition=partition, clock=clock, gradient=gradient, rows=rows, weight=1.0, loss=0.5
+    )  # fmt: skip
+
+
+def push(partition, clock, shard, gradient, rows=None, start=0):
+    return Push(
+        generation=1, shard=shard, partition=partition, clock=clock, gradient=gradient, rows=rows, start=start, weight=1.0
+    )  # fmt: skip
+
+
+def test_every_row_that_may_be_in_use_at_once_is_another():
+    clocks = range(7, 7 + PLAN.depth)
+    rows = [PLAN.published(clock) for clock in clocks]
+    for place, clock in itertools.product(range(PLAN.max_machines), clocks):
+        rows += [PLAN.gradient(place, partition, clock) for partition in range(PLAN.num_partitions)]
+        rows.append(PLAN.applied(place, clock))
+    assert sorted(rows) == list(range(PLAN.num_rows))
+    assert PLAN.rows_at >= 8 * PLAN.max_machines
+    assert PLAN.rows_at % LINE_BYTES == 0
+    assert PLAN.num_bytes == PLAN.rows_at + PLAN.num_rows * 6 * 4
+
+
+def test_parameters_come_to_the_machine_without_travelling(ends):
+    controller, machine = ends
+    order = Compute(generation=1, partition=0, clock=3, read_clock=3, parameters=vector(1, 2, 3, 4, 5, 6))
+    travelling = controller.to_machine(order)
+    assert len(travelling.message.parameters) == 0
+    assert machine.at_machine(travelling).parameters.tolist() == [1, 2, 3, 4, 5, 6]
+    other = Compute(generation=1, partition=1, clock=4, read_clock=4, parameters=vector(9, 8, 7, 6, 5, 4))
+    assert machine.at_machine(controller.to_machine(other)).parameters.tolist() == [9, 8, 7, 6, 5, 4]
+    assert machine.at_machine(travelling).parameters.tolist() == [1, 2, 3, 4, 5, 6], "the clock before is still read"
+
+
+def test_a_gradient_comes_to_the_controller_and_its_parts_to_the_servers(ends):
+    controller, machine = ends
+    travelling = machine.from_machine(pushed(2, 5, vector(1, 2, 3, 4, 5, 6)), place=3)
+    assert len(travelling.message.gradient) == 0
+    whole = controller.at_controller(travelling)
+    assert (whole.partition, whole.gradient.tolist()) == (2, [1, 2, 3, 4, 5, 6])
+    for shard, (start, stop) in enumerate(RANGES):
+        part = controller.to_machine(push(2, 5, shard, whole.gradient[start:stop]))
+        assert len(part.message.gradient) == 0
+        assert machine.at_machine(part).gradient.tolist() == whole.gradient[start:stop].tolist()
+
+
+def test_a_gradient_by_rows_is_cut_where_its_rows_are(ends):
+    controller, machine = ends
+    rows = np.array([0, 2], dtype=np.int32)
+    whole = controller.at_controller(machine.from_machine(pushed(0, 0, vector(1, 2, 5, 6), rows), place=0))
+    assert whole.gradient.tolist() == [1, 2, 5, 6]
+    part = controller.to_machine(push(0, 0, 1, whole.gradient[2:], rows[1:], start=2))
+    assert machine.at_machine(part).gradient.tolist() == [5, 6]
+
+
+def test_of_a_gradient_computed_twice_the_last_is_pushed_on(ends):
+    controller, machine = ends
+    for place, number in ((0, 1.0), (2, 7.0)):
+        controller.at_controller(machine.from_machine(pushed(1, 4, vector(*[number] * 6)), place))
+    assert machine.at_machine(controller.to_machine(push(1, 4, 0, vector(7, 7)))).gradient.tolist() == [7, 7]
+
+
+def test_a_servers_parameters_are_the_controllers_own(ends):
+    controller, machine = ends
+    applied = Applied(generation=1, shard=1, clock=2, parameters=vector(3, 4, 5, 6))
+    travelling = machine.from_machine(applied, place=1)
+    assert len(travelling.message.parameters) == 0
+    got = controller.at_controller(travelling)
+    assert got.parameters.tolist() == [3, 4, 5, 6]
+    later = Applied(generation=1, shard=1, clock=2 + PLAN.depth, parameters=vector(0, 0, 0, 0))
+    controller.at_controller(machine.from_machine(later, place=1))
+    assert got.parameters.tolist() == [3, 4, 5, 6], "the row is written again, what was read stays"
+
+
+def test_where_gradients_lie_is_forgotten_with_their_rows(ends):
+    controller, machine = ends
+    for clock in range(9):
+        controller.at_controller(machine.from_machine(pushed(0, clock, vector(*[clock] * 6)), place=0))
+    assert [key[2] for key in controller._sources] == [6, 7, 8]
+
+
+def test_short_messages_travel_as_they_are(ends):
+    controller, machine = ends
+    ready = Ready(machine="m")
+    assert controller.at_controller(machine.from_machine(ready, place=0)) is ready
+    assert machine.at_machine(controller.to_machine(ready)) is ready
+
+
+def test_memory_that_no_system_gives_is_refused():
+    with pytest.raises(InvalidOptionError, match="no shared memory of"):
+        SharedMemory(MemoryPlan(num_parameters=1 << 58, num_partitions=3, depth=2, max_machines=4))
