@@ -96,8 +96,10 @@ class ClusterOptions:
         check_in("[0, inf)", self, "staleness", "delay_compensation", "replay_mb")
         check_in("(0, inf)", self, "silence_s", "start_s")
         check_in("(0, 1]", self, "top_share")
-        choices = {"non_finite": tuple(NonFinite), "compression": tuple(Compression), "pushes": tuple(Pushes)}
-        check_choices(self, choices)
+        choices = {"non_finite": NonFinite, "compression": Compression, "pushes": Pushes}
+        check_choices(self, {name: tuple(kind) for name, kind in choices.items()})
+        for name, kind in choices.items():  # a plain text is the choice that it names
+            object.__setattr__(self, name, kind(getattr(self, name)))
         if self.feedback and self.compression is not Compression.TOP_K:
             raise InvalidOptionError(
                 f"feedback is of what top-k leaves out, the compression is {self.compression}; set it to top-k, or feedback to False"

@@ -21,8 +21,8 @@ class Forgetful:
 
     num_partitions, num_parameters = CLASSES.num_partitions, CLASSES.num_parameters
 
-    def __init__(self):
-        self.calls = 0
+    def __init__(self, clocks=range(10**6)):
+        self.calls, self.clocks = 0, clocks
 
     def initial_parameters(self):
         return CLASSES.initial_parameters()
@@ -33,7 +33,7 @@ class Forgetful:
     def gradient(self, parameters, partition, clock):
         self.calls += 1
         gradient, loss = CLASSES.gradient(parameters, partition, clock)
-        return gradient, loss + self.calls
+        return gradient, loss + (self.calls if clock in self.clocks else 0)
 
 
 class Local(InProcess, contextlib.nullcontext):
@@ -77,6 +77,12 @@ def test_each_kill_is_told_with_what_it_undid_and_the_losses_are_those_of_an_und
 
 def test_losses_that_differ_are_told(monkeypatch):
     assert not any(row.is_equal for row in rows_of(monkeypatch, Forgetful(), kills=2, transient=2, seed=1))
+
+
+def test_losses_that_differ_are_told_also_where_they_lie_before_the_clock_that_all_went_back_to(monkeypatch):
+    rows = rows_of(monkeypatch, Forgetful(clocks=(0,)), kills=2, transient=2, seed=1)
+    assert all(row.to_clock > 0 for row in rows)
+    assert not any(row.is_equal for row in rows)
 
 
 def test_one_clock_that_differs_is_enough():

@@ -5,23 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from optim.kernels.parameter_server import Sgd
-from optim.training.applications import LogisticRegression
-from optim.training.trainer import run_alone
-from tests.support.training.fault_run import CLOCKS, JOB, KINDS, digest, draw, words
+from tests.support.training.fault_run import KINDS, digest, draw, undisturbed, words
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240
-
-
-@cache
-def undisturbed():
-    return digest(run_alone(LogisticRegression(**JOB), Sgd(learning_rate=0.5), CLOCKS))
 
 
 def begun(fault, folder):
@@ -58,7 +49,12 @@ def ends_well(seed, folder):
     said, errors = running.communicate(timeout=PATIENCE_S)
     wait_until_gone(running.pid)
     if running.returncode == 0:
-        assert said.split()[-1] == undisturbed(), fault
+        *_, first_loss, last_loss, found = said.split()
+        calm = undisturbed(fault)
+        if fault.keeps_bits:
+            assert found == digest(calm), fault
+        else:
+            assert calm.losses[-1] - 0.1 < float(last_loss) < float(first_loss) == calm.losses[0], fault
     else:
         assert running.returncode == 2, (fault, errors)
         (line,) = errors.strip().splitlines()
@@ -81,7 +77,16 @@ def wait_until_gone(session):
 
 
 def test_all_kinds_of_faults_are_drawn():
-    assert {draw(seed).kind for seed in range(30)} == set(KINDS)
+    drawn = [draw(seed) for seed in range(200)]
+    assert {fault.kind for fault in drawn} == set(KINDS)
+    for name, value in (
+        ("replay_mb", 1.0),
+        ("devices", 2),
+        ("compression", "int8"),
+        ("compression", "top-k"),
+        ("feedback", True),
+    ):
+        assert {fault.kind for fault in drawn if fault.options[name] == value} == set(KINDS)
 
 
 @pytest.mark.prove

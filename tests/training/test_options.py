@@ -4,7 +4,8 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.training.drill import DrillOptions
-from optim.training.options import ClusterOptions
+from optim.training.forms import Compression, Pushes
+from optim.training.options import ClusterOptions, NonFinite
 from optim.training.roles import STORAGE
 from optim.training.stages import Thresholds, ThroughputModel
 from optim.training.trainer import Action, Event
@@ -46,3 +47,17 @@ def test_thresholds_may_be_equal_and_nought():
 def test_what_goes_to_the_storage_is_a_checkpoint():
     options = ClusterOptions(sync_every=3, checkpoint_every=7)
     assert (options.sync_period("machine"), options.sync_period(STORAGE)) == (3, 7)
+
+
+def test_a_choice_given_as_a_text_is_that_choice():
+    """Trainers compare by identity: a text that stayed one would train without what it asks for."""
+    texts = ClusterOptions(compression="top-k", feedback=True, pushes="dense", non_finite="skip")
+    choices = ClusterOptions(
+        compression=Compression.TOP_K, feedback=True, pushes=Pushes.DENSE, non_finite=NonFinite.SKIP
+    )
+    assert texts == choices
+    assert texts.compression is Compression.TOP_K
+    assert texts.pushes is Pushes.DENSE
+    assert texts.non_finite is NonFinite.SKIP
+    with pytest.raises(InvalidOptionError, match=r"^compression must be one of none, int8, top-k, got 'int9'$"):
+        ClusterOptions(compression="int9")

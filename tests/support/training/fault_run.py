@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,8 @@ class Fault:
         Whether a gradient is spoilt each time it is computed, not only the first.
     non_finite
         The policy.
+    options
+        Those of the cluster that are drawn besides.
     """
 
     kind: str
@@ -46,6 +48,12 @@ class Fault:
     victim: int = 0
     is_lasting: bool = False
     non_finite: str = "stop"
+    options: dict = field(default_factory=dict)
+
+    @property
+    def keeps_bits(self) -> bool:
+        """Whether the run has an undisturbed one's bits: what fed-back gradients have left goes with its machine."""
+        return not self.options.get("feedback")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +84,7 @@ class Spoilt(LogisticRegression):
 def draw(seed: int) -> Fault:
     """Draw a fault."""
     rng = np.random.default_rng([15, seed])
-    return Fault(
+    fault = Fault(
         kind=str(rng.choice(KINDS)),
         clock=int(rng.integers(1, CLOCKS - 2)),
         partition=int(rng.integers(PARTITIONS)),
@@ -84,6 +92,31 @@ def draw(seed: int) -> Fault:
         is_lasting=bool(rng.integers(2)),
         non_finite=str(rng.choice(["stop", "refuse"])),
     )
+    return replace(fault, options=drawn_options(rng))
+
+
+def drawn_options(rng: np.random.Generator) -> dict:
+    """Draw how gradients are pushed, by whom they are applied, and what of them is kept."""
+    compression = str(rng.choice(["none", "none", "int8", "top-k"]))
+    return {
+        "num_shards": int(rng.choice([1, 3])),
+        "checkpoint_every": int(rng.choice([2, 5])),
+        "compression": compression,
+        "top_share": float(rng.choice([0.2, 0.7])),  # pushed by rows, and whole
+        "feedback": compression == "top-k" and bool(rng.integers(2)),
+        "replay_mb": float(rng.choice([0.0, 0.0005, 1.0])),  # the second has room for a clock or so
+        "devices": int(rng.choice([1, 1, 2, 3])),
+    }
+
+
+def undisturbed(fault: Fault) -> TrainingRecord:
+    """Return the run that nothing happens to, on one machine of this process and on one device."""
+    from optim.kernels.parameter_server import Sgd
+
+    kept = ("num_shards", "compression", "top_share", "feedback")
+    options = ClusterOptions(**{name: fault.options[name] for name in kept if name in fault.options})
+    alone = Event(clock=0, action=Action.ADD_RELIABLE, machines=("alone",))
+    return Trainer(LogisticRegression(**JOB), Sgd(learning_rate=0.5), options).run(CLOCKS, [alone])
 
 
 def digest(record: TrainingRecord) -> str:
@@ -97,12 +130,12 @@ def train(fault: Fault, folder: str) -> TrainingRecord:
 
     application = Spoilt(**JOB, fault=fault, folder=folder)
     options = ClusterOptions(
-        num_shards=1,
-        checkpoint_every=2,
+        **{"num_shards": 1, "checkpoint_every": 2, **fault.options},
         silence_s=3.0,
         policy=Fixed(fixed=Stage.TRADITIONAL),
         non_finite=NonFinite(fault.non_finite),
     )
+    os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={options.devices}"
     if fault.kind == "memory":
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL_BYTES, SMALL_BYTES))
     start = [Event(clock=0, action=Action.ADD_RELIABLE, machines=("w0", "w1", "w2"))]
@@ -125,7 +158,8 @@ def main() -> None:
     """Run the fault given as JSON in a folder."""
     fault, folder = Fault(**json.loads(sys.argv[1])), sys.argv[2]
     try:
-        print(digest(train(fault, folder)), flush=True)
+        record = train(fault, folder)
+        print(record.losses[0], record.losses[-1], digest(record), flush=True)
     except OptimError as error:
         print(f"error: {error}", file=sys.stderr)
         raise SystemExit(2) from None
