@@ -35,7 +35,17 @@ def test_is_proven_optimal_where_instances_are_small(name):
 
 
 def test_the_largest_plans_known_do_not_get_worse():
-    least = {"light-0": 7868.97, "medium-0": 4873.71, "medium-1": 7080.17, "heavy-0": 3367.01}
+    least = {
+        "light-0": 7868.97,
+        "light-1": 8744.95,
+        "light-2": 8047.06,
+        "medium-0": 4873.71,
+        "medium-1": 7080.17,
+        "medium-2": 6855.67,
+        "heavy-0": 3367.01,
+        "heavy-1": 3031.44,
+        "heavy-2": 1975.73,
+    }
     for name, objective in least.items():
         assert optim.reference_solution(name).objective >= objective
 
