@@ -1,5 +1,6 @@
 """`optim profile`: measure this machine and training jobs on it, as profiles that instances are built from."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,11 +91,12 @@ def _profile_script(
     from optim.workloads.profiles.commands import profile_command
     from optim.workloads.profiles.document import SCHEMA, ProfileDocument, write_profiles
     from optim.workloads.profiles.doubts import doubts
+    from optim.workloads.profiles.timing import MOST_LOAD, present_load
 
     words = workers.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise InvalidOptionError(f"--workers must be 1 and other numbers with commas between them, got {workers!r}")
-    numbers = [int(word) for word in words]
+    numbers, load = [int(word) for word in words], present_load()
     with terminal_progress() as progress, listening("the script is ended") as stop:
         job = profile_command(command, numbers, options, name=name, stop=stop, progress=progress)
     found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)
@@ -105,6 +107,12 @@ def _profile_script(
         print_json(found)
     else:
         _print_profiles(found)
+    cores = os.cpu_count() or 1
+    if load > MOST_LOAD * cores:
+        note(
+            f"measured beside other work (load {load:.1f} on {cores} processors), which makes steps longer; measure again on "
+            "an idle machine, or with --option rounds=N"
+        )
     if job.usage:
         note(f"the data support the model: {job.usage.model}")
     for remark in doubts(found):

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from optim.cli.main import app
 from optim.workloads.profiles.document import read_profiles
+from optim.workloads.profiles.published import published_profiles
 
 SMALL = ["--application", "logistic-regression", "--scale", "0.005", "--option", "repeats=3", "--accept-noise"]
 
@@ -65,6 +66,18 @@ def test_profiles_a_script_of_ones_own(quick):
     assert (job.name, job.gradient_mb) == ("mine", 0.004)
     assert [point.workers for point in job.scaling] == [1, 2]
     assert "the data support the model: " in result.stderr
+
+
+@pytest.mark.parametrize("load", [0.0, 64.0])
+def test_a_script_that_ran_beside_other_work_is_said_to(load, monkeypatch):
+    def profile_command(*_, **__):
+        return published_profiles().jobs[0]
+
+    monkeypatch.setattr("optim.workloads.profiles.commands.profile_command", profile_command)
+    monkeypatch.setattr("optim.workloads.profiles.timing.present_load", lambda: load)
+    result = CliRunner().invoke(app, ["profile", "--command", "x {workers}"])
+    assert result.exit_code == 0, result.stderr
+    assert ("measured beside other work (load 64.0 on " in result.stderr) == (load > 0)
 
 
 @pytest.mark.parametrize(
