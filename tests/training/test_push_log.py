@@ -195,6 +195,14 @@ def test_a_log_is_no_larger_than_it_may_be_and_old_clocks_give_way_once_copies_h
     assert filled([0], most_bytes=0).num_bytes == 0
 
 
+def test_what_just_fits_makes_nothing_give_way():
+    log = filled([0], most_bytes=2 * P * 16)
+    log.trim(1, 0)
+    for partition in range(P):
+        log.add(1, partition, [push(1, partition)])
+    assert (log.end(0), log.num_bytes) == (2, 2 * P * 16)
+
+
 def test_pushes_that_are_corrected_for_their_delay_cannot_be_kept():
     with pytest.raises(InvalidOptionError, match="can't be replayed"):
         ClusterOptions(replay_mb=1.0, delay_compensation=0.5, staleness=1)

@@ -1,11 +1,13 @@
 """Long vectors lie in rows of shared memory while their messages travel: rows are each one's own, and bits stay."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.training import shared_memory
 from optim.training.messages import Applied, Compute, Push, Pushed, Ready
 from optim.training.shared_memory import LINE_BYTES, Codec, MemoryPlan, SharedMemory
 
@@ -117,5 +119,16 @@ def test_short_messages_travel_as_they_are(ends):
 
 
 def test_memory_that_no_system_gives_is_refused():
+    before = os.listdir("/proc/self/fd")
     with pytest.raises(InvalidOptionError, match="no shared memory of"):
         SharedMemory(MemoryPlan(num_parameters=1 << 58, num_partitions=3, depth=2, max_machines=4))
+    assert os.listdir("/proc/self/fd") == before, "its file is closed"
+
+
+def test_a_system_without_such_files_is_told(monkeypatch):
+    def refuse(name):
+        raise OSError(38, f"no memory under the name of {name}")
+
+    monkeypatch.setattr(shared_memory.os, "memfd_create", refuse)
+    with pytest.raises(InvalidOptionError, match="no memory under the name of optim-training; ask for fewer"):
+        SharedMemory(PLAN)

@@ -22,6 +22,8 @@ CLOCKS, PARTITIONS = 12, 4
 JOB = {"num_observations": 80, "num_features": 6, "num_classes": 3, "num_partitions": PARTITIONS}
 KINDS = ("stop", "kill", "nan", "exception", "memory", "controller")
 SMALL_BYTES = 512
+SILENCE_S = 10.0
+"""Above what loading JAX keeps a machine from giving signs where four of them share a busy core."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ def train(fault: Fault, folder: str) -> TrainingRecord:
     application = Spoilt(**JOB, fault=fault, folder=folder)
     options = ClusterOptions(
         **{"num_shards": 1, "checkpoint_every": 2, **fault.options},
-        silence_s=3.0,
+        silence_s=SILENCE_S,
         policy=Fixed(fixed=Stage.TRADITIONAL),
         non_finite=NonFinite(fault.non_finite),
     )

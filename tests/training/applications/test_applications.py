@@ -169,3 +169,15 @@ def test_scales_are_of_the_published_sizes(kind, at_a_hundredth, at_least):
 def test_more_partitions_than_examples_are_refused():
     with pytest.raises(InvalidOptionError, match="5 examples can't be cut into 8 partitions"):
         LogisticRegression(num_observations=5)
+
+
+@pytest.mark.parametrize("noise", [0.0, 2.0])
+def test_drawn_ratings_are_products_of_standard_factors_and_noise(noise):
+    """Their mean is 0 and their variance 1 and the noise's, whatever the rank."""
+    application = MatrixFactorisation(
+        num_users=400, num_items=300, num_ratings=20_000, num_factors=8, noise=noise, num_partitions=2
+    )
+    ratings = np.concatenate([application.data(partition).data for partition in range(2)])
+    assert len(ratings) == 20_000
+    assert abs(ratings.mean()) < 0.05
+    assert ratings.var() == pytest.approx(1.0 + noise**2, rel=0.1)
