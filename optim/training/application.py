@@ -81,7 +81,8 @@ def check_application(application: Application) -> None:
         If it isn't an application, or has no partitions, no data or no parameters.
     """
     name = type(application).__name__
-    missing = [part for part in PARTS if not hasattr(type(application), part)]
+    own = getattr(application, "__dict__", {})  # asking the object itself would run its properties
+    missing = [part for part in PARTS if part not in own and not hasattr(type(application), part)]
     if missing:
         raise InvalidProblemError(f"{name} has no {', '.join(missing)}; derive it from {__name__}.UserApplication")
     weights = np.array([float(application.weight(partition)) for partition in range(application.num_partitions)])

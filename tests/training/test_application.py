@@ -5,11 +5,12 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Sgd
-from optim.training.application import UserApplication, name_of
+from optim.training.application import UserApplication, check_application, name_of
 from optim.training.options import ClusterOptions
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, resumable, run_alone
 from optim.training.transport import InProcess
+from tests.support.training.oracle import CountingApplication
 
 TARGETS = np.arange(12.0).reshape(2, 2, 3)
 
@@ -82,3 +83,11 @@ def test_other_data_or_another_class_has_another_name():
         pass
 
     assert len({name_of(own()) for own in (Means, More, Same)}) == 3
+
+
+def test_an_application_may_have_plain_attributes_for_its_numbers():
+    application = CountingApplication(3, 7)
+    check_application(application)
+    del application.num_parameters
+    with pytest.raises(InvalidProblemError, match="^CountingApplication has no num_parameters; derive it from"):
+        check_application(application)
