@@ -89,5 +89,5 @@ def test_an_application_may_have_plain_attributes_for_its_numbers():
     application = CountingApplication(3, 7)
     check_application(application)
     del application.num_parameters
-    with pytest.raises(InvalidProblemError, match="^CountingApplication has no num_parameters; derive it from"):
+    with pytest.raises(InvalidProblemError, match=r"^CountingApplication has no num_parameters; derive it from"):
         check_application(application)
