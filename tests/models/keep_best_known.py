@@ -35,7 +35,7 @@ def best_of(shipped: Solution, found: Solution) -> Solution:
     bound = found if proves(found) < proves(shipped) else shipped
     if plan is bound:
         return plan
-    return replace(plan, bound=bound.bound, dual=bound.dual, certificate=bound.certificate)
+    return replace(plan, bound=bound.bound, dual=bound.dual, certificate=bound.certificate, stated={})
 
 
 def keep(path: str | Path, models: Path = MODELS) -> str:

@@ -63,6 +63,26 @@ def test_what_is_better_takes_the_place_of_what_ships(folder, monkeypatch):
     assert kept(folder, "tiny-1").objective == best.objective
 
 
+def test_plan_and_bound_of_two_files_are_kept_together(folder, monkeypatch):
+    instance, proven = optim.reference_instance("tiny-1"), optim.reference_solution("tiny-1")
+    poor = optim.solve(instance, "online")
+    loose = replace(
+        proven, termination=poor.termination, bound=poor.bound, dual=poor.dual, certificate=poor.certificate, stated={}
+    )
+    shipped = optim.load_solution(written(folder, poor, "shipped.json"), instance)
+    monkeypatch.setattr(keep_best_known, "reference_solution", lambda name: shipped)
+    keep(written(folder, loose), folder / "models")
+    stored = kept(folder, "tiny-1")
+    assert (stored.objective, stored.bound) == (proven.objective, poor.bound)
+    searched = optim.solve(instance, "search", options={"num_moves": 0})
+    assert searched.bound < poor.bound
+    monkeypatch.setattr(keep_best_known, "reference_solution", lambda name: stored)
+    keep(written(folder, searched), folder / "models")
+    stored = kept(folder, "tiny-1")
+    assert (stored.objective, stored.bound) == (proven.objective, searched.bound)
+    assert optim.verify(instance, stored).is_ok
+
+
 @pytest.mark.parametrize("fields", [{"objective": 1e4}, {"bound": 64.0}])
 def test_what_does_not_verify_is_refused(folder, fields, capsys):
     wrong = replace(optim.solve(optim.reference_instance("tiny-0"), "fifo"), **fields)
