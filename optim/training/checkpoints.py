@@ -25,7 +25,7 @@ VERSION = 1
 KEPT = 2
 """Checkpoints that stay in the folder."""
 
-WHAT, REMEDY = "a checkpoint", "remove it, and the run goes on from the one before"
+WHAT, REMEDY = "a checkpoint", "remove it: a run goes on from the newest whole one, or begins anew"
 
 
 class StartingPoint(NamedTuple):

@@ -52,7 +52,7 @@ def test_only_the_last_ones_are_kept_and_a_damaged_one_costs_one_more(tmp_path):
     paths[-1].write_bytes(bytes(content))
     assert begun(tmp_path).clock < newest
     paths[0].write_bytes(b"")
-    with pytest.raises(InvalidProblemError, match="remove it, and the run goes on from the one before"):
+    with pytest.raises(InvalidProblemError, match="goes on from the newest whole one, or begins anew"):
         begun(tmp_path)
 
 

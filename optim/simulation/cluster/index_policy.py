@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 
+import numpy as np
+
 from optim.core.errors import InvalidOptionError
+from optim.models.cluster.world import IntArray
 
 LEAST_QUANTUM_US = 1_000
 """Work of a slowed-down job is rounded down to microseconds at each stop: shorter turns would never get it done."""
@@ -92,3 +95,8 @@ class IndexPolicy:
     def draws_rank(self) -> bool:
         """Whether jobs are ordered by lot."""
         return self.key is Key.DRAWN
+
+
+def lots(seed: int, count: int) -> IntArray:
+    """Return the lot that each job draws at its submission, whatever jobs come after it; shape (jobs,)."""
+    return np.random.default_rng(seed).integers(0, 2**62, count)

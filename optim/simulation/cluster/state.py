@@ -9,7 +9,7 @@ from optim.models.cluster.retries import tries_of
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.index_policy import IndexPolicy
+from optim.simulation.cluster.index_policy import IndexPolicy, lots
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.planning.fragmentation import gang_growth
 
@@ -151,7 +151,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
     """Return what the loop reads."""
     _, width_class = np.unique(jobs.gpus, return_inverse=True)
     tries = tries_of(jobs, options.on_failures(Rules()))
-    rank = np.random.default_rng(seed).permutation(len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
+    rank = lots(seed, len(jobs)) if policy.draws_rank else np.zeros(len(jobs))
     return Setup(
         submit=jobs.submit_us,
         width=jobs.gpus,

@@ -9,8 +9,7 @@ from optim.simulation.cluster.planning.filling import fill
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 
 
-# `random` draws one order of all jobs, those to come included: with fewer of them it is another order.
-@pytest.mark.parametrize("name", sorted(set(POLICIES) - {"random"}))
+@pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_policy_of_the_catalogue_conforms(name):
     assert check_policy(lambda jobs: make_policy(name, jobs)) == ()
 

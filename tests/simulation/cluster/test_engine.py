@@ -101,7 +101,7 @@ def _both_logs(world, seed=0, failing=(), tries=None):
         placement=options.placement,
         spread=options.spread,
         overhead=options.overhead_us,
-        drawn=np.random.default_rng(seed).permutation(len(jobs)).tolist(),
+        drawn=np.random.default_rng(seed).integers(0, 2**62, len(jobs)).tolist(),
         outages=[*takewhile(lambda outage: outage[0] <= until + 1, outages(cluster, options, seed))],
         checkpoint=options.checkpoint_us,
         tries=tries,

@@ -4,7 +4,7 @@ import numpy as np
 
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie, lots
 from optim.simulation.cluster.planning.filling import make_room
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.room import Room
@@ -34,7 +34,7 @@ class ByKey(PlanningPolicy):
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Draw the order of a lottery."""
         del cluster
-        self.drawn = np.random.default_rng(seed).permutation(len(self.jobs))
+        self.drawn = lots(seed, len(self.jobs))
 
     def _keys(self, view: View) -> IntArray:
         """Return key and tie of each job submitted so far; shape (2, jobs)."""
