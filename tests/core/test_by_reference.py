@@ -10,6 +10,15 @@ from numba.core.errors import TypingError
 
 from optim.core.by_reference import Reference, by_reference
 from optim.core.compile_cache import compiled, inner
+from optim.core.compiling import COMPILING
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_compiling():
+    """Forget what failed to compile: Numba doesn't tell that it gave up."""
+    yield
+    while COMPILING.name is not None:
+        COMPILING.end(COMPILING.name)
 
 
 @by_reference
