@@ -37,14 +37,14 @@ def test_is_proven_optimal_where_instances_are_small(name):
 def test_the_largest_plans_known_do_not_get_worse():
     least = {
         "light-0": 7868.97,
-        "light-1": 8744.95,
-        "light-2": 8047.06,
-        "medium-0": 4873.71,
+        "light-1": 8754.27,
+        "light-2": 8060.20,
+        "medium-0": 4927.56,
         "medium-1": 7080.17,
-        "medium-2": 6855.67,
+        "medium-2": 6872.59,
         "heavy-0": 3367.01,
-        "heavy-1": 3031.44,
-        "heavy-2": 1975.73,
+        "heavy-1": 3040.13,
+        "heavy-2": 2007.50,
     }
     for name, objective in least.items():
         assert optim.reference_solution(name).objective >= objective
