@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.benchmarks.studies.themis_rounds import Interval
+from optim.benchmarks.intervals import Interval
 from optim.core.ranges import check_in
 from optim.models.auction.slowdown import NETWORK_BOUND
 from optim.models.cluster.log import Run

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optim.benchmarks.studies.themis_rounds import Interval, WorldOptions, wilson
+from optim.benchmarks.intervals import Interval, wilson
+from optim.benchmarks.studies.themis_rounds import WorldOptions
 from optim.core.ranges import check_in
 from optim.models.auction.fairness import AppProfile
 from optim.models.auction.instance import Cluster as Offered

@@ -1,12 +1,12 @@
 """Themis round after round: what its knobs do, and how rivals fare on the same apps."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from optim.benchmarks.intervals import Interval
 from optim.core.ranges import check_in
 from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Run
@@ -17,9 +17,6 @@ from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions
 from optim.workloads.cluster.themis_apps import ThemisOptions as AppOptions
 from optim.workloads.cluster.themis_apps import draw_apps
-
-T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622)
-"""Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,21 +69,6 @@ class WorldOptions:
         return replace(drawn, duration_us=np.maximum(US, (drawn.duration_us / self.shrink).astype(np.int64)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
-    """A mean and half the width of its 95 % interval."""
-
-    mean: float
-    half: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Interval":
-        """Return the mean of independent values, at least two."""
-        array = np.asarray(values, dtype=float)
-        spread = float(array.std(ddof=1)) / math.sqrt(len(array))
-        return cls(mean=float(array.mean()), half=spread * T_95[min(len(array) - 2, len(T_95) - 1)])
-
-
 def run_policy(jobs: Workload, cluster: Cluster, policy: str, options: Mapping[str, Any], seed: int) -> Run:
     """Play a world under a policy of the catalogue."""
     run = play(jobs, cluster, make_policy(policy, jobs, options), EngineOptions(), seed)
@@ -125,17 +107,3 @@ def measured(
             row["gpu_time"] = other["gpu_hours"] / row["gpu_hours"]
         rows.append(row)
     return {name: Interval.of([row[name] for row in rows]) for name in rows[0]}
-
-
-def wilson(hits: int, count: int, z: float = 1.96) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, JASA 1927).
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson(0, 20)]
-    [0.0, 0.161]
-    """
-    share, weight = hits / count, z * z / count
-    middle = (share + weight / 2) / (1 + weight)
-    half = z * math.sqrt(share * (1 - share) / count + weight / count / 4) / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+from optim.benchmarks.intervals import with_halves
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.lessons import LESSONS, LessonOptions, savings
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
@@ -38,10 +39,7 @@ class LessonWork(AbstractStudy):
         with clock.phase("solve"):
             found = savings(self.chosen, str(labels["lesson"]), str(labels["policy"]), self.seed)
         progress.finish()
-        findings: dict[str, float] = {}
-        for name, interval in found.items():
-            findings |= {name: interval.mean, f"{name}_half": interval.half}
-        return Finding(findings=findings, seconds=clock.seconds, iterations=self.chosen.draws)
+        return Finding(findings=with_halves(found), seconds=clock.seconds, iterations=self.chosen.draws)
 
 
 def _settings(options: LessonOptions, seed: int) -> Iterator[tuple[StudySubject, Mapping[str, Any]]]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from optim.benchmarks.intervals import with_halves
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.themis_rounds import WorldOptions, measured
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
@@ -41,10 +42,7 @@ class ThemisWork(AbstractStudy):
             rival = "themis" if labels["case"] == "rival" else None
             found = measured(self.chosen, str(labels["policy"]), settings, self.seed, beside=rival)
         progress.finish()
-        findings: dict[str, float] = {}
-        for name, interval in found.items():
-            findings |= {name: interval.mean, f"{name}_half": interval.half}
-        return Finding(findings=findings, seconds=clock.seconds, iterations=self.chosen.draws)
+        return Finding(findings=with_halves(found), seconds=clock.seconds, iterations=self.chosen.draws)
 
 
 def _subject(options: WorldOptions, name: str, seed: int) -> StudySubject:

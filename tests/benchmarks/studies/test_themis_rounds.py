@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
+from optim.benchmarks.intervals import T_95, Interval
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies.themis_lies import CASES, LieOptions, LyingThemis, summed_up, world_of
 from optim.benchmarks.studies.themis_lies import LIES as LIE_NAMES
-from optim.benchmarks.studies.themis_rounds import T_95, Interval, WorldOptions, measured, run_policy, wilson
+from optim.benchmarks.studies.themis_rounds import WorldOptions, measured, run_policy
 from optim.benchmarks.suites.themis import SPEC
 from optim.benchmarks.suites.themis_lies import SPEC as LIES
 from optim.core.errors import InvalidOptionError
@@ -21,22 +21,6 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.policies.themis import Themis, ThemisOptions
 
 TINY = WorldOptions(apps=3, machines=2, gpus=2, draws=2, shrink=600.0)
-
-
-@pytest.mark.parametrize("values", [[1.0, 2.0], [0.5, 0.7, 0.2, 0.9], list(range(10))])
-def test_an_interval_is_students(values):
-    found = Interval.of(values)
-    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
-    assert (found.mean - found.half, found.mean + found.half) == (
-        pytest.approx(low, rel=2e-3),
-        pytest.approx(high, rel=2e-3),
-    )
-
-
-@pytest.mark.parametrize(("hits", "count"), [(0, 12), (3, 12), (12, 12)])
-def test_a_share_has_wilsons_interval(hits, count):
-    known = stats.binomtest(hits, count).proportion_ci(0.95, method="wilson")
-    assert wilson(hits, count) == pytest.approx((known.low, known.high), abs=1e-4)
 
 
 def test_only_lies_that_surely_save_time_pay():

@@ -22,7 +22,7 @@ class AppCrowd(Crowd[AppAgent]):
     Parameters
     ----------
     live, census, now_us, ideal, slowness
-        As in `profiles`.
+        As in `Profiles`.
     held, expiring
         GPUs under leases that go on, and under those that have just ended, by app and machine.
     agent_of
