@@ -89,3 +89,8 @@ def test_losses_come_within_a_thousandth_when_they_are_said_to():
 def test_options_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
         LessonOptions(**wrong)
+
+
+def test_run_times_are_cut_to_hours():
+    jobs = replace(TINY, jobs=200, cap_h=2.0).workload(0)
+    assert jobs.duration_us.max() == 2 * 3600 * US
