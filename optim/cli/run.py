@@ -144,13 +144,15 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
         }
         if leases.rounds > 1:
             return tell_rounds(instance, solution.decision, options, leases, asked, output)
-        rows = _play_plan(instance, problem, solution.decision, options, asked)
+        held: list[float] = []
+        rows = _play_plan(instance, problem, solution.decision, options, {**asked, "on_held": held.append})
     if output is OutputFormat.JSON:
         for row in rows:
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
         unit = "slots" if problem == "admission" else "leases"
         print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the beginning")
+    note(f"the clock stood still for {sum(held):.1f} s in all, while processes started")
     _tell(instance, problem, rows, options)
     if interruption.is_requested:
         return ExitCode.INTERRUPTED

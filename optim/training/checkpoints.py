@@ -104,9 +104,9 @@ class DurableStorage:
         """Take a machine away at once."""
         self._transport.kill(machine)
 
-    def receive(self) -> Message | Lost | None:
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Return the next message."""
-        return self._transport.receive()
+        return self._transport.receive(wait_s)
 
     def close(self) -> None:
         """Give back everything but the folder."""

@@ -12,8 +12,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -76,7 +77,7 @@ class Processes:
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
-        self._context = get_context("spawn")
+        self._context = _context(options.devices > 1)
         self._storage = Machine(STORAGE, application)
         self._incoming: queue.SimpleQueue[tuple[str, Travelling | None]] = queue.SimpleQueue()
         self._processes: dict[str, BaseProcess] = {}
@@ -97,9 +98,9 @@ class Processes:
                 f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
             )
         ours, theirs = self._context.Pipe()
-        arguments = (machine, place, self._application, self._ranges, self._memory, theirs)
-        process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
         with _surroundings(self._has_devices), born_deaf_to_ctrl_c():
+            arguments = (machine, place, self._application, self._ranges, self._memory, theirs, dict(os.environ))
+            process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
             process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
@@ -129,12 +130,15 @@ class Processes:
         elif machine in self._processes:
             self._put(machine, self._codec.to_machine(message))
 
-    def receive(self) -> Message | Lost | None:
-        """Wait for the next message, or the news that a machine is lost; None if nobody is there to send one."""
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Wait for the next message, or the news that a machine is lost; None if nobody is there to send one, or not so soon."""
         while True:
             if not self._processes and self._incoming.empty():
                 return None
-            machine, message = self._incoming.get()
+            try:
+                machine, message = self._incoming.get(timeout=wait_s)
+            except queue.Empty:
+                return None
             if message is not None:
                 if isinstance(message.message, Ready):
                     self._watch.arrive(machine, self._memory.beats[self._places[machine]])
@@ -222,6 +226,18 @@ class Processes:
         self._watch.forget(machine)
 
 
+def _context(has_devices: bool) -> "SpawnContext | ForkServerContext":
+    """Return how processes are started: forked from one that has imported all they need, where that can be.
+
+    That one is the interpreter's own fork server, and ends with it. It has seen no devices, as its children have none.
+    """
+    if has_devices or "forkserver" not in get_all_start_methods():
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["optim.training.preloaded"])
+    return context
+
+
 @contextlib.contextmanager
 def _surroundings(has_devices: bool = False) -> Iterator[None]:
     """Have processes started inside it compute alike wherever they are."""
@@ -252,8 +268,11 @@ def _serve(
     ranges: tuple[tuple[int, int], ...],
     memory: SharedMemory,
     pipe: Connection,
+    environment: dict[str, str],
 ) -> None:
     """Be a machine until told to end, or until the controller is gone."""
+    os.environ.clear()  # what it is forked from may be older than the controller's
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
     codec = Codec(memory, ranges)
     machine = Machine(name, application)

@@ -46,8 +46,14 @@ class Transport(Protocol):
         """Send a message; one to a machine that is gone is lost."""
         ...
 
-    def receive(self) -> Message | Lost | None:
-        """Return the next message to the controller, or the news that a machine is lost; None if none can come."""
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
+        """Return the next message to the controller, or the news that a machine is lost; None if none can come.
+
+        Parameters
+        ----------
+        wait_s
+            Where machines are processes: None too if none has come for so many seconds.
+        """
         ...
 
     def close(self) -> None:
@@ -101,8 +107,9 @@ class InProcess:
         if machine in self.inboxes:
             self.inboxes[machine].append(message)
 
-    def receive(self) -> Message | Lost | None:
+    def receive(self, wait_s: float | None = None) -> Message | Lost | None:
         """Return the next message to the controller; None if all is quiet."""
+        del wait_s  # whoever has something to say has said it
         while True:
             for outbox in self.outboxes.values():
                 if outbox:

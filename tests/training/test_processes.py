@@ -16,9 +16,10 @@ from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
 from optim.training.messages import Applied, Compute, Push, Pushed
 from optim.training.options import ClusterOptions
-from optim.training.processes import Processes, _surroundings
+from optim.training.processes import Processes, _context, _surroundings
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory
 from optim.training.trainer import Action, Event, Trainer
+from tests.support.training.seeing import Seeing
 
 ROOT = Path(__file__).parents[2]
 APPLICATION = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
@@ -60,6 +61,41 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
+def test_machines_are_forked_from_what_has_imported_all_they_need_and_see_their_controllers_surroundings(monkeypatch):
+    application = Seeing(1, 4)
+    for told in (3.0, 7.0):  # the second time the one that they are forked from is there already
+        monkeypatch.setenv("OPTIM_TOLD", str(told))
+        with Processes(application, ClusterOptions()) as transport:
+            transport.start("a")
+            assert transport.receive().machine == "a"
+            view = application.initial_parameters()
+            transport.send("a", Compute(generation=0, partition=0, clock=0, read_clock=0, parameters=view))
+            assert transport.receive().loss == told + 0.5
+
+
+def test_what_machines_are_forked_from_has_not_started_jax_whose_threads_a_fork_would_lose():
+    code = """
+import threading, optim.training.preloaded
+from jax._src import xla_bridge
+assert not xla_bridge.backends_are_initialized() and threading.active_count() == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_machines_that_may_have_devices_are_not_forked_from_one_without():
+    assert _context(True).get_start_method() == "spawn"
+    assert _context(False).get_start_method() == "forkserver"
+
+
+def test_a_message_is_waited_for_as_long_as_is_said():
+    with Processes(APPLICATION, ClusterOptions()) as transport:
+        transport.start("a")
+        assert transport.receive(PATIENCE_S).machine == "a"
+        begun = time.monotonic()
+        assert transport.receive(0.05) is None
+        assert time.monotonic() - begun >= 0.05
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize(("kills", "replay_mb"), [(1, 0.0), (6, 0.0), (6, 1.0)])
 def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills, replay_mb):
@@ -67,7 +103,8 @@ def test_killed_servers_leave_the_losses_of_an_undisturbed_run(kills, replay_mb)
     before = set(os.listdir("/dev/shm")) if Path("/dev/shm").exists() else set()
     rows = list(kill_servers(APPLICATION, Adagrad(learning_rate=0.1), options, DrillOptions(kills=kills, transient=2)))
     assert [row.is_equal for row in rows] == [True] * kills
-    assert all(row.to_clock <= row.from_clock < row.to_clock + 3 + 1 for row in rows)
+    # A backup gets every third clock; that it has the last of them may still be on its way when the server dies.
+    assert all(row.to_clock <= row.from_clock < row.to_clock + 2 * 3 for row in rows)
     assert all(row.replayed_to == (row.from_clock if replay_mb else row.to_clock) for row in rows)
     # All that was done again, and four clocks more; one was under way, or not.
     assert {row.clocks_compared - (row.from_clock - row.to_clock) for row in rows} <= {4, 5}

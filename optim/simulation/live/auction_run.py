@@ -150,6 +150,7 @@ def run_leases(
     *,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
+    on_held: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[LeaseRow, ...]:
     """Train all apps that were granted GPUs, and return a row for each.
 
@@ -159,7 +160,7 @@ def run_leases(
         The auction and its decision.
     options
         How it is played; a slot is the lease.
-    is_stopped, on_slot
+    is_stopped, on_slot, on_held
         As in `run_plan`.
 
     Raises
@@ -170,7 +171,7 @@ def run_leases(
     leases = read_leases(instance, plan)
     scale = options.slot_s / (60.0 * instance.lease_min)
     jobs = [lease.job_plan(instance.lease_min) for lease in leases]
-    runs = play_jobs(jobs, options, scale=scale, is_stopped=is_stopped, on_slot=on_slot)
+    runs = play_jobs(jobs, options, scale=scale, is_stopped=is_stopped, on_slot=on_slot, on_held=on_held)
     rows = []
     for lease, run in zip(leases, runs, strict=True):
         value = partial(_value, instance, lease, run.plan.planned_slots)

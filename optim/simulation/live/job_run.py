@@ -1,7 +1,6 @@
 """One job of a plan in a thread of its own: it trains with what each slot gives it, until its work is done."""
 
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
-from optim.simulation.live.own_job import OwnJob, Pace
+from optim.simulation.live.own_job import OwnJob, Timer
+from optim.simulation.live.shared_clock import Pace, SharedClock
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.options import ClusterOptions
@@ -95,6 +95,10 @@ class JobRun:
         Clocks of training that the job's work comes to.
     share
         Of a core, that each worker holds itself to.
+    clock
+        The run's, which all its processes read; the world's if not given.
+    settled_slot
+        The last slot whose machines are up, all of them; infinite once none will be waited for.
     """
 
     plan: JobPlan
@@ -105,6 +109,8 @@ class JobRun:
     finished_s: float | None = None
     changes: int = 0
     error: BaseException | None = None
+    clock: SharedClock | None = None
+    settled_slot: float = -1
     _count: int = 0
     application: OwnJob = field(init=False)
     _played: OwnJob = field(init=False)
@@ -128,66 +134,64 @@ class JobRun:
             link_s=gradient_s * plan.link_share,
             share=self.share,
             pace=Pace(),
+            clock=self.clock,
         )
 
-    def play(self, start: threading.Barrier, last_slot: int, is_stopped: Callable[[], bool]) -> None:
-        """Train until the work is done, the time is over, or somebody asks to stop."""
+    def play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
+        """Train until the work is done, the time is over, or somebody asks to stop.
+
+        Parameters
+        ----------
+        slot_now
+            Tells the slot that has begun, or whose machines are waited for.
+        last_slot
+            The last one that is played.
+        is_stopped
+            Tells whether to stop.
+        """
         try:
-            self._play(start, last_slot, is_stopped)
-        except threading.BrokenBarrierError:
-            return  # another job's run has failed
+            self._play(slot_now, last_slot, is_stopped)
         except Exception as error:  # handed to the main thread, which raises it
             self.error = error
-            start.abort()
         finally:
+            self.settled_slot = math.inf
             if self._played.pace is not None:
                 self._played.pace.close()
 
-    def _play(self, start: threading.Barrier, last_slot: int, is_stopped: Callable[[], bool]) -> None:
+    def _play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
         _, most_servers = self.plan.most
         cluster = ClusterOptions(num_shards=most_servers, policy=Fixed(fixed=Stage.SEPARATE))
+        timer: Timer = time if self.clock is None else self.clock
         with Processes(self._played, cluster, max_machines=2 * self.options.max_processes) as transport:
             trainer = Trainer(self._played, self.optimiser, cluster, transport)
-            trainer.controller.resume(0)
-            started = time.perf_counter()
-            self._fit(trainer, 0, 0)
-            while trainer.controller.machines.joining and not is_stopped():
-                message = transport.receive()
-                if message is not None:
-                    trainer.controller.receive(message)
-            lead_s = min(time.perf_counter() - started, self.options.slot_s / 2)
-            start.wait()  # slot 0 begins when its machines are up, everywhere
-            begun = time.perf_counter()
-            trainer.controller.resume(self.clocks)
-            while not is_stopped():
-                elapsed = time.perf_counter() - begun
-                slot = int(elapsed / self.options.slot_s)
-                if slot > last_slot:
-                    break
+            while not is_stopped() and (slot := slot_now()) <= last_slot:
                 if trainer.clock == self.clocks:
-                    self.finished_s = elapsed
+                    self.finished_s = timer.monotonic()
                     break
-                # Machines are ordered as early as their start takes; what leaves, leaves when its slot is over.
-                self._fit(trainer, slot, int((elapsed + lead_s) / self.options.slot_s))
-                message = transport.receive() if _has_company(trainer) else None
-                if message is None:
+                self._fit(trainer, slot)
+                if self.settled_slot < slot and _is_up(trainer):
+                    self.settled_slot = slot
+                    trainer.controller.resume(self.clocks)
+                if not _has_company(trainer):
                     time.sleep(IDLE_S)
-                else:
+                elif (message := transport.receive(IDLE_S)) is not None:
                     trainer.take(message)
+            self.settled_slot = math.inf
             self.record = trainer.record()
 
     def _wanted(self, slot: int) -> tuple[int, int]:
         """Return the machines that the plan gives in a slot; late jobs keep their last."""
         return self.plan.machines.get(min(slot, self.plan.last_slot), (0, 0))
 
-    def _fit(self, trainer: Trainer, slot: int, coming_slot: int) -> None:
-        """Add and evict until the job has, or will have, what the plan gives it in a slot and in the one that comes."""
-        now, soon = self._wanted(slot), self._wanted(coming_slot)
-        wanted = max(now[0], soon[0]), max(now[1], soon[1])
+    def _fit(self, trainer: Trainer, slot: int) -> None:
+        """Add and evict until the job has, or will have, what the plan gives it in a slot."""
+        wanted = self._wanted(slot)
         workers = max(1, len(trainer.controller.roles.workers))
         assert self._played.pace is not None, "made with one"
         self._played.pace.write(workers / self.plan.speed(workers))
         controller = trainer.controller
+        if not controller.machines.staying:
+            controller.resume(trainer.clock)  # it begins when all are up, not with the first who is
         tiers = (
             ("worker", wanted[0], controller.machines.transient, Action.ADD_TRANSIENT),
             ("server", wanted[1], controller.machines.reliable, Action.ADD_RELIABLE),
@@ -234,6 +238,12 @@ class JobRun:
             if record and realised is not None
             else None,
         )
+
+
+def _is_up(trainer: Trainer) -> bool:
+    """Tell whether all that were ordered are here, and have what they start from."""
+    controller = trainer.controller
+    return not controller.machines.joining and controller.phase is not Phase.REBUILDING
 
 
 def _has_company(trainer: Trainer) -> bool:

@@ -16,7 +16,8 @@ from optim.models.auction.fairness import AppProfile
 from optim.simulation.live.auction_run import AppLease
 from optim.simulation.live.job_plan import PlanOptions
 from optim.simulation.live.job_run import LEAST_S, PARTITIONS_PER_WORKER, make_job
-from optim.simulation.live.own_job import OwnJob, Pace
+from optim.simulation.live.own_job import OwnJob
+from optim.simulation.live.shared_clock import Pace
 from optim.training.options import NEVER, ClusterOptions
 from optim.training.phase import Phase
 from optim.training.processes import Processes

@@ -5,57 +5,33 @@ and holds itself to that share: after each piece of work it sleeps until its mea
 link it waits for. So a plan of many workers is played on few cores, and contention, barriers, transport and joining are real.
 """
 
-import mmap
-import struct
-import tempfile
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from optim.simulation.live.shared_clock import Pace, SharedClock
 from optim.training.application import Application
 from optim.training.messages import Vector
 
-PIECE = 4096
-"""Numbers of a piece of work: some tens of microseconds, so that shares are held to finely."""
+PIECE = 1 << 15
+"""Numbers that are worked on between two looks at the time: some ten microseconds."""
 
-PACE = struct.Struct("d")
+STINT_S = 0.001
+"""Processor seconds that a worker works for before it sleeps: shorter ones would spend a core on falling asleep."""
 
 
-class Pace:
-    """How many times as long a gradient takes as a lone worker's; the runner writes it, all workers read it.
+class Timer(Protocol):
+    """What tells the time and lets it pass: the module `time`, or a run's own clock."""
 
-    It is a file that is mapped into memory, so that a change is seen by workers in the midst of their work.
-    """
+    def monotonic(self) -> float:
+        """Return the seconds since some time."""
+        ...
 
-    def __init__(self) -> None:
-        with tempfile.NamedTemporaryFile(prefix="optim-pace-", delete=False) as file:
-            file.write(PACE.pack(1.0))
-        self.path = file.name
-        self._map: mmap.mmap | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_map": None}
-
-    def write(self, value: float) -> None:
-        """Set it."""
-        self._memory()[: PACE.size] = PACE.pack(value)
-
-    def read(self) -> float:
-        """Return it."""
-        return float(PACE.unpack(self._memory()[: PACE.size])[0])
-
-    def close(self) -> None:
-        """Remove the file; workers that have it mapped keep what they see."""
-        Path(self.path).unlink(missing_ok=True)
-
-    def _memory(self) -> mmap.mmap:
-        if self._map is None:
-            with open(self.path, "r+b") as file:
-                self._map = mmap.mmap(file.fileno(), 0)
-        return self._map
+    def sleep(self, seconds: float, /) -> None:
+        """Let so many of them pass."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +50,8 @@ class OwnJob:
         Length of the vectors that are carried; what the application needs at least, the rest is zeros.
     pace
         How many times as long a gradient takes; always 1 if not given.
+    clock
+        The run's, by which all these seconds are; the world's if not given.
 
     Notes
     -----
@@ -86,6 +64,7 @@ class OwnJob:
     share: float = field(default=1.0, repr=False)
     num_floats: int = 0
     pace: Pace | None = field(default=None, compare=False, repr=False)
+    clock: SharedClock | None = field(default=None, compare=False, repr=False)
 
     @property
     def num_partitions(self) -> int:
@@ -107,13 +86,13 @@ class OwnJob:
 
     def gradient(self, parameters: Vector, partition: int, clock: int) -> tuple[Vector, float]:
         """Return the application's, and zeros, when the job's time is over."""
-        begun, spent = time.perf_counter(), time.thread_time()
+        timer: Timer = time if self.clock is None else self.clock
+        begun, spent = timer.monotonic(), time.thread_time()
         factor = 1.0 if self.pace is None else self.pace.read()
         gradient, loss = self.application.gradient(parameters[: self.application.num_parameters], partition, clock)
-        hold_share(self.compute_s * self.share * factor, self.share, begun=begun, spent=spent)
-        time.sleep(
-            max(0.0, begun + (self.compute_s + self.link_s) * factor - time.perf_counter()) if self.link_s else 0.0
-        )
+        hold_share(self.compute_s * self.share * factor, self.share, begun=begun, spent=spent, timer=timer)
+        if self.link_s:
+            timer.sleep(max(0.0, begun + (self.compute_s + self.link_s) * factor - timer.monotonic()))
         return self._padded(gradient), loss
 
     def _padded(self, vector: Vector) -> Vector:
@@ -122,7 +101,7 @@ class OwnJob:
         return padded
 
 
-def hold_share(processor_s: float, share: float, *, begun: float, spent: float) -> None:
+def hold_share(processor_s: float, share: float, *, begun: float, spent: float, timer: Timer = time) -> None:
     """Work until so many processor seconds are spent, never faster than a share of a core allows.
 
     Parameters
@@ -132,12 +111,14 @@ def hold_share(processor_s: float, share: float, *, begun: float, spent: float) 
     share
         Of a core.
     begun, spent
-        Wall clock and this thread's processor seconds when the work began.
+        The timer's time and this thread's processor seconds when the work began.
+    timer
+        By whose seconds shares are held to.
     """
     numbers = np.linspace(0.0, 1.0, PIECE, dtype=np.float32)
     while (used := time.thread_time() - spent) < processor_s:
-        ahead = used / share - (time.perf_counter() - begun)
-        if ahead > 0:
-            time.sleep(ahead)
-        np.sqrt(numbers, out=numbers)
-    time.sleep(max(0.0, processor_s / share - (time.perf_counter() - begun)))
+        timer.sleep(max(0.0, used / share - (timer.monotonic() - begun)))
+        until = min(processor_s, used + STINT_S)
+        while time.thread_time() - spent < until:
+            np.sqrt(numbers, out=numbers)
+    timer.sleep(max(0.0, processor_s / share - (timer.monotonic() - begun)))

@@ -6,10 +6,10 @@ says of one, at that scale. Each worker holds itself to a share of a core. Wheth
 the question.
 """
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ from optim.models.admission.instance import MICRO, AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.simulation.live.job_plan import JobPlan, PlanOptions, read_plan
 from optim.simulation.live.job_run import IDLE_S, JobRow, JobRun
+from optim.simulation.live.shared_clock import SharedClock
 
 
 def run_plan(
@@ -29,6 +30,7 @@ def run_plan(
     *,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
+    on_held: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRow, ...]:
     """Train all admitted jobs at once, and return a row for each.
 
@@ -42,6 +44,8 @@ def run_plan(
         Asked again and again; once true, all jobs end where they are.
     on_slot
         Told each slot that begins.
+    on_held
+        Told at the end for how many seconds the clock stood still while processes started.
 
     Raises
     ------
@@ -54,6 +58,7 @@ def run_plan(
         scale=options.slot_s / (instance.slot_micro_s / MICRO),
         is_stopped=is_stopped,
         on_slot=on_slot,
+        on_held=on_held,
     )
     return tuple(
         run.row(float(instance.value[run.plan.job, run.plan.last_slot]), partial(_earned, instance, run.plan.job))
@@ -72,6 +77,7 @@ def play_jobs(
     scale: float = 1.0,
     is_stopped: Callable[[], bool] = lambda: False,
     on_slot: Callable[[int], None] = lambda slot: None,
+    on_held: Callable[[float], None] = lambda seconds: None,
 ) -> tuple[JobRun, ...]:
     """Train jobs at once, each with the machines that its plan gives it slot by slot.
 
@@ -81,7 +87,7 @@ def play_jobs(
         What they are given, and how that is played.
     scale
         Seconds here for one of the jobs' own: what their gradients are shortened by.
-    is_stopped, on_slot
+    is_stopped, on_slot, on_held
         As in `run_plan`.
 
     Raises
@@ -93,26 +99,46 @@ def play_jobs(
     last = max((job.last_slot for job in jobs), default=-1)
     busiest = max((sum(job.machines.get(slot, (0, 0))[0] for job in jobs) for slot in range(last + 1)), default=0)
     share = min(1.0, options.cores / max(1, busiest))
-    runs = [JobRun(job, options, share=share, scale=scale) for job in jobs]
-    start = threading.Barrier(len(runs) + 1)
-    arguments = (start, last + options.overrun, is_stopped)
-    threads = [threading.Thread(target=run.play, args=arguments, daemon=True) for run in runs]
-    for thread in threads:
-        thread.start()
-    with contextlib.suppress(threading.BrokenBarrierError):  # the run that broke it says why
-        start.wait()
-    begun = time.perf_counter()
-    seen = -1
-    while any(thread.is_alive() for thread in threads):
-        slot = int((time.perf_counter() - begun) / options.slot_s)
-        if slot > seen:
-            seen = slot
-            on_slot(slot)
-        time.sleep(IDLE_S)
+    with closing(SharedClock()) as clock:
+        runs = [JobRun(job, options, share=share, scale=scale, clock=clock) for job in jobs]
+        _Slots(runs, clock, options).play(last + options.overrun, is_stopped, on_slot)
+        on_held(clock.held_s)
     for run in runs:
         if run.error is not None:
             raise run.error
     return tuple(runs)
+
+
+class _Slots:
+    """Slot after slot, each of which begins when its machines are up: until then the clock stands still.
+
+    Starting a process takes as long at any scale of time, and cores that the jobs' workers are promised.
+    """
+
+    def __init__(self, runs: Sequence[JobRun], clock: SharedClock, options: PlanOptions) -> None:
+        self._runs, self._clock, self._slot_s = runs, clock, options.slot_s
+        self._slot = 0
+
+    def play(self, last_slot: int, is_stopped: Callable[[], bool], on_slot: Callable[[int], None]) -> None:
+        """Play all jobs until each has ended, each in a thread of its own."""
+
+        def is_over() -> bool:
+            return is_stopped() or any(run.error is not None for run in self._runs)
+
+        arguments = (lambda: self._slot, last_slot, is_over)
+        threads = [threading.Thread(target=run.play, args=arguments, daemon=True) for run in self._runs]
+        for thread in threads:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            on_slot(self._slot)
+            while any(run.settled_slot < self._slot for run in self._runs):
+                time.sleep(IDLE_S)
+            self._clock.go()
+            end = (self._slot + 1) * self._slot_s
+            while self._clock.monotonic() < end and any(thread.is_alive() for thread in threads):
+                time.sleep(min(IDLE_S, self._slot_s / 4))
+            self._clock.hold()
+            self._slot += 1
 
 
 def _check_processes(jobs: Sequence[JobPlan], options: PlanOptions) -> None:

@@ -1,7 +1,8 @@
 """One job of a plan: the machines that each slot gives it, its clocks of training, and the row that tells of them."""
 
 import contextlib
-import threading
+import math
+import time
 
 import pytest
 
@@ -48,8 +49,8 @@ class Fitted:
         self.events.append(event)
         self._apply(event)
 
-    def fit(self, slot, coming_slot):
-        self.run._fit(self.trainer, slot, coming_slot)
+    def fit(self, slot):
+        self.run._fit(self.trainer, slot)
 
     def come(self):
         while (message := self.trainer.transport.receive()) is not None:
@@ -63,26 +64,26 @@ class Fitted:
 def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
     run = run_of({0: (2, 1), 1: (4, 1), 3: (1, 2)}, 5.0)
     job = Fitted(run)
-    job.fit(0, 0)
+    job.fit(0)
     assert list(job.machines.joining) == ["worker-0", "worker-1", "server-2"]
     job.come()
     assert (job.machines.transient, job.machines.reliable) == (["worker-0", "worker-1"], ["server-2"])
     assert run.changes == 2
-    job.fit(0, 1)
-    job.fit(0, 1)  # who has been ordered is on the way
+    job.fit(1)
+    job.fit(1)  # who has been ordered is on the way
     assert list(job.machines.joining) == ["worker-3", "worker-4"]
     job.come()
     assert (len(job.machines.transient), len(job.machines.reliable), run.changes) == (4, 1, 3)
-    job.fit(1, 2)  # what leaves, leaves when its slot is over
+    job.fit(1)
     assert (len(job.machines.transient), run.changes) == (4, 3)
-    job.fit(2, 2)
+    job.fit(2)
     job.come()
     assert (job.machines.staying, run.changes) == ((), 5)
     assert job.trainer.controller.phase is Phase.STOPPED
-    job.fit(3, 3)
+    job.fit(3)
     job.come()
     assert (job.machines.transient, job.machines.reliable) == (["worker-5"], ["server-6", "server-7"])
-    job.fit(9, 12)  # late jobs keep their last
+    job.fit(9)  # late jobs keep their last
     assert (len(job.machines.staying), len(job.machines.joining), run.changes) == (3, 0, 7)
     assert all(event.machines for event in job.events), (
         "who asks for nobody has the run brought to a boundary for nothing"
@@ -94,9 +95,9 @@ def test_a_job_has_in_each_slot_the_machines_that_its_plan_gives_it():
 def test_machines_that_are_one_too_many_leave_and_are_those_that_came_last():
     run = run_of({0: (3, 2), 1: (2, 1)}, 5.0)
     job = Fitted(run)
-    job.fit(0, 0)
+    job.fit(0)
     job.come()
-    job.fit(1, 1)
+    job.fit(1)
     job.come()
     assert job.machines.staying == ("server-3", "worker-0", "worker-1")
     assert run.changes == 4
@@ -107,7 +108,7 @@ def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear()
     run = run_of({0: (1, 1), 1: (4, 1)}, 5.0)
     job, paces = Fitted(run), []
     for slot in (0, 1, 1):
-        job.fit(slot, slot)
+        job.fit(slot)
         paces.append(run._played.pace.read())
         job.come()
     assert paces == [1.0, 1.0, 2.0], "four workers have the speed of two, once they are there"
@@ -115,8 +116,10 @@ def test_a_gradient_takes_as_much_longer_as_its_workers_are_slower_than_linear()
 
 
 def played(monkeypatch, run, last_slot=3000, is_stopped=lambda: False):
+    begun = time.monotonic()
     monkeypatch.setattr(job_run, "Processes", Local)
-    run.play(threading.Barrier(1), last_slot, is_stopped)
+    run.play(lambda: int((time.monotonic() - begun) / run.options.slot_s), last_slot, is_stopped)
+    run.finished_s = None if run.finished_s is None else run.finished_s - begun
     return run
 
 
@@ -142,17 +145,75 @@ def test_a_job_that_ends_early_earns_nothing(monkeypatch, ends):
     assert (row.realised_slots, row.error, row.realised_utility, row.is_exact) == (None, None, 0.0, None)
 
 
-def test_what_a_job_fails_with_is_kept_and_those_who_wait_for_it_are_let_go(monkeypatch):
+def test_a_job_tells_the_runs_own_time_and_the_slot_that_it_is_ready_for(monkeypatch):
+    clock = Ticking()
+    run = run_of({0: (1, 1), 1: (2, 1)}, 2.5, slot_s=1.0, gradient_s=0.1)
+    run = JobRun(run.plan, run.options, share=0.02, clock=clock)
+    monkeypatch.setattr(job_run, "Processes", Local)
+    asked = []
+
+    def slot_now():
+        asked.append(run.settled_slot)
+        return int(clock.now)
+
+    run.play(slot_now, 9, lambda: False)
+    assert run.error is None
+    # What its gradients take is all that passes: of two workers in one process, which take turns, no less.
+    assert run.finished_s == clock.now == pytest.approx(2.5)
+    assert asked[0] == -1, "before its machines are up"
+    assert set(asked) == {-1, 0, 1, 2}
+    assert run.settled_slot == math.inf, "who is done holds nobody up"
+
+
+class Ticking:
+    """A clock that goes on by what somebody sleeps for."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def test_a_job_begins_when_all_its_machines_are_up_and_not_with_the_first():
+    run = run_of({0: (2, 1), 2: (1, 1)}, 5.0)
+    job = Fitted(run)
+    job.trainer.controller.resume(run.clocks)
+    for slot in (0, 1, 2):
+        job.fit(slot)
+        job.come()
+        assert (job.trainer.clock, job.trainer.controller.stop_at) == (0, 0)
+        assert job_run._is_up(job.trainer)
+    run._played.pace.close()
+
+
+def test_a_slot_waits_for_those_who_join_and_for_what_they_start_from():
+    run = run_of({0: (1, 1), 1: (2, 1)}, 5.0)
+    job = Fitted(run)
+    job.fit(0)
+    assert not job_run._is_up(job.trainer)
+    phases = []
+    while (message := job.trainer.transport.receive()) is not None:
+        job.trainer.controller.receive(message)
+        phases.append((job.trainer.controller.phase, bool(job.machines.joining), job_run._is_up(job.trainer)))
+    assert (Phase.REBUILDING, False, False) in phases, "here, but without its parameters"
+    assert phases[-1] == (Phase.RUNNING, False, True)
+    run._played.pace.close()
+
+
+def test_what_a_job_fails_with_is_kept_and_nobody_waits_for_it(monkeypatch):
     run = run_of({0: (1, 1)}, 1.0)
 
     def refuse(*_, **__):
         raise TrainingError("no memory is left")
 
     monkeypatch.setattr(job_run, "Processes", refuse)
-    start = threading.Barrier(2)
-    run.play(start, 20, lambda: False)
+    run.play(lambda: 0, 20, lambda: False)
     assert str(run.error) == "no memory is left"
-    assert start.broken
+    assert run.settled_slot == math.inf
 
 
 def test_the_error_is_of_the_time_since_the_first_slot():

@@ -1,12 +1,13 @@
 """An instance's job as a process plays it: the application's numbers, the job's time and size."""
 
-import pickle
 import time
 
 import numpy as np
 import pytest
 
-from optim.simulation.live.own_job import OwnJob, Pace, hold_share
+from optim.simulation.live import own_job
+from optim.simulation.live.own_job import OwnJob, hold_share
+from optim.simulation.live.shared_clock import Pace
 from tests.support.training.oracle import CountingApplication
 
 
@@ -24,10 +25,10 @@ def test_it_computes_what_the_application_does_and_pads_it_to_the_jobs_size():
 
 
 def test_work_takes_its_processor_seconds_and_no_more_than_its_share():
-    begun, spent = time.perf_counter(), time.thread_time()
+    begun, spent = time.monotonic(), time.thread_time()
     hold_share(0.02, 0.25, begun=begun, spent=spent)
     assert 0.02 <= time.thread_time() - spent < 0.03
-    assert time.perf_counter() - begun >= 0.08
+    assert time.monotonic() - begun >= 0.08
 
 
 def test_a_gradient_takes_the_jobs_seconds_times_its_pace():
@@ -35,21 +36,41 @@ def test_a_gradient_takes_the_jobs_seconds_times_its_pace():
     try:
         pace.write(2.0)
         own = OwnJob(application=CountingApplication(2, 5), compute_s=0.02, link_s=0.01, share=0.5, pace=pace)
-        begun = time.perf_counter()
+        begun = time.monotonic()
         own.gradient(own.initial_parameters(), 0, 0)
-        assert time.perf_counter() - begun >= 0.06
+        assert time.monotonic() - begun >= 0.06
     finally:
         pace.close()
 
 
-def test_a_pace_that_is_written_is_read_in_other_processes():
-    pace = Pace()
-    try:
-        there = pickle.loads(pickle.dumps(pace))
-        assert there.read() == 1.0
-        pace.write(1.25)
-        assert there.read() == 1.25
-    finally:
-        pace.close()
-    with pytest.raises(FileNotFoundError):
-        pickle.loads(pickle.dumps(pace)).read()
+class Watched:
+    """A timer that never sleeps, but moves on by what it is asked to sleep for."""
+
+    def __init__(self):
+        self.now, self.naps = 5.0, []
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.naps.append(seconds)
+        self.now += seconds
+
+
+def test_shares_are_of_the_timers_seconds(monkeypatch):
+    """Each look at the processor time finds 0.4 ms more of it."""
+    looks = iter(range(10**6))
+    monkeypatch.setattr(own_job.time, "thread_time", lambda: 4e-4 * next(looks))
+    timer = Watched()
+    hold_share(0.005, 0.25, begun=5.0, spent=0.0, timer=timer)
+    assert timer.now - 5.0 == pytest.approx(0.005 / 0.25)
+    # It sleeps after stints of three looks, a thousandth of a second each at least, for what they were too fast.
+    assert len(timer.naps) == pytest.approx(0.005 / 0.0016, abs=2)
+    assert max(timer.naps) <= 0.0016 / 0.25 + 1e-9
+
+
+def test_a_gradient_takes_the_jobs_seconds_of_the_runs_clock():
+    clock = Watched()
+    own = OwnJob(application=CountingApplication(2, 5), compute_s=0.02, link_s=0.03, share=0.5, clock=clock)
+    own.gradient(own.initial_parameters(), 0, 0)
+    assert clock.now - 5.0 == pytest.approx(0.05)

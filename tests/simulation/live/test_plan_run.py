@@ -1,6 +1,6 @@
 """What a plan gives its jobs, and the refusals; the playing itself is tested through the command."""
 
-import threading
+import math
 import time
 
 import pytest
@@ -57,54 +57,71 @@ def test_processes_are_counted_in_the_fullest_slot_those_of_all_jobs_together():
 class Told:
     """A run that notes what it is told, and fails if it is to."""
 
-    def __init__(self, job, options, *, share, scale):
-        self.job, self.share, self.scale, self.error = job, share, scale, None
+    def __init__(self, job, options, *, share, scale, clock):
+        self.job, self.share, self.scale, self.clock, self.error = job, share, scale, clock, None
+        self.settled_slot = -1
 
-    def play(self, start, last_slot, is_stopped):
-        self.last_slot, self.is_stopped = last_slot, is_stopped
+    def play(self, slot_now, last_slot, is_stopped):
+        self.slot_now, self.last_slot, self.is_stopped = slot_now, last_slot, is_stopped
         if self.job.work < 0:
             self.error = ArithmeticError("no work")
-            start.abort()
-        else:
-            start.wait()
+        self.settled_slot = math.inf
 
 
 def test_jobs_share_the_cores_of_the_slot_with_most_workers_and_have_some_slots_more(monkeypatch):
     monkeypatch.setattr(plan_run, "JobRun", Told)
     jobs = [plan_of({0: (3, 1), 1: (2, 2)}, 1.0), plan_of({1: (4, 3), 2: (1, 5)}, 1.0)]
-    runs = play_jobs(jobs, PlanOptions(cores=1.5, overrun=7), scale=0.5, is_stopped=print)
+    runs = play_jobs(jobs, PlanOptions(cores=1.5, overrun=7), scale=0.5)
     assert [run.job for run in runs] == jobs
-    assert {(run.share, run.scale, run.last_slot, run.is_stopped) for run in runs} == {(0.25, 0.5, 9, print)}
+    assert {(run.share, run.scale, run.last_slot, run.clock) for run in runs} == {(0.25, 0.5, 9, runs[0].clock)}
+    assert not any(run.is_stopped() for run in runs)
     (alone,) = play_jobs([plan_of({2: (1, 1)}, 1.0)], PlanOptions(cores=1.5, overrun=0))
     assert (alone.share, alone.last_slot) == (1.0, 2)
+    (stopped,) = play_jobs([plan_of({2: (1, 1)}, 1.0)], PlanOptions(), is_stopped=lambda: True)
+    assert stopped.is_stopped()
 
 
-def test_each_slot_that_begins_is_told_until_the_last_job_has_ended(monkeypatch):
-    seen, enough, begun = [], threading.Event(), time.perf_counter()
+class Late(Told):
+    """A run whose machines take long to be up, and that notes the time when each slot began."""
 
-    class Waiting(Told):
-        def play(self, start, last_slot, is_stopped):
-            super().play(start, last_slot, is_stopped)
-            if self.job.work > 1.0:
-                self.has_seen_enough = enough.wait(5.0)
+    def play(self, slot_now, last_slot, is_stopped):
+        self.seen, self.before = [], []
+        while (slot := slot_now()) < 3:
+            if self.settled_slot < slot:
+                self.before.append(self.clock.monotonic())
+                time.sleep(0.1 * self.job.work)
+                self.seen.append((slot, self.clock.monotonic()))
+                self.settled_slot = slot
+            time.sleep(0.001)
+        self.settled_slot = math.inf
 
-    def on_slot(slot):
-        seen.append(slot)
-        if slot >= 3:
-            enough.set()
 
-    monkeypatch.setattr(plan_run, "JobRun", Waiting)
-    options = PlanOptions(slot_s=0.02, gradient_s=0.0)
-    _, last = play_jobs([plan_of({0: (1, 1)}, work) for work in (1.0, 2.0)], options, on_slot=on_slot)
-    assert last.has_seen_enough
-    assert seen == sorted(set(seen))
-    assert 3 <= seen[-1] <= (time.perf_counter() - begun) / 0.02
+def test_the_clock_stands_still_until_the_machines_of_a_slot_are_up_those_of_all_jobs(monkeypatch):
+    monkeypatch.setattr(plan_run, "JobRun", Late)
+    options, told, held = PlanOptions(slot_s=0.05, gradient_s=0.0), [], []
+    jobs = [plan_of({0: (1, 1)}, work) for work in (1.0, 3.0)]
+    runs = play_jobs(jobs, options, on_slot=told.append, on_held=held.append)
+    for run in runs:
+        assert [slot for slot, _ in run.seen] == [0, 1, 2]
+        assert [time for _, time in run.seen] == run.before, "nothing of what they waited for has passed"
+        assert run.before[0] == 0.0
+        assert all(slot * 0.05 <= time for slot, time in run.seen)
+    assert runs[0].before == runs[1].before, "a slot begins for all at once"
+    assert told[:3] == [0, 1, 2]
+    assert held[0] >= 3 * 0.3
+    assert len(held) == 1
 
 
 def test_a_job_that_fails_ends_the_others_and_is_raised(monkeypatch):
-    monkeypatch.setattr(plan_run, "JobRun", Told)
+    class Patient(Told):
+        def play(self, slot_now, last_slot, is_stopped):
+            super().play(slot_now, last_slot, is_stopped)
+            while not is_stopped():
+                time.sleep(0.001)
+
+    monkeypatch.setattr(plan_run, "JobRun", Patient)
     with pytest.raises(ArithmeticError, match="no work"):
-        play_jobs([plan_of({0: (1, 1)}, -1.0)], PlanOptions())
+        play_jobs([plan_of({0: (1, 1)}, work) for work in (1.0, -1.0)], PlanOptions())
 
 
 def test_a_plan_without_jobs_plays_nothing():
