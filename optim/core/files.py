@@ -217,6 +217,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         _write_through(path, data)
         return
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise _cant_be_written(path, "it is a folder; choose another place")
     try:
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:

@@ -222,6 +222,13 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
 
 
+def test_a_folder_is_not_written_over_and_named_as_it_was_given(tmp_path):
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(InvalidProblemError, match=r"/taken: can't be written: it is a folder"):
+        write_bytes(tmp_path / "taken", b"x")
+    assert [one.name for one in tmp_path.iterdir()] == ["taken"]
+
+
 def test_places_that_cant_be_written_to_are_named_before_the_work(tmp_path, monkeypatch):
     with pytest.raises(InvalidProblemError, match="there is no folder"):
         check_folder(tmp_path / "nothing" / "file")

@@ -42,6 +42,17 @@ def test_ends_where_centres_are_means_and_every_point_is_with_its_nearest():
     assert float(k_means.inertia(found.centres, jnp.asarray(points))) == pytest.approx(float(found.inertia), rel=1e-4)
 
 
+def test_first_centres_are_drawn_by_weight_and_then_by_weight_times_squared_distance():
+    points, weights, number = jnp.asarray([[0.0], [1.0], [3.0]]), jnp.asarray([2.0, 1.0, 1.0]), 20_000
+    keys = jax.random.split(jax.random.key(0), number)
+    drawn = np.asarray(jax.vmap(lambda key: k_means.plus_plus(points, weights, key, 2, 2))(keys))[:, :, 0]
+    pairs = {(0, 1): 2 * 1 / 10, (0, 3): 2 * 9 / 10, (1, 0): 2 / 6, (1, 3): 4 / 6, (3, 0): 18 / 22, (3, 1): 4 / 22}
+    for pair, share in pairs.items():
+        expected = share / 4
+        found = np.mean((drawn == pair).all(axis=1))
+        assert abs(found - expected) < 5 * np.sqrt(expected / number), pair
+
+
 def test_points_of_weight_zero_do_not_count():
     points = np.random.default_rng(2).standard_normal((40, 2)).astype(np.float32)
     junk = np.concatenate([points, np.full((9, 2), 50.0, np.float32)])
