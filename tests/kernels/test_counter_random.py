@@ -29,6 +29,28 @@ def test_a_shuffle_is_a_permutation(outer, inner):
     np.testing.assert_array_equal(np.sort(found), np.arange(outer * inner))
 
 
+def published_hash(word):
+    """The best known two-round function of Wellons' hash prospector (2018), "lowbias32"."""
+    word = (word ^ word >> 16) * 0x7FEB352D % 2**32
+    word = (word ^ word >> 15) * 0x846CA68B % 2**32
+    return word ^ word >> 16
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(13, 32), (70000, 3), (2, 65537)])
+def test_a_shuffle_shifts_each_digit_by_the_published_hash_of_the_other(outer, inner):
+    seed = seed_words(jax.random.key(5), SHUFFLE_ROUNDS)
+    index = np.linspace(0, outer * inner - 1, 200).astype(np.int32)
+    found = shuffled(seed, jnp.asarray(index), outer, inner)
+    for before, after in zip(index.tolist(), found.tolist(), strict=True):
+        digits = list(divmod(before, inner))
+        for turn, word in enumerate(seed.tolist()):
+            limit = (outer, inner)[turn % 2]
+            mixed = published_hash(digits[1 - turn % 2] ^ word)
+            shift = mixed % limit if limit > 2**16 else (mixed >> 16) * limit >> 16
+            digits[turn % 2] = (digits[turn % 2] + shift) % limit
+        assert digits[0] * inner + digits[1] == after
+
+
 def test_a_shuffle_spreads_neighbours_over_the_batches():
     outer, inner = 64, 256
     order = np.asarray(shuffled(seed_words(jax.random.key(1), SHUFFLE_ROUNDS), jnp.arange(outer * inner), outer, inner))

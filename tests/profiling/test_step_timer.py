@@ -146,6 +146,17 @@ def test_counts_of_numpy_are_pythons_own(tmp_path):
     assert (told["samples"], told["batch"], told["epochs"]) == (64, 8, 2.5)
 
 
+def test_bytes_of_all_links_but_the_machines_own_are_counted_both_ways(tmp_path, monkeypatch):
+    lines = "two lines\nof headings\n    lo: {0} 1 0 0 0 0 0 0 {0} 1 0 0 0 0 0 0\n"
+    lines += "  eth0: {1} 5 0 0 0 0 0 0 {2} 5 0 0 0 0 0 0\nib0:{3} 5 0 0 0 0 0 0 {4} 5 0 0 0 0 0 0\n"
+    links = tmp_path / "dev"
+    monkeypatch.setattr("optim.profiling.step_timer.NETWORK", links)
+    links.write_text(lines.format(7, 1000, 200, 30, 4))
+    timer = StepTimer()
+    links.write_text(lines.format(90_000, 1000 + 5000, 200 + 600, 30 + 70, 4 + 8))
+    assert timer.record()["network_bytes"] == 5000 + 600 + 70 + 8
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -95,6 +95,22 @@ def test_the_slowest_computes_once_the_server_has_answered(order, staleness):
             assert int(run.flow.completed.argmin()) in run.orders
 
 
+@pytest.mark.parametrize("is_by_rows", [True, False])
+def test_a_partition_has_its_own_late_updates_whole_whether_pushed_by_rows_or_not(is_by_rows):
+    # Two users and one item of two factors: the gradient of the second user and the item.
+    application = MatrixFactorisation(num_users=2, num_items=1, num_ratings=4, num_factors=2, num_partitions=1)
+    flow = Dataflow(application, Sgd(learning_rate=1.0), num_shards=1, staleness=1)
+    flow.startable(LAST)
+    flow.compute(0, 0)
+    gradient = {"gradient": np.array([0, 0, 1, 2, 3, 4], np.float32)}
+    if is_by_rows:
+        gradient = {"gradient": gradient["gradient"][2:], "rows": np.array([1, 2], np.int32), "width": 2}
+    flow.pushed(Pushed(generation=0, partition=0, clock=0, weight=4.0, loss=0.0, **gradient))
+    assert flow.startable(LAST) == [0]
+    (own,) = flow.compute(0, 0).own
+    assert own.tolist() == [0, 0, 1, 2, 3, 4]
+
+
 def test_asynchronous_training_applies_every_update_and_helps():
     application = MatrixFactorisation(
         num_users=20, num_items=9, num_ratings=200, num_factors=2, num_partitions=PARTITIONS

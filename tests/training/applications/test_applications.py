@@ -82,6 +82,13 @@ def test_loss_and_gradient_are_those_of_the_stated_problem(application, plain):
     assert gradient == pytest.approx(expected_gradient, rel=1e-4, abs=1e-5)
 
 
+def test_more_partitions_than_users_share_them():
+    application = MatrixFactorisation(num_users=2, num_items=3, num_ratings=10, num_factors=2, num_partitions=5)
+    drawn = [application.data(partition).tocoo() for partition in range(5)]
+    assert [ratings.nnz for ratings in drawn] == [2] * 5
+    assert {int(user) for ratings in drawn for user in ratings.row} == {0, 1}
+
+
 def test_a_batch_is_the_share_that_partition_and_clock_draw():
     application = LogisticRegression(
         num_observations=60, num_features=4, num_classes=3, batch=0.3, num_partitions=2, seed=8

@@ -30,6 +30,7 @@ from optim.workloads.profiles.job_profile import (
     ProfileOptions,
     ServerFigures,
     job_profile,
+    placement_of,
     update_seconds,
 )
 from optim.workloads.profiles.measuring import measure_profiles
@@ -89,6 +90,9 @@ def test_a_step_is_a_step_of_gradient_descent_whoever_computes_it(workers, serve
     total = sum(job.gradient(job.initial_parameters(), partition, 0)[0] for partition in range(4))
     np.testing.assert_allclose(world._parameters, -LEARNING_RATE * total / workers, rtol=1e-5)
     assert sorted(job.asked[:4]) == [(partition, 0) for partition in range(4)]
+    del job.asked[:]
+    world.step()
+    assert sorted(job.asked) == [(partition, 1) for partition in range(4)]  # the next clock's data
 
 
 def test_mini_batches_are_taken_in_turn():
@@ -228,9 +232,16 @@ def test_steps_are_timed_at_every_point_of_the_grid():
     np.testing.assert_allclose([timing.seconds for timing in timings], np.full((2, 5), 0.002))
 
 
-def ticking(seconds):
+def test_a_step_is_repeated_as_often_as_the_budget_allows_whatever_the_clock_shows():
+    # A step of one worker and one server takes 2 ticks of the clock; with all readings around it, 5 of the 0.6 s.
+    for tick_s, repeats in ((2**-8, 9), (2**-6, 7), (1.0, 3)):
+        (timing,) = time_steps(Quadratic(), [(1, 1)], ticking(tick_s, 2**20))
+        assert timing.seconds.tolist() == [2 * tick_s] * repeats
+
+
+def ticking(seconds, first=0):
     """A clock that goes on a little at each reading, so that every piece of work takes as long."""
-    reads = count()
+    reads = count(first)
     return lambda: seconds * next(reads)
 
 
@@ -245,6 +256,15 @@ def test_a_profile_has_the_asynchronous_speed_where_it_was_measured(seed):
     job = job_profile(replace(job_measured, updates=updates), server)
     assert [each.value for each in job.asynchronous.coefficients] == pytest.approx(theta, rel=0.1)
     assert steps_per_second(job.asynchronous, workers, servers) == pytest.approx(workers / exact, rel=0.1)
+
+
+def test_a_mini_batch_takes_longer_by_what_the_links_beyond_the_machine_carry_slower():
+    # 0.5 s, and 100 MB there and back: 0.1 s in the machine, 0.16 s in the rack, 0.64 s in the cluster.
+    options = ProfileOptions(rack_mbps=10_000.0, cluster_mbps=2_500.0)
+    found = placement_of(0.5, 100.0, 16_000.0, options)
+    assert (found.rack, found.cluster) == pytest.approx((0.66 / 0.6, 1.14 / 0.6))
+    slow = placement_of(0.5, 100.0, 2_000.0, options)  # no link is faster than the machine's own
+    assert (slow.rack, slow.cluster) == (1.0, 1.0)
 
 
 def test_a_profile_says_how_far_workers_are_from_being_alike():
