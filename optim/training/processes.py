@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from optim.training.options import ClusterOptions
 
 FAREWELL_S = 5.0
-"""How long a process that was told to end may take before it is killed."""
+"""How long processes that were told to end may take, all together, before they are killed."""
 
 _SURROUNDINGS = {
     "OMP_NUM_THREADS": "1",
@@ -174,8 +174,9 @@ class Processes:
         """End all processes, by force those that don't end by themselves, and give the memory back."""
         for machine in list(self._processes):
             self.stop(machine)
+        until = time.monotonic() + FAREWELL_S
         for machine, process in list(self._processes.items()):
-            process.join(FAREWELL_S)
+            process.join(max(0.0, until - time.monotonic()))
             if process.is_alive():
                 process.kill()
             self._readers[machine].join(FAREWELL_S)

@@ -161,23 +161,35 @@ class JobRun:
     def _play(self, slot_now: Callable[[], int], last_slot: int, is_stopped: Callable[[], bool]) -> None:
         _, most_servers = self.plan.most
         cluster = ClusterOptions(num_shards=most_servers, policy=Fixed(fixed=Stage.SEPARATE))
-        timer: Timer = time if self.clock is None else self.clock
         with Processes(self._played, cluster, max_machines=2 * self.options.max_processes) as transport:
             trainer = Trainer(self._played, self.optimiser, cluster, transport)
-            while not is_stopped() and (slot := slot_now()) <= last_slot:
-                if trainer.clock == self.clocks:
-                    self.finished_s = timer.monotonic()
-                    break
-                self._fit(trainer, slot)
-                if self.settled_slot < slot and _is_up(trainer):
-                    self.settled_slot = slot
-                    trainer.controller.resume(self.clocks)
-                if not _has_company(trainer):
-                    time.sleep(IDLE_S)
-                elif (message := transport.receive(IDLE_S)) is not None:
-                    trainer.take(message)
-            self.settled_slot = math.inf
+            try:
+                self._train(trainer, transport, slot_now, last_slot, is_stopped)
+            finally:
+                self.settled_slot = math.inf  # or a clock that is held would keep workers from ending
             self.record = trainer.record()
+
+    def _train(
+        self,
+        trainer: Trainer,
+        transport: Processes,
+        slot_now: Callable[[], int],
+        last_slot: int,
+        is_stopped: Callable[[], bool],
+    ) -> None:
+        timer: Timer = time if self.clock is None else self.clock
+        while not is_stopped() and (slot := slot_now()) <= last_slot:
+            if trainer.clock == self.clocks:
+                self.finished_s = timer.monotonic()
+                return
+            self._fit(trainer, slot)
+            if self.settled_slot < slot and _is_up(trainer):
+                self.settled_slot = slot
+                trainer.controller.resume(self.clocks)
+            if not _has_company(trainer):
+                time.sleep(IDLE_S)
+            elif (message := transport.receive(IDLE_S)) is not None:
+                trainer.take(message)
 
     def _wanted(self, slot: int) -> tuple[int, int]:
         """Return the machines that the plan gives in a slot; late jobs keep their last."""

@@ -4,6 +4,7 @@ import mmap
 import struct
 import tempfile
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,14 @@ class Shared:
             file.write(b"".join(map(NUMBER.pack, values)))
         self.path = file.name
         self._map: mmap.mmap | None = None
+        self._finalizer = weakref.finalize(self, Path(self.path).unlink, missing_ok=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_map": None}
+        return {"path": self.path, "_map": None}  # whoever is handed it doesn't remove the file
 
     def close(self) -> None:
-        """Remove the file; processes that have it mapped keep what they see."""
-        Path(self.path).unlink(missing_ok=True)
+        """Remove the file, as also happens once nobody has it; processes that have it mapped keep what they see."""
+        self._finalizer()
 
     def _get(self, place: int) -> float:
         return float(NUMBER.unpack_from(self._memory(), place * NUMBER.size)[0])

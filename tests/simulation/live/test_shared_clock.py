@@ -4,6 +4,7 @@ import math
 import pickle
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +123,16 @@ def test_a_clock_tells_the_worlds_seconds_where_nobody_replaced_them():
         assert math.isclose(time.monotonic() - clock.monotonic(), before, abs_tol=1e-3)
     finally:
         clock.close()
+
+
+def test_a_pace_that_nobody_has_leaves_no_file_and_one_that_was_handed_over_leaves_it_to_its_owner():
+    pace = Pace()
+    path, there = Path(pace.path), pickle.loads(pickle.dumps(pace))
+    there.read()
+    del there
+    assert path.exists()
+    del pace
+    assert not path.exists()
 
 
 def test_a_pace_that_is_written_is_read_in_other_processes():
