@@ -19,6 +19,19 @@ def test_whoever_listens_hears_of_each_beginning_and_end():
     assert heard == [True, True, False]
 
 
+def test_what_ends_takes_along_what_began_within_it_and_never_ended():
+    compiling = Compiling()
+    for name in ("outer", "inner", "outer", "failed", "failed within"):
+        compiling.begin(name)
+    compiling.end("outer")  # the inner one of that name
+    assert compiling.name == "inner"
+    compiling.end("inner")
+    assert compiling.name == "outer"
+    compiling.end("outer")
+    assert compiling.name is None
+    assert compiling.done == 3
+
+
 def test_what_jax_compiles_is_told(monkeypatch):
     names = []
     monkeypatch.setattr(COMPILING, "tell", lambda _: names.append(COMPILING.name))

@@ -218,8 +218,9 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
     try:
         write_bytes(tmp_path / "file", b"")
     finally:
-        os.umask(before)
+        after = os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+    assert after == 0o027, "files that others write from now on are open to all"
 
 
 def test_a_folder_is_not_written_over_and_named_as_it_was_given(tmp_path):

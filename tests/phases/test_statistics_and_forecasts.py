@@ -155,6 +155,19 @@ def test_fixed_dwell_is_foreseen_by_the_semi_markov_forecast_only():
     assert made.forecast(np.array([0]), 9, 3, "markov")[2, 1] < 0.4
 
 
+def test_a_known_path_is_foreseen_to_the_sample_whatever_the_dwell_so_far():
+    # Six samples of 0, then 1 for ever, as nearly all training paths went; hazards shrink towards their mean.
+    made = PhaseForecaster(runs(*[[0] * 6 + [1] * 40] * 3000), 2)
+    for dwell in range(1, 7):
+        found = made.forecast(np.array([0]), dwell, 8, "prototype")[:, 0]
+        still = 6 - dwell
+        assert (found[:still] > 0.9).all()
+        assert (found[still:] < 0.1).all()
+    held = PhaseForecaster(runs([0] * 600), 1)
+    for dwell in (510, 511, 512, 513, 600):
+        assert held.forecast(np.array([0]), dwell, 2, "prototype").tolist() == [[1.0], [1.0]]
+
+
 def test_paths_tell_the_next_phase_where_the_present_one_does_not():
     made = PhaseForecaster(runs(*[[0] * 5 + [2] * 5 + [0] * 5] * 20, *[[1] * 5 + [2] * 5 + [1] * 5] * 20), 3)
     after_zero = made.forecast(np.array([0, 2]), 5, 2, "prototype")[1]

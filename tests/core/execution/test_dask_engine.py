@@ -156,6 +156,27 @@ def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
     assert sorted(results) == [(n, n * n) for n in range(400)]
 
 
+class Deserted:
+    """A client whose last worker went before its scheduler did: no batch ends any more, and none is lost."""
+
+    status, scheduler = "closed", None
+
+    def nthreads(self):
+        return {}
+
+
+class Impatient(SilentProgress):
+    def update(self, completed, values=None):
+        raise AssertionError("waits for workers that can't come any more")
+
+
+def test_a_scheduler_that_is_lost_while_nothing_runs_ends_the_run(monkeypatch):
+    monkeypatch.setattr(dask_engine, "POLL_S", 0.01)
+    waiting = dask_engine._Run(Deserted(), Squares(), [1, 2])
+    with pytest.raises(EngineError, match="connection to the Dask scheduler"):
+        list(waiting.results(Interruption(), Impatient()))
+
+
 class Slow(Squares):
     """Squares that take their time."""
 

@@ -60,6 +60,7 @@ class _HearsCompiling(Heard):
 
     def update(self, completed, values=None):
         super().update(completed, values)
+        assert values["failed"] is None, "none has failed: nothing is worth showing"
         self.told.append(values["compiling"])
         if self.told[-1] == 2:
             (self.folder / HEARD).touch()

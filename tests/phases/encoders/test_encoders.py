@@ -127,6 +127,15 @@ def test_training_and_encoding_read_histories_in_one_order():
     assert encoder.forecast_errors[0] < 0.05
 
 
+def test_a_forecast_from_its_history_is_shrunk_where_hardly_anything_varies():
+    # Samples a and -a in turn: the best forecast by the last sample, a penalty of 1e-6 a window, is -a^2 / (a^2 + 1e-6).
+    for a, slope in ((2e-3, -0.8), (1e-3, -0.5), (3.0, -1.0)):
+        series = ScaledSeries(values=a * (-1.0) ** np.arange(101)[:, None], lengths=np.array([101]))
+        matrix, bias = least_squares(series, series.ends(1), 1)
+        assert float(matrix[0, 0]) == pytest.approx(slope, rel=1e-5)
+        assert float(bias[0]) == pytest.approx(0.0, abs=1e-9)
+
+
 def test_without_autoregression_its_connections_stay_zero():
     encoder = make_encoder("crbm", {**SMALL["crbm"], "autoregression": "none"}).fit(drawn([40, 3, 60, 1, 30]), 3, 0)
     assert not encoder.arrays()["autoregression"].any()

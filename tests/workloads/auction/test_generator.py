@@ -7,7 +7,7 @@ from optim.core.errors import InvalidOptionError
 from optim.models.auction.figures import describe
 from optim.models.auction.instance import Locality
 from optim.models.auction.problem import PROBLEM
-from optim.workloads.auction.generator import GeneratorOptions, generate
+from optim.workloads.auction.generator import GeneratorOptions, draw_profiles, generate
 
 
 def test_the_same_seed_gives_the_same_auction():
@@ -21,6 +21,15 @@ def test_by_default_three_times_the_gpus_on_offer_are_wanted(apps):
     assert figures["contention"] >= 3.0
     assert figures["horizon"] == "hold"
     assert set(figures["gangs"]) <= {"1", "2", "4", "8"}
+
+
+def test_trials_an_app_are_bimodal_as_published():
+    options = GeneratorOptions(num_apps=600, gangs="elastic", contention=1000.0)  # room for 100 trials in every demand
+    cluster = generate(GeneratorOptions(num_apps=1), seed=0).cluster
+    trials = np.array([len(app.trials) for app in draw_profiles(options, cluster, np.random.default_rng(0))])
+    shares = [(trials <= most).mean() for most in (5, 20, 80, 100)]
+    assert shares == pytest.approx([0.2, 0.35, 0.5, 1.0], abs=4 * np.sqrt(0.25 / 600))
+    assert trials.min() >= 1
 
 
 def test_a_share_of_the_gpus_is_held():

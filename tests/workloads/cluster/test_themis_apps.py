@@ -58,6 +58,13 @@ def test_a_share_of_the_apps_is_bound_by_the_network(many):
     assert {tuple(row) for row in slow.tolist()} == {(10**6, 1_300_000, 1_800_000), (10**6, 1_020_000, 1_100_000)}
 
 
+def test_an_app_whose_trials_no_gang_brings_near_the_typical_run_time_takes_any():
+    # One trial of 600 GPU-hours or more takes 75 hours with eight GPUs, too, twenty times the typical run time.
+    jobs = draw_apps(ThemisOptions(apps=8000, alignment=0.0), seed=0)
+    trials, first = np.bincount(jobs.app), np.flatnonzero(np.diff(jobs.app, prepend=-1))
+    assert set(jobs.gpus[first][trials == 1].tolist()) == {1, 2, 4, 8}
+
+
 def test_one_gang_for_all_can_be_asked_for():
     assert set(draw_apps(ThemisOptions(apps=9, gang=4), seed=0).gpus.tolist()) == {4}
 

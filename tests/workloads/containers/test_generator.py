@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.containers import PHASE_NAMES, ContainerOptions, generate_containers
-from optim.workloads.containers.phase_shapes import two_state_chain
+from optim.workloads.containers.phase_shapes import Sizes, draw_phase, two_state_chain
 
 SHARES = (0.019, 0.087, 0.144, 0.623, 0.127)
 """Share of samples by phase that the distributions imply."""
@@ -53,6 +53,20 @@ def test_without_noise_a_stable_phase_is_constant():
         is_stable = (series.phase[rows] == 3) & (np.roll(series.phase[rows], 1) == 3)
         steps = np.abs(np.diff(series.values[rows], axis=0, prepend=0))[is_stable]
         assert np.allclose(steps, 0.0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", PHASE_NAMES)
+def test_resources_deviate_independently_in_every_phase(name):
+    number = 20_000
+    sizes = Sizes(cores=1e3, start_gib=1.0, set_gib=4.0, busy_cores=100.0, memory_limit_gib=1e3, network_mb_per_s=50.0)
+    values, _ = draw_phase(name, number, 4.0, 4.0, sizes, 1.0, np.random.default_rng(3))
+    # A burst's two levels are looked at one by one: about 110 and 35 cores, with deviations of 10 and 8.
+    is_high = values[:, 0] > (70.0 if name == "burst" else np.inf)
+    steps = np.arange(number)
+    values[:, 1] -= np.polynomial.Polynomial.fit(steps, values[:, 1], 1)(steps)
+    for state in np.unique(is_high):
+        chosen = values[is_high == state]
+        assert np.abs(np.corrcoef(chosen.T)[np.triu_indices(3, 1)]).max() < 5 / np.sqrt(len(chosen))
 
 
 def test_growth_raises_memory_by_half_at_least():

@@ -44,6 +44,14 @@ def test_run_times_are_iterations_times_measured_steps(folder):
     assert table.slowdown.tolist() == [[1, 1.5, 1.5], [1, 3, 2]]
 
 
+def test_jobs_are_submitted_from_the_beginning_on_and_not_before(folder):
+    folder.write_text(folder.read_text().replace("a,5", "a,0").replace("b,7", "b,0.5"))
+    assert read_jobs(folder, "pollux", ReadOptions()).submit_s.tolist() == [0, 0.5]
+    folder.write_text(folder.read_text().replace("a,0", "a,-0.5"))
+    with pytest.raises(InvalidProblemError, match="time"):
+        read_jobs(folder, "pollux", ReadOptions())
+
+
 def test_the_loss_falls_from_one_to_nothing(folder):
     table = read_jobs(folder, "pollux", ReadOptions())
     assert table.loss[:, 0].tolist() == [1, 1]
