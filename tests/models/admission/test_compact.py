@@ -78,6 +78,26 @@ def test_orders_equal_servers_without_losing_the_plans_that_need_them_all():
     assert held == sorted(held, reverse=True)
 
 
+def test_orders_equal_hosts_of_ps_where_they_host_nothing_else():
+    """Two jobs, each with a PS that fills a host: the first host has no fewer than the second."""
+    two = instance(*(job(f"j{i}", chunks=1) for i in range(2)), horizon=1, ps_servers=servers([1], count=2))
+    ordered = compact_model(two, symmetry_breaking=True)
+    assert optimum(ordered) == 8 * 2
+    assert list(ordered.ordered_ps) == [(0, 0)]
+    free = compact_model(two, symmetry_breaking=False)
+    assert free.find_component("ordered_ps") is None
+    for model, are_in_order in ((free, True), (ordered, False)):
+        for i in range(2):  # nobody on the first host, a PS on the second
+            model.ps[i, 0, 0, 0].fix(0)
+        assert (optimum(model) > 0) is are_in_order
+
+
+def test_a_ps_may_stand_behind_a_worker_on_equal_shared_servers():
+    """Two servers of 2: the worker of 2 fills the first, as workers come first, and its PS of 2 the second."""
+    two = instance(job(chunks=1, worker=[2], ps=[2]), shared_servers=servers([2], count=2))
+    assert optimum(compact_model(two, symmetry_breaking=True)) == 8
+
+
 def test_shared_servers_hold_workers_and_ps_together():
     """One server of 3: a worker of 2 leaves room for a PS of 1, but not of 1.5."""
     fits, too_large = (

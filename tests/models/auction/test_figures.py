@@ -50,6 +50,13 @@ def test_tells_what_a_plan_awards_charges_and_leaves():
     assert load["grants"] == {"a0": ["machine 0: 2"], "a1": ["machine 1: 4"]}
 
 
+def test_the_placement_score_is_the_mean_of_gpus():
+    """Four GPUs in a machine, six in the cluster, two in a slot."""
+    row, placement = as_ints([1, 2, 3]), sorted_entries([*map(tuple, PLAN.placement.tolist()), (2, 3, 2)])
+    load = plan_load(ONE, replace(PLAN, row=row, placement=placement))
+    assert load["placement_score"] == pytest.approx((4 * 0.75 + 6 * 0.25 + 2 * 1.0) / 12)
+
+
 def test_fairness_after_payment_is_that_of_the_best_row_which_the_grant_satisfies():
     """The first app keeps its row of two GPUs of one slot, the second nothing that it has bid for."""
     load = plan_load(ONE, PLAN)

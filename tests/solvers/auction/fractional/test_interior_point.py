@@ -12,7 +12,7 @@ from optim.solvers.auction.fractional.interior_point import solve_fractional
 from optim.solvers.auction.fractional.rounding import envy_ratio, whole_shares
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
-from tests.support.auction.builders import auction, linear
+from tests.support.auction.builders import auction
 
 TOL = 1e-4
 """The gap to which both solvers are asked to close."""
@@ -131,14 +131,6 @@ def test_the_fractional_value_is_no_bound_where_empty_rows_are_worth_something()
     market_value = solve_fractional(market_of(instance)).value
     whole = solve(instance, "exact").objective  # above the empty rows, whose log values are 0 here
     assert market_value < whole
-
-
-def test_a_market_follows_from_the_bids():
-    instance = auction([4, 2], linear(4, 8.0, "slot"), [({1: 2}, 6.0)])
-    found = market_of(instance)
-    columns = sorted(zip(found.supply.tolist(), found.speed.T.tolist(), strict=True))
-    assert columns == [(2.0, [2.0, 3.0]), (4.0, [2.0, 0.0])]
-    assert found.cap.tolist() == [8.0, 6.0]
 
 
 def test_shares_are_rounded_within_each_good():
