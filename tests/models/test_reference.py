@@ -8,7 +8,7 @@ import pytest
 import optim
 from optim import AdmissionInstance, AuctionInstance, reference_instance, reference_names
 from optim.core.errors import InvalidProblemError
-from optim.models.reference import solved_reference_names
+from optim.models.reference import history_names, solved_reference_names
 from optim.models.reference_literals import AdmissionName, AuctionName, BiddingName
 
 SLOW = {name for name in solved_reference_names() if not name.startswith("tiny-")} - {"light-0"}
@@ -63,6 +63,11 @@ def test_shared_instances_are_the_medium_ones_whose_worker_servers_host_all(numb
     np.testing.assert_array_equal(shared.worker_servers.count, medium.worker_servers.count)
     np.testing.assert_array_equal(shared.value, medium.value)
     np.testing.assert_array_equal(shared.jobs.ps_demand, medium.jobs.ps_demand)
+
+
+def test_the_days_before_a_reference_instance_are_listed_by_its_name():
+    assert history_names("medium-0") == tuple(f"medium-0-day{day}" for day in range(1, 9))
+    assert history_names("tiny-0") == ()
 
 
 def test_the_names_that_type_checkers_know_are_those_that_ship():

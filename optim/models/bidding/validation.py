@@ -61,7 +61,7 @@ def _validate_curve(curve: Scalability) -> None:
         raise InvalidProblemError(
             f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"
         )
-    if curve.kind is CurveKind.USL and curve.crosstalk > 0:
+    if curve.kind is CurveKind.USL:
         # Between 0 and the peak the law is concave if it is at 0, as its second derivative rises from there.
         bend = -2.0 * (curve.serial - curve.crosstalk) * (1.0 - curve.serial)
         if bend > 0:

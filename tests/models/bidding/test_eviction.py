@@ -170,6 +170,18 @@ def test_shrinking_takes_the_frequency_towards_one_half():
     assert shrunk.beta[0, 0] == pytest.approx((raw.beta[0, 0] * n + 1) / (n + 2))
 
 
+@pytest.mark.parametrize(("delta", "row"), [(0, 0), (99, 0), (100, 0), (499, 0), (500, 1), (2000, 2), (10**9, 2)])
+def test_a_bid_is_as_safe_as_the_largest_delta_of_the_grid_that_it_reaches(delta, row):
+    survival = np.repeat(np.array([[0.2, 0.4, 0.6, 1.0]])[:, :, None], 61, axis=2)
+    facts = np.zeros((1, 4))
+    table = EvictionTable(
+        markets=("m",), deltas_micro=np.array([100, 500, 2000]), survival=survival, mean_h=facts, low=facts, high=facts,
+        hours=np.ones(1),
+    )  # fmt: skip
+    assert table.row(delta) == row
+    assert table.probability(0, table.row(delta), 1800) == pytest.approx((0.8, 0.6, 0.4)[row])
+
+
 def test_wilsons_interval_of_a_textbook_case():
     low, high = wilson_interval(np.array([0.5]), np.array([100.0]))
     assert (low[0], high[0]) == pytest.approx((0.4038, 0.5962), abs=1e-4)

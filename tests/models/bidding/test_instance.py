@@ -1,4 +1,4 @@
-"""Scalability curves: value, slope and peak by what defines them; the checker's own formulae agree."""
+"""Scalability curves: value, slope and peak by what defines them."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.bidding.check.facts import least_rate_for, tangent_slope, useful_rate
 from optim.models.bidding.scalability import CurveKind, Scalability
 from tests.support.bidding.small_markets import CURVES, hour_instance
 
@@ -21,26 +20,6 @@ def test_slopes_are_differences_of_values(curve, rate):
     step = 1e-7 * rate
     right = (curve.value(np.array(rate + step)) - curve.value(np.array(rate))) / step
     assert float(curve.slope(np.array(rate))) == pytest.approx(float(right), abs=1e-5)
-
-
-@given(curves, st.floats(0.0, 40.0))
-def test_the_checkers_curve_is_the_instances(curve, rate):
-    assert useful_rate(curve, rate) == pytest.approx(float(curve.value(np.array(rate))), abs=1e-12)
-    assert tangent_slope(curve, rate) == pytest.approx(float(curve.slope(np.array(rate))), abs=1e-12)
-
-
-@given(curves, st.floats(0.01, 30.0))
-def test_a_least_rate_is_the_last_that_does_not_suffice(curve, work):
-    rate = least_rate_for(curve, work)
-    assert useful_rate(curve, rate) <= work * (1 + 1e-9)
-    if rate < 1e14:
-        assert useful_rate(curve, rate * (1 + 1e-6) + 1e-9) >= work * (1 - 1e-9)
-
-
-def test_no_work_needs_no_rate():
-    assert least_rate_for(CURVES[0], 0.0) == 0.0
-    assert least_rate_for(CURVES[0], 5.0) == pytest.approx(5.0)
-    assert least_rate_for(CURVES[3], 6.0) > 1e14  # beyond what the curve ever reaches
 
 
 def test_amdahl_is_one_machines_work_at_one_machine():

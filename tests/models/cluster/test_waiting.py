@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from optim.models.cluster.waiting import free_gpus, held_change, last_times, quotas, waiting
+from optim.models.cluster.log import Event, EventLog
+from optim.models.cluster.waiting import free_gpus, held_change, held_gpus, last_times, quotas, waiting
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -47,6 +48,22 @@ def test_a_gang_waits_for_one_place_while_enough_gpus_are_free_in_two():
     held = free_gpus(cluster, run.log)
     assert held[-1] == 4
     assert (held == 4 - np.cumsum(held_change(run.log))).all()
+
+
+def test_gpus_that_starts_name_are_held_from_then_on_once_however_many_share_them():
+    """GPU 0; GPUs 1 and 2; GPU 0 again beside its first holder; then all leave, the sharers one by one."""
+    places = [(0, 0), (0, 1), (1, 0), (0, 0)]
+    log = EventLog(
+        time_us=np.arange(6),
+        kind=np.array([Event.START] * 3 + [Event.END] * 3, np.int8),
+        job=np.array([0, 1, 2, 0, 1, 2]),
+        first=np.array([0, 1, 3, 4, 4, 4, 4]),
+        machine=np.array([machine for machine, _ in places]),
+        gpus=np.ones(4, np.int64),
+        slot=np.array([slot for _, slot in places]),
+    )
+    assert held_gpus(CLUSTER, log).tolist() == [1, 3, 3, 3, 1, 0]
+    assert free_gpus(CLUSTER, log).tolist() == [3, 1, 1, 1, 3, 4]
 
 
 def test_quotas_are_by_gpu_time_and_use_every_gpu_up():

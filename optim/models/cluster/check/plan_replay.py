@@ -250,12 +250,11 @@ def _check_form(taken: list[tuple[int, int]], ones: list[int], what: tuple[int, 
 
 
 def _summary(tenants: _Tenants, now: int) -> Replayed:
-    ends = tuple(one.over if one.over >= 0 else max(now, one.submit) for one in tenants.state)
+    for one in tenants.state:  # whoever is not over waits till the end of the log
+        one.over = one.over if one.over >= 0 else max(now, one.submit)
     return Replayed(
-        first_start_us=tuple(
-            one.first if one.first >= 0 else end for one, end in zip(tenants.state, ends, strict=True)
-        ),
-        end_us=ends,
+        first_start_us=tuple(one.first if one.first >= 0 else one.over for one in tenants.state),
+        end_us=tuple(one.over for one in tenants.state),
         executed_us=tuple(one.executed for one in tenants.state),
         overhead_us=tuple(one.overhead for one in tenants.state),
         lost_us=tuple(one.lost for one in tenants.state),

@@ -52,6 +52,19 @@ def test_refuses_what_is_not_so(claim, change, message):
     assert any(message in problem for problem in check_optimum(market, job, replace(best, **change(best))))
 
 
+@pytest.mark.parametrize("state", range(4))
+def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_they_are(state):
+    """Never launched, or last in any of three zones: the potential of a job whose launches from there cost $5 more."""
+    market = zone_market("xxxxx", "xxxxx", "xxxxx", spot=[1.0, 1.5, 2.0])
+    job, dear = zone_job(market, 2, 5), zone_job(market, 2, 5)
+    dear.move_micro[state] = 5_000_000
+    above = least_cost(market, dear, 0)
+    claim = replace(least_cost(market, job, 0), idle=above.idle, working=above.working)
+    wrong = [problem for problem in check_optimum(market, job, claim) if "launch" in problem]
+    assert wrong
+    assert all(f"with the state at {state} costs less" in problem for problem in wrong)
+
+
 @given(seed=st.integers(0, 10**6), data=st.data())
 def test_a_potential_that_says_more_than_the_least_is_never_taken(seed, data):
     market, job = drawn(seed, ticks=7)
