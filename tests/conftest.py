@@ -20,7 +20,8 @@ settings.register_profile("dev", max_examples=10, **UNTIMED)
 
 # Compiling is most of what tests cost, much of it optimising. `make prove` runs what users run.
 QUICKLY_COMPILED = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
+    " --xla_cpu_parallel_codegen_split_count=1",
     "NUMBA_OPT": "1",
     "NUMBA_LOOP_VECTORIZE": "0",
     "NUMBA_SLP_VECTORIZE": "0",

@@ -163,10 +163,11 @@ def test_a_solve_that_is_asked_to_stop_leaves_no_record(dummies, path, monkeypat
 
 
 def test_several_processes_give_the_same_records_and_outlive_one_that_dies(dummies, path):
-    records = run(plan("idle", "die"), path, engine=local_engine(2))
-    assert len(read_records(path)) == 6
+    work = [piece for piece in plan("die", "idle") if piece.solver == "idle" or piece.subject.name == "tiny-1"]
+    records = run(work, path, engine=local_engine(2))
+    assert len(read_records(path)) == 4
     died = [record for record in records if record.solver == "die"]
-    assert {record.error for record in died} == {"the process that ran it ended with exit code 9"}
+    assert [record.error for record in died] == ["the process that ran it ended with exit code 9"]
     alone = {record.key: record.bound for record in run(plan("idle"), path.with_name("alone.jsonl"))}
     assert {record.key: record.bound for record in records if record.solver == "idle"} == alone
 

@@ -1,5 +1,6 @@
 """Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up`."""
 
+import gc
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -17,9 +18,12 @@ from optim.solvers.admission.warm_up import compile_columns, compile_nodes, comp
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
+from tests.support.quick_flags import compare_flags_quickly
 
 ROUNDS = 10
 PROCESSES = 2
+RARELY = (100_000, 50, 50)
+"""When garbage is collected: what a compiler makes lives for long, and the process for a minute."""
 
 
 def by_all_solvers(problem: str, *instances: object) -> None:
@@ -77,11 +81,18 @@ PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_column
 """In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
 
 
+def prepare() -> None:
+    """Spare a process that compiles what doesn't concern it: comparing flags at length, walking over all that lives."""
+    compare_flags_quickly()
+    gc.freeze()
+    gc.set_threshold(*RARELY)
+
+
 def run_part(index: int) -> None:
     """Compile one part."""
     PARTS[index]()
 
 
 if __name__ == "__main__":
-    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn"), initializer=prepare) as pool:
         list(pool.map(run_part, range(len(PARTS))))
