@@ -31,15 +31,15 @@ def _lower(heap, key_1, key_2, size, job):
     """Put a job into the heap from the top downwards."""
     at = 0
     while True:
-        below = 2 * at + 1
-        if below >= size:
+        child = 2 * at + 1
+        if child >= size:
             break
-        if below + 1 < size and is_before(key_1, key_2, heap[below + 1], heap[below]):
-            below += 1
-        if not is_before(key_1, key_2, heap[below], job):
+        if child + 1 < size and is_before(key_1, key_2, heap[child + 1], heap[child]):
+            child += 1
+        if not is_before(key_1, key_2, heap[child], job):
             break
-        heap[at] = heap[below]
-        at = below
+        heap[at] = heap[child]
+        at = child
     heap[at] = job
 
 

@@ -43,6 +43,16 @@ def test_what_followed_is_relative_to_the_level_and_ends_with_the_series():
     assert np.exp(lessons.peak[:, 1]) == pytest.approx([own[4:8, 1].max() / own[3, 1], own[8:11, 1].max() / own[7, 1]])
 
 
+@pytest.mark.parametrize("cycle", [40, 79, 82])
+def test_of_a_long_cycle_forty_samples_are_kept_spread_from_its_first_to_its_last(cycle):
+    own = 1 + RNG.random((3 * cycle, 2))
+    lessons = lessons_of(world_of([own], training=[own], cycle_samples=cycle), has_phases=False, is_whole=True)
+    kept = [k * (cycle - 1) // 39 for k in range(40)]
+    assert lessons.after.shape[1] == 40
+    ahead = own[cycle:][kept]  # of the first lesson, which has seen one cycle
+    assert np.exp(lessons.after[0]) * lessons.moments.level[0] == pytest.approx(ahead)
+
+
 def test_where_the_end_is_not_the_containers_a_whole_cycle_must_follow():
     own = 1 + RNG.random((19, 2))
     lessons = lessons_of(world_of([own], training=[own, own[:7]]), has_phases=False, is_whole=True)

@@ -17,6 +17,7 @@ from optim.simulation.cluster.capacity.state import (
     FRAGMENT_S,
     IS_OVER,
     LOST,
+    NOBODY,
     NOW,
     OUTAGES,
     PAUSED,
@@ -83,7 +84,7 @@ def _as_run(
     """Return what the loop wrote and counted."""
     log = as_log(cluster, events, places)
     table = {name: world.job[:, name].copy() for name in (FIRST_START, END, EXECUTED, PAUSED, LOST)}
-    end = np.where(table[END] >= 0, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
+    end = np.where(table[END] != NOBODY, table[END], np.maximum(world.scalar[NOW], jobs.submit_us))
     is_done = np.zeros(len(jobs), np.bool_)
     is_done[log.job[log.kind == Event.END]] = True
     for cause, column in (("fair_share", SHARE_S), ("fragmentation", FRAGMENT_S)):
@@ -91,7 +92,7 @@ def _as_run(
     return Run(
         policy=policy.name,
         log=log,
-        first_start_us=np.where(table[FIRST_START] >= 0, table[FIRST_START], end),
+        first_start_us=np.where(table[FIRST_START] != NOBODY, table[FIRST_START], end),
         end_us=end,
         executed_us=table[EXECUTED],
         overhead_us=table[PAUSED],

@@ -43,12 +43,14 @@ class ByKey(PlanningPolicy):
         if key is Key.DRAWN:
             first = self.drawn[:count]
         elif key in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
-            first = view.remaining_us * (view.gpus if key is Key.REMAINING_SERVICE else 1)
+            first = view.remaining_us
         elif key in (Key.ATTAINED_TIME, Key.ATTAINED_SERVICE):
-            first = view.executed_us * (view.gpus if key is Key.ATTAINED_SERVICE else 1)
+            first = view.executed_us
         elif key is Key.TABLE:
             ranks = np.asarray(self.policy.ranks, np.int64)
             first = ranks[np.searchsorted(self.policy.thresholds, view.executed_us * view.gpus, side="right")]
+        if key in (Key.REMAINING_SERVICE, Key.ATTAINED_SERVICE):
+            first = first * view.gpus
         started = np.where(view.first_start_us >= 0, view.first_start_us, NEVER)
         return np.stack([first, started if self.policy.tie is Tie.FIRST_START else np.zeros(count, np.int64)])
 

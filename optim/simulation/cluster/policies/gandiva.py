@@ -272,8 +272,6 @@ class Gandiva(PlanningPolicy):
     def _move(self, job: int, away_from: _Node | None) -> bool:
         """Move a job to idle GPUs of one node, of its own label if there is one; when vacating, to a node in use."""
         width = len(self.home[job])
-        if width > self.largest or len({self.node_of[gpu] for gpu in self.home[job]}) > 1:
-            return False
         fits = [
             node
             for node in self.nodes

@@ -172,6 +172,17 @@ def test_a_run_in_which_nobody_starts_any_more_ends_alike():
     assert not run.is_done.any()
 
 
+@pytest.mark.parametrize(("count", "is_done"), [(MOST_IDLE_CALLS - 100, True), (MOST_IDLE_CALLS + 100, False)])
+def test_a_run_ends_after_so_many_passes_without_a_running_job(count, is_done):
+    """No rack holds a gang: at its `count`-th pass after the last submission the first one's locality is relaxed that far."""
+    jobs, cluster = (
+        workload([(second, 4, 1) for second in range(count)]),
+        Cluster(gpus=np.full(2, 2), rack=np.arange(2)),
+    )
+    run = play(jobs, cluster, make_policy("yarn-cs", jobs, {"retry_s": str(count), "tries": "1"}))
+    assert run.is_done.all() == run.is_done.any() == is_done
+
+
 class Lazy(YarnCs):
     """Plans nothing."""
 

@@ -135,6 +135,13 @@ def test_a_job_that_a_wrapper_confines_holds_up_none_of_its_width(is_taken_back)
     assert run.first_start_us[3] == run.end_us[[0, 1, 2, 4]].max()
 
 
+def test_who_never_waits_waits_for_no_cause():
+    jobs = workload([(0, 1, 10), (1, 1, 10)])
+    # Neighbours that slow down are planned for; else the compiled loop counts the hours.
+    run = _starts(jobs, Cluster.grid("1x2"), "yarn-cs", neighbour=1.5)[1]
+    assert run.figures == {"fair_share_wait_h": 0, "fragmentation_wait_h": 0}
+
+
 def test_quotas_come_from_the_traces_gpu_hours():
     jobs = workload([(0, 2, 100), (0, 1, 200)], group=np.array([0, 1]), groups=("a", "b"))
     policy = make_policy("yarn-cs", jobs)
@@ -157,6 +164,15 @@ def test_partitions_lend_nothing_and_are_as_large_as_gpu_hours_say():
     assert {machine for _, kind, job, places in run.log.rows() for machine, _ in places if job == 3} == {1}
     with pytest.raises(UnsupportedProblemError, match="virtual cluster 'b' has a gang of 1"):
         _starts(jobs, Cluster.grid("1x8"), "static")
+
+
+def test_machines_of_a_partition_hold_a_wide_gang_together():
+    """Gangs of 3 on machines of one GPU: a virtual cluster that has 3 of them does, and one that is left 2 does not."""
+    jobs = workload([(0, 3, 10), (0, 3, 10)], group=np.array([0, 1]), groups=("a", "b"))
+    starts, _ = _starts(jobs, Cluster.grid("6x1"), "static", spread=True)
+    assert starts == [0, 0]
+    with pytest.raises(UnsupportedProblemError, match="'b' has a gang of 3, and machines of its own for 2"):
+        _starts(jobs, Cluster.grid("5x1"), "static", spread=True)
 
 
 @pytest.mark.parametrize(("backfill", "starts"), [("false", [0, 10, 15]), ("true", [0, 10, 0])])

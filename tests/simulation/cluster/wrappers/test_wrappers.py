@@ -106,6 +106,13 @@ def test_a_job_that_fails_in_its_trial_never_gets_its_gang():
     assert run.held_gpu_us == (4 + 10 + 4 * 17.5 + 7) * US
 
 
+def test_as_many_machines_hold_trials_as_their_share_says():
+    """Half of four machines with one GPU: two gangs are tried at once, and then take turns on the other two."""
+    run = _play([(0, 2, 20), (0, 2, 20)], Cluster.grid("4x1"), "fail-early", {"trial_s": 10, "share": 0.5}, spread=True)
+    assert run.first_start_us.tolist() == [0, 0]
+    assert sorted((run.end_us / US).tolist()) == [10 + 15, 10 + 15 + 15]  # each did 5 of its 20 s on one GPU
+
+
 def test_a_job_whose_gain_is_small_is_stopped():
     curve = LossCurve(b0=50.0, b1=1.0, b2=0.5)
     steps = np.arange(101)
