@@ -57,7 +57,8 @@ def schedule(
     -----
     Time and memory grow with the square of `work_min`, the programme's time with its cube.
     """
-    lasting = _extended(cumulative, 2 * work_min + 2)
+    most = -(-work_min // (every_min or max(1, write_min)))  # stretches of work: none but the last is shorter
+    lasting = _extended(cumulative, work_min + (most - 1) * write_min + 1)
     expected, choice = _expected(lasting, work_min, write_min, restart_min, every_min or 0)
     stretches, left, age = [], work_min, 0
     while left:

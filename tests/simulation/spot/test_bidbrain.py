@@ -261,6 +261,21 @@ def test_ticks_are_skipped_where_nothing_would_be_asked_for(seed, recovery, hour
     assert quick == plain
 
 
+@pytest.mark.parametrize("paid", [40_000, 45_000, 50_000])
+@pytest.mark.parametrize("age_s", [0, 1, 1800, 3598, 3599])
+def test_the_first_tick_that_is_not_skipped_is_the_first_at_which_anything_is_asked_for(paid, age_s):
+    """More is asked for while the dear hour of a lease lasts, which ends at any second; from 9000 s on all is dear."""
+    job = world(((0, 40_000), (9_000, 42_000), (12_000, 100_000)), baseline=16)
+    brain, now = BidBrainPolicy(job, Recovery.ELASTIC, "proteus"), 7_200
+    lease = LiveLease(
+        number=0, market=0, count=60, bid_micro=210_000, granted_s=now - age_s, ready_s=0, price_micro=paid
+    )
+    for begin in (now, now + 1, now + 1200):
+        ticks = range(begin, begin + 6 * 600, 600)
+        asked = [k for k, tick in enumerate(ticks) if brain.decide(view(job, tick, [lease], 100, 0)) is not None]
+        assert brain.first_asking([lease], (100, 0), ticks) == (asked[0] if asked else len(ticks))
+
+
 def test_a_policy_that_decides_for_itself_is_asked_at_every_tick():
     job = drawn_world(1, job_hours=2, baseline=16, max_spot=48)
     policy = _AsksForLittle(job, Recovery.ELASTIC, "little")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from optim.models.bidding.common_shocks import CommonShocks
 from optim.simulation.spot.capacity import simulate_capacity
 from optim.solvers.solve import solve
 from optim.workloads.bidding.capacity_generator import CapacityOptions, draw_capacity
@@ -26,6 +27,15 @@ def test_the_played_hours_confirm_the_stated_probability(draw):
     share, error = simulate_capacity(draw.shocks, counts * draw.capacity, 12, runs=4000, seed=0)
     assert abs(share - kept) <= 3 * error
     assert error == pytest.approx(np.sqrt(share * (1 - share) / 4000))
+
+
+@pytest.mark.parametrize(("least", "share"), [(1.0, 1.0), (1.0 + 1e-6, 0.0)])
+def test_what_is_just_enough_is_enough_however_it_is_rounded(least, share):
+    capacity = np.array([0.2, 0.7, 0.1])
+    assert capacity.sum() < 1.0
+    one = np.zeros(1)
+    shocks = CommonShocks(zone=np.zeros(3, int), region=np.zeros(1, int), own=np.zeros(3), by_zone=one, by_region=one)
+    assert simulate_capacity(shocks, capacity, least, runs=3, seed=0)[0] == share
 
 
 def test_more_certainty_costs_no_less(draw):

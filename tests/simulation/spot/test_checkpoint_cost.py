@@ -24,12 +24,14 @@ def test_without_losses_there_are_no_checkpoints_and_work_takes_its_time():
     assert (found.minutes, found.checkpoints, found.expected_h) == ((90,), 0, 1.5)
 
 
-def test_a_steady_hazard_takes_what_the_closed_form_says():
+@pytest.mark.parametrize("known", [2, 50, 400])
+@pytest.mark.parametrize("every", [60, 20, 4, 3, 1])
+def test_a_steady_hazard_takes_what_the_closed_form_says(every, known):
     rate, work, write, restart = 1.2 / 60, 60, 4, 7
-    found = schedule(steady(1.2), work, write, restart, every_min=20)
-    assert found.minutes == (20, 20, 20)
+    found = schedule(steady(1.2, known), work, write, restart, every_min=every)
+    assert found.minutes == (every,) * (work // every)
     # Each stretch of n minutes takes (e^(rate n) - 1) (1 / rate + restart) in expectation.
-    closed = sum(np.expm1(rate * n) * (1 / rate + restart) for n in (24, 24, 20))
+    closed = sum(np.expm1(rate * n) * (1 / rate + restart) for n in [every + write] * (work // every - 1) + [every])
     assert found.expected_h * 60 == pytest.approx(closed, rel=1e-3)
 
 

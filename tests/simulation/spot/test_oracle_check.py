@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.models.bidding.price_history import PricePath
@@ -42,6 +42,25 @@ def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin
         held = {price(second) for second in range(granted, rise)}
         is_free |= end <= rise + 120 and rise - granted < 3600 and max(held) < after
     assert STEPS.is_free(begin, end) == is_free
+
+
+@pytest.fixture(scope="module")
+def is_free():
+    """Of each second, whether a bid that is below the next rise, held from before it, has it in a lease of less than an hour."""
+    found = np.zeros(9000, dtype=bool)
+    for rise, after in RISES:
+        found[rise : rise + 120] = True  # held from the second before
+        for second in range(rise - 1, max(-1, rise - 3600), -1):
+            if price(second) >= after:
+                break
+            found[second] = True
+    return found
+
+
+@given(begin=st.integers(0, 8000), length=st.integers(1, 900))
+@example(begin=2300, length=60)  # at the highest price for more than an hour
+def test_a_time_has_a_free_moment_if_one_of_its_seconds_is_free(is_free, begin, length):
+    assert STEPS.has_free_moment(begin, begin + length) == is_free[begin : begin + length].any()
 
 
 def test_before_the_first_price_there_is_none():

@@ -88,6 +88,12 @@ def test_skynomad_waits_while_work_is_worth_less_than_on_demand_and_takes_it_und
     assert cost == 21.0
 
 
+def test_skynomad_takes_spot_at_once_where_its_launch_and_work_cost_less_than_on_demand():
+    market = zone_market("x" * 10, spot=[2.1])
+    # A launch and 3 ticks of work cost 2.1 * 4 / 3 = 2.8 a tick of work, which is worth 3.
+    assert stays("skynomad", market, zone_job(market, 3, 10)) == (pytest.approx(8.4), [(0, 0, 4, "s")])
+
+
 def test_skynomad_prefers_what_costs_least_a_tick_of_work_launch_and_move_included():
     market = zone_market("xx" + "-" * 18, "-" + "x" * 19, "-" + "x" * 19, spot=[1.0, 1.2, 1.25])
     job = zone_job(market, 6, 19)
