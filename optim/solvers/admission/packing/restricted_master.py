@@ -164,5 +164,5 @@ def shares_that_fit(share: csc_array, use: FloatArray) -> FloatArray:
     excess = np.maximum(use, 1.0)[share.indices]
     most = np.ones(share.shape[1])
     filled = np.flatnonzero(np.diff(share.indptr))
-    most[filled] = np.maximum.reduceat(excess, share.indptr[filled]) if len(filled) else 1.0
+    most[filled] = np.maximum.reduceat(excess, share.indptr[filled])
     return 1.0 / most

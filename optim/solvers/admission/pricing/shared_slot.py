@@ -84,7 +84,7 @@ def fold_frontier(one, count, most_workers, most_ps, total, power, work):
 @inner
 def _join_frontiers(a, b, most_workers, most_ps, result):
     """Fill in the most PSs that two groups hold beside Y workers: the best split of the workers."""
-    result[: most_workers + 1] = -1
+    result[:] = -1
     for y in range(most_workers + 1):
         if b[y] < 0:
             break

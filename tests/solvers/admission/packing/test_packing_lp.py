@@ -15,6 +15,7 @@ from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.packing.restricted_master import shares_that_fit
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, usage_matrix
 from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.tiny import job_document, tiny_instance
 
 
 @pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"])
@@ -29,6 +30,18 @@ def test_central_and_plain_masters_reach_the_same_optimum(name):
     assert central.stats.counts["master"] <= plain.bound * (1 + 1e-9)
     assert optim.verify(instance, central).is_ok
     assert optim.verify(instance, plain).is_ok
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_the_master_of_a_single_column_attains_the_bound(warm_start):
+    """Alone on the cluster a job is worth its best value, 16 in slot 0 at two workers on four GPUs."""
+    instance = tiny_instance(job_document("a", epochs=1))
+    alone = optim.solve(instance, "column-generation", options={"warm_start": warm_start})
+    assert alone.stats.counts["columns"] == 1
+    assert alone.bound == pytest.approx(16.0, rel=1e-6)
+    assert alone.stats.counts["master"] == pytest.approx(16.0, rel=1e-6)
+    nobody = optim.solve(tiny_instance(job_document("a", worker=[9, 0])), "column-generation")
+    assert (nobody.bound, nobody.stats.counts["master"], nobody.stats.counts["columns"]) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 2])
@@ -77,6 +90,7 @@ def test_columns_give_way_where_a_row_overflows_and_no_further(seed, load):
     assert (shares >= 1 / max(1.0, use.max()) - 1e-15).all()
     is_free = np.array([(use[dense[:, j] > 0] <= 1).all() for j in range(9)])
     assert (shares[is_free] == 1).all()
+    assert shares_that_fit(csc_array((6, 2)), np.full(6, 2.0)).tolist() == [1.0, 1.0]  # columns without entries
 
 
 def test_columns_that_are_kept_keep_their_schedules():

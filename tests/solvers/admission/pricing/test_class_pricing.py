@@ -9,7 +9,7 @@ from optim.core.errors import UnsupportedProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.proof import Side
 from optim.models.admission.schedules import Level, Schedule, enumerate_schedules
-from optim.solvers.admission.pricing.class_pricing import Curves, Prices, price
+from optim.solvers.admission.pricing.class_pricing import Curves, PricedSchedules, Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
 from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance, tiny_instances
 
@@ -53,6 +53,22 @@ def random_prices(instance: AdmissionInstance, rng: np.random.Generator, *, has_
         ps_extra=draw(segments, ps_hosts, slots) if has_extras else None,
         worker_curves=curves(hosts),
         ps_curves=curves(ps_hosts),
+    )
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_blank_schedules_have_a_row_for_each_class_of_either_side(count: int) -> None:
+    """Two classes of worker servers, one of hosts, four slots."""
+    servers = [{"type": kind, "capacity": [2, 0], "count": 1} for kind in ("a", "b")]
+    tables = JobTables.build(tiny_instance(job_document("a"), job_document("b"), worker_servers=servers))
+    blank = PricedSchedules.blank(tables, np.arange(count))
+    assert (blank.workers.shape, blank.ps.shape) == ((count, 2, 4), (count, 1, 4))
+    assert (blank.completion == -1).all()
+    assert (
+        len(
+            blank.followed_by(price(tables, random_prices(tables.instance, np.random.default_rng(0), has_extras=False)))
+        )
+        == count + 2
     )
 
 

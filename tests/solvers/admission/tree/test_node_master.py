@@ -9,6 +9,7 @@ from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.node_bound import NodeBounder
+from optim.solvers.admission.tree.node_master import NodeMaster
 from optim.solvers.admission.tree.node_pricing import NodeLimits
 from optim.solvers.admission.tree.tree_search import ROOT_EFFORT
 
@@ -33,6 +34,21 @@ def test_counts_are_those_of_a_pool_of_the_same_schedules() -> None:
     expected = pool.counts(weight[np.argsort(schedules.jobs, kind="stable")])
     for found, known in zip(bounder.master.counts(weight), expected, strict=True):
         assert np.array_equal(found, known)
+
+
+@pytest.mark.parametrize("name", ["tiny-1", "tiny-2"])
+def test_its_prices_pay_for_its_value(name: str) -> None:
+    """Strong duality: what rows, cuts and jobs are paid is the value, with cuts and without."""
+    tables, rows, bounder = bounded_root(name)
+    plain = NodeMaster(tables, rows, penalty=1000.0)
+    plain.enter(NodeLimits.free(tables))
+    plain.add_schedules(bounder.master.schedules)
+    for master in (bounder.master, plain):
+        point = master.solve()
+        paid = point.row_prices @ rows.capacity + point.multiplier @ master.cuts.right_hand_side
+        assert (point.row_prices >= 0).all()
+        assert paid + point.job_price.sum() == pytest.approx(point.value, rel=1e-9)
+    assert point.row_prices.any()
 
 
 def test_forgets_cuts_without_a_price_and_nothing_else() -> None:
