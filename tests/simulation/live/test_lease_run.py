@@ -129,6 +129,24 @@ def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warn
         assert (summary.gradients == computed_once) is is_warned  # who is killed at work has it done again
 
 
+def test_the_death_of_whoever_is_killed_is_known_before_the_job_goes_on(monkeypatch):
+    """More machines than partitions: of some nobody waits for anything, who would notice that they are dead?"""
+    drawn, kill, killed = drawn_world(0, job_hours=6.0, baseline=16, max_spot=48), Replay._kill, []
+
+    def watched(run, number):
+        names, machines = set(run._names[number]), run._trainer.controller.machines
+        undone = kill(run, number)
+        killed.append(len(names))
+        assert not names & {*machines.staying, *machines.leaving, *machines.joining}
+        return undone
+
+    monkeypatch.setattr(Replay, "_kill", watched)
+    options = ReplayOptions(clocks=30, hour_s=0.0, max_processes=12, is_warned=False)
+    timeline = record_timeline(drawn, "proteus", drawn.history.begin_s)
+    with contextlib.closing(Replay(timeline, fit_scale([timeline], 12), options, connect=in_process).rows()) as rows:
+        assert any(killed for _ in rows)
+
+
 def test_the_same_start_is_told_the_same_in_processes_and_in_this_one(checkpointing):
     def told(rows):
         return [replace(row, seconds=0.0) for row in rows]

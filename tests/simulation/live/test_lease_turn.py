@@ -1,5 +1,6 @@
 """Leases on real processes: clocks that fit into them, and progress that checkpoints carry from one to the next."""
 
+import threading
 from dataclasses import replace
 from typing import ClassVar
 
@@ -172,6 +173,32 @@ class Local(InProcess):
 
     def __exit__(self, *about):
         self.close()
+
+
+def test_no_lease_begins_before_the_processes_of_all_are_up(tmp_path, monkeypatch):
+    """The second one's machines come only when the first would have begun by itself, were it to."""
+    has_begun, begun = threading.Event(), []
+
+    class Late(Local):
+        def __enter__(self):
+            if len(Local.played) == 2:
+                has_begun.wait(0.3)
+            return super().__enter__()
+
+    def train(turn, trainer, is_stopped):
+        begun.append([each.start_s > 0 for each in turns])
+        has_begun.set()
+
+    monkeypatch.setattr(lease_turn, "Processes", Late)
+    monkeypatch.setattr(LeaseTurn, "_train", train)
+    Local.played.clear()
+    instance = two_racks()
+    (lease,) = read_leases(instance, Plan((0, 0, 1)))
+    options = PlanOptions(slot_s=0.12, gradient_s=0.01)
+    jobs = [LeasedApp(0, instance.profiles[0], options, LEASE_MIN, 8, tmp_path / name) for name in "ab"]
+    turns = [LeaseTurn(job, lease, 0.5) for job in jobs]
+    play_turns(turns, lambda: False)
+    assert begun == [[True, True]] * 2
 
 
 def test_a_lease_takes_its_placements_time_and_goes_on_from_the_last_ones_checkpoint(tmp_path, monkeypatch):
