@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 from typer.testing import CliRunner
 
 import optim
 from optim.cli.main import app
+from optim.training.drill import KillRow
 from tests.simulation.live.test_lease_rounds import app as rounds_app
 from tests.simulation.live.test_lease_rounds import instance_of
 
@@ -120,6 +122,21 @@ def test_wrong_use_is_one_line_and_exit_code_two(words, message):
     assert done.exit_code == 2
     assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("is_equal", [True, False])
+def test_a_drill_tells_its_kills_as_a_table_or_as_lines_of_json(is_equal, monkeypatch):
+    kills = [
+        KillRow(machine="m", process_id=7, from_clock=9, to_clock=6, replayed_to=6, clocks_compared=4, is_equal=equal)
+        for equal in (True, is_equal)
+    ]
+    monkeypatch.setattr("optim.training.drill.kill_servers", lambda *_: iter(kills))
+    lines = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "json"])
+    assert [json.loads(line) for line in lines.stdout.splitlines()] == [asdict(kill) for kill in kills]
+    table = CliRunner().invoke(app, ["run", "--kill-servers", "2", "--format", "table"])
+    assert table.stdout.endswith(f"{1 + is_equal} of 2 runs on have the undisturbed run's losses\n")
+    assert "process_id" in table.stdout
+    assert lines.exit_code == table.exit_code == (0 if is_equal else 3)
 
 
 @pytest.mark.prove

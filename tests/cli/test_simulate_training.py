@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -86,6 +87,23 @@ def test_wrong_use_is_one_line(words, message):
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([(True, True), (True, True)], 0),
+        ([(True, True), (False, None)], 1),
+        ([(False, None), (False, None)], 1),
+        ([(True, True), (True, False)], 3),
+        ([(False, None), (True, False)], 3),
+    ],
+)
+def test_the_exit_code_tells_whether_all_are_done_and_none_differs(outcomes, code, monkeypatch):
+    summaries = [SimpleNamespace(is_done=is_done, is_exact=is_exact) for is_done, is_exact in outcomes]
+    monkeypatch.setattr("optim.simulation.live.timeline.record_start", lambda *_: [])
+    monkeypatch.setattr("optim.cli.simulate_training._play", lambda *_: ([], summaries))
+    assert run("training", "--format", "json").exit_code == code
 
 
 def is_alive(process_id):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import optim
-from optim.benchmarks.pictures.admission import draw_run, server_prices, watch
+from optim.benchmarks.pictures.admission import CHEAPEST, draw_run, server_prices, watch
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import OnlineOptions
 from optim.workloads.admission.generator import GeneratorOptions, generate
@@ -56,6 +56,22 @@ def test_draws_a_heat_map_a_side_below_the_arrivals(is_shared, panels):
     drawn = [axes for axes in figure.axes if axes.get_label() != "<colorbar>"]
     assert len(drawn) == panels
     figure.savefig(BytesIO())
+    for heat_map in drawn[1:]:
+        assert all(float(tick).is_integer() for tick in heat_map.get_yticks()), "there are no parts of servers"
+
+
+def test_each_job_has_a_dash_at_its_cost_and_a_marker_at_its_worth_in_its_slot(crowded):
+    watched = watch(crowded)
+    offers = draw_run(crowded, watched).axes[0]
+    drawn = {"dashes": [], "markers": []}
+    for line in offers.get_lines():
+        drawn["dashes" if line.get_marker() == "_" else "markers"] += line.get_xydata().tolist()
+    known = [offer for offer in watched.offers if np.isfinite(offer.value)]
+    for points, heights in (("dashes", [offer.cost for offer in known]), ("markers", [offer.value for offer in known])):
+        found = sorted((int(x), y) for x, y in drawn[points] if y > 2 * CHEAPEST)
+        due = [(offer.arrival, y) for offer, y in zip(known, heights, strict=True) if y > 2 * CHEAPEST]
+        assert len(due) > 5
+        assert found == sorted(due)
 
 
 def test_draws_a_run_without_jobs():

@@ -7,7 +7,7 @@ import pytest
 
 from optim.benchmarks.pictures.cluster import _averages, _queue_changes, gantt_bars, run_of
 from optim.benchmarks.pictures.cluster_report import render_cluster
-from optim.models.cluster.log import EventLog
+from optim.models.cluster.log import Event, EventLog
 from optim.models.cluster.metrics import measure
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import US
@@ -65,6 +65,20 @@ def test_the_queue_is_empty_at_the_end_and_never_negative(record):
         assert (np.diff(times) >= 0).all()
         waiting = np.cumsum(changes)
         assert (waiting[-1], waiting.min()) == (0, 0)
+
+
+def test_who_leaves_the_queue_was_in_it_and_who_gives_up_at_work_was_not():
+    """Three jobs: the first fails at work, the second is sent away before it ran, the third is preempted and then sent away."""
+    rows = [(0, Event.START, 0), (3, Event.GIVE_UP, 0), (4, Event.LEAVE, 1)]
+    rows += [(5, Event.START, 2), (6, Event.PREEMPT, 2), (7, Event.LEAVE, 2)]
+    time, kind, job = (np.array(column) for column in zip(*rows, strict=True))
+    log = EventLog(
+        time_us=time * US, kind=kind, job=job, first=np.array([0, 1, 1, 1, 2, 2, 2]),
+        machine=np.array([0, 0]), gpus=np.array([1, 1]), slot=np.array([-1, -1]),
+    )  # fmt: skip
+    times, changes = _queue_changes(workload([(0, 1, 9), (1, 1, 9), (2, 1, 9)]), log)
+    waiting = [int(changes[times <= second * US].sum()) for second in range(8)]
+    assert waiting == [0, 1, 2, 2, 1, 0, 1, 0]
 
 
 def test_averages_keep_the_area_of_a_step_function():

@@ -36,6 +36,7 @@ def test_what_nobody_sees_is_left_out():
     text = compact_svg(PLAIN)
     assert len(text) < 0.75 * len(PLAIN)
     assert "remark" not in text
+    assert not re.search(r"<(\w+)[^<>]*></\1>", text), "an element without content takes one tag"
     assert "figure_1" not in text
     assert text.count("<path") == 1  # that of the tick: the other is neither filled nor stroked
     assert next(ET.fromstring(text).iter("text")).text == " a  b"

@@ -36,6 +36,13 @@ def test_the_best_objective_is_the_largest_or_the_least_cost(problem, best, wors
     assert profile["b"] == ([1.0, 2.0], [pytest.approx(1 / 3), pytest.approx(2 / 3)])
 
 
+@pytest.mark.parametrize("worthless", [0.0, -1.0, None])
+def test_a_case_without_a_positive_objective_is_left_out(worthless):
+    records = [made("a", "one", 8.0), made("b", "one", 4.0)]
+    nothing = [made(name, "two", worthless) for name in "ab"]
+    assert told(objective_profile(records + nothing)) == told(objective_profile(records))
+
+
 def test_gaps_add_up_to_shares():
     assert told(gap_profile({"a": [0.02, 0.0, 0.02, 0.5]})) == {"a": ([0.0, 2.0, 50.0], [0.25, 0.75, 1.0])}
 

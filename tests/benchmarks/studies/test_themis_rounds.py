@@ -88,7 +88,8 @@ def test_records_are_verified_and_come_out_again():
 
 
 def test_refuses_worlds_that_are_none():
-    with pytest.raises(InvalidOptionError, match="draws"):
-        replace(TINY, draws=1)
+    for name, beyond in (("draws", 1), ("gpus", 0), ("gpus", 65), ("machines", 1), ("shrink", 0.5), ("gang", 65)):
+        with pytest.raises(InvalidOptionError, match=name):
+            replace(TINY, **{name: beyond})
     with pytest.raises(InvalidOptionError, match="repeats"):
         LieOptions(repeats=1)

@@ -1,10 +1,11 @@
 """The suites of clusters: policies over seeds, and published figures."""
 
+import numpy as np
 import pytest
 
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.suites.cluster import SPEC, ClusterBenchOptions
-from optim.benchmarks.suites.replications import FIGURES
+from optim.benchmarks.suites.replications import FIGURES, ReplicationOptions
 from optim.benchmarks.suites.replications import SPEC as REPLICATIONS
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
@@ -53,6 +54,15 @@ def test_the_worked_example_comes_out_as_published():
     assert [record.findings["why"] for record in records[:2]] == ["the same", "the same"]
     assert "2, 10, 16" in records[2].findings["why"]
     assert all(record.verified for record in records)
+
+
+def test_delays_have_a_share_that_fragmentation_causes_where_there_are_any():
+    delays = [figure.ours for name, figure in FIGURES.items() if name.startswith("delayed by fragmentation")]
+    assert len(delays) == 3
+    for jobs, num_known in ((20, 0), (1000, 3)):  # twenty jobs never meet on 320 GPUs
+        shares = [share(ReplicationOptions(jobs=jobs), 0) for share in delays]
+        assert np.isfinite(shares).sum() == num_known
+        assert all(0 <= share <= 1 for share in shares if np.isfinite(share))
 
 
 def test_figures_of_traces_need_the_folder(tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.studies import forecast
 from optim.benchmarks.suites.forecast import SPEC
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -28,6 +29,18 @@ def test_every_curve_is_measured_verified_and_drawn() -> None:
         assert all(share > 0 for share in record.findings["guarded"] if share is not None)
     (figure,) = SPEC.figures(records)
     assert "<svg" in figure.svg
+
+
+def test_the_load_is_of_half_as_many_and_twice_as_many_jobs_a_server(monkeypatch) -> None:
+    def measured(options, x, today, known):
+        return x, today.worker_servers.num_servers, today.num_jobs
+
+    monkeypatch.setattr(forecast, "measured", measured)
+    monkeypatch.setattr(forecast.PriceForecast, "fit", lambda *_, **__: None)
+    options = forecast.ForecastStudyOptions(jobs=12, slots=6, servers=6)
+    assert list(forecast.curve(options, "load", 0)) == [(1.0, 12, 12), (2.0, 6, 12), (4.0, 3, 12)]
+    one = forecast.ForecastStudyOptions(jobs=12, slots=6, servers=1)
+    assert [point[:2] for point in forecast.curve(one, "load", 0)] == [(6.0, 2), (12.0, 1), (12.0, 1)]
 
 
 def test_the_axis_of_wrong_prices_has_both_curves_and_a_picture() -> None:

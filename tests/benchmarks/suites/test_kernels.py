@@ -122,5 +122,7 @@ def test_no_share_is_above_one_and_the_best_passes_are_the_roofs(monkeypatch):
     assert (found["share_of_roof"], found["share_of_in_place"]) == (1.0, 0.8)
     assert (found["share_of_loop"], found["best_loop"]) == (0.9, "c")
     assert (found["roof_gigabytes_per_s"], found["working_set_mb"], found["roof_set_mb"]) == (5.0, 8000.0, 1.048576)
+    assert (found["processor_ms"], found["numba_ms"], found["numba_processor_ms"]) == (1000.0, 4000.0, 4000.0)
+    assert found["torch_ms"] is found["torch_processor_ms"] is None
     assert _figures(10**6, Passes(), rounds)["share_of_roof"] is None, "in the cache"
     assert _figures(8 * 10**9, Passes(), rounds | {"c": [(1.5, 1)]})["share_of_loop"] == 1.0

@@ -1,11 +1,13 @@
 """The traps' study: both ways do the same work, and what avoids a trap has a reason that isn't a time."""
 
+from typing import ClassVar
+
 import pytest
 
 from optim.benchmarks.kernels.traps import GROWTH, NAIVE, OURS, TRAPS
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.suites.traps import NAMES
+from optim.benchmarks.suites.traps import AGREEMENT, NAMES
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -46,6 +48,22 @@ def test_a_row_tells_both_times_and_how_they_grow():
     assert plain["growth"] is None
     assert carried["growth"] == pytest.approx(carried[f"{OURS}_{GROWTH}_ms"] / carried["milliseconds"])
     assert carried["naive_growth"] == pytest.approx(carried[f"{NAIVE}_{GROWTH}_ms"] / carried["naive_ms"])
+
+
+@pytest.mark.parametrize(("difference", "is_verified"), [(0.0, True), (AGREEMENT, True), (1.01 * AGREEMENT, False)])
+def test_ways_that_differ_are_not_verified(difference, is_verified, monkeypatch):
+    class Trap:
+        calls: ClassVar = {OURS: float, NAIVE: float}
+        moved: ClassVar = {OURS: 1, NAIVE: 1}
+
+        def __init__(self, *_):
+            self.difference = lambda: difference
+
+    work = works(options={**SIZES, "rounds": 2})[0]
+    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Trap})
+    record = work.run(Never(), SilentProgress())
+    assert record.verified is is_verified
+    assert ("differ by 1.0" in " ".join(record.violations)) is not is_verified
 
 
 @pytest.mark.parametrize("size", ["small", "full"])
