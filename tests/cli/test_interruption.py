@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 from dummy_solvers import STARTED, STUCK_ON
+from typer.testing import CliRunner
 
 from optim.benchmarks.results_file import read_records
+from optim.cli.main import app
 
 PATIENCE_S = 60
 """Far more than any of these runs takes; only a run that hangs meets it."""
@@ -65,12 +67,12 @@ BENCH = ("bench", "dummy", "--format", "json", "--no-report")
 RESULTS = Path("results") / "bench.jsonl"
 
 
-def assert_resumes_whole(start):
-    """Run the same command to its end: one record for each of the three pieces of work, no more."""
+def assert_resumes_whole():
+    """Run the same command to its end, in this process: one record for each of the three pieces of work, no more."""
     before = [record.key for record in read_records(RESULTS)]
-    code, stdout, _ = end(start(*BENCH))
-    assert code == 0
-    keys = [json.loads(line)["key"] for line in stdout]
+    done = CliRunner().invoke(app, BENCH)
+    assert done.exit_code == 0
+    keys = [json.loads(line)["key"] for line in done.stdout.splitlines()]
     assert len(set(keys)) == 3
     after = [record.key for record in read_records(RESULTS)]
     assert sorted(after) == sorted(keys)
@@ -84,7 +86,7 @@ def assert_resumes_whole(start):
         pytest.param(("--processes", "2"), id="two processes", marks=pytest.mark.prove),
     ],
 )
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, processes):
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(dummies, start, started, processes):
     process = start(*BENCH, *processes, stuck_on="tiny-1")
     first = process.stdout.readline()
     wait_until(started.exists)
@@ -96,17 +98,17 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(start, started, pro
     assert "tiny-1" not in {row["instance"] for row in rows}
     assert f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
     assert "Traceback" not in "".join(stderr)
-    assert_resumes_whole(start)
+    assert_resumes_whole()
 
 
 @pytest.mark.prove
-def test_kill_9_loses_only_the_record_in_flight(start, started):
+def test_kill_9_loses_only_the_record_in_flight(dummies, start, started):
     process = start(*BENCH, stuck_on="tiny-2")
     wait_until(started.exists)
     process.kill()
     end(process)
     assert [record.instance for record in read_records(RESULTS)] == ["tiny-0", "tiny-1"]
-    assert_resumes_whole(start)
+    assert_resumes_whole()
 
 
 @pytest.mark.prove

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("jax", "cvxpy", "pyomo", "pandas", "matplotlib", "networkx", "distributed", "sklearn", "torch")
+HEAVY = ("jax", "scipy.stats", "cvxpy", "pyomo", "pandas", "matplotlib", "networkx", "distributed", "sklearn", "torch")
 SOLVE = ("solve", "small-0", "--solver", "search", "--time-limit", "1", "--format", "json")
+BENCH = ("bench", "admission", "--instance", "tiny-0", "--solver", "fifo", "--no-report")
 MOST_MIB = 250
 SAYS_WHAT_IT_LOADED = """
 import json, resource, sys, time
@@ -41,6 +42,7 @@ def told(done):
         pytest.param(("solvers", "admission"), marks=pytest.mark.prove),
         pytest.param(("instance", "generate", "admission", "--jobs", "3", "--out", "i.json"), marks=pytest.mark.prove),
         pytest.param(SOLVE, marks=pytest.mark.prove),  # may have to compile
+        pytest.param(BENCH, marks=pytest.mark.prove),
     ],
 )
 def test_a_command_on_admission_loads_nothing_heavy(words, tmp_path):

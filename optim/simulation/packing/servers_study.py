@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
 
 from optim.core.execution import AbstractTask, Engine, run_in_order
 from optim.core.progress import Progress
@@ -211,6 +210,8 @@ def compare_asking(
 
 
 def _row(found: _Counted, reference: FloatArray) -> ServerRow:
+    from scipy import stats  # half a second, at the start of every process of the study
+
     gain = (reference - found.servers) / reference.mean()
     half = float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain)))
     return ServerRow(

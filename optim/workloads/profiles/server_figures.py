@@ -5,7 +5,6 @@ from functools import partial
 from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
-from scipy.stats import theilslopes
 
 from optim.core.memory import MEASURED_SHARE
 from optim.workloads.profiles.document import Interval, UpdateCost
@@ -144,6 +143,8 @@ def fit_link(num_bytes: np.ndarray, seconds: np.ndarray) -> LinkFigures:
     Sen, "Estimates of the Regression Coefficient Based on Kendall's Tau", Journal of the American Statistical
     Association 63 (1968), DOI 10.1080/01621459.1968.10480934.
     """
+    from scipy.stats import theilslopes  # half a second, at each start of a benchmark
+
     slope, start, low, high = theilslopes(seconds, num_bytes)
     tiny = np.finfo(np.float64).tiny
     value, fast, slow = (MEGABITS_A_BYTE / max(float(s), tiny) for s in (slope, low, high))
