@@ -5,7 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.kernels.counter_random import SHUFFLE_ROUNDS, bernoulli, seed_words, shuffled, threefry
+from optim.kernels import counter_random
+from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words
+
+# As the kernels call them, and compiled at once instead of operation by operation.
+bernoulli, threefry = jax.jit(counter_random.bernoulli), jax.jit(counter_random.threefry)
+shuffled = jax.jit(counter_random.shuffled, static_argnums=(2, 3))
 
 
 @pytest.mark.parametrize(
@@ -18,14 +23,14 @@ from optim.kernels.counter_random import SHUFFLE_ROUNDS, bernoulli, seed_words, 
 )
 def test_threefry_gives_the_published_answers(key, counter, words):
     # Known answers of the Random123 library, threefry2x32 with 20 rounds.
-    found = threefry(jnp.asarray(key, jnp.uint32), *(jnp.uint32(one) for one in counter))
+    found = threefry(jnp.asarray(key, jnp.uint32), *(np.uint32(one) for one in counter))
     assert tuple(int(word) for word in found) == words
 
 
 @pytest.mark.parametrize(("outer", "inner"), [(1, 1), (1, 9), (7, 1), (2, 2), (13, 32), (196, 1024), (70000, 3)])
 def test_a_shuffle_is_a_permutation(outer, inner):
     seed = seed_words(jax.random.key(outer), SHUFFLE_ROUNDS)
-    found = shuffled(seed, jnp.arange(outer * inner), outer, inner)
+    found = shuffled(seed, np.arange(outer * inner, dtype=np.int32), outer, inner)
     np.testing.assert_array_equal(np.sort(found), np.arange(outer * inner))
 
 
@@ -53,7 +58,9 @@ def test_a_shuffle_shifts_each_digit_by_the_published_hash_of_the_other(outer, i
 
 def test_a_shuffle_spreads_neighbours_over_the_batches():
     outer, inner = 64, 256
-    order = np.asarray(shuffled(seed_words(jax.random.key(1), SHUFFLE_ROUNDS), jnp.arange(outer * inner), outer, inner))
+    order = np.asarray(
+        shuffled(seed_words(jax.random.key(1), SHUFFLE_ROUNDS), np.arange(outer * inner, dtype=np.int32), outer, inner)
+    )
     batch_of = np.empty(outer * inner, np.int64)
     batch_of[order] = np.arange(outer * inner) // inner
     same = np.mean(batch_of[:-1] == batch_of[1:])
@@ -65,12 +72,12 @@ def test_a_shuffle_spreads_neighbours_over_the_batches():
 
 @pytest.mark.parametrize("columns", [1, 2, 999, 1000])
 def test_draws_have_their_probabilities_and_do_not_depend_on_padding(columns):
-    probability = jnp.broadcast_to(jnp.asarray([0.0, 0.1, 0.5, 0.9, 1.0], jnp.float32)[:, None], (5, columns))
+    probability = np.broadcast_to(np.array([0.0, 0.1, 0.5, 0.9, 1.0], np.float32)[:, None], (5, columns))
     seed = seed_words(jax.random.key(4), 2)
-    draws = np.stack([np.asarray(bernoulli(seed, jnp.uint32(draw), probability)) for draw in range(20)])
+    draws = np.stack([np.asarray(bernoulli(seed, np.uint32(draw), probability)) for draw in range(20)])
     np.testing.assert_allclose(draws.mean(axis=(0, 2)), probability[:, 0], atol=5 * 0.5 / np.sqrt(20 * columns))
     assert set(np.unique(draws)) <= {0.0, 1.0}
     assert (draws[:, 0] == 0).all()
     assert (draws[:, 4] == 1).all()
-    fewer = np.asarray(bernoulli(seed, jnp.uint32(3), probability[:2]))
+    fewer = np.asarray(bernoulli(seed, np.uint32(3), probability[:2]))
     np.testing.assert_array_equal(fewer, draws[3][:2])

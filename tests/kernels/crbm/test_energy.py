@@ -7,6 +7,7 @@ import pytest
 
 from optim.kernels.crbm import (
     CrbmParameters,
+    divergence,
     encode,
     free_energy,
     gather_windows,
@@ -15,10 +16,11 @@ from optim.kernels.crbm import (
     trim_parameters,
     window_ends,
 )
-from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
+from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, unpack
 from optim.kernels.crbm.energy import window_free_energy
 from tests.support.kernels.plain_crbm import free_energy_by_enumeration, random_parameters, sigmoid, windows
 
+pack = jax.jit(divergence.pack)  # at once instead of operation by operation
 statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one
 SIZES = [(1, 1, 1), (2, 3, 4), (8, 3, 6)]
@@ -117,7 +119,9 @@ def test_the_statistics_first_term_is_the_gradient_of_the_free_energy(sizes):
     inputs = kernel.weights.T @ sample + kernel.conditioning.T @ history + kernel.hidden_bias[:, None]
     rebuilt = jnp.concatenate([history, kernel.weights @ jax.nn.sigmoid(inputs) + bias])
     data, model = (energy_gradient(kernel, at) for at in (columns, rebuilt))
-    for name, term, other, one in zip(kernel._fields, data, model, unpack(found.gradient, sizes[0]), strict=True):
+    for name, term, other, one in zip(
+        kernel._fields, data, model, unpack(np.asarray(found.gradient), sizes[0]), strict=True
+    ):
         np.testing.assert_allclose(one, other - term, atol=TOL, err_msg=name)
 
 

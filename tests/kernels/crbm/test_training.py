@@ -9,27 +9,34 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.counter_random import SHUFFLE_ROUNDS, bernoulli, seed_words, shuffled
+from optim.kernels import counter_random
+from optim.kernels.counter_random import SHUFFLE_ROUNDS, seed_words
 from optim.kernels.crbm import (
     CrbmParameters,
     Rates,
     forecast_error,
     gather_windows,
-    initial_parameters,
     initial_state,
     pad_parameters,
-    parameter_mask,
     sweep,
     train,
     trim_parameters,
     window_ends,
 )
+from optim.kernels.crbm import parameters as crbm_parameters
 from optim.kernels.crbm.divergence import Sampling, contrastive_divergence, pack, unpack
 from tests.support.kernels.plain_crbm import random_parameters, statistics, windows
 
+# Compiled at once instead of operation by operation.
+bernoulli, pack_at_once = jax.jit(counter_random.bernoulli), jax.jit(pack)
+initial_parameters = jax.jit(crbm_parameters.initial_parameters, static_argnums=(1, 2, 3))
+parameter_mask = jax.jit(crbm_parameters.parameter_mask, static_argnums=(0, 1, 2, 3, 4))
 statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
 TOL = 1e-5  # float32 sums of a few dozen terms of size one
 SIZES = [(1, 1, 1), (8, 3, 6)]
+
+
+shuffled = jax.jit(counter_random.shuffled, static_argnums=(2, 3))
 
 
 def as_kernel(parameters):
@@ -58,13 +65,13 @@ def test_statistics_equal_those_of_a_plain_machine_for_the_same_draws(sizes, num
             return probability
         padded = np.zeros((ends.size, num_hidden))
         padded[mask] = probability
-        columns = jnp.asarray(padded.T, jnp.float32)
-        return np.asarray(bernoulli(seed, jnp.uint32(draw * num_gibbs_steps + step), columns)).T[mask]
+        columns = padded.T.astype(np.float32)
+        return np.asarray(bernoulli(seed, np.uint32(draw * num_gibbs_steps + step), columns)).T[mask]
 
     u, v = windows(series, ends, num_delays)
     expected, errors, activity = statistics(parameters, u[mask], v[mask], hidden_of, num_gibbs_steps)
     found = statistics_of(
-        pack(as_kernel(parameters)),
+        pack_at_once(as_kernel(parameters)),
         gather_windows(jnp.asarray(series, jnp.float32), jnp.asarray(ends), num_delays),
         jnp.asarray(mask, jnp.float32),
         seed,
@@ -73,7 +80,7 @@ def test_statistics_equal_those_of_a_plain_machine_for_the_same_draws(sizes, num
         num_gibbs_steps=num_gibbs_steps,
         sampling=sampling,
     )
-    for one, other in zip(unpack(found.gradient, num_visible), expected, strict=True):
+    for one, other in zip(unpack(np.asarray(found.gradient), num_visible), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=TOL, atol=TOL)
     np.testing.assert_allclose(found.squared_error, errors, rtol=TOL)
     np.testing.assert_allclose(found.activity, activity, rtol=TOL)
@@ -86,7 +93,7 @@ def plain_training(parameters, series, ends, num_delays, rates, words, num_epoch
     history = []
     for epoch in range(num_epochs):
         momentum = rates.early_momentum if epoch < rates.early_epochs else rates.momentum
-        positions = jnp.arange(num_batches * batch_size)
+        positions = np.arange(num_batches * batch_size, dtype=np.int32)
         order = np.asarray(shuffled(words[epoch][2:], positions, num_batches, batch_size)).reshape(num_batches, -1)
         total = 0.0
         for batch in order:
@@ -196,8 +203,9 @@ def test_a_sweep_trains_each_padded_machine_as_it_would_be_alone():
     sizes, rates = [(1, 4), (3, 2)], [0.01, 0.02]  # fewer machines than any side of their arrays
     keys = jax.random.split(jax.random.key(3), 2)
     begins = [initial_parameters(jax.random.key(i), 3, *size) for i, size in enumerate(sizes)]
-    padded = jax.tree.map(lambda *one: jnp.stack(one), *(pad_parameters(begin, 3, 4) for begin in begins))
-    masks = jax.tree.map(lambda *one: jnp.stack(one), *(parameter_mask(3, *size, 3, 4) for size in sizes))
+    larger = jax.jit(pad_parameters, static_argnums=(1, 2))
+    padded = jax.tree.map(lambda *one: jnp.asarray(np.stack(one)), *(larger(begin, 3, 4) for begin in begins))
+    masks = jax.tree.map(lambda *one: jnp.asarray(np.stack(one)), *(parameter_mask(3, *size, 3, 4) for size in sizes))
     together, errors = sweep(
         initial_state(padded),
         series,
@@ -208,6 +216,7 @@ def test_a_sweep_trains_each_padded_machine_as_it_would_be_alone():
         num_epochs=3,
         batch_size=16,
     )
+    errors = np.asarray(errors)
     for i, (size, rate) in enumerate(zip(sizes, rates, strict=True)):
         alone, error = train(
             initial_state(begins[i]),
@@ -218,7 +227,7 @@ def test_a_sweep_trains_each_padded_machine_as_it_would_be_alone():
             num_epochs=3,
             batch_size=16,
         )
-        own = trim_parameters(jax.tree.map(lambda one, i=i: one[i], together.parameters), *size)
+        own = trim_parameters(jax.tree.map(lambda one, i=i: np.asarray(one)[i], together.parameters), *size)
         for one, other in zip(own, alone.parameters, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(errors[i], error, rtol=1e-4)

@@ -189,12 +189,13 @@ def test_padding_changes_nothing_in_a_fit():
     longer = np.concatenate([series, np.full((4, 7, 1), 99.0)], axis=1)
     for i, length in enumerate(lengths):
         longer[i, length:] = 99.0
-    beliefs = [jax.nn.one_hot(jnp.asarray(one[:, :, 0].T > 0, jnp.int32), 2) for one in (series, longer)]
-    pairs = jnp.ones((2, 2))
+    beliefs = [np.eye(2, dtype=np.float32)[(one[:, :, 0].T > 0).astype(int)] for one in (series, longer)]
+    pairs = np.ones((2, 2), np.float32)
+    maximise = jax.jit(fitting._maximise, static_argnums=5)  # at once instead of operation by operation
     first, second = (
-        fitting._maximise(
+        maximise(
             jnp.asarray(one.swapaxes(0, 1), jnp.float32),
-            (jnp.arange(one.shape[1])[:, None] < jnp.asarray(lengths)[None]).astype(jnp.float32),
+            (np.arange(one.shape[1])[:, None] < lengths[None]).astype(np.float32),
             belief,
             pairs,
             jnp.float32(0),
@@ -239,7 +240,7 @@ def test_a_sample_far_from_every_state_leaves_probabilities():
 def test_the_priors_are_those_of_a_plain_account(stickiness):
     rng, num_states, num_features = np.random.default_rng(5), 3, 2
     model = as_kernel(random_model(rng, num_states, num_features, True))
-    found = float(fitting.log_prior(model, jnp.float32(stickiness)))
+    found = float(jax.jit(fitting.log_prior)(model, jnp.float32(stickiness)))
     initial, transition, regression, covariance = (np.asarray(array, dtype=np.float64) for array in model)
     expected = initial.sum() / num_states
     for state in range(num_states):
