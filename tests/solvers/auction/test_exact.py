@@ -42,6 +42,16 @@ def check_against_enumeration(instance, solver, **options):
     return solution, best
 
 
+def test_a_bundle_goes_past_machines_that_others_name():
+    """Two alike, of which the first is named: that all find room was taken for impossible, and the proof refused."""
+    instance = auction(
+        [(0, [5]), (0, [5]), (1, [5])],
+        [({0: 3, 1: 1}, 2.4)], [({2: 4}, 3.2)], [(3, "rack", 2.3)], [(4, "machine", 2.9)],
+    )  # fmt: skip
+    solution, best = check_against_enumeration(instance, "exact", payments="closed")
+    assert solution.objective == pytest.approx(best, abs=TOL)
+
+
 @given(auctions())
 def test_exact_finds_the_optimum_and_every_payment(instance):
     solution, best = check_against_enumeration(instance, "exact", payments="closed")

@@ -109,7 +109,7 @@ class _Search:
         """Name a state up to the order of equal places."""
         racks: list[list[tuple[int, ...]]] = [[(free,)] for free in self._rack]
         for m, free in enumerate(self._slots):
-            racks[self._rack_of[m]].append((m if m in self._named else -1, self._room[m], *sorted(free)))
+            racks[self._rack_of[m]].append((*self._title(m), *sorted(free)))
         flat = [position]
         for entry in sorted((group[0], *sorted(group[1:])) for group in racks):
             for part in entry:
@@ -117,11 +117,18 @@ class _Search:
         return np.array(flat, dtype=np.int64).tobytes()
 
     def _likeness(self, target: Target) -> tuple[object, ...]:
-        """Return what tells a place from others: places alike in themselves may lie in racks that differ inside."""
+        """Return what tells a place from others: places alike in themselves may lie in racks that differ inside.
+
+        A machine that items name is like no other.
+        """
         rack, m, s = target
-        own = (self._room[m], *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
-        inside = sorted((self._room[q], *free) for q, free in enumerate(self._slots) if self._rack_of[q] == rack)
+        own = (self._title(m), *sorted(self._slots[m]), self._slots[m][s] if s >= 0 else -1) if m >= 0 else ()
+        inside = sorted((*self._title(q), *free) for q, free in enumerate(self._slots) if self._rack_of[q] == rack)
         return self._rack[rack], own, tuple(inside)
+
+    def _title(self, m: int) -> tuple[int, int]:
+        """Return a machine's number if it is named, -1 otherwise, and what is left on it."""
+        return m if m in self._named else -1, self._room[m]
 
     def _targets(self, level: int, machine: int) -> list[Target]:
         """Return where an item may go."""
