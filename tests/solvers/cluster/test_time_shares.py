@@ -40,6 +40,13 @@ def _is_feasible(problem, x):
     assert (x[problem.throughput == 0] == 0).all()
 
 
+def test_programmes_print_nothing(capfd):
+    problem = drawn(0, 3)
+    for shares in (max_min_shares, finish_time_shares_by_programmes):
+        assert shares(problem).solves > 0
+    assert capfd.readouterr() == ("", "")
+
+
 @given(st.integers(0, 10**6), st.integers(1, 12))
 def test_finish_time_shares_reach_what_the_convex_programme_does(seed, jobs):
     problem = drawn(seed, jobs)

@@ -65,6 +65,19 @@ def test_the_relaxation_is_solved_where_variables_are_continuous():
     assert outcome.objective == pytest.approx(1 + 9 + 3)
 
 
+def test_counts_the_work_that_was_done_and_no_other():
+    """Bounds alone decide the first; the second takes steps of the simplex method, and no tree."""
+    nothing = solve_with_highs(CompiledModel(knapsack([3, 3], 9, is_integer=False)))
+    assert (nothing.nodes, nothing.simplex_iterations) == (0, 0)
+    hard = pyo.ConcreteModel()
+    hard.x = pyo.Var(range(4), bounds=(0, None))
+    hard.rows = pyo.Constraint(range(4), rule=lambda m, k: sum((1 + (k + j) % 4) * m.x[j] for j in range(4)) >= 1 + k)
+    hard.cost = pyo.Objective(expr=sum(hard.x[j] for j in range(4)))
+    some = solve_with_highs(CompiledModel(hard))
+    assert some.nodes == 0
+    assert some.simplex_iterations > 0
+
+
 def test_says_infeasible_and_leaves_the_variables_alone():
     model = knapsack([3], 2)
     model.must = pyo.Constraint(expr=model.taken[0] >= 1)

@@ -60,6 +60,17 @@ def test_what_serves_without_one_winner_serves_without_its_equals():
     assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
 
 
+def test_the_prices_of_one_programme_spare_winners_a_tree():
+    """Machines of 3 for bundles of 3 and of 2: counted, three small ones fill what the large one leaves, of which two fit."""
+    instance = auction([3, 3], [(3, "machine", 20.0)], *[[(2, "machine", 3.0)]] * 3)
+    solution = solve(instance, "exact", options={"payments": "closed"})
+    assert verify(instance, solution).is_ok
+    assert solution.certificate.proof.others is not None
+    assert solution.stats.counts["by_tree"] == 0
+    assert solution.decision.share_low[:2] == pytest.approx([3.0 * 3.0 / (3.0 * 3.0 * 3.0), 1 / 3])
+    assert solution.decision.share_high[:2] == pytest.approx(solution.decision.share_low[:2])
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 @pytest.mark.parametrize("fields", [{"held_share": 0.4}, {"gangs": "any", "network_share": 1.0}])
 def test_decided_payments_grant_what_closed_ones_do(seed, fields):

@@ -10,7 +10,7 @@ from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.outcome import make_tree
-from tests.support.bidding.small_markets import all_footprints, best_of_all, published_vector, varied
+from tests.support.bidding.small_markets import all_footprints, best_of_all, hour_instance, published_vector, varied
 
 
 def least(instance, ratio, *, is_answer=True):
@@ -58,6 +58,22 @@ def test_a_hasty_tree_ends_after_a_leap_and_a_stopped_one_keeps_its_open_boxes()
     assert hasty.num_solved <= full.num_solved
     stopped = drive(make_tree(instance, 0.2045, None), Monitor(IterationLimit(1)))
     assert stopped.bound <= least(instance, 0.2045) + 1e-9
+
+
+def test_a_root_that_loses_most_bids_is_solved_again_before_it_is_split():
+    """Four bids of which two are worth having, beside twelve that are far too dear for their work: these go at once."""
+    size = 16
+    instance = hour_instance(
+        list(range(size)),
+        [0.045, 0.0945, 0.06, 0.12, *(0.3 + 0.01 * k for k in range(12))],
+        [0.679167, 0.9725, 0.70, 1.5, *[0.8] * 12],
+        max_count=6, cap=12, fixed_usd=0.63, scalability=published_vector().scalability,
+    )  # fmt: skip
+    tree = make_tree(instance, best_of_all(published_vector()) * 1.0001, None, gap=1e-9)
+    tree.init()
+    assert tree.num_solved == 2
+    result = drive(tree, Monitor())
+    assert result.counts.tolist() == [6, 0, 0, 5, *[0] * 12]
 
 
 def test_a_rate_near_the_largest_float_cuts_nothing_off():
