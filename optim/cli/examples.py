@@ -23,7 +23,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     "instance generate": (
         "admission --jobs 20 --slots 24 --out i.json",
         "auction --apps 6 --gpus 16 --machines 4 --seed 3 --out a.json.gz",
-        "bidding --out b.json",
+        "bidding --profile published --out b.json",
     ),
     "instance convert": (
         "--trace mine.csv --trace-format csv --jobs 100 --slots 168 --slot-minutes 60 --out i.json",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from optim.cli.bench_options import PROFILES
 from optim.cli.border import note
 from optim.cli.completion import complete_problem, complete_problem_or_instance
 from optim.cli.exit_code import ExitCode
@@ -20,6 +21,7 @@ from optim.cli.parameters import (
     check_out,
     check_problem,
     grouped,
+    option,
     split_options,
     split_problem,
 )
@@ -43,6 +45,7 @@ def generate(
     *,
     sizes: Sizes,
     instance_option: InstanceOptionsOption = None,
+    profile: Annotated[str | None, option("--profile", PROFILES, "FILE")] = None,
     seed: SeedOption = 0,
     out: OutOption = None,
 ) -> ExitCode:
@@ -56,6 +59,7 @@ def generate(
         **asdict(sizes),
         options=split_options(instance_option, "--instance-option"),
         problem=problem,
+        profile=profile,
     )
     (source,) = request.sources() or (generated({}, problem),)
     return _deliver(source.load(seed), out, seed)

@@ -8,7 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
-from optim.models.files import load
+from optim.models.files import load, save
+from optim.workloads.admission.generator_options import GeneratorOptions as AdmissionOptions
+from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
+from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
+from optim.workloads.profiles.instances import profiled_instance
+from optim.workloads.profiles.published import published_profiles
 
 SIZES = ["--jobs", "8", "--slots", "6", "--worker-servers", "2", "--ps-servers", "2"]
 
@@ -31,6 +36,32 @@ def test_generates_an_instance_of_the_sizes_given(folder):
     instance = load(folder / "i.json")
     assert (instance.num_jobs, instance.horizon) == (8, 6)
     assert (instance.worker_servers.num_servers, instance.ps_servers.num_servers) == (2, 2)
+
+
+@pytest.mark.parametrize("problem", ["admission", "auction", "bidding"])
+def test_generated_jobs_are_of_the_kinds_of_a_profile(folder, problem):
+    kinds = published_profiles()
+    options = {
+        "admission": [*SIZES, "--instance-option", "slot_s=60"],
+        "auction": ["--apps", "3", "--gpus", "8", "--machines", "2"],
+        "bidding": [],
+    }
+    own = {
+        "admission": AdmissionOptions(num_jobs=8, num_slots=6, num_worker_servers=2, num_ps_servers=2, slot_s=60.0),
+        "auction": AuctionOptions(num_apps=3, num_gpus=8, num_machines=2),
+        "bidding": BiddingOptions(),
+    }
+    asked = ["--profile", "published", *options[problem], "--seed", "5", "--out", "i.json"]
+    assert run("instance", "generate", problem, *asked).exit_code == 0
+    save(profiled_instance(problem, kinds, own[problem], 5), folder / "expected.json")
+    assert (folder / "i.json").read_bytes() == (folder / "expected.json").read_bytes()
+
+
+def test_a_profile_that_is_not_there_is_named_once():
+    result = run("instance", "generate", "admission", "--profile", "nowhere.json")
+    assert result.exit_code == 2
+    assert result.stderr.count("nowhere.json") == 1
+    assert result.stderr.count("\n") == 1
 
 
 def test_the_same_seed_gives_the_same_file(folder):

@@ -186,8 +186,9 @@ def read_profiles(path: Path) -> ProfileDocument:
     InvalidProblemError
         If the file isn't a profile; the text names the field and the remedy.
     """
+    content = read_bytes(path)
     try:
-        document = decode(read_bytes(path), ProfileDocument)
+        document = decode(content, ProfileDocument)
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}; `optim profile --out FILE` writes such files") from error
     if document.schema != SCHEMA:
