@@ -11,7 +11,7 @@ from optim.training.messages import Install, ShardValues
 from optim.training.options import ClusterOptions
 from optim.training.roles import STORAGE
 from optim.training.trainer import Action, Event, Trainer, resumable
-from optim.training.transport import InProcess
+from optim.training.transport import InProcess, Lost
 
 JOB = LogisticRegression(num_observations=80, num_features=6, num_classes=3, num_partitions=4)
 RULE = Adam(learning_rate=0.05)
@@ -89,6 +89,31 @@ def test_closing_the_storage_closes_what_carries_everything(tmp_path):
 
     DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1).close()
     assert closed == [True]
+
+
+def test_machines_are_the_carriers_to_start_to_stop_and_to_kill(tmp_path):
+    told = []
+
+    class Carrier(InProcess):
+        def start(self, machine):
+            told.append(("start", machine))
+
+        def stop(self, machine):
+            told.append(("stop", machine))
+
+        def kill(self, machine):
+            told.append(("kill", machine))
+
+        def receive(self, wait_s=None):
+            told.append(("receive", wait_s))
+            return Lost("a")
+
+    storage = DurableStorage(Carrier(JOB), tmp_path, job="j", num_shards=1)
+    storage.start("a")
+    storage.stop("b")
+    storage.kill("c")
+    assert storage.receive(0.5).machine == "a"
+    assert told == [("start", "a"), ("stop", "b"), ("kill", "c"), ("receive", 0.5)]
 
 
 def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_stays_in_memory(tmp_path):

@@ -60,6 +60,9 @@ def test_only_rules_that_rest_leave_everything_at_a_gradient_of_zero(rule):
     ("kind", "name", "allowed", "refused"),
     [
         (Sgd, "learning_rate", 1e-9, 0.0),
+        (Momentum, "learning_rate", 1e-9, 0.0),
+        (Adagrad, "learning_rate", 1e-9, 0.0),
+        (Adam, "learning_rate", 1e-9, 0.0),
         (Momentum, "decay", 0.0, 1.0),
         (Adagrad, "epsilon", 1e-30, 0.0),
         (Adam, "first_decay", 0.0, 1.0),
