@@ -52,6 +52,13 @@ def test_a_bundle_goes_past_machines_that_others_name():
     assert solution.objective == pytest.approx(best, abs=TOL)
 
 
+def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
+    """Without the third, a leaf awards 4 GPUs of the first and 8 of the last, which is never priced: nothing is better there."""
+    instance = auction([5, 5], [({0: 2, 1: 2}, 3.24)], [(4, "machine", 2.52)], [({0: 5}, 2.66)], [({0: 4, 1: 4}, 3.59)])
+    solution, best = check_against_enumeration(instance, "exact", payments="closed")
+    assert solution.objective == pytest.approx(best, abs=TOL)
+
+
 @given(auctions())
 def test_exact_finds_the_optimum_and_every_payment(instance):
     solution, best = check_against_enumeration(instance, "exact", payments="closed")

@@ -169,7 +169,7 @@ def evaluate_tree(
             low, high = bounds.get(kind, (0, math.inf))
             stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
             stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
-        elif node.proof is not None:
+        elif node.proof is not None and not _exceeds_the_cluster(facts, bounds):
             value, spread = bound.evaluate(node.proof, without, bounds)
             largest, terms = max(largest, value), max(terms, spread)
     if len(seen) < len(nodes):
@@ -190,6 +190,17 @@ def _malformed(facts: Facts, number: int, node: TreeNode, bounds: Bounds) -> Vio
             return None
         return violation(TREE, f"leaf {number} claims that there is no room, which can't be shown")
     return violation(TREE, f"leaf {number} has no prices") if node.proof is None else check_form(facts, node.proof)
+
+
+def _exceeds_the_cluster(facts: Facts, bounds: Bounds) -> bool:
+    """Tell whether the rows that a tree awards take more GPUs than there are: its leaf then holds no allocation at all.
+
+    What bounds the parent needn't bound such a leaf: more is awarded there than any allocation has.
+    """
+    gpus = facts.instance.bids.gpus
+    return (
+        sum(int(gpus[row]) for (level, row), (low, _) in bounds.items() if level == ROW and low == 1) > facts.num_free
+    )
 
 
 def _awarded_at_least(facts: Facts, bounds: Bounds) -> list[tuple[int, int, int]]:

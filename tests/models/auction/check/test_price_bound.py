@@ -73,6 +73,34 @@ def test_a_tree_bounds_the_optimum_whatever_splits_it(instance, seed):
     assert value >= optimum(instance)
 
 
+@given(st.one_of(auctions(), named_auctions()), SEEDS)
+def test_a_tree_over_two_rows_bounds_the_optimum_with_and_without_each_app(instance, seed):
+    rng = np.random.default_rng(seed)
+    facts, kinds = read_facts(instance), kinds_of(instance)
+    if len(instance.bids) < 2:
+        return
+    first, second = rng.choice(len(instance.bids), 2, replace=False).tolist()
+    for is_counted in (False, True):
+        drawn = [rng.exponential(0.5, len(kinds)) * rng.integers(0, 2) for _ in range(3)]
+        leaf = [TreeNode(proof=prices(kinds, price, is_counted=is_counted)) for price in drawn]
+        nodes = (TreeNode(row=first, low=1, high=2), leaf[0], TreeNode(row=second, low=3, high=4), leaf[1], leaf[2])
+        for without in (None, *range(instance.num_apps)):
+            value, _, wrong = evaluate_tree(PriceBound(facts), facts, TreeProof(nodes=nodes), without)
+            assert not wrong
+            assert value >= optimum(instance, without)
+
+
+def test_a_leaf_that_awards_more_gpus_than_there_are_holds_nothing():
+    """Of 3 and 2 GPUs of four either is awarded, not both: at no prices the better one is all that is proven."""
+    leaf = TreeNode(proof=prices([], [], is_counted=True))
+    tree = TreeProof(nodes=(TreeNode(row=0, low=1, high=2), leaf, TreeNode(row=1, low=3, high=4), leaf, leaf))
+    for size, bound in ((2, np.log(4)), (1, np.log(12))):
+        facts = read_facts(auction([4], [(3, "machine", 4.0)], [(size, "machine", 3.0)]))
+        value, _, wrong = evaluate_tree(PriceBound(facts), facts, tree, None)
+        assert not wrong
+        assert value == pytest.approx(bound)
+
+
 def test_prices_of_nothing_let_every_app_have_its_best_row():
     two = auction([4], [(4, "machine", 4.0), (2, "machine", 2.0)], [(4, "machine", 3.0)])
     bound = PriceBound(read_facts(two))
