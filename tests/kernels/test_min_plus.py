@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.kernels.min_plus import at_once, best_payoffs, by_count, slot_tables
+from optim.kernels import min_plus
+from optim.kernels.min_plus import at_once, best_payoffs, by_count
+
+slot_tables = jax.jit(min_plus.slot_tables)  # at once instead of operation by operation
 
 
 def plain_table(worker_cost, worker_limit, ps_cost, ps_limit, needed):

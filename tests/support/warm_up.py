@@ -1,4 +1,7 @@
-"""Compile the loops that most tests run, once before several test processes start: `python -m tests.support.warm_up`."""
+"""Do once what several test processes would each do: compile the loops that most tests run, and read the sources.
+
+By hand: `python -m tests.support.warm_up`.
+"""
 
 import gc
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +22,7 @@ from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
 from tests.support.quick_flags import compare_flags_quickly
+from tests.support.sources import read_sources
 
 ROUNDS = 10
 PROCESSES = 2
@@ -77,7 +81,7 @@ def capacity() -> None:
     play(job(), Cluster.grid("1x1"), YarnCs(YarnOptions(), job()))
 
 
-PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers)
+PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_columns, shared_servers, read_sources)
 """In this order, each by whichever process is free: what two parts share is compiled in the earlier, then kept."""
 
 

@@ -1,5 +1,6 @@
 """The study of the encoder's training: what NumPy trains is what the kernel trains, and bad requests are refused."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -58,17 +59,19 @@ def test_one_window_at_a_time_steps_along_the_kernels_statistics():
         bias=np.concatenate([start.visible_bias, start.hidden_bias]),
     )
     plain.one_by_one(np.array([0]), 0.5)
-    found = contrastive_divergence(
-        pack(CrbmParameters(*(jnp.asarray(one) for one in start))),
+    # Compiled at once instead of operation by operation.
+    statistics_of = jax.jit(contrastive_divergence, static_argnames=("num_visible", "num_gibbs_steps", "sampling"))
+    found = statistics_of(
+        jax.jit(pack)(CrbmParameters(*(jnp.asarray(one) for one in start))),
         jnp.asarray(window.T),
-        jnp.ones(1),
-        jnp.zeros(2, jnp.uint32),
-        jnp.uint32(0),
+        np.ones(1, np.float32),
+        np.zeros(2, np.uint32),
+        np.uint32(0),
         num_visible=2,
         num_gibbs_steps=1,
         sampling=Sampling.MEAN_FIELD,
     )
-    for before, after, step in zip(start, plain.fields().values(), unpack(found.gradient, 2), strict=True):
+    for before, after, step in zip(start, plain.fields().values(), unpack(np.asarray(found.gradient), 2), strict=True):
         np.testing.assert_allclose(after, before + 0.5 * np.asarray(step), rtol=1e-4, atol=1e-5)
 
 
