@@ -1,8 +1,5 @@
 """Statistics and training against a plain machine; masks, padding, sweeps and determinism."""
 
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -254,13 +251,3 @@ def test_nothing_is_widened_where_64_bits_are_on():
     arrays = [*state.parameters, *state.velocity, errors, error]
     assert {array.dtype.name for array in arrays} == {"float32"}
     assert state.epoch.dtype == jnp.int32
-
-
-def test_the_kernels_import_with_numpy_and_jax_alone():
-    heavy = ("numba", "pandas", "highspy", "pyomo", "cvxpy", "networkx", "matplotlib", "msgspec", "typer", "rich")
-    code = (
-        "import sys, optim.kernels.crbm, optim.kernels.k_means, optim.kernels.hidden_markov;"
-        f"print([name for name in {heavy!r} if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.strip() == "[]"

@@ -34,6 +34,12 @@ from importlib import import_module
 
 import jax.numpy as jnp
 import optim.kernels
+import optim.kernels.crbm, optim.kernels.hidden_markov, optim.kernels.k_means
+
+# These don't even look for more; the parameter server takes Numba's loops where there are any.
+heavy = {"numba", "pandas", "highspy", "pyomo", "cvxpy", "networkx", "matplotlib", "msgspec", "typer", "rich"}
+assert not heavy & {name.partition(".")[0] for name in tried}, tried
+
 import optim.kernels.parameter_server as server
 
 for module in pkgutil.walk_packages(optim.kernels.__path__, "optim.kernels."):
