@@ -82,7 +82,8 @@ def _clip(x, y, count, a, b, c):
             part = here / (here - there)
             new_x[kept], new_y[kept] = x[at] + part * (x[after] - x[at]), y[at] + part * (y[after] - y[at])
             kept += 1
-    x[:kept], y[:kept] = new_x[:kept], new_y[:kept]
+    for at in range(kept):  # copying slices takes seconds to compile
+        x[at], y[at] = new_x[at], new_y[at]
     return kept
 
 
@@ -127,7 +128,8 @@ def dearest_prices(speed, relative, left, end, elapsed, ratio, tol, seen):
     while looked < most and count > 0:
         prices[0], prices[1] = _centre(x, y, count)
         prices[2] = max(0.0, 1.0 - prices[0] - prices[1])
-        seen[looked] = prices
+        for k in range(KINDS):
+            seen[looked, k] = prices[k]
         looked += 1
         excess, fall = _bill(speed, relative, left, end, elapsed, ratio, prices, used)
         is_raised = excess > tol

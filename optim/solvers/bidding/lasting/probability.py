@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
 from optim.models.bidding.lasting import LASTING_TOL, LastingCapacity
@@ -39,7 +39,7 @@ def _stays(lasting: LastingCapacity) -> Stays:
     return stays_of(lasting.shocks)
 
 
-@compiled
+@inner
 def what_lasts(size: IntArray, stays: Stays, most: int) -> FloatArray:
     """Return the probability of each amount that lasts of a holding by market; more than `most` counts as that."""
     total, inside = np.zeros(most + 1), np.zeros(most + 1)
@@ -73,7 +73,7 @@ def what_lasts(size: IntArray, stays: Stays, most: int) -> FloatArray:
     return total
 
 
-@compiled
+@inner
 def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: float, spare: FloatArray) -> int:
     """Add, in place, what lasts of a part unless a shock takes all of it; return the largest amount."""
     most = len(total) - 1
@@ -84,7 +84,8 @@ def _add(total: FloatArray, top: int, part: FloatArray, part_top: int, stay: flo
         spare[one] += total[one] * (1.0 - stay)
         for other in range(part_top + 1):
             spare[min(one + other, most)] += total[one] * part[other] * stay
-    total[:] = spare
+    for amount in range(most + 1):  # copying it as a slice takes seconds to compile
+        total[amount] = spare[amount]
     return min(top + part_top, most)
 
 
