@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -256,10 +256,12 @@ def _surroundings(has_devices: bool = False) -> Iterator[None]:
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
-    """Count, for ever."""
-    while True:
+    """Count for as long as the controller lives; once it is gone, end, also from within a gradient that lasts for ever."""
+    controller = parent_process()
+    while controller is None or controller.is_alive():
         memory.beats[place] += 1
         time.sleep(BEAT_S)
+    os._exit(1)
 
 
 def _serve(

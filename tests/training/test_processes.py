@@ -1,5 +1,6 @@
 """Machines as processes: a kill is a real one, and nothing is left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -159,6 +160,45 @@ def test_no_process_outlives_an_interrupted_or_killed_controller(number, tmp_pat
     wait_until(lambda: not any(is_running(child) for child in children))
     assert "leaked" not in errors
     assert running.returncode != 0
+
+
+ENDLESS = """
+import os, signal, time
+from optim.kernels.parameter_server import Sgd
+from optim.training.applications import LogisticRegression
+from optim.training.options import ClusterOptions
+from optim.training.processes import Processes
+from optim.training.trainer import Action, Event, Trainer
+
+class Endless(LogisticRegression):
+    def gradient(self, parameters, partition, clock):
+        print(os.getpid(), flush=True)
+        os.kill(int(os.environ["CONTROLLER"]), signal.SIGKILL)
+        time.sleep(10**6)
+
+if __name__ == "__main__":
+    os.environ["CONTROLLER"] = str(os.getpid())
+    application = Endless(num_observations=8, num_features=2, num_classes=2, num_partitions=2)
+    options = ClusterOptions(num_shards=1)
+    with Processes(application, options) as transport:
+        trainer = Trainer(application, Sgd(learning_rate=0.1), options, transport)
+        trainer.run(1, [Event(clock=0, action=Action.ADD_RELIABLE, machines=("a",))])
+"""
+
+
+def test_a_machine_in_a_gradient_that_never_ends_ends_with_its_controller(tmp_path):
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS, encoding="utf-8")
+    told = tmp_path / "told"
+    with told.open("w") as file:
+        found = subprocess.run([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=file)
+    assert found.returncode == -signal.SIGKILL
+    process_id = int(told.read_text(encoding="utf-8"))
+    try:
+        wait_until(lambda: not is_running(process_id))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process_id, signal.SIGKILL)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system doesn't tell what a process hears")

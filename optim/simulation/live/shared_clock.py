@@ -1,11 +1,10 @@
 """Numbers that all processes of a run see at once: how fast it goes, and what time it is."""
 
 import mmap
+import os
 import struct
-import tempfile
 import time
 import weakref
-from pathlib import Path
 from typing import Any
 
 NUMBER = struct.Struct("d")
@@ -20,6 +19,8 @@ LOOK_S = 0.002
 class Shared:
     """Numbers in a file that is mapped into memory, so that a change is seen by processes in the midst of their work.
 
+    The file has no name in any folder: it needs no room on a disk, and goes with its owner, however that one ends.
+
     Parameters
     ----------
     values
@@ -27,17 +28,17 @@ class Shared:
     """
 
     def __init__(self, *values: float) -> None:
-        with tempfile.NamedTemporaryFile(prefix="optim-shared-", delete=False) as file:
-            file.write(b"".join(map(NUMBER.pack, values)))
-        self.path = file.name
+        descriptor = os.memfd_create("optim-shared")
+        os.write(descriptor, b"".join(map(NUMBER.pack, values)))
+        self.path = f"/proc/{os.getpid()}/fd/{descriptor}"
         self._map: mmap.mmap | None = None
-        self._finalizer = weakref.finalize(self, Path(self.path).unlink, missing_ok=True)
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "_map": None}  # whoever is handed it doesn't remove the file
+        return {"path": self.path, "_map": None}  # whoever is handed it doesn't close the owner's file
 
     def close(self) -> None:
-        """Remove the file, as also happens once nobody has it; processes that have it mapped keep what they see."""
+        """Close the file, as also happens once nobody has it; processes that have it mapped keep what they see."""
         self._finalizer()
 
     def _get(self, place: int) -> float:

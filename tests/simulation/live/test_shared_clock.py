@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -123,6 +124,14 @@ def test_a_clock_tells_the_worlds_seconds_where_nobody_replaced_them():
         assert math.isclose(time.monotonic() - clock.monotonic(), before, abs_tol=1e-3)
     finally:
         clock.close()
+
+
+def test_a_clock_needs_no_folder_that_can_be_written_to_and_leaves_nothing_there(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    clock = SharedClock()
+    clock.go()
+    assert list(tmp_path.iterdir()) == []
+    clock.close()
 
 
 def test_a_pace_that_nobody_has_leaves_no_file_and_one_that_was_handed_over_leaves_it_to_its_owner():
