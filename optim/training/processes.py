@@ -12,9 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import get_all_start_methods, get_context, parent_process
+from multiprocessing import Pipe, parent_process
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from optim.core.errors import NotAllowedError
 from optim.core.execution.processes import born_deaf_to_ctrl_c
 from optim.training.application import Application
+from optim.training.forking import Environment, context_of
 from optim.training.machine import Machine
 from optim.training.messages import Message, Ready
 from optim.training.partitions import shard_bounds
@@ -48,6 +48,8 @@ _ON_CPU = {"JAX_PLATFORMS": "cpu"}
 
 _ON_DEVICES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Where shards are spread over devices, servers see those that there are, and take of their memory what they need."""
+
+_STARTING = threading.Lock()
 
 
 class Processes:
@@ -77,7 +79,6 @@ class Processes:
         self._ranges = shard_bounds(application, options.num_shards)
         self._memory = SharedMemory(plan)
         self._codec = Codec(self._memory, self._ranges)
-        self._context = _context(options.devices > 1)
         self._storage = Machine(STORAGE, application)
         self._incoming: queue.SimpleQueue[tuple[str, Travelling | None]] = queue.SimpleQueue()
         self._processes: dict[str, BaseProcess] = {}
@@ -97,10 +98,11 @@ class Processes:
             raise NotAllowedError(
                 f"{self._memory.plan.max_machines} machines live already; raise max_machines for more than that"
             )
-        ours, theirs = self._context.Pipe()
+        ours, theirs = Pipe()
         with _surroundings(self._has_devices), born_deaf_to_ctrl_c():
-            arguments = (machine, place, self._application, self._ranges, self._memory, theirs, dict(os.environ))
-            process = self._context.Process(target=_serve, args=arguments, name=machine, daemon=True)
+            # First its environment, as what it is forked from may be older: modules of applications may read it.
+            arguments = (Environment(os.environ), machine, place, self._application, self._ranges, self._memory, theirs)
+            process = context_of(self._has_devices).Process(target=_serve, args=arguments, name=machine, daemon=True)
             process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
@@ -227,32 +229,21 @@ class Processes:
         self._watch.forget(machine)
 
 
-def _context(has_devices: bool) -> "SpawnContext | ForkServerContext":
-    """Return how processes are started: forked from one that has imported all they need, where that can be.
-
-    That one is the interpreter's own fork server, and ends with it. It has seen no devices, as its children have none.
-    """
-    if has_devices or "forkserver" not in get_all_start_methods():
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload(["optim.training.preloaded"])
-    return context
-
-
 @contextlib.contextmanager
 def _surroundings(has_devices: bool = False) -> Iterator[None]:
-    """Have processes started inside it compute alike wherever they are."""
+    """Have processes started inside it compute alike wherever they are; one thread at a time, as all have one environment."""
     own = _SURROUNDINGS | (_ON_DEVICES if has_devices else _ON_CPU)
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    with _STARTING:
+        before = {name: os.environ.get(name) for name in own}
+        os.environ.update(own)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def _beat(memory: SharedMemory, place: int) -> None:
@@ -265,17 +256,15 @@ def _beat(memory: SharedMemory, place: int) -> None:
 
 
 def _serve(
+    _environment: None,
     name: str,
     place: int,
     application: Application,
     ranges: tuple[tuple[int, int], ...],
     memory: SharedMemory,
     pipe: Connection,
-    environment: dict[str, str],
 ) -> None:
     """Be a machine until told to end, or until the controller is gone."""
-    os.environ.clear()  # what it is forked from may be older than the controller's
-    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the controller's to answer
     codec = Codec(memory, ranges)
     machine = Machine(name, application)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from optim.training.applications import LogisticRegression
 from optim.training.drill import DrillOptions, kill_servers
 from optim.training.messages import Applied, Compute, Push, Pushed
 from optim.training.options import ClusterOptions
-from optim.training.processes import Processes, _context, _surroundings
+from optim.training.processes import Processes, _surroundings
 from optim.training.shared_memory import Codec, MemoryPlan, SharedMemory
 from optim.training.trainer import Action, Event, Trainer
 from tests.support.training.seeing import Seeing
@@ -81,11 +82,6 @@ from jax._src import xla_bridge
 assert not xla_bridge.backends_are_initialized() and threading.active_count() == 1
 """
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_machines_that_may_have_devices_are_not_forked_from_one_without():
-    assert _context(True).get_start_method() == "spawn"
-    assert _context(False).get_start_method() == "forkserver"
 
 
 def test_a_message_is_waited_for_as_long_as_is_said():
@@ -191,7 +187,9 @@ def test_a_machine_in_a_gradient_that_never_ends_ends_with_its_controller(tmp_pa
     script.write_text(ENDLESS, encoding="utf-8")
     told = tmp_path / "told"
     with told.open("w") as file:
-        found = subprocess.run([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=file)
+        found = subprocess.run(
+            [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=file, check=False
+        )
     assert found.returncode == -signal.SIGKILL
     process_id = int(told.read_text(encoding="utf-8"))
     try:
@@ -292,6 +290,31 @@ class Telling(LogisticRegression):
         gradient, _ = super().gradient(parameters, partition, clock)
         is_alone = os.environ["JAX_PLATFORMS"] == "cpu" and jax.default_backend() == "cpu"
         return gradient, float(is_alone) * self.weight(partition)
+
+
+def test_threads_that_start_machines_at_once_put_back_what_was_there_before_all_of_them(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    inside, may_go = threading.Event(), threading.Event()
+
+    def first():
+        with _surroundings():
+            inside.set()
+            may_go.wait(PATIENCE_S)
+
+    def second():
+        with _surroundings():
+            entered.set()
+
+    entered = threading.Event()
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    threads[0].start()
+    assert inside.wait(PATIENCE_S)
+    threads[1].start()
+    assert not entered.wait(0.05)
+    may_go.set()
+    for thread in threads:
+        thread.join()
+    assert "JAX_PLATFORMS" not in os.environ
 
 
 def test_surroundings_are_put_back(monkeypatch):
