@@ -63,7 +63,8 @@ def _values(
     until = np.empty((deadline + 1, places), np.int64)
     until[deadline] = deadline
     for t in range(deadline):
-        paid[t + 1] = paid[t] + cost[t]
+        for p in range(places):  # adding slices takes seconds to compile
+            paid[t + 1, p] = paid[t, p] + cost[t, p]
     for t in range(deadline - 1, -1, -1):
         for p in range(places):
             until[t, p] = until[t + 1, p] if has[t, p] else t
