@@ -84,6 +84,18 @@ assert not xla_bridge.backends_are_initialized() and threading.active_count() ==
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_machine_that_was_told_to_end_is_not_told_of_as_lost_and_one_that_was_killed_is():
+    with Processes(APPLICATION, ClusterOptions()) as transport:
+        for machine in ("a", "b"):
+            transport.start(machine)
+            assert transport.receive().machine == machine
+        transport.stop("a")
+        transport.kill("b")
+        assert transport.receive().machine == "b"
+        assert transport.receive() is None
+        assert transport.process_ids == {}
+
+
 def test_a_message_is_waited_for_as_long_as_is_said():
     with Processes(APPLICATION, ClusterOptions()) as transport:
         transport.start("a")

@@ -118,6 +118,13 @@ def test_rows_that_are_none_are_refused(rows, values, text):
     check_rows(RowGradient(np.zeros(0, np.int32), np.zeros((0, 3), np.float32)), 12, 3)
 
 
+def test_an_application_whose_rows_are_none_is_refused_when_it_computes(monkeypatch):
+    wrong = RowGradient(np.array([2, 2], np.int32), np.zeros((2, FACTORS.row_width), np.float32))
+    monkeypatch.setattr(type(FACTORS), "row_gradient", lambda *_: (wrong, 1.0))
+    with pytest.raises(InvalidProblemError, match="must rise"):
+        compute(FACTORS, order(FACTORS, densest=1.0))
+
+
 def test_numbers_of_rows_are_whole_ones_of_32_bits():
     with pytest.raises(InvalidProblemError, match="int32"):
         check_rows(RowGradient(np.array([0, 1]), np.zeros((2, 3), np.float32)), 12, 3)
