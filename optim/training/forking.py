@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Callable
-from multiprocessing import forkserver, get_all_start_methods, get_context
+from multiprocessing import forkserver, get_all_start_methods, get_context, util
 from multiprocessing.context import ForkServerContext, SpawnContext
 
 _PRELOADED = ["optim.training.preloaded"]
+
+FOLDER = "OPTIM_FORK_SERVER_FOLDER"
+"""The variable that tells a fork server where its socket lies."""
 
 _READ_AT_IMPORT = (
     "CUDA_", "JAX_", "KMP_", "LD_", "MKL_", "NPY_", "NUMBA_", "NUMPY_", "OMP_", "OPENBLAS_", "PYTHON", "TF_", "XLA_",
@@ -36,9 +39,12 @@ def _has_server() -> bool:
         return False
     forkserver.set_forkserver_preload(_PRELOADED)
     try:
+        os.environ[FOLDER] = util.get_temp_dir()
         forkserver.ensure_running()
     except OSError:
         return False
+    finally:
+        os.environ.pop(FOLDER, None)
     now = _server_id()
     if now is not None and now != before:
         _BEGUN.append((now, found))

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -194,18 +195,29 @@ if __name__ == "__main__":
 """
 
 
-def test_a_machine_in_a_gradient_that_never_ends_ends_with_its_controller(tmp_path):
+def test_a_machine_in_a_gradient_that_never_ends_ends_with_its_controller_and_no_file_is_left():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # sockets need a short name
+        _end_controller(Path(folder))
+
+
+def _end_controller(tmp_path):
+    temporary = tmp_path / "t"
+    temporary.mkdir()
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS, encoding="utf-8")
     told = tmp_path / "told"
     with told.open("w") as file:
         found = subprocess.run(
-            [sys.executable, str(script)], env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=file, check=False
+            [sys.executable, str(script)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+            stdout=file,
+            check=False,
         )
     assert found.returncode == -signal.SIGKILL
     process_id = int(told.read_text(encoding="utf-8"))
     try:
         wait_until(lambda: not is_running(process_id))
+        wait_until(lambda: not list(temporary.iterdir()))
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process_id, signal.SIGKILL)
