@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import Pipe, parent_process
+from multiprocessing import Pipe, get_context, parent_process
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
@@ -102,8 +102,14 @@ class Processes:
         with _surroundings(self._has_devices), born_deaf_to_ctrl_c():
             # First its environment, as what it is forked from may be older: modules of applications may read it.
             arguments = (Environment(os.environ), machine, place, self._application, self._ranges, self._memory, theirs)
-            process = context_of(self._has_devices).Process(target=_serve, args=arguments, name=machine, daemon=True)
-            process.start()
+            try:
+                process: BaseProcess = context_of(self._has_devices).Process(
+                    target=_serve, args=arguments, name=machine, daemon=True
+                )
+                process.start()
+            except (EOFError, ConnectionError):  # what it was to be forked from was killed just now
+                process = get_context("spawn").Process(target=_serve, args=arguments, name=machine, daemon=True)
+                process.start()
         theirs.close()
         self._processes[machine], self._pipes[machine], self._places[machine] = process, ours, place
         reader = threading.Thread(target=self._listen, args=(machine, ours), daemon=True, name=f"from {machine}")

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,16 @@ def test_machines_are_forked_from_what_has_imported_all_they_need_and_see_their_
             view = application.initial_parameters()
             transport.send("a", Compute(generation=0, partition=0, clock=0, read_clock=0, parameters=view))
             assert transport.receive().loss == told + 0.5
+
+
+def test_a_machine_is_spawned_when_what_it_was_to_be_forked_from_is_killed_just_then(monkeypatch):
+    def lost(process):
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(ForkServerProcess, "_Popen", staticmethod(lost))
+    with Processes(APPLICATION, ClusterOptions()) as transport:
+        transport.start("a")
+        assert transport.receive(PATIENCE_S).machine == "a"
 
 
 def test_what_machines_are_forked_from_has_not_started_jax_whose_threads_a_fork_would_lose():
