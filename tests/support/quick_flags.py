@@ -1,4 +1,4 @@
-"""Let Numba compare its settings of a compilation quickly: it does at each operator it types, a tenth of what compiling takes."""
+"""Let Numba compare its settings of a compilation quickly: it does at each operator it types, a twentieth of what compiling takes."""
 
 from typing import Any
 
