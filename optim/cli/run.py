@@ -138,21 +138,20 @@ def _play(instance_name: str, solution_path: str, options: Any, leases: RoundCho
     if violations:
         return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     with listening("all jobs end where they are") as interruption:
-        asked = {
+        asked: dict[str, Any] = {
             "is_stopped": lambda: interruption.is_requested,
             "on_slot": lambda slot: note(f"{'slot' if problem == 'admission' else 'lease'} {slot}"),
         }
         if leases.rounds > 1:
             return tell_rounds(instance, solution.decision, options, leases, asked, output)
-        held: list[float] = []
-        rows = _play_plan(instance, problem, solution.decision, options, {**asked, "on_held": held.append})
+        asked["on_held"] = lambda seconds: note(f"the clock stood still for {seconds:.1f} s, while processes started")
+        rows = _play_plan(instance, problem, solution.decision, options, asked)
     if output is OutputFormat.JSON:
         for row in rows:
             print_json({"instance": instance.name, "seed": options.seed, **asdict(row)})
     else:
         unit = "slots" if problem == "admission" else "leases"
         print_rows([_shown(row) for row in rows], output, title=f"completion in {unit} from the beginning")
-    note(f"the clock stood still for {sum(held):.1f} s in all, while processes started")
     _tell(instance, problem, rows, options)
     if interruption.is_requested:
         return ExitCode.INTERRUPTED

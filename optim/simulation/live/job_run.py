@@ -183,9 +183,10 @@ class JobRun:
                 self.finished_s = timer.monotonic()
                 return
             self._fit(trainer, slot)
-            if self.settled_slot < slot and _is_up(trainer):
+            if _is_up(trainer):
                 self.settled_slot = slot
-                trainer.controller.resume(self.clocks)
+                if trainer.controller.stop_at != self.clocks:
+                    trainer.controller.resume(self.clocks)
             if not _has_company(trainer):
                 time.sleep(IDLE_S)
             elif (message := transport.receive(IDLE_S)) is not None:

@@ -1,6 +1,7 @@
 """One job of a plan: the machines that each slot gives it, its clocks of training, and the row that tells of them."""
 
 import contextlib
+import itertools
 import math
 import time
 
@@ -12,6 +13,7 @@ from optim.simulation.live.job_plan import JobPlan, PlanOptions
 from optim.simulation.live.job_run import JobRun
 from optim.training.options import ClusterOptions
 from optim.training.phase import Phase
+from optim.training.roles import STORAGE
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Trainer
 from optim.training.transport import InProcess
@@ -134,6 +136,33 @@ def test_a_job_trains_all_its_clocks_to_the_bits_of_an_undisturbed_run(monkeypat
     assert row.realised_slots == run.finished_s / 0.1
     assert (row.planned_utility, row.realised_utility) == (7.0, 10.0 - row.realised_slots)
     assert row.last_loss < row.first_loss
+
+
+def test_a_job_that_loses_all_its_machines_goes_on_within_the_slot(monkeypatch):
+    made = []
+
+    class Losing(Local):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    looks = itertools.count()
+
+    def is_stopped():
+        look = next(looks)
+        if look == 40:
+            assert run.settled_slot == 0, "in the midst of its work"
+            for machine in set(made[0].machines) - {STORAGE}:
+                made[0].kill(machine)
+        return look > 2000
+
+    monkeypatch.setattr(job_run, "Processes", Losing)
+    run = JobRun(run_of({0: (2, 1)}, 1.0).plan, PlanOptions(slot_s=1.0, gradient_s=0.01), share=0.02, clock=Ticking())
+    run.play(lambda: 0, 3, is_stopped)
+    assert run.error is None
+    assert run.finished_s is not None
+    assert run.row(1.0, lambda slots: 1.0).is_exact
+    assert run.changes > 2, "machines were ordered a second time"
 
 
 @pytest.mark.parametrize("ends", [{"last_slot": 1}, {"is_stopped": lambda: True}])
