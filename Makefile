@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test prove docs mutants fuzz lines best check lint types wheel lock clean
+.PHONY: help setup bench bench-gpu test prove docs mutants map fuzz lines best check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -53,6 +53,9 @@ prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random 
 mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at a time: which do the tests notice?
 	$(BIN)/python -m tests.mutants.campaign --count $(or $(COUNT),300) --seed $(or $(SEED),0) --room "$(ROOM)" \
 	  --processes $(PROCESSES) $(OPTIONS)
+
+map: $(STAMP)  ## note which test files run which lines, so that `make mutants` leaves out those that can't notice a fault
+	$(BIN)/python -m tests.mutants.trace
 
 lines: $(STAMP)  ## count the lines of code, room by room
 	$(BIN)/python tests/architecture/code_lines.py

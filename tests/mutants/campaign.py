@@ -4,6 +4,9 @@ Faults are drawn over the rooms of the package in proportion to their lines of c
 working tree and meets the tests that mirror its module, then those of that folder, then all others, the nearest by
 imports first; the first failure ends it. A test that fails counts only if it passes without the fault. What is known
 already is kept in `.mutants/` until the module or, for survivors, any test changes: a campaign goes on where it was cut.
+
+Where `make map` has written which test files run which lines (`line_map`), those that never run the faulted line are
+left out: they can't notice. The others of a stage then come in the order of what they cost.
 """
 
 import argparse
@@ -27,6 +30,7 @@ from queue import SimpleQueue
 
 from tests.architecture.code_lines import code_lines
 from tests.mutants.faults import Fault, faults_of
+from tests.mutants.line_map import MAP, LineMap
 from tests.mutants.nearness import Nearness
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -198,6 +202,7 @@ def run(arguments: argparse.Namespace) -> dict[Fault, str]:
     reach = STAGES.index(arguments.reach) + 1
     notebook = Notebook(ROOT / ".mutants" / "findings.jsonl", suite_digest(*profile, arguments.reach))
     known, nearness = equivalents(), Nearness(ROOT)
+    line_map = LineMap() if arguments.prove else LineMap.load(ROOT / MAP, ROOT)  # more examples run more lines
     drawn = draw(ROOT, arguments.room, arguments.count, arguments.seed)
     found: dict[Fault, str] = {}
     lanes: SimpleQueue[Lane] = SimpleQueue()
@@ -208,7 +213,11 @@ def run(arguments: argparse.Namespace) -> dict[Fault, str]:
         if not stage:
             lane = lanes.get()
             try:
-                stage, test = lane.judge(fault, nearness.stages(fault.path)[:reach])
+                noticing = line_map.noticing(ROOT, fault.path, fault.line)
+                stages = nearness.stages(fault.path)[:reach]
+                stage, test = lane.judge(
+                    fault, [tests if tests is stages[0] else noticing.pick(tests) for tests in stages]
+                )
             finally:
                 lanes.put(lane)
             notebook.add(fault, stage, test)
@@ -236,7 +245,9 @@ def run(arguments: argparse.Namespace) -> dict[Fault, str]:
 def main() -> int:
     """Run a campaign and print its table."""
     parser = argparse.ArgumentParser(
-        prog="python -m tests.mutants.campaign", description="Plant faults; see what notices."
+        prog="python -m tests.mutants.campaign",
+        description="Plant faults; see what notices.",
+        epilog="`make map` first spares each fault the test files that never run its line.",
     )
     parser.add_argument("--count", type=int, default=300, help="faults drawn")
     parser.add_argument("--seed", type=int, default=0)

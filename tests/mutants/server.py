@@ -4,6 +4,7 @@ Requests come as lines of JSON on the standard input: `{"arguments": [...], "lim
 of JSON: `{"outcome": "passed" | "failed" | "timeout" | "broken", "test": "the test that failed first"}`.
 """
 
+import gc
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from pathlib import Path
 
 IMPORTED = (
     "pytest", "hypothesis.strategies", "hypothesis.stateful", "numpy", "scipy.sparse", "scipy.optimize", "scipy.stats", "pandas",
-    "jax.numpy", "numba", "highspy", "networkx", "msgspec", "typer.testing", "rich.progress", "_hypothesis_pytestplugin", "xdist.plugin",
+    "jax.numpy", "numba", "highspy", "networkx", "msgspec", "typer.testing", "rich.progress", "_hypothesis_pytestplugin", "xdist.plugin", "nbmake.pytest_plugin",
 )  # fmt: skip
 POLL_S = 0.01
 
@@ -91,6 +92,7 @@ def main() -> None:
     sys.path.insert(0, str(Path.cwd()))
     for name in IMPORTED:
         import_module(name)
+    gc.freeze()  # children needn't walk over it
     for line in sys.stdin:
         request = json.loads(line)
         print(json.dumps(run(request["arguments"], request["limit_s"])), flush=True)

@@ -1,0 +1,58 @@
+"""Which lines a test file runs."""
+
+import pytest
+
+from tests.mutants import trace
+from tests.mutants.line_map import line_sets
+
+pytestmark = pytest.mark.prove
+
+TESTED = """
+from optim.core.nearest import hint
+
+def test_asks():
+    assert hint("serach", ["online", "search"])
+
+def test_asks_nothing():
+    pass
+"""
+STARTING = {
+    "python": ("import subprocess, sys", "subprocess.run([sys.executable, '-c', ''], check=True)", False),
+    "worker": ("import multiprocessing", "multiprocessing.get_context('spawn').Process(target=len).start()", False),
+    "git": ("import subprocess", "subprocess.run(['git', '--version'], check=True)", True),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Notes are kept here."""
+    monkeypatch.setattr(trace, "TRACED", tmp_path)
+    return tmp_path
+
+
+def traced(folder, text):
+    path = folder / "test_it.py"
+    path.write_text(text)
+    return trace.trace(str(path), trace.OPTIONS, 60.0)
+
+
+def test_notes_what_each_test_runs_and_what_it_costs(folder):
+    told = traced(folder, TESTED)
+    first, second = told["tests"].values()
+    module = "optim/core/nearest.py"
+    text = (trace.ROOT / module).read_text()
+    line = text[: text.index("    near = ")].count("\n") + 1
+    assert told["is_whole"]
+    assert line in line_sets(first["lines"])[module] <= line_sets(told["lines"])[module]
+    assert not second["lines"]
+    assert 0 <= first["seconds"] + second["seconds"] <= told["seconds"]
+
+
+@pytest.mark.parametrize("child", STARTING)
+def test_a_file_that_starts_another_python_is_not_seen_whole(folder, child):
+    imported, started, is_whole = STARTING[child]
+    assert traced(folder, f"{imported}\ndef test_it():\n    {started}\n")["is_whole"] == is_whole
+
+
+def test_a_file_that_fails_is_not_seen_whole(folder):
+    assert not traced(folder, "def test_it():\n    assert False\n")["is_whole"]
