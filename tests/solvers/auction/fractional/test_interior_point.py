@@ -100,15 +100,19 @@ def test_no_allocation_is_better_for_all(given_market):
     assert best <= APPS + 0.1  # the prices are within the gap's square root of the optimum's
 
 
-@pytest.mark.parametrize("number", [2, 3, 8])
-def test_identical_apps_have_the_closed_form(number):
-    found = solve_fractional(market([[1.0]] * number, [4.0]), tol=1e-8)
+@pytest.mark.parametrize(
+    ("number", "goods"),
+    [(2, 1), (APPS, GOODS), pytest.param(3, 1, marks=pytest.mark.prove), pytest.param(8, 1, marks=pytest.mark.prove)],
+)
+def test_identical_apps_have_the_closed_form(number, goods):
+    found = solve_fractional(market([[1.0] * goods] * number, [4.0] * goods), tol=1e-8)
     assert found.kept == pytest.approx([(1 - 1 / number) ** (number - 1)] * number, abs=1e-6)
 
 
 def test_prices_add_up_to_one_an_app_where_no_cap_binds():
-    found = solve_fractional(market([[1.0, 0.5], [0.4, 1.0], [1.0, 1.0]], [3.0, 2.0]), tol=1e-8)
-    assert float((found.price * np.array([3.0, 2.0])).sum()) == pytest.approx(3.0, abs=1e-3)
+    speed, supply = [[1.0, 0.5, 0.7], [0.4, 1.0, 0.2], [1.0, 1.0, 0.5], [0.3, 0.6, 1.0]], [3.0, 2.0, 4.0]
+    found = solve_fractional(market(speed, supply), tol=1e-8)
+    assert float((found.price * np.array(supply)).sum()) == pytest.approx(APPS, abs=1e-3)
 
 
 def test_the_homogeneous_programme_is_the_one_with_no_elapsed_time():
