@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test prove docs mutants map fuzz lines best check lint types wheel lock clean
+.PHONY: help setup bench bench-gpu test prove docs mutants map fuzz lines kept best check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -62,6 +62,9 @@ lines: $(STAMP)  ## count the lines of code, room by room
 
 fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on where it stopped
 	$(BIN)/python tests/fuzz/campaign.py --folder .fuzz
+
+kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `git diff` shows what a change does to them
+	KEPT=renew $(BIN)/python -m pytest -q $$(grep -rl assert_kept tests --include='test_*.py')
 
 best: $(STAMP)  ## keep what is better in FILES, solutions of references, than in the best known that ship
 	$(BIN)/python -m tests.models.keep_best_known $(FILES)

@@ -116,11 +116,13 @@ def _most_ps(demand: tuple[tuple[int, ...], tuple[int, ...]], room: tuple[int, .
 
 def _most_workers_shared(instance: AdmissionInstance) -> IntArray:
     servers, jobs = instance.worker_servers, instance.jobs
+    result = np.zeros((len(instance.segment_job), instance.horizon), dtype=np.int64)
+    if not servers.num_classes:
+        return result
     rows, row_of_slot = np.unique(
         servers.capacity.transpose(1, 0, 2).reshape(instance.horizon, -1), axis=0, return_inverse=True
     )
     capacity = rows.reshape(-1, servers.num_classes, instance.num_resources).tolist()
-    result = np.zeros((len(instance.segment_job), instance.horizon), dtype=np.int64)
     for segment, i in enumerate(instance.segment_job.tolist()):
         needed = instance.ps_needed[i]
         most = (len(needed) - 1, int(needed[-1]))

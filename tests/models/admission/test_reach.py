@@ -124,3 +124,8 @@ def test_work_steps_over_the_day() -> None:
 
 def test_a_worthless_job_never_completes() -> None:
     assert earliest_completion(stress.degenerate()).tolist() == [0, 0, 0, 0, 0, -1]
+
+
+def test_without_any_server_nothing_completes() -> None:
+    instance = instance_from_document(document("none", [job("a")], [], None, horizon=2))
+    assert earliest_completion(instance).tolist() == [-1]

@@ -1,0 +1,75 @@
+"""What the checker says of many footprints, multipliers, covers and trees, most of them wrong: all of it is kept."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optim.core.certificate import Certificate
+from optim.core.solution import Solution
+from optim.core.status import CertificateKind, PointStatus, Sense, Termination
+from optim.models.bidding.check import check
+from optim.models.bidding.check.claims import BiddingClaims
+from optim.models.bidding.check.facts import Facts, footprint_value, least_rate_for, tangent_slope, useful_rate
+from optim.models.bidding.check.lasting import checked_covers, keeps_enough, kept
+from optim.models.bidding.check.leaf import check_form, leaf_bound
+from optim.models.bidding.plan import FootprintPlan
+from tests.support.bidding.loose_proofs import loose_box, loose_covers, loose_multipliers, loose_tree
+from tests.support.bidding.small_markets import CURVES, lasting, varied
+from tests.support.kept import assert_kept, by_name, outcome, verdict
+
+KEPT = Path(__file__).parent / "kept"
+SEEDS = range(80)
+
+
+@pytest.fixture(scope="module")
+def instances():
+    """Instances of every form, half of them with capacity that must last."""
+    return [(seed, (lasting if seed % 2 else varied)(seed)) for seed in SEEDS]
+
+
+def test_every_part_of_the_checker_by_itself(instances):
+    found = []
+    for seed, instance in instances:
+        rng, facts = np.random.default_rng(seed), Facts(instance=instance)
+        counts, covers = rng.integers(0, 3, instance.num_bids), loose_covers(instance, rng)
+        checked = checked_covers(instance, covers) if covers else None
+        multipliers, boxes = (
+            [loose_multipliers(facts, rng) for _ in range(3)],
+            [loose_box(facts, rng) for _ in range(3)],
+        )
+        pairs = list(zip(multipliers, boxes, strict=True))
+        told = {
+            "facts": facts, "value": footprint_value(facts, counts.tolist()), "covers": checked,
+            "kept": instance.lasting and [kept(instance, instance.lasting, counts), keeps_enough(instance, counts)],
+            "form": [check_form(facts, x) for x in multipliers],
+            "leaf": [outcome(leaf_bound, facts, box, x, 0.25, least) for x, box in pairs for least in (0.0, 1.5)],
+            "why": BiddingClaims(facts, None).why_feasible() if seed < 4 else None,
+        }  # fmt: skip
+        found.append(told)
+    assert_kept(KEPT / "parts.json", by_name(found))
+
+
+def test_verdicts_on_footprints_and_proofs(instances):
+    found = {}
+    for seed, instance in instances:
+        rng, facts = np.random.default_rng(seed), Facts(instance=instance)
+        counts = rng.integers(0, 3, instance.num_bids)
+        cost, work = footprint_value(facts, counts.tolist())
+        solution = Solution(
+            problem="bidding", instance=instance.name, solver="by-hand", sense=Sense.MINIMISE,
+            termination=Termination.COMPLETED, decision=FootprintPlan.of(counts), objective=cost / work if work > 0 else 0.5,
+            primal=PointStatus.FEASIBLE, dual=PointStatus.FEASIBLE, bound=9.0,
+            certificate=Certificate(kind=CertificateKind.BOUND, statement="", proof=loose_tree(facts, rng)),
+        )  # fmt: skip
+        found[f"{seed}"] = verdict(check(instance, solution))
+    assert_kept(KEPT / "verdicts.json", found)
+
+
+def test_curves():
+    rates = [0.0, 0.5, 1.0, 2.0, 4.0, 5.0, 8.0, 9.0, 11.0]
+    found = {
+        f"{number}": [[useful_rate(curve, v), tangent_slope(curve, v), least_rate_for(curve, v / 2)] for v in rates]
+        for number, curve in enumerate(CURVES)
+    }
+    assert_kept(KEPT / "curves.json", found)

@@ -1,0 +1,58 @@
+"""What the checker of least costs says of claims about drawn zones, right ones and changed ones, compared with what is kept."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from optim.models.bidding.zones.chain import AvailabilityChain, fit_chain
+from optim.models.bidding.zones.check import check_optimum
+from optim.models.bidding.zones.market import Optimum, Stay, place_costs
+from optim.solvers.bidding.zones.optimum import least_cost
+from tests.support.kept import assert_kept, outcome, parts
+from tests.support.spot.zones import drawn
+
+KEPT = Path(__file__).parent / "kept"
+
+
+def loose_claim(market, job, rng):
+    """Draw a plan and a potential that falls by about what ticks cost."""
+    slack, zones = job.deadline - job.work, market.num_zones
+    level = rng.integers(1, 5) * 600 * 300_000
+    left = np.arange(job.deadline, -1, -1)[:, None, None] - np.arange(slack, -1, -1)[None, :, None]
+    shape = (job.deadline + 1, slack + 1)
+    idle = level * np.maximum(left, 0) + rng.integers(0, 3, (*shape, zones + 1)) * 10_000
+    begin, length = int(rng.integers(0, 3)), int(rng.integers(1, job.deadline + 1))
+    first = Stay(int(rng.integers(zones)), bool(rng.integers(2)), begin, min(begin + length, job.deadline))
+    second = Stay(0, False, first.end, job.deadline + int(rng.integers(4) == 0))
+    working = level * np.maximum(left, 0) + rng.integers(-9, 9, (*shape, 2 * zones)) * 10_000
+    return Optimum(
+        first=0,
+        units=int(level) * 3,
+        plan=(first, second),
+        idle=idle.astype(np.int64),
+        working=working.astype(np.int64),
+    )
+
+
+def test_claims_about_drawn_zones():
+    found = {}
+    for seed in range(12):
+        market, job = drawn(seed)
+        rng = np.random.default_rng(seed)
+        claim, least = loose_claim(market, job, rng), least_cost(market, job, 0)
+        lifted = least.idle + (rng.random(least.idle.shape) < 0.1)
+        lowered = least.working + (rng.random(least.working.shape) < 0.1) * int(rng.integers(-1, 2))
+        near = [least, replace(least, idle=lifted), replace(least, working=lowered), replace(least, plan=claim.plan)]
+        other = replace(claim, working=claim.working[:-1])
+        said = [check_optimum(market, job, one) for one in (claim, *near, other)]
+        found[f"{seed}"] = [*said, place_costs(market, job, 0), job, claim.usd, outcome(place_costs, market, job, 5)]
+    assert_kept(KEPT / "claims.json", {"all": list(found.values())})
+
+
+def test_chains():
+    chains = [AvailabilityChain(stays=stays, comes=comes) for stays, comes in ((0.9, 0.3), (1.0, 0.0), (0.5, 0.5))]
+    flags = [chain.draw(200, np.random.default_rng(1)) for chain in chains]
+    assert_kept(
+        KEPT / "chains.json", {"chains": [parts(one) for one in chains], "flags": flags, "fit": fit_chain(flags[0])}
+    )

@@ -1,0 +1,107 @@
+"""Runs of clusters that are kept in files: of index policies and of random plans, with failures, retries and shares.
+
+Where the files are missing they are played anew: `rm tests/models/cluster/kept/*.npz` before `make kept`.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from optim.models.cluster.log import Run
+from optim.models.cluster.metrics import measure
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.run_file import LoggedRun, RunRecord, load_run, save_run
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.models.cluster.world import Cluster
+from tests.support.small_clusters import workload
+
+FOLDER = Path(__file__).parents[1] / "models" / "cluster" / "kept"
+NUM_PLANNED = 8
+TROUBLED = ("srtf", "las", "gandiva")
+
+
+def kept_records() -> dict[str, RunRecord]:
+    """Return the records by name."""
+    paths = {f"planned-{seed}": FOLDER / f"planned-{seed}.npz" for seed in range(NUM_PLANNED)}
+    paths["troubled"] = FOLDER / "troubled.npz"
+    if not all(path.exists() for path in paths.values()):
+        FOLDER.mkdir(exist_ok=True)
+        for seed in range(NUM_PLANNED):
+            save_run(_planned(seed), paths[f"planned-{seed}"])
+        save_run(_troubled(), paths["troubled"])
+    return {name: load_run(path) for name, path in paths.items()}
+
+
+def as_run(record: RunRecord, number: int = 0) -> Run:
+    """Return a logged run as the engines give it, from the replay of its log."""
+    from optim.models.cluster.check import replay, replay_plan
+
+    logged = record.runs[number]
+    check = replay_plan if logged.log.names_gpus else replay
+    found, problems = check(record.jobs, record.cluster, logged.log, logged.rules)
+    assert found is not None, problems
+    columns = ("first_start_us", "end_us", "executed_us", "overhead_us", "lost_us", "is_done")
+    return Run(
+        policy=logged.policy, log=logged.log, rules=logged.rules, held_gpu_us=found.held_gpu_us,
+        overhead_gpu_us=found.overhead_gpu_us, worth=logged.worth, figures=logged.figures,
+        **{name: np.array(getattr(found, name)) for name in columns},
+    )  # fmt: skip
+
+
+def _record(jobs: Workload, cluster: Cluster, overhead_us: int, runs: list[Run]) -> RunRecord:
+    from optim.simulation.cluster.comparison import bound
+
+    logged = [
+        LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules, figures=run.figures, worth=run.worth)
+        for run in runs
+    ]  # fmt: skip
+    return RunRecord(jobs=jobs, cluster=cluster, overhead_us=overhead_us, runs=tuple(logged), **bound(jobs, cluster, 5))
+
+
+def _troubled() -> RunRecord:
+    """Play policies while machines fail and tries fail."""
+    from optim.simulation.cluster.catalogue import make_policy
+    from optim.simulation.cluster.engine import play
+    from optim.simulation.cluster.options import EngineOptions
+
+    rng, count = np.random.default_rng(1), 14
+    gangs = rng.choice([1, 1, 2, 4, 6], count)
+    rows = zip(np.sort(rng.integers(0, 12_000, count)), gangs, rng.integers(60, 9000, count), strict=True)
+    jobs = workload(
+        [*rows], group=np.arange(count) % 3, groups=("a", "b", "c"), app=np.arange(count) // 3,
+        loss=np.linspace(2, 1, 6)[None, :].repeat(count, axis=0) ** 2, most_gpus=gangs + (gangs < 4),
+        fails_us=np.where(np.arange(count) % 3 == 0, 30 * US, -1), tries=1 + np.arange(count) % 2,
+        reason=np.arange(count) // 3 % 3, reasons=("", "GPU ECC error", "syntax error"),
+        slowdown_ppm=np.array([[PPM, 1_200_000, 1_500_000]] * count),
+    )  # fmt: skip
+    cluster = Cluster(gpus=np.array([4, 4, 4]), rack=np.array([0, 0, 1]))
+    options = EngineOptions(
+        mtbf_hours=2, repair_hours=0.5, checkpoint_min=10, retries="by-class", most_retries=2, retry_wait_min=1
+    )
+    runs = [play(jobs, cluster, make_policy(name, jobs), options, seed=3) for name in TROUBLED]
+    return _record(jobs, cluster, options.overhead_us, runs)
+
+
+def _planned(seed: int) -> RunRecord:
+    """Play random plans on machines of two types, by rules that the seed's bits choose."""
+    from optim.simulation.cluster.options import EngineOptions
+    from optim.simulation.cluster.planning.engine import play_plans
+    from tests.support.random_plans import RandomPlans
+
+    rng, count = np.random.default_rng(seed), 5
+    rules = Rules(
+        restart_us=1500, move_us=2500, is_elastic=bool(seed & 1), is_shared=bool(seed & 2), may_refuse=bool(seed & 4),
+        jobs_a_gpu=1 + (seed & 1), neighbour_ppm=PPM + 500_000 * (seed % 3 == 1),
+    )  # fmt: skip
+    gangs = rng.integers(1, 4, count)
+    submit = np.sort(rng.integers(0, 12, count))
+    jobs = Workload(
+        submit_us=1000 * (submit - submit[0]), gpus=gangs, duration_us=1000 * rng.integers(1, 9, count) + rng.integers(0, 3, count),
+        slowdown_ppm=np.array([(PPM, 1_300_000, 2 * PPM) if k % 2 else (PPM,) * 3 for k in range(count)]),
+        share_milli=np.where(gangs == 1, rng.choice([300, 500, 1000], count), 1000),
+        busy_milli=rng.choice([400, 700, 1000], count), kind_ppm=np.array([(1_700_000, PPM) if k % 3 else (PPM, PPM) for k in range(count)]),
+        cpu_milli=rng.choice([500, 2000], count), most_gpus=np.minimum(4, gangs + rng.integers(0, 2, count)),
+    )  # fmt: skip
+    cluster = Cluster(gpus=np.array([2, 1, 2]), rack=np.array([0, 0, 1]), kind=np.array([0, 1, 0]), kinds=("a", "b"))
+    run = play_plans(jobs, cluster, RandomPlans(rules, calls=12), EngineOptions(overhead_s=0), seed)
+    return _record(jobs, cluster, 0, [run])
