@@ -267,3 +267,20 @@ def replay_ends(run):
     """Tell whether nobody holds GPUs at the end of a log."""
     starts, stops = (run.log.kind == Event.START).sum(), run.log.is_lost.sum()
     return starts == stops
+
+
+class Nobody(Scripted):
+    """Lets nobody run, and asks to be called every hour; counts its calls."""
+
+    calls = 0
+
+    def plan(self, view):
+        self.calls += 1
+        return Plan(gpus={}, again_us=view.now_us + 3600 * US)
+
+
+def test_a_run_without_a_running_job_ends_though_machines_fail():
+    jobs, policy = workload([(0, 1, 5)]), Nobody([])
+    run = play(jobs, CLUSTER, policy, EngineOptions(mtbf_hours=5, repair_hours=2))
+    assert not run.is_done.any()
+    assert 1_000 < policy.calls < 30_000

@@ -238,5 +238,5 @@ def advance(w, steps, margin):
         _log_stops(w)
         for nth in range(w.scalar[STARTED]):
             begin(w, w.started[nth])
-        is_idle = w.scalar[RUNNING_JOBS] == 0 and w.scalar[ARRIVED] == len(w.job) and w.scalar[DOWN] == 0
-        w.scalar[IDLE_CALLS] = w.scalar[IDLE_CALLS] + 1 if is_idle else 0
+        is_idle = w.scalar[RUNNING_JOBS] == 0 and w.scalar[ARRIVED] == len(w.job)
+        w.scalar[IDLE_CALLS] = w.scalar[IDLE_CALLS] + (w.scalar[DOWN] == 0) if is_idle else 0

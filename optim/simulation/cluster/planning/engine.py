@@ -24,7 +24,7 @@ WATCH_EVERY = 200
 """Instants between two looks at progress and interruption."""
 
 MOST_IDLE_CALLS, MOST_CALLS = 1_000, 1_000_000
-"""Calls without a running job (all machines being up), and without an end or a submission, after which a run ends with its jobs
+"""Calls in a row without a running job (those when all machines are up count), and without an end or a submission, after which a run ends with its jobs
 unfinished."""
 
 
@@ -116,8 +116,8 @@ class _Run:
         if self.policy.plans_at_events or self.again is None or when >= self.again:
             self.calls = 0 if happened else self.calls + 1
             self._plan()
-            is_idle = not books.shown and self.submitted == len(self.submit) and bool(books.is_up.all())
-            self.idle_calls = self.idle_calls + 1 if is_idle else 0
+            is_idle = not books.shown and self.submitted == len(self.submit)
+            self.idle_calls = self.idle_calls + bool(books.is_up.all()) if is_idle else 0
         books.refresh(when)
         return True
 

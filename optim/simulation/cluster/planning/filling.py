@@ -52,7 +52,8 @@ def fill(view: View, room: Room, order: Iterable[int], gpus: dict[int, Gpus], is
 def make_room(room: Room, job: int, victims: Iterable[int], gpus: dict[int, Gpus]) -> bool:
     """Stop jobs of a plan until another one finds a place, and place it; tell whether it did.
 
-    Victims go in their order, until the job finds a place in what they leave; only those on that place are stopped.
+    Victims go in their order, until the job finds a place in what they leave. Only those on that place are stopped, and where
+    its hosts have too little vCPU or memory left without them, others on these hosts.
     """
     trial, passed = room.copy(), []
     for victim in victims:
@@ -62,6 +63,9 @@ def make_room(room: Room, job: int, victims: Iterable[int], gpus: dict[int, Gpus
         if found is not None:
             for other in passed:
                 if not set(found).isdisjoint(gpus[other]):
+                    room.give(other, gpus.pop(other))
+            for other in passed:
+                if other in gpus and not room.short_hosts(job, found).isdisjoint(map(room.machine_of, gpus[other])):
                     room.give(other, gpus.pop(other))
             room.take(job, found)
             gpus[job] = found

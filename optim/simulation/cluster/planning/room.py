@@ -139,6 +139,18 @@ class Room:
             if self.site.has_host:
                 self.host[:, machine] += self.site.asks[:, job]
 
+    def machine_of(self, gpu: int) -> int:
+        """Return the machine of a GPU."""
+        return self.site.machine_of[gpu]
+
+    def short_hosts(self, job: int, gpus: Gpus) -> set[int]:
+        """Return the machines that have too little vCPU or memory left for a job on GPUs."""
+        if not self.site.has_host:
+            return set()
+        machines = [self.site.machine_of[gpu] for gpu in gpus]
+        asks = self.site.asks[:, job]
+        return {each for each in machines if (self.host[:, each] < asks * machines.count(each)).any()}
+
     def set_up(self, machine: int, is_up: bool) -> None:
         """Let a machine have its GPUs again, or none; nobody holds any."""
         gpus = range(self.site.first[machine], self.site.first[machine + 1])

@@ -13,6 +13,8 @@ from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.view import View
 
+WITHOUT_TYPES = "it gives GPUs without regard to their type, and some of these jobs can't run on all that there are"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GandivaOptions:
@@ -85,7 +87,9 @@ class Gandiva(PlanningPolicy):
         self.options = options
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Host demands aren't known."""
+        """Neither host demands are known, nor types of GPU that a job can't run on."""
+        if jobs.kind_ppm.shape[1] and not jobs.kind_ppm[:, cluster.kind].all():
+            return Support(False, WITHOUT_TYPES)
         return Support(not jobs.strains_hosts(cluster, 2 if self.options.packs else 1), WITHOUT_HOSTS)
 
     def rules(self, options: EngineOptions) -> Rules:

@@ -96,9 +96,11 @@ class Live:
     apps
         Numbers of the apps that have any, ascending.
     work_min, longest_min, demand, gang
-        By app what is left, in serial GPU minutes; the longest job's minutes; all their GPUs; their common divisor.
+        By app what is left, in serial GPU minutes; the longest job's minutes; all their GPUs; their gangs' common divisor.
     is_mixed
         Whether an app's jobs come in several gangs.
+    asking
+        Numbers of the jobs whose gangs these are: those that aren't paused, but all of an app that has no other.
     """
 
     apps: IntArray
@@ -107,6 +109,7 @@ class Live:
     demand: IntArray
     gang: IntArray
     is_mixed: IntArray
+    asking: IntArray
 
 
 def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: BoolArray) -> Live:
@@ -117,9 +120,10 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
     minutes, gangs = remaining_us[jobs] / MINUTE_US, view.gpus[jobs]
     longest, common = np.zeros(len(apps)), np.zeros(len(apps), np.int64)
     np.maximum.at(longest, row, minutes)
-    np.gcd.at(common, row, gangs)
+    is_asking = ~is_paused | (np.bincount(row, ~is_paused, len(apps)) == 0)[row]
+    np.gcd.at(common, row[is_asking], gangs[is_asking])
     most = np.zeros(len(apps), np.int64)
-    np.maximum.at(most, row, gangs)
+    np.maximum.at(most, row[is_asking], gangs[is_asking])
     return Live(
         apps=apps,
         work_min=np.bincount(row, minutes * gangs, len(apps)).astype(np.float64),
@@ -127,6 +131,7 @@ def live_apps(view: View, jobs: IntArray, remaining_us: IntArray, is_paused: Boo
         demand=np.maximum(common, np.bincount(row, np.where(is_paused, 0, gangs), len(apps)).astype(np.int64)),
         gang=common,
         is_mixed=np.asarray(common < most, np.int64),
+        asking=jobs[is_asking],
     )
 
 
@@ -223,21 +228,19 @@ class Profiles:
 
     Parameters
     ----------
-    view, jobs, live, census, ideal
-        What is seen, the live jobs, their sums, and what is known of their apps.
+    view, live, census, ideal
+        What is seen, the sums of the live jobs, and what is known of their apps.
     slowness
         That of the GPUs on offer, by live app.
     """
 
-    def __init__(
-        self, view: View, jobs: IntArray, live: Live, census: Census, ideal: IdealTime, slowness: FloatArray
-    ) -> None:
+    def __init__(self, view: View, live: Live, census: Census, ideal: IdealTime, slowness: FloatArray) -> None:
         self._now_us, self._live, self._census, self._ideal = view.now_us, live, census, ideal
         self._work, self._longest = live.work_min * slowness, live.longest_min * slowness
         self._gangs: dict[int, tuple[int, ...]] = {}
         if live.is_mixed.any():
             mixed = set(live.apps[live.is_mixed > 0].tolist())
-            for job in jobs.tolist():
+            for job in live.asking.tolist():
                 app = int(view.app[job])
                 if app in mixed:
                     self._gangs[app] = (*self._gangs.get(app, ()), int(view.gpus[job]))

@@ -285,7 +285,7 @@ class LeasingPolicy(PlanningPolicy):
         is_paused = np.isin(jobs, list(paused)) if paused else np.zeros(len(jobs), np.bool_)
         live = live_apps(view, jobs, work, is_paused)
         slowness, ideal = kinds.slowness[live.apps, kind], IdealTime(self.options.ideal)
-        known = Profiles(view, jobs, live, self.census, ideal, slowness)
+        known = Profiles(view, live, self.census, ideal, slowness)
 
         def agent_of(row: int) -> AppAgent:
             return self._agent(int(live.apps[row]), known.of(row), expiring, offered)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -76,3 +77,16 @@ def test_a_job_that_opted_in_takes_idle_gpus_and_gives_them_back():
 def test_a_gang_wider_than_a_machine_waits_for_whole_nodes():
     run = _run([(0, 1, 12), (0, 4, 10)], "2x2", {})
     assert (run.first_start_us / US).tolist() == [0, 12]
+
+
+def test_refuses_jobs_that_cannot_run_on_a_type_of_gpu_that_is_there():
+    kinds = np.array([[10**6, 0]])
+    with pytest.raises(UnsupportedProblemError, match="without regard to their type"):
+        _play_on_two_types(kinds)
+    assert _play_on_two_types(2 * kinds.max(keepdims=True).repeat(2, axis=1)).is_done.all()
+
+
+def _play_on_two_types(kinds):
+    jobs = workload([(0, 1, 5)], kind_ppm=kinds)
+    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
+    return play(jobs, cluster, make_policy("gandiva", jobs), EngineOptions())

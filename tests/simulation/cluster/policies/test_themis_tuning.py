@@ -111,3 +111,20 @@ def test_a_tuner_needs_losses():
     jobs = Workload(submit_us=np.array([0]), gpus=np.array([1]), duration_us=np.array([10**6]))
     with pytest.raises(UnsupportedProblemError, match="at least 4 losses"):
         play(jobs, Cluster.grid("1x1"), make_policy("themis", jobs, {"tuner": "halving"}), FREE)
+
+
+@pytest.mark.parametrize("name", ["themis", "themis-greedy"])
+def test_a_trial_that_waits_for_a_wider_one_leaves_it_the_gang_to_ask_for(name):
+    """Trials of 3 and 4 GPUs: as soon as the first pauses, 4 are asked for, not what 3 divide."""
+    points = np.linspace(0, 1, 13)
+    jobs = Workload(
+        submit_us=np.zeros(2),
+        gpus=np.array([3, 4]),
+        duration_us=np.array([60, 600]) * 60_000_000,
+        app=np.zeros(2),
+        loss=1 / (np.array([[9.0], [5.0]]) * points + 1),
+    )
+    options = {"tuner": "halving", "eta": 2, "lease_min": 10}
+    run = play(jobs, Cluster.grid("1x4"), make_policy(name, jobs, options), FREE)
+    assert run.log.is_over.sum() == 2
+    assert run.is_done.sum() == 1
