@@ -65,6 +65,7 @@ fuzz: $(STAMP)  ## spoil 20,000 inputs and see that each ends well; goes on wher
 
 kept: $(STAMP)  ## compute anew the figures that tests keep in tests/**/kept: `git diff` shows what a change does to them
 	KEPT=renew $(BIN)/python -m pytest -q $$(grep -rl assert_kept tests --include='test_*.py')
+	$(BIN)/python -m tests.support.golden
 
 best: $(STAMP)  ## keep what is better in FILES, solutions of references, than in the best known that ship
 	$(BIN)/python -m tests.models.keep_best_known $(FILES)

@@ -1,0 +1,17 @@
+"""What counting GPUs comes to, against a record: see `tests.support.golden`."""
+
+import pytest
+
+import optim
+from tests.support.auction.golden_auctions import whole
+from tests.support.golden import check
+
+RUNS = {
+    "counted": lambda: [optim.solve(one, "count-dp") for one in whole()],
+    "exact": lambda: [optim.solve(one, "exact") for one in whole()],
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_does_what_the_golden_record_says(name):
+    check("solvers/auction/counting", name, RUNS[name])

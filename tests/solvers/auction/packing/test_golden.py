@@ -1,0 +1,36 @@
+"""What packing bundles comes to, against a record: see `tests.support.golden`."""
+
+import numpy as np
+import pytest
+
+import optim
+from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.tables import Tables
+from tests.support.auction.golden_auctions import whole
+from tests.support.golden import check
+
+
+def placed():
+    """Place bundles drawn from the bids, at once and thoroughly."""
+    found = []
+    for seed, instance in enumerate(whole()):
+        tables, rng = Tables.build(instance), np.random.default_rng(seed)
+        packer = Packer(instance, seed)
+        for _ in range(6):
+            kept = [np.append(tables.row[slice(*tables.offset[i : i + 2])], -1) for i in range(tables.num_apps)]
+            row = np.array([rng.choice(own) for own in kept])
+            found += [packer.fits_first(row[row >= 0]), packer.place(row), packer.place(row, is_thorough=True)]
+            found.append(packer.search(row))
+    return found
+
+
+RUNS = {
+    "exact": lambda: [optim.solve(one, "exact") for one in whole()],
+    "greedy": lambda: [optim.solve(one, "greedy", seed=2) for one in whole()],
+    "placed": placed,
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_does_what_the_golden_record_says(name):
+    check("solvers/auction/packing", name, RUNS[name])

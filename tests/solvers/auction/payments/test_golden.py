@@ -1,0 +1,23 @@
+"""What deciding and settling payments comes to, against a record: see `tests.support.golden`."""
+
+import pytest
+
+import optim
+from tests.support.auction.golden_auctions import whole
+from tests.support.golden import check
+
+RULES = ("floor", "nearest", "ceil", "lottery")
+
+RUNS = {
+    "decided": lambda: [optim.solve(one, "exact", options={"rule": rule}) for one in whole() for rule in RULES],
+    "closed": lambda: [
+        optim.solve(one, "exact", options={"payments": "closed", "payment_nodes": 3}) for one in whole()
+    ],
+    "greedy": lambda: [optim.solve(one, "greedy", options={"rule": rule}) for one in whole() for rule in RULES],
+    "counted": lambda: [optim.solve(one, "count-dp") for one in whole()],
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_does_what_the_golden_record_says(name):
+    check("solvers/auction/payments", name, RUNS[name])

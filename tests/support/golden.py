@@ -1,0 +1,281 @@
+"""What the public functions of a room return while small problems are solved, told in few numbers and kept.
+
+A record has a line a function: how often it returned, a sum of the whole numbers in what it returned, and of the
+others the sum of sizes and a weighted sum. So it tells what a solver did on its way, and not only where it ended. It
+holds no clock. Records are made by as many processes as there are `PROCESSORS`, whose libraries round otherwise: digits
+that these don't share aren't compared, and a line whose whole numbers they don't share says nothing.
+
+`python -m tests.support.golden` writes the records of all rooms anew, or of those named: for a change that is meant.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from inspect import CO_OPTIMIZED
+from numbers import Integral, Real
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import CodeType, FrameType
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+
+import optim
+from tests.conftest import QUICKLY_COMPILED
+
+FOLDER = Path(__file__).parents[1] / "solvers" / "golden"
+PACKAGE = Path(optim.__file__).parent
+RENEWING = "OPTIM_GOLDEN_FOLDER"
+"""Names the folder that receives records instead of their being compared."""
+
+PROCESSORS = (
+    {},
+    {
+        "MALLOC_PERTURB_": "85",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
+    },
+    {
+        "MALLOC_PERTURB_": "181",
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
+        "XLA_FLAGS": f"--xla_cpu_max_isa=AVX {QUICKLY_COMPILED['XLA_FLAGS']}",
+    },
+)
+"""The settings of each; the others also fill memory that nothing has been written to."""
+
+LEAST_TOL, MOST_TOL = 1e-9, 1e-4
+"""Largest difference of two sums, as a share of the sum of sizes; sums that differ more tell nothing."""
+
+MARGIN = 30.0
+"""Processors that weren't asked may differ by so many times more."""
+
+MOST_DEPTH = 6
+MOST_CALLS = 300
+"""Later results of a function are counted and not looked at."""
+
+UNTOLD = {
+    "seconds", "history", "decision_ms", "memory_mb", "prepare_s", "solve_s", "instance", "tables", "rows", "versions",
+}  # fmt: skip
+"""Fields that depend on the clock, or that hold the problem itself."""
+
+WORK_SPACE = ("Scratch", "Places", "Pricer")
+"""Ends of the names of classes that hold what nothing has been written to yet."""
+
+WARM_UP = "/warm_up.py"
+"""What compiles loops runs once a process, or never: it isn't listened to."""
+
+WHOLE = 2**31 - 1
+COPRIME = 7919
+
+
+class Tally:
+    """Numbers added up."""
+
+    def __init__(self) -> None:
+        self.calls, self.whole, self.size, self.sum = 0, 0, 0.0, 0.0
+        self._place = 0
+
+    def add(self, value: Any, depth: int = 0) -> None:
+        """Add all numbers in a value."""
+        if depth > MOST_DEPTH or value is None:
+            return
+        if isinstance(value, str):
+            # Numbers in a text are told by what it was made from.
+            self._add_whole(zlib.crc32(re.sub(r"[-+.\d]+(e[-+]?\d+)?", "", str(value)).encode()))
+        elif isinstance(value, Enum):
+            self.add(value.name, depth)
+        elif isinstance(value, Integral | np.bool_):
+            self._add_whole(int(value))
+        elif isinstance(value, Real):
+            self._add_floats(np.array([float(value)]))
+        elif isinstance(value, np.ndarray):
+            self._add_array(value)
+        elif issparse(value):
+            for part in (value.data, value.indices, value.indptr):
+                self._add_array(np.asarray(part))
+        else:
+            for part in _parts(value):
+                self.add(part, depth + 1)
+
+    def _add_array(self, value: np.ndarray) -> None:
+        if value.dtype.kind == "f":
+            self._add_floats(value.ravel())
+        elif value.dtype.kind in "iub":
+            flat = value.ravel().astype(np.int64) % WHOLE
+            self._add_whole(int((flat * (1 + np.arange(flat.size) % COPRIME) % WHOLE).sum()) + value.size)
+
+    def _add_whole(self, value: int) -> None:
+        self._place += 1
+        self.whole = (self.whole + value * (1 + self._place % COPRIME)) % WHOLE
+
+    def _add_floats(self, value: np.ndarray) -> None:
+        is_finite = np.isfinite(value)
+        finite = np.where(is_finite, value, 0.0).astype(np.float64)
+        if not is_finite.all():
+            self._add_whole(int((np.flatnonzero(~is_finite) + 1).sum()))
+        weight = 1.0 + (self._place + np.arange(len(finite))) % 13 / 13
+        self._place += len(finite)
+        self.size += float(np.abs(finite).sum())
+        self.sum += float((finite * weight).sum())
+
+    @property
+    def row(self) -> list[float]:
+        """Calls, sum of whole numbers, sum of sizes and weighted sum of others."""
+        return [self.calls, self.whole, self.size, self.sum]
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield what a value is made of; objects that hide what they hold have no parts."""
+    if type(value).__name__.endswith(WORK_SPACE) or type(value).__name__ == "Space":
+        return
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from (getattr(value, one.name) for one in dataclasses.fields(value) if one.name not in UNTOLD)
+    elif isinstance(value, Mapping):
+        for key, held in value.items():
+            if key not in UNTOLD:
+                yield key
+                yield held
+    elif isinstance(value, tuple | list):
+        yield from value
+
+
+class Recorder:
+    """Listens to what the functions of a room return, in the present thread.
+
+    Parameters
+    ----------
+    room
+        A folder below `optim`; folders within it are rooms of their own.
+    """
+
+    def __init__(self, room: str) -> None:
+        self._folder = str(PACKAGE / room)
+        self._names: dict[CodeType, str] = {}
+        self._depth_of_warm_up = 0
+        self.tallies: dict[str, Tally] = {}
+
+    def __enter__(self) -> "Recorder":
+        self._before = sys.getprofile()
+        sys.setprofile(self._listen)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _listen(self, frame: FrameType, event: str, result: Any) -> None:
+        code = frame.f_code
+        if code.co_filename.endswith(WARM_UP) and event in ("call", "return"):
+            self._depth_of_warm_up += 1 if event == "call" else -1
+        if event != "return" or self._depth_of_warm_up:
+            return
+        name = self._names.get(code)
+        if name is None:
+            name = self._names[code] = self._name(code)
+        if name:
+            tally = self.tallies.setdefault(name, Tally())
+            tally.calls += 1
+            if tally.calls <= MOST_CALLS:
+                sys.setprofile(None)
+                tally.add(result)
+                sys.setprofile(self._listen)
+
+    def _name(self, code: CodeType) -> str:
+        """Return what a public function of the room is called, nothing for all others."""
+        folder, _, file = code.co_filename.rpartition("/")
+        words = code.co_qualname.split(".")
+        # Options check themselves, and what is made is told by what it does.
+        is_public = not words[-1].startswith("_") and "<" not in code.co_qualname and file != WARM_UP[1:]
+        is_public &= bool(code.co_flags & CO_OPTIMIZED)  # no class' body
+        return f"{file.removesuffix('.py')}.{code.co_qualname}" if folder == self._folder and is_public else ""
+
+
+def check(room: str, name: str, run: Callable[[], object]) -> None:
+    """Compare what a room does in a run with its record; write that instead if records are renewed."""
+    with Recorder(room) as recorder:
+        result = run()
+    answer = Tally()
+    answer.add(result)
+    found = {"": answer.row} | {function: tally.row for function, tally in recorder.tallies.items()}
+    file = f"{room.removeprefix('solvers/').replace('/', '-')}.json"
+    if os.environ.get(RENEWING):
+        path = Path(os.environ[RENEWING]) / file
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps(kept | {name: found}))
+        return
+    differing = list(differences(json.loads((FOLDER / file).read_text())[name], found))
+    assert not differing, (
+        f"{room} does something else than its record says: see why; `python -m tests.support.golden {room}` renews it\n"
+        + "\n".join(differing)
+    )
+
+
+def differences(golden: Mapping[str, Sequence[float]], found: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Yield what differs, a line a function, those that returned first come first."""
+    for function in [*found, *(set(golden) - set(found))]:
+        one, other = golden.get(function), found.get(function)
+        if one is None or other is None:
+            yield f"{function}: {'not known' if one is None else 'never called'}"
+        elif one and list(one[:2]) != list(other[:2]):
+            yield f"{function}: {one[:2]} became {other[:2]}"
+        elif len(one) > 2 and _deviation(one, other) > (one[4] if len(one) > 4 else LEAST_TOL):
+            yield f"{function}: {one[2:]} became {other[2:]}"
+
+
+def _deviation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return how far two sums are apart, as a share of the sum of sizes."""
+    return max(abs(one[k] - other[k]) for k in (2, 3)) / (max(one[2], other[2]) or 1.0)
+
+
+def common(rows: Sequence[Sequence[float] | None]) -> list[float]:
+    """Return what processors say in common of a function: nothing, whole numbers, or sums too and their tolerance."""
+    told = [row for row in rows if row is not None]
+    first = told[0]
+    if len(told) < len(rows) or any(list(row[:2]) != list(first[:2]) for row in told):
+        return []
+    tol = MARGIN * max(_deviation(first, row) for row in told)
+    if tol > MOST_TOL:
+        return list(first[:2])
+    digits = [float(f"{number:.12g}") for number in first[2:]]
+    return [*first[:2], *digits, *([float(f"{tol:.0e}")] if tol > LEAST_TOL else [])]
+
+
+def _written(records: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return a file's text, a line a function."""
+    runs = []
+    for name, rows in sorted(records[0].items()):
+        lines = ",\n".join(
+            f"  {json.dumps(function)}: {json.dumps(common([one[name].get(function) for one in records]))}"
+            for function in rows
+        )
+        runs.append(f"{json.dumps(name)}: {{\n{lines}\n}}")
+    return "{\n" + ",\n".join(runs) + "\n}\n"
+
+
+def main(rooms: Sequence[str]) -> int:
+    """Write the records of some rooms anew."""
+    tests = [f"tests/{room}/test_golden.py" for room in rooms]
+    if not rooms:
+        tests = sorted(str(path.relative_to(FOLDER.parents[2])) for path in FOLDER.parent.rglob("test_golden.py"))
+    with TemporaryDirectory() as folder:
+        for k, processor in enumerate(PROCESSORS):
+            (Path(folder) / str(k)).mkdir()
+            environment = os.environ | processor | {RENEWING: f"{folder}/{k}"}
+            command = [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+            if subprocess.run(command, env=environment, check=False).returncode:
+                return 1
+        for path in sorted(Path(folder, "0").glob("*.json")):
+            others = [Path(folder) / str(k) / path.name for k in range(len(PROCESSORS))]
+            (FOLDER / path.name).write_text(_written([json.loads(other.read_text()) for other in others]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
