@@ -2,7 +2,6 @@
 
 from dataclasses import astuple, replace
 from functools import cache
-from zlib import crc32
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
+from tests.support.kept import digest
 
 MINUTE_US = 60 * US
 TIMED = ("auction_ms_mean", "auction_ms_max")
@@ -149,8 +149,3 @@ def told_of(run):
         "worth": run.worth,
         "figures": {name: value for name, value in run.figures.items() if name not in TIMED},
     }
-
-
-def digest(numbers):
-    """Return a word that tells whole numbers from others."""
-    return f"d{crc32(np.ascontiguousarray(numbers, '<i8').tobytes()):08x}"
