@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.containers.series import CPU, MEMORY, ContainerSeries
 from optim.simulation.containers import Measure, Requirement, compare_policies, make_plan, measure
 from optim.simulation.containers.bootstrap import by_unit, interval, resampled, resamples
 from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL, need_phases, policy_names
@@ -20,7 +19,7 @@ from optim.simulation.containers.recommendation_file import as_json, as_yaml
 from optim.simulation.containers.requirement import draw_needs, requirement_on
 from optim.simulation.containers.trade_off import trade_curve, trade_points
 from optim.simulation.containers.windows import lessons_of
-from tests.support.containers.worlds import INTERVAL_S
+from tests.support.containers.worlds import INTERVAL_S, drawn_series
 from tests.support.kept import assert_kept, outcome, short
 
 KEPT = Path(__file__).parent / "kept"
@@ -29,24 +28,6 @@ WANTED = {
     "harm": Requirement(kills=0.15, throttled=0.2, checkpoint_s=200.0, startup_s=40.0),
     "paper": Requirement(measure=Measure.UNDER_TIME, under_time=0.1),
 }
-
-
-def drawn_series(seed, number, *, lengths=(20, 70)):
-    """Draw pods of one or two containers whose levels jump between three phases, with noise, spikes and now and then a limit."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(*lengths, number)
-    phase = np.concatenate([(rng.integers(0, 3, size // 7 + 1)).repeat(7)[:size] for size in sizes])
-    scale = np.repeat(rng.uniform(0.3, 3.0, (number, 2)), sizes, axis=0)
-    levels = np.array([[0.2, 1.0], [1.5, 2.0], [4.0, 2.5]])[phase]
-    spikes = 1 + 3.0 * (rng.random(len(phase)) < 0.03)[:, None]
-    values = scale * levels * (1 + 0.3 * rng.random((len(phase), 2))) * spikes
-    values[::17] = 0.0
-    names = tuple(f"c{seed}-{k}" for k in range(number))
-    return ContainerSeries(
-        resources=(CPU, MEMORY), containers=names, lengths=sizes, values=values, interval_s=INTERVAL_S,
-        time_s=np.concatenate([INTERVAL_S * np.arange(size) for size in sizes]), phase=phase, phase_names=("low", "high", "most"),
-        limit=np.where(rng.random((number, 2)) < 0.3, 9.0, np.inf), units={name: f"p{k // 2}" for k, name in enumerate(names) if k % 5},
-    )  # fmt: skip
 
 
 @cache

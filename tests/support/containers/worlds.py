@@ -58,3 +58,21 @@ def drawn_worlds(draw, *, max_containers=4, max_samples=24, cycle_samples=4):
         labels=labels[:number],
         training_labels=labels[number:],
     )
+
+
+def drawn_series(seed, number, *, lengths=(20, 70)):
+    """Draw pods of one or two containers whose levels jump between three phases, with noise, spikes and now and then a limit."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(*lengths, number)
+    phase = np.concatenate([(rng.integers(0, 3, size // 7 + 1)).repeat(7)[:size] for size in sizes])
+    scale = np.repeat(rng.uniform(0.3, 3.0, (number, 2)), sizes, axis=0)
+    levels = np.array([[0.2, 1.0], [1.5, 2.0], [4.0, 2.5]])[phase]
+    spikes = 1 + 3.0 * (rng.random(len(phase)) < 0.03)[:, None]
+    values = scale * levels * (1 + 0.3 * rng.random((len(phase), 2))) * spikes
+    values[::17] = 0.0
+    names = tuple(f"c{seed}-{k}" for k in range(number))
+    return ContainerSeries(
+        resources=(CPU, MEMORY), containers=names, lengths=sizes, values=values, interval_s=INTERVAL_S,
+        time_s=np.concatenate([INTERVAL_S * np.arange(size) for size in sizes]), phase=phase, phase_names=("low", "high", "most"),
+        limit=np.where(rng.random((number, 2)) < 0.3, 9.0, np.inf), units={name: f"p{k // 2}" for k, name in enumerate(names) if k % 5},
+    )  # fmt: skip
