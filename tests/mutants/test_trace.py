@@ -1,5 +1,7 @@
 """Which lines a test file runs."""
 
+import sys
+
 import pytest
 
 from tests.mutants import trace
@@ -17,9 +19,9 @@ def test_asks_nothing():
     pass
 """
 STARTING = {
-    "python": ("import subprocess, sys", "subprocess.run([sys.executable, '-c', ''], check=True)", False),
-    "worker": ("import multiprocessing", "multiprocessing.get_context('spawn').Process(target=len).start()", False),
-    "git": ("import subprocess", "subprocess.run(['git', '--version'], check=True)", True),
+    "python": ("import subprocess, sys", "subprocess.run([sys.executable, '-c', ''], check=True)", "starts {python}"),
+    "worker": ("import multiprocessing", "multiprocessing.get_context('spawn').Process(target=len).start()", "starts multiprocessing"),
+    "git": ("import subprocess", "subprocess.run(['git', '--version'], check=True)", ""),
 }
 
 
@@ -42,7 +44,7 @@ def test_notes_what_each_test_runs_and_what_it_costs(folder):
     module = "optim/core/nearest.py"
     text = (trace.ROOT / module).read_text()
     line = text[: text.index("    near = ")].count("\n") + 1
-    assert told["is_whole"]
+    assert not told["unseen"]
     assert line in line_sets(first["lines"])[module] <= line_sets(told["lines"])[module]
     assert not second["lines"]
     assert 0 <= first["seconds"] + second["seconds"] <= told["seconds"]
@@ -50,9 +52,10 @@ def test_notes_what_each_test_runs_and_what_it_costs(folder):
 
 @pytest.mark.parametrize("child", STARTING)
 def test_a_file_that_starts_another_python_is_not_seen_whole(folder, child):
-    imported, started, is_whole = STARTING[child]
-    assert traced(folder, f"{imported}\ndef test_it():\n    {started}\n")["is_whole"] == is_whole
+    imported, started, unseen = STARTING[child]
+    told = traced(folder, f"{imported}\ndef test_it():\n    {started}\n")
+    assert told["unseen"] == unseen.format(python=sys.executable)
 
 
 def test_a_file_that_fails_is_not_seen_whole(folder):
-    assert not traced(folder, "def test_it():\n    assert False\n")["is_whole"]
+    assert traced(folder, "def test_it():\n    assert False\n")["unseen"] == "ends with 1"

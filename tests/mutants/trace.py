@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRACED = ROOT / ".mutants" / "traced"
 OPTIONS = ("-q", "-p", "no:cacheprovider", "--no-header", "--hypothesis-seed=0")
 """As the campaign runs them, so that random examples are drawn from the same seed."""
-HARMLESS = ("git", "uname")
+HARMLESS = ("git", "uname", "lscpu", "fc-list", "system_profiler")
 """Commands that run no line of the package."""
 
 
@@ -70,15 +70,15 @@ def united(seen: dict[str, dict[str, set[int]]]) -> dict[str, set[int]]:
 
 
 class Children:
-    """Whether this process has started another Python, whose lines nobody sees."""
+    """Remembers the other Python that this process started first, whose lines nobody sees."""
 
     def __init__(self) -> None:
-        self.started = False
+        self.started = ""
         sys.addaudithook(self._hear)
         spawn = multiprocessing.util.spawnv_passfds
 
         def heard(*arguments: Any) -> int:
-            self.started = True
+            self._note("multiprocessing")
             return spawn(*arguments)
 
         multiprocessing.util.spawnv_passfds = heard
@@ -87,9 +87,13 @@ class Children:
         if event == "subprocess.Popen":
             command = arguments[1]
             name = command if isinstance(command, str | bytes | os.PathLike) else command[0]
-            self.started |= os.path.basename(os.fsdecode(name)) not in HARMLESS
+            if Path(os.fsdecode(name)).name not in HARMLESS:
+                self._note(os.fsdecode(name))
         elif event in {"os.fork", "os.forkpty", "os.posix_spawn"}:
-            self.started = True
+            self._note(event)
+
+    def _note(self, what: str) -> None:
+        self.started = self.started or f"starts {what}"
 
 
 class Notes:
@@ -122,7 +126,7 @@ def trace_here(test: str, goal: Path, options: tuple[str, ...]) -> None:
         code = int(pytest.main(arguments, plugins=[notes]))
     found = seen(watching)
     told = {
-        "is_whole": code in {0, 5} and not children.started,
+        "unseen": children.started if code in {0, 5} else f"ends with {code}",
         "lines": texts(united(found)),
         "tests": {
             name: {"seconds": round(seconds, 3), "lines": texts(found.get(str(index), {}))}
@@ -152,7 +156,7 @@ def trace(test: str, options: tuple[str, ...], limit_s: float) -> dict[str, Any]
         time.sleep(0.01)
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what a test has left running
-    told = json.loads(goal.read_text()) if goal.exists() else {"is_whole": False, "lines": {}, "tests": {}}
+    told = json.loads(goal.read_text()) if goal.exists() else {"unseen": "ends early", "lines": {}, "tests": {}}
     goal.unlink(missing_ok=True)
     return told | {"seconds": used.ru_utime + used.ru_stime}
 
@@ -201,10 +205,9 @@ def main() -> None:
             told = trace(test, OPTIONS, arguments.timeout)
             told |= {"digest": sources, "modules": {name: modules[name] for name in sorted(told["lines"])}}
             (TRACED / f"{test.replace('/', '.')}.json").write_text(json.dumps(told))
-            note = "" if told["is_whole"] else ", not seen to its end"
-            print(f"[{index + 1}/{len(tests)}] {told['seconds']:.1f} s {test}{note}", flush=True)
+            print(f"[{index + 1}/{len(tests)}] {told['seconds']:.1f} s {test} {told['unseen']}".rstrip(), flush=True)
         if told is not None:
-            found[test] = Traced(told["digest"], told["seconds"], told["is_whole"], line_sets(told["lines"]))
+            found[test] = Traced(told["digest"], told["seconds"], not told["unseen"], line_sets(told["lines"]))
     LineMap(modules, imported, found).write(ROOT / MAP)
 
 

@@ -8,6 +8,7 @@ import pytest
 from optim.benchmarks.intervals import T_95, Interval
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
+from optim.benchmarks.studies import themis_lies
 from optim.benchmarks.studies.themis_lies import CASES, LieOptions, LyingThemis, summed_up, world_of
 from optim.benchmarks.studies.themis_lies import LIES as LIE_NAMES
 from optim.benchmarks.studies.themis_rounds import WorldOptions, measured, run_policy
@@ -75,7 +76,9 @@ def test_a_policy_beside_itself_is_as_fair():
     assert run.is_done.all()
 
 
-def test_records_are_verified_and_come_out_again():
+def test_records_are_verified_and_come_out_again(monkeypatch):
+    monkeypatch.setattr(themis_lies, "LIES", ("rho", "demand"))
+    monkeypatch.setattr(themis_lies, "FACTORS", (4.0,))
     sizes = {"apps": 2, "machines": 2, "gpus": 4, "draws": 2, "shrink": 5000.0}
     work = [piece for piece in plan_work([SPEC], BenchRequest(options=sizes)).work if piece.labels["case"] != "f"]
     assert {piece.labels["case"] for piece in work} == {"default", "lease", "rival"}
