@@ -126,11 +126,12 @@ def test_pictures_take_the_colour_of_the_page(text):
     assert "#000000" not in text
 
 
-@pytest.mark.parametrize("records", [[], RECORDS[-1:], RECORDS[3:4]])
+@pytest.mark.parametrize("records", [[], RECORDS[-1:], pytest.param(RECORDS[3:4], marks=pytest.mark.prove)])
 def test_a_page_of_few_records_is_whole_too(records):
     assert Page(render(records)).open == []
 
 
+@pytest.mark.usefixtures("without_pictures")
 @pytest.mark.parametrize(("commit", "shown"), [("abcdef", "abcdef"), (None, "0123")])
 def test_tells_the_commit_and_outside_a_checkout_the_digest_of_the_code(commit, shown):
     assert shown in Page(render([replace(RECORDS[2], commit=commit)])).texts

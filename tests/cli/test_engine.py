@@ -80,17 +80,23 @@ class Counting(InThisProcess):
             yield entry
 
 
-SWEEPS = {
+QUICK = {
     "simulate cluster --generate themis --apps 3 --gpus 2x4 --policy fifo,srtf --bound-steps 1": 2,
     "simulate spot --policy on-demand --starts 3 --job-hours 1": 3,
     "simulate containers --generate 30 --policy static,prev-step-max --resamples 2": 3,
-    "simulate packing --jobs 4 --learned 10 --encoder raw-window --phases 2": 3,
     "simulate servers --jobs 4 --seeds 2 --kills 0.3": 3,
+}
+SLOW = {
+    "simulate packing --jobs 4 --learned 10 --encoder raw-window --phases 2": 3,
     "phases score --generate 5 --encoder raw-window --seeds 0,1": 2,
 }
+SWEEPS = QUICK | SLOW
+"""Commands, each with the number of its pieces."""
 
 
-@pytest.mark.parametrize(("sweep", "num_pieces"), SWEEPS.items())
+@pytest.mark.parametrize(
+    ("sweep", "num_pieces"), [*QUICK.items(), *(pytest.param(*one, marks=pytest.mark.prove) for one in SLOW.items())]
+)
 def test_every_sweep_runs_where_it_is_told(sweep, num_pieces, monkeypatch):
     pytest.importorskip("distributed")
     command = [*sweep.split(), "--format", "json"]

@@ -44,12 +44,12 @@ def test_generated_jobs_are_of_the_kinds_of_a_profile(folder, problem):
     options = {
         "admission": [*SIZES, "--instance-option", "slot_s=60"],
         "auction": ["--apps", "3", "--gpus", "8", "--machines", "2"],
-        "bidding": [],
+        "bidding": ["--instance-option", "days=2"],
     }
     own = {
         "admission": AdmissionOptions(num_jobs=8, num_slots=6, num_worker_servers=2, num_ps_servers=2, slot_s=60.0),
         "auction": AuctionOptions(num_apps=3, num_gpus=8, num_machines=2),
-        "bidding": BiddingOptions(),
+        "bidding": BiddingOptions(days=2),
     }
     asked = ["--profile", "published", *options[problem], "--seed", "5", "--out", "i.json"]
     assert run("instance", "generate", problem, *asked).exit_code == 0

@@ -128,7 +128,7 @@ TRAINING = ("simulate", "training", "--policy", "on-demand", "--hour-seconds", "
 @pytest.mark.parametrize(
     ("words", "number"),
     [
-        (SPOT, signal.SIGTERM),
+        pytest.param(SPOT, signal.SIGTERM, marks=pytest.mark.prove),
         pytest.param(SPOT, signal.SIGHUP, marks=pytest.mark.prove),
         pytest.param(TRAINING, signal.SIGTERM, marks=pytest.mark.prove),
         pytest.param(TRAINING, signal.SIGHUP, marks=pytest.mark.prove),

@@ -71,7 +71,12 @@ def test_searching_small_0_takes_little_memory_once_compiled():
             "dask",
             marks=pytest.mark.prove,
         ),
-        ("matplotlib", ("simulate", "containers", "--generate", "20", "--report", "page.html"), "plot"),
+        pytest.param(
+            "matplotlib",
+            ("simulate", "containers", "--generate", "20", "--report", "page.html"),
+            "plot",
+            marks=pytest.mark.prove,
+        ),
     ],
 )
 def test_an_absent_package_costs_one_line_with_the_command_that_installs_it(package, words, extra, tmp_path):

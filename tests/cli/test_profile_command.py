@@ -44,6 +44,7 @@ def test_writes_a_profile_that_instances_are_drawn_from(quick):
     assert json.loads(drawn.stdout)["verified"]
 
 
+@pytest.mark.prove
 def test_prints_the_profile_without_a_file():
     result = CliRunner().invoke(app, ["profile", *SMALL])
     assert result.exit_code == 0

@@ -20,7 +20,11 @@ def test_asks_nothing():
 """
 STARTING = {
     "python": ("import subprocess, sys", "subprocess.run([sys.executable, '-c', ''], check=True)", "starts {python}"),
-    "worker": ("import multiprocessing", "multiprocessing.get_context('spawn').Process(target=len).start()", "starts multiprocessing"),
+    "worker": (
+        "import multiprocessing",
+        "multiprocessing.get_context('spawn').Process(target=len).start()",
+        "starts multiprocessing",
+    ),
     "git": ("import subprocess", "subprocess.run(['git', '--version'], check=True)", ""),
 }
 
