@@ -184,7 +184,7 @@ def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
     assert list((tmp_path / "own").rglob("*.loop"))
 
 
-@pytest.mark.parametrize("keep", [0, 10, 200])
+@pytest.mark.parametrize("keep", [0, pytest.param(10, marks=pytest.mark.prove), 200])
 def test_a_damaged_entry_is_built_anew(modules, keep):
     whole = call_all()
     before = modules.entries

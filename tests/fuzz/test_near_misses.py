@@ -21,6 +21,12 @@ CONVERT = "instance convert --trace {} --trace-format philly --jobs 5 --slots 48
 NAMES = ("tiny-0", "auction-tiny-0", "spot-tiny-windows")
 
 
+def every_second(count):
+    """Number the cases of a test: half of them in every run, all in `make prove`."""
+    numbers = [pytest.param(number, marks=pytest.mark.prove if number % 2 else ()) for number in range(count)]
+    return pytest.mark.parametrize("number", numbers)
+
+
 @pytest.fixture(scope="module")
 def documents():
     """Give three small instances as JSON."""
@@ -38,7 +44,7 @@ def assert_ends_well(folder, monkeypatch, command, content):
     return result.exit_code, result.stderr
 
 
-@pytest.mark.parametrize("number", range(len(STRANGE)))
+@every_second(len(STRANGE))
 def test_any_value_in_any_place_of_an_instance(tmp_path, monkeypatch, documents, number):
     rng = random.Random(number)
     for name in NAMES:
@@ -49,7 +55,7 @@ def test_any_value_in_any_place_of_an_instance(tmp_path, monkeypatch, documents,
         assert assert_ends_well(tmp_path, monkeypatch, "instance describe {}", content)[0] in (0, 2)
 
 
-@pytest.mark.parametrize("number", range(len(CELLS)))
+@every_second(len(CELLS))
 def test_any_cell_in_any_column_of_a_table(tmp_path, monkeypatch, number):
     rows = [line.split(",") for line in PHILLY.splitlines()]
     rows[1 + number][number % 5] = CELLS[number]
@@ -88,7 +94,13 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", FILES)
+LONG = ("deep fields", "a bomb of lists", "a long line")
+"""Files much like others that are read sooner."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.prove if name in LONG else ()) for name in FILES]
+)
 def test_a_file_of_something_else_is_refused_by_every_reader(tmp_path, monkeypatch, name):
     for command in COMMANDS:
         code, said = assert_ends_well(tmp_path, monkeypatch, command, FILES[name])

@@ -10,6 +10,8 @@ from optim.kernels.crbm.forecasting import FIELD_STEPS
 from tests.support.kernels.plain_crbm import random_parameters, sigmoid, windows
 
 TOL = 1e-5
+FIRST_STEP = {"num_steps": 1, "num_chains": 20_000, "num_gibbs_steps": 12}
+"""Compiled once for the tests of moments."""
 
 
 def machine(seed, scale=0.3):
@@ -89,9 +91,7 @@ def test_the_first_step_has_the_mean_of_the_distribution_given_the_history():
     log_weight = states @ (u @ B + b) + 0.5 * np.sum(means**2, axis=1)
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
-    found = roll_out(
-        kernel, jnp.asarray(past, jnp.float32), jax.random.key(1), num_steps=1, num_chains=20000, num_gibbs_steps=12
-    )
+    found = roll_out(kernel, jnp.asarray(past, jnp.float32), jax.random.key(1), **FIRST_STEP)
     samples = np.asarray(found)[:, 0]
     spread = np.sqrt(samples.var(axis=0) / len(samples))
     assert (np.abs(samples.mean(axis=0) - weight @ means) < 5 * spread).all()
@@ -112,8 +112,8 @@ def test_noise_of_continuations_is_normal_with_unit_variance():
     (_, A, _, a, _), kernel = machine(10)
     kernel = kernel._replace(weights=jnp.zeros_like(kernel.weights))
     past = np.random.default_rng(11).standard_normal((3, 2))
-    count = 20_000
-    found = roll_out(kernel, jnp.asarray(past, jnp.float32), jax.random.key(2), num_steps=1, num_chains=count)
+    count = FIRST_STEP["num_chains"]
+    found = roll_out(kernel, jnp.asarray(past, jnp.float32), jax.random.key(2), **FIRST_STEP)
     noise = np.asarray(found)[:, 0] - (past.reshape(-1) @ A + a)
     # Six standard errors of the mean, of the variance and of the covariance of normal noise.
     assert np.abs(noise.mean(axis=0)).max() < 6 / np.sqrt(count)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 
 BARE = """
@@ -60,6 +62,7 @@ print("works")
 """
 
 
+@pytest.mark.prove
 def test_kernels_work_where_only_numpy_and_jax_are_installed():
     done = subprocess.run([sys.executable, "-c", BARE], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode) == ("works", 0), done.stderr

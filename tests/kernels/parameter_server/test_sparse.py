@@ -39,9 +39,15 @@ wild_rows = hnp.arrays(np.int32, (COUNT,), elements=st.integers(-3, ROWS + 3))
 whole_values = hnp.arrays(np.float32, (COUNT, WIDTH), elements=st.integers(-50, 50).map(np.float32))
 
 
-def layouts(chosen=LAYOUTS):
+QUICK = (LAYOUTS[0], LAYOUTS[2], LAYOUTS[7])
+"""A rule without slots, one with and the one with most, by both methods: all layouts are compared with the dense update."""
+
+
+def layouts(chosen=LAYOUTS, quick=QUICK):
+    """Give a test layouts; those beyond the quick ones in `make prove` only."""
+    given = [layout if layout in quick else pytest.param(layout, marks=pytest.mark.prove) for layout in chosen]
     return pytest.mark.parametrize(
-        "layout", chosen, ids=lambda layout: f"{type(layout.optimiser).__name__}-{layout.method}"
+        "layout", given, ids=lambda layout: f"{type(layout.optimiser).__name__}-{layout.method}"
     )
 
 
@@ -78,7 +84,7 @@ def scattered(rows, values):
     return dense
 
 
-@layouts()
+@layouts(quick=LAYOUTS)
 @given(rows=wild_rows, values=whole_values)
 def test_equals_the_dense_update_by_the_scattered_matrix(layout, rows, values):
     table = table_of(layout)
