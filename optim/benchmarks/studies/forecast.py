@@ -37,7 +37,7 @@ class ForecastStudyOptions:
     decades
         Prices are wrong by up to so many powers of ten in either direction.
     moves
-        Moves before each slot, `replan` of `online-learned`.
+        Moves in each slot, `replan` of `online-learned`.
     guard
         The guard's share of the servers where it is on.
     """

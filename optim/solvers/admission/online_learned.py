@@ -14,6 +14,7 @@ from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.forecast import is_forecast, read_forecast
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.plan import COUNT
 from optim.models.admission.union import together
 from optim.models.files import load
 from optim.models.reference import history_instance
@@ -40,10 +41,12 @@ class OnlineLearnedOptions:
         Earlier days: a forecast's file, or instance files and names of shipped days (``medium-0-day1``), with commas.
         Without any, prices are learned from the first share of the day itself.
     replan
-        Moves before each slot by which what hasn't run yet is packed anew; 0 fixes schedules at admission.
+        Moves in each slot by which what hasn't run yet is packed anew; 0 fixes schedules at admission.
     promised_share
         Share of its value at admission that a job is promised: with `replan` its schedule may move to any completion
         slot that earns as much.
+    standby
+        Most refused jobs that wait: they run on room that nobody holds, without a promise; 0 for none.
     resolve_every
         Slots between two solves for new prices; 0 for none.
     resolve_drift
@@ -63,6 +66,7 @@ class OnlineLearnedOptions:
     history: str = ""
     replan: int = 60
     promised_share: float = 0.7
+    standby: int = 200
     resolve_every: int = 0
     resolve_drift: float = 0.0
     resolve_rounds: int = 4
@@ -73,7 +77,7 @@ class OnlineLearnedOptions:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        check_in("[0, inf)", self, "replan", "resolve_every", "resolve_drift")
+        check_in("[0, inf)", self, "replan", "standby", "resolve_every", "resolve_drift")
         check_in("[1, inf)", self, "resolve_rounds", "smoothing")
         check_in("[0, 1]", self, "promised_share", "guard")
         check_in("(0, 1]", self, "warm_up")
@@ -94,14 +98,18 @@ class OnlineLearned(AbstractSolver[AdmissionInstance, OnlineLearnedOptions]):
     Notes
     -----
     A decision is irrevocable: admission, and a completion slot by which the job is done. Jobs are decided on one by one
-    and nothing is looked at before it arrives. With a `guard` the theorem of `learned.guard` holds whatever the forecast.
+    and nothing is looked at before it arrives. Refused jobs stand by: they run on what is left, and are in the plan if they
+    get to their end. With a `guard` the theorem of `learned.guard` holds whatever the forecast.
+
+    Counts: jobs `admitted` are those in the plan, `promised` those admitted at arrival, `completed_on_standby` the others;
+    `lost_worker_slots` ran for refused jobs that didn't get to their end.
 
     References
     ----------
-    Those of `learned.forecast`, `learned.resolving`, `learned.warm_up` and `learned.replan`.
+    Those of `learned.forecast`, `learned.resolving`, `learned.warm_up`, `learned.replan` and `learned.standby`.
     """
 
-    summary = "prices learned from earlier days, irrevocable promises, plans packed anew as the day goes on"
+    summary = "prices learned from earlier days, irrevocable promises, plans packed anew, refused jobs on what is left"
     options_type = OnlineLearnedOptions
 
     def warm_up(self, instance: AdmissionInstance, options: OnlineLearnedOptions) -> None:
@@ -194,11 +202,14 @@ def _day(name: str) -> AdmissionInstance:
 
 
 def _counts(result: DayResult, known: PriceForecast | None) -> dict[str, float]:
-    admitted = sum(result.decided.values())
+    done = len(result.plan.admitted)
     times: Sequence[float] = result.resolve_s or (0.0,)
     return {
-        "admitted": admitted,
-        "refused": len(result.decided) - admitted,
+        "admitted": done,
+        "refused": len(result.decided) - done,
+        "promised": len(result.promised),
+        "completed_on_standby": len(result.completed_on_standby),
+        "lost_worker_slots": int(result.unfinished.workers[:, COUNT].sum()),
         "days": 0 if known is None else known.num_days,
         "guard_earned": result.guard_earned,
         "resolves": len(result.resolve_s),

@@ -12,10 +12,11 @@ from optim.models.admission.instance import AdmissionInstance, Jobs
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.learned.forecast import FILL, smoothed
 from optim.solvers.admission.learned.guard import Guard
-from optim.solvers.admission.learned.posted import post, posted_state
+from optim.solvers.admission.learned.posted import discounted, post, posted_state
 from optim.solvers.admission.learned.replan import improve
 from optim.solvers.admission.learned.reservations import Reservations
 from optim.solvers.admission.learned.resolving import Resolver
+from optim.solvers.admission.learned.standby import PATIENCE, Standby
 from optim.solvers.admission.learned.warm_up import RisingPrices, repeated
 from optim.solvers.admission.posted_prices.online_run import PAYOFF_TOL
 from optim.solvers.admission.pricing.class_pricing import Prices
@@ -35,9 +36,11 @@ class Conduct:
         Slots between two solves (0: never), the drift from the expected path that also asks for one (0: none does),
         and the most masters of one solve.
     replan
-        Moves before each slot (0: schedules stay as they were admitted).
+        Moves in each slot (0: schedules stay as they were admitted).
     promised_share
         Share of a schedule's value at admission that the promised completion slot has to earn.
+    standby
+        Most refused jobs that wait for room that nobody holds (0: a refused job is gone).
     """
 
     smoothing: int
@@ -47,15 +50,36 @@ class Conduct:
     resolve_rounds: int
     replan: int
     promised_share: float
+    standby: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DayResult:
-    """What came of a day."""
+    """What came of a day.
+
+    Parameters
+    ----------
+    plan
+        What ran of all jobs that are complete.
+    unfinished
+        What ran of refused jobs that didn't get to their end; it earns nothing, and is no plan of the problem.
+    decided, promised
+        Whether each job that arrived was admitted, and the completion slots promised to those that were.
+    completed_on_standby
+        Completion slots of the others.
+    prices
+        The last prices.
+    decision_s, resolve_s
+        Seconds of each decision and of each solve for new prices.
+    guard_earned
+        What the guard's rule earns alone.
+    """
 
     plan: AdmissionPlan
+    unfinished: AdmissionPlan
     decided: dict[int, bool]
     promised: dict[int, int]
+    completed_on_standby: dict[int, int]
     prices: Prices
     decision_s: list[float] = field(default_factory=list)
     resolve_s: list[float] = field(default_factory=list)
@@ -103,6 +127,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         self._prices = _no_prices(instance) if prices is None else prices
         state = posted_state(instance, self._prices)
         self._reservations = Reservations(instance, state, tables)
+        self._standby = Standby(self._reservations, conduct.standby)
         if guard is not None:
             guard.reserve(state)
         self._rising = RisingPrices(instance, state) if prices is None else None
@@ -131,6 +156,15 @@ class LearnedDay(AbstractIteration[DayResult]):
             begun = time.perf_counter()
             self.decided[job] = self._decide(job)
             self._decision_s.append(time.perf_counter() - begun)
+            if self._conduct.standby and not self.decided[job]:
+                self._standby.add(job)
+        # All who arrive in this slot are decided on: its room is for those who are here.
+        state = self._reservations.state
+        if self._conduct.replan and self._rising is None:
+            with discounted(state, slot, ahead=0.0):
+                improve(self._reservations, self._conduct.replan, np.random.default_rng((self._seed, slot)))
+        with discounted(state, slot, ahead=PATIENCE * self._instance.horizon) as posted:
+            self._earned += self._standby.run_slot(slot, posted)
         self._reservations.run_slot(slot)
         self._slot += 1
 
@@ -144,8 +178,10 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._reservations.run_slot(slot)
         return DayResult(
             plan=self._reservations.plan(),
+            unfinished=self._standby.unfinished(),
             decided=self.decided,
             promised=self._reservations.promised,
+            completed_on_standby=self._standby.completed,
             prices=self._prices,
             decision_s=self._decision_s,
             resolve_s=self._resolve_s,
@@ -153,7 +189,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         )
 
     def _prepare(self, slot: int) -> None:
-        """Find prices anew and pack plans anew, where it is time to."""
+        """Find prices anew, where it is time to."""
         if slot == self._learn_at:
             self._learn_at *= 2
             self._resolver = Resolver(
@@ -163,8 +199,6 @@ class LearnedDay(AbstractIteration[DayResult]):
             self._resolve(slot)
         elif self._resolver is not None and self._is_due(slot, self._resolver):
             self._resolve(slot)
-        if self._conduct.replan and self._rising is None:
-            improve(self._reservations, self._conduct.replan, np.random.default_rng((self._seed, slot)))
 
     def _is_due(self, slot: int, resolver: Resolver) -> bool:
         every, drift = self._conduct.resolve_every, self._conduct.resolve_drift

@@ -90,29 +90,33 @@ class Reservations:
         self.promised[job] = schedule.completion + max(0, slack - 1)
         self._tables.deadline[job] = self.promised[job]
 
+    def take(self, taken: tuple[Use, ...]) -> None:
+        """Take room until it is freed."""
+        self._shift(taken, -1.0)
+
     def fix(self, schedule: FoundSchedule) -> None:
         """Admit a job on room that isn't this cluster's: its schedule is never moved."""
         self.promised[schedule.job] = schedule.completion
-        self._record(schedule.job, (schedule.workers, schedule.ps))
+        self.record(schedule.job, (schedule.workers, schedule.ps))
 
     def worth(self, reservation: Reservation) -> float:
         """Return a schedule's value less what its room costs at the posted prices."""
-        cost = sum(
-            float(np.sum(side.price[use.slot, :, use.server] * use.amount)) / MICRO
-            for side, use in zip(self.state.sides, reservation.uses, strict=True)
-        )
-        return reservation.schedule.value - cost
+        return reservation.schedule.value - priced(reservation.uses, [side.price for side in self.state.sides])
+
+    def may_earn(self, job: int, slot: int) -> bool:
+        """Tell whether completing a job in a slot or later is worth anything."""
+        return bool(self._tables.value[job, slot:].max(initial=0.0) > 0)
 
     def run_slot(self, slot: int) -> None:
         """Let a slot pass: what is reserved in it runs, and can't be moved any more."""
         for job, reservation in list(self.held.items()):
             schedule = reservation.schedule
-            self._record(job, [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)])
+            self.record(job, [part[part[:, SLOT] == slot] for part in (schedule.workers, schedule.ps)])
             if schedule.completion == slot:
                 del self.held[job]
                 continue
             now = schedule.workers[:, SLOT] == slot
-            self._make_progress(job, slot, int(schedule.workers[now, COUNT].sum()))
+            self.make_progress(job, slot, int(schedule.workers[now, COUNT].sum()))
             later = replace(schedule, workers=schedule.workers[~now], ps=schedule.ps[schedule.ps[:, SLOT] != slot])
             self.held[job] = Reservation(later, uses(self.instance, later)) if now.any() else reservation
 
@@ -120,20 +124,34 @@ class Reservations:
         """Return what has run."""
         return AdmissionPlan.from_rows(*self._rows)
 
-    def _record(self, job: int, parts: Sequence[IntArray]) -> None:
+    def record(self, job: int, parts: Sequence[IntArray]) -> None:
+        """Enter rows of workers and of PSs into what has run."""
         for rows, part in zip(self._rows, parts, strict=True):
             rows += [[job, *row[:SEGMENT]] for row in part.tolist()]
 
-    def _make_progress(self, job: int, slot: int, workers: int) -> None:
+    def make_progress(self, job: int, slot: int, workers: int) -> None:
+        """Note that so many workers ran in a slot: what is left of the job arrives in the next."""
         tables, jobs = self._tables, self.instance.jobs
         done = int(self.instance.progress[job][workers])
-        tables.arrival[job] = slot + 1
+        self.postpone(job, slot)
         tables.target[job] -= done
         tables.segment_start[jobs.segment_offset[job] : jobs.segment_offset[job + 1]] -= done
+
+    def postpone(self, job: int, slot: int) -> None:
+        """Let what is left of a job arrive in the slot after this one."""
+        self._tables.arrival[job] = slot + 1
 
     def _shift(self, taken: tuple[Use, ...], sign: float) -> None:
         for side, use in zip(self.state.sides, taken, strict=True):
             side.residual[use.slot, :, use.server] += sign * use.amount
+
+
+def priced(taken: tuple[Use, ...], prices: Sequence[FloatArray]) -> float:
+    """Return what room costs at prices of shape (slots, resources, servers) a side."""
+    return sum(
+        float(np.sum(price[use.slot, :, use.server] * use.amount)) / MICRO
+        for price, use in zip(prices, taken, strict=True)
+    )
 
 
 def left_by_class(state: ClusterState) -> tuple[FloatArray, ...]:

@@ -14,7 +14,7 @@ from optim.models.admission.problem import PROBLEM
 from optim.models.admission.union import take_jobs, together
 from optim.models.files import verify
 from optim.solvers.admission.learned.guard import Guard
-from optim.solvers.admission.learned.learned_run import LearnedDay
+from optim.solvers.admission.learned.learned_run import DayResult, LearnedDay
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import job_worth
@@ -31,12 +31,14 @@ WAYS = {
     "drift": {"replan": 0, "resolve_drift": 0.3, "resolve_rounds": 1},
     "guarded": {"replan": 3, "guard": 0.5},
     "no history": {"replan": 3, "warm_up": 0.3},
+    "no standby": {"replan": 4, "standby": 0},
+    "one on standby": {"replan": 2, "standby": 1},
 }
 
 
-def live(today, way: str, known, seed: int = 0, stop=None) -> tuple[LearnedDay, Monitor]:
+def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[LearnedDay, Monitor]:
     """Return a day that is ready to be lived."""
-    chosen = {"smoothing": 1, **WAYS[way]}
+    chosen = {"smoothing": 1, **WAYS[way], **further}
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
     past = together([day.jobs for day in known.days], today)
     guard = Guard(today, 0.5, job_worth(past), ZeroStartPrice()) if way == "guarded" else None
@@ -54,8 +56,8 @@ def live(today, way: str, known, seed: int = 0, stop=None) -> tuple[LearnedDay, 
     return day, Monitor(stop)
 
 
-def lived(today, way: str, known, seed: int = 0, stop=None):
-    return drive(*live(today, way, known, seed, stop))
+def lived(today, way: str, known, seed: int = 0, stop=None, **further) -> DayResult:
+    return drive(*live(today, way, known, seed, stop, **further))
 
 
 @given(
@@ -76,10 +78,36 @@ def test_a_later_job_changes_no_earlier_decision(cluster, way, kind, seed, kept)
         assert whole.promised.get(job) == part.promised.get(k)
     # What ran before the next job came is the same, too.
     before = int(today.jobs.arrival[order[kept]])
-    for a, b in ((whole.plan.workers, part.plan.workers), (whole.plan.ps, part.plan.ps)):
+    for a, b in zip(ran(whole), ran(part), strict=True):
         renamed = b.copy()
         renamed[:, JOB] = first[b[:, JOB]]
         np.testing.assert_array_equal(a[a[:, SLOT] < before], renamed[b[:, SLOT] < before])
+
+
+def ran(result: DayResult) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of workers and of PSs of all that ran, for nothing, too, in order."""
+    pairs = ((result.plan.workers, result.unfinished.workers), (result.plan.ps, result.unfinished.ps))
+    both = (np.concatenate(pair) for pair in pairs)
+    return tuple(rows[np.lexsort(rows.T[::-1])] for rows in both)
+
+
+@given(
+    cluster=st.integers(0, CLUSTERS - 1),
+    way=st.sampled_from(sorted(WAYS)),
+    kind=st.sampled_from(["random", "scaled", "permuted", "zero"]),
+    seed=st.integers(0, 10**6),
+)
+def test_who_was_promised_anything_never_notices_who_stands_by(cluster, way, kind, seed) -> None:
+    today, known = days(cluster)[-1], wrong(cluster, kind, seed)
+    alone = lived(today, way, known, seed, standby=0)
+    among = lived(today, way, known, seed, standby=200)
+    assert (among.decided, among.promised) == (alone.decided, alone.promised)
+    assert not among.completed_on_standby.keys() & among.promised.keys()
+    assert set(among.plan.admitted.tolist()) == {*among.promised, *among.completed_on_standby}
+    assert not set(among.unfinished.workers[:, JOB].tolist()) & set(among.plan.admitted.tolist())
+    for more, less in ((among.plan.workers, alone.plan.workers), (among.plan.ps, alone.plan.ps)):
+        kept = more[np.isin(more[:, JOB], list(among.promised))]
+        np.testing.assert_array_equal(kept, less)
 
 
 @given(
@@ -97,8 +125,9 @@ def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed)
         day.step()
         now = day.finish(None) if slot == today.horizon - 1 else None
         reservations = day._reservations
+        # Rows of a job that stood by come when it is complete.
         rows = reservations.plan().workers
-        rows = rows[rows[:, SLOT] <= slot]
+        rows = rows[(rows[:, SLOT] <= slot) & np.isin(rows[:, JOB], list(reservations.promised))]
         np.testing.assert_array_equal(rows[rows[:, SLOT] < slot], ran)
         ran = rows
         for job, due in promised.items():
@@ -106,8 +135,9 @@ def test_no_promise_is_broken_and_no_past_slot_touched(cluster, way, kind, seed)
         promised = dict(reservations.promised)
         assert all(side.residual.min() >= 0 for side in reservations.state.sides)
     completion = dict(zip(now.plan.admitted.tolist(), now.plan.completion.tolist(), strict=True))
-    assert completion.keys() == promised.keys() == {job for job, is_in in now.decided.items() if is_in}
-    assert all(completion[job] <= due for job, due in promised.items())
+    assert promised.keys() == {job for job, is_in in now.decided.items() if is_in}
+    assert all(completion.pop(job) <= due for job, due in promised.items())
+    assert completion == now.completed_on_standby
 
 
 @pytest.mark.parametrize("way", sorted(WAYS))
@@ -115,7 +145,7 @@ def test_a_day_that_is_cut_short_keeps_its_promises_and_admits_nobody_else(way) 
     today, known = days(1)[-1], forecast(1)
     result = lived(today, way, known, stop=IterationLimit(6))
     assert 0 < len(result.decided) < today.num_jobs
-    assert set(result.plan.admitted.tolist()) == set(result.promised)
+    assert set(result.plan.admitted.tolist()) == {*result.promised, *result.completed_on_standby}
     options = OnlineLearnedOptions(history="given", **{k: v for k, v in WAYS[way].items() if k != "warm_up"})
     monitor = Monitor(IterationLimit(6))
     solver = solver_named("admission", "online-learned")
