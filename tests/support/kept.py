@@ -27,21 +27,36 @@ TOL = 1e-9
 MOST_NUMBERS, MOST_LETTERS = 6, 120
 """Longer lists of numbers, and longer texts, are summed up."""
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+SHOWN = 5
 SUMMED, LONG = "numbers", "text"
 
 
-def assert_kept(path: Path, found: Mapping[str, Any]) -> None:
-    """Compare figures with the file `path`, name by name; write it where the environment says so."""
+def assert_kept(path: Path, found: Mapping[str, Any], *, is_part: bool = False) -> None:
+    """Compare figures with the file `path`, name by name; write it where the environment says so.
+
+    Parameters
+    ----------
+    path
+        The file, in a folder `kept` beside the tests.
+    found
+        Anything that `summary` can tell, by name.
+    is_part
+        Whether the file holds other names, too, which other tests compare.
+    """
     summed = {str(name): summary(value) for name, value in found.items()}
+    before = json.loads(path.read_text()) if path.exists() else {}
     if os.environ.get("KEPT") == "renew":
+        before = {**before, **summed} if is_part else summed
         path.parent.mkdir(exist_ok=True)
-        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in sorted(summed.items())]
+        lines = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in sorted(before.items())]
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    kept = json.loads(path.read_text())
+        before = json.loads(path.read_text())
     summed = json.loads(json.dumps(summed))
-    wrong = {name: (kept.get(name), summed.get(name)) for name in sorted(kept.keys() | summed.keys())}
+    names = summed.keys() if is_part else before.keys() | summed.keys()
+    wrong = {name: (before.get(name), summed.get(name)) for name in sorted(names)}
     wrong = {name: pair for name, pair in wrong.items() if not agrees(*pair)}
-    assert wrong == {}, f"not as kept in {path.name} (kept, found); where that is meant, renew it by `make kept`"
+    first = "\n".join(f"{name}: kept {was}, found {now}" for name, (was, now) in list(wrong.items())[:SHOWN])
+    assert not wrong, f"{len(wrong)} not as kept in {path}; where that is meant, renew it by `make kept`\n{first}"
 
 
 def agrees(one: Any, other: Any) -> bool:
@@ -88,9 +103,10 @@ def summary(value: Any) -> Any:
     return repr(value) if isinstance(value, Fraction) else parts(value)
 
 
-def short(value: Any) -> Any:
-    """Return a value in a few numbers, however large it is."""
-    return _of_text(json.dumps(summary(value)))
+def short(value: Any, *, without: str = "") -> Any:
+    """Return a value in a few numbers, however large it is; a text such as a folder's name is left out of it."""
+    text = json.dumps(summary(value))
+    return _of_text(text.replace(without, "") if without else text)
 
 
 def digest(numbers: Any) -> str:
@@ -150,7 +166,7 @@ def _of_text(text: str) -> Any:
     if len(text) <= MOST_LETTERS:
         return text
     digest = hashlib.sha256(NUMBER.sub("#", text).encode()).hexdigest()[:8]
-    return [LONG, digest, _sum(_numbers(text))]
+    return [LONG, f"x{digest}", _sum(_numbers(text))]
 
 
 def _sum(numbers: list[Any]) -> list[Any]:

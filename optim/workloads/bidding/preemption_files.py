@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 from optim.models.bidding.hazard import Spells
 from optim.workloads.csv_columns import groups, joined, read_columns, require, require_order
 
@@ -24,7 +25,7 @@ def read_spells(path: str | Path) -> Spells:
     Raises
     ------
     InvalidProblemError
-        If the file is bad, out of order, or has no preemption series.
+        If the file is bad, out of order, has no preemption series, or more machines at once than the limits allow.
     """
     numbers = ("gap_seconds", "tick", "value")
     columns = read_columns(path, numbers, ("kind", "campaign", "zone", "resource"))
@@ -33,6 +34,7 @@ def read_spells(path: str | Path) -> Spells:
     if not is_series.any():
         raise InvalidProblemError(f"{path}: no row is of kind 'preemption'; give a file with preemption series")
     columns = {name: values[is_series] for name, values in columns.items()}
+    check_limit("count", int(columns["value"].max()), f"{path}: machines at once")
     keys = joined(*(columns[name] for name in ("campaign", "zone", "resource")), by="/")
     rows_of = groups(keys)
     kind, start, length, lost = [], [], [], []

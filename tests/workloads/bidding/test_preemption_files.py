@@ -34,3 +34,8 @@ def test_machines_that_come_are_launched_and_those_that_go_are_lost_the_oldest_f
 def test_refuses_a_file_without_preemption_series(tmp_path):
     with pytest.raises(InvalidProblemError, match="no row is of kind 'preemption'"):
         read_spells(write(tmp_path, {"a": [1, 1]}, kind="availability"))
+
+
+def test_refuses_more_machines_at_once_than_can_be_told_apart(tmp_path):
+    with pytest.raises(InvalidProblemError, match="machines at once: at most 100000 are read, got 1000000000"):
+        read_spells(write(tmp_path, {"a": [1, 10**9]}))
