@@ -166,7 +166,7 @@ def _of_text(text: str) -> Any:
     if len(text) <= MOST_LETTERS:
         return text
     digest = hashlib.sha256(NUMBER.sub("#", text).encode()).hexdigest()[:8]
-    return [LONG, f"x{digest}", _sum(_numbers(text))]
+    return [LONG, digest, _sum(_numbers(text))]
 
 
 def _sum(numbers: list[Any]) -> list[Any]:
