@@ -48,8 +48,12 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)}` says")
 
 
-def pytest_collection_finish() -> None:
-    """Let no later collection of garbage walk over what importing made."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile loops quickly, if tests have any, and let no later collection of garbage walk over what importing made."""
+    if "numba" in sys.modules and session.config.option.hypothesis_profile != "prove":
+        from tests.support.quick_flags import compile_quickly
+
+        compile_quickly()
     gc.collect()
     gc.freeze()
 

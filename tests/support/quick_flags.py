@@ -1,8 +1,10 @@
-"""Let Numba compare its settings of a compilation quickly: it does at each operator it types, a twentieth of what compiling takes."""
+"""Let Numba compile sooner for tests: compare its settings quickly, and say in a few words that slices don't fit."""
 
 from typing import Any
 
+from numba.core.extending import overload
 from numba.core.targetconfig import TargetConfig
+from numba.np import arrayobj
 
 
 def values(settings: Any) -> dict[str, Any]:
@@ -23,6 +25,25 @@ def hash_of(settings: Any) -> int:
     return hash(type(settings))
 
 
-def compare_flags_quickly() -> None:
-    """Replace the comparison for the life of this process; what is compiled stays the same."""
+def refuse_slice(source, target):
+    """Stand for what raises in a loop where a slice is assigned an array of another shape."""
+    raise NotImplementedError
+
+
+@overload(refuse_slice)
+def compile_refusal(source, target):
+    """Return what is compiled; Numba's own puts both shapes into words, which takes as long as a loop of a page."""
+
+    def refuse(source, target):
+        raise ValueError("the slice has another shape than the array assigned to it")
+
+    return refuse
+
+
+def compile_quickly() -> None:
+    """Replace both for the life of this process; what is compiled does the same.
+
+    Comparing settings, which Numba does at each operator that it types, is a twentieth of what compiling takes.
+    """
     TargetConfig.values, TargetConfig.__eq__, TargetConfig.__hash__ = values, are_equal, hash_of
+    arrayobj.raise_with_shape_context = refuse_slice

@@ -21,7 +21,7 @@ from optim.solvers.admission.warm_up import compile_columns, compile_nodes, comp
 from optim.solvers.solve import solve, solvers_of
 from optim.workloads.admission.stress import STRESS_INSTANCES
 from tests.support.auction.builders import auction, linear
-from tests.support.quick_flags import compare_flags_quickly
+from tests.support.quick_flags import compile_quickly
 from tests.support.sources import read_sources
 
 ROUNDS = 10
@@ -87,7 +87,7 @@ PARTS = (own_servers, auctions, clusters, capacity, shared_online, shared_column
 
 def prepare() -> None:
     """Spare a process that compiles what doesn't concern it: comparing flags at length, walking over all that lives."""
-    compare_flags_quickly()
+    compile_quickly()
     gc.freeze()
     gc.set_threshold(*RARELY)
 
