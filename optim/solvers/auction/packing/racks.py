@@ -54,11 +54,16 @@ def _types(used, level, size, num_racks):
         if level[k] == RACK:
             count[num_loads + size[k]] += 1
     count[0] = 0  # machines without a load go anywhere
-    found = np.flatnonzero(count)
-    types = np.zeros((len(found), GIVEN + num_racks), dtype=np.int64)
-    types[:, IS_LOAD] = found < num_loads
-    types[:, SIZE] = np.where(found < num_loads, found, found - num_loads)
-    types[:, LEFT] = count[found]
+    num_types = 0
+    for number in count:
+        num_types += number > 0
+    types, t = np.zeros((num_types, GIVEN + num_racks), dtype=np.int64), 0
+    for which in range(len(count)):  # one by one: whole columns and a choice between arrays take seconds to compile
+        if count[which] > 0:
+            types[t, IS_LOAD] = which < num_loads
+            types[t, SIZE] = which if which < num_loads else which - num_loads
+            types[t, LEFT] = count[which]
+            t += 1
     return types
 
 

@@ -35,7 +35,10 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
         used = used[where]
     load = _loads(used, machine_rack, inner, size, place, rack_free)
     # Loads trade places between machines with equal slots, or of one slot each.
-    alike = np.where(num_slots == 1, -1, kind)
+    alike = kind.copy()
+    for m in range(num_machines):
+        if num_slots[m] == 1:
+            alike[m] = -1
     _exchange(
         load, used, where, inner, size, place, alike, is_fixed, machine_free, machine_rack, rack_free, random, moves
     )
