@@ -22,7 +22,7 @@ def _panel(panel: Any) -> dict[str, Any]:
         "bars": [_patch(patch) for patch in panel.patches],
         "areas": [_collection(one) for one in panel.collections],
         "images": [_floats(np.ma.filled(image.get_array(), -1.0)) for image in panel.images],
-        "texts": [[text.get_text(), *map(float, getattr(text, "xy", text.get_position()))] for text in panel.texts],
+        "texts": [[text.get_text(), float(text.get_fontsize()), *map(float, getattr(text, "xy", text.get_position()))] for text in panel.texts],
     }  # fmt: skip
 
 

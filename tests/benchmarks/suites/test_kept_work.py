@@ -9,12 +9,18 @@ import pytest
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import FULL, SMALL, BenchRequest, Skipped
 from optim.benchmarks.suites.admission import SPEC as ADMISSION
+from optim.benchmarks.suites.time_shares import TimeShareOptions, draw_problem
 from tests.support.kept import assert_kept, outcome
 
 KEPT = Path(__file__).parent / "kept"
 MOST = 40
 DRAWN = ("auction", "paper", "pricing")
 """Suites whose subjects are drawn when work is listed: only the first few are looked at, at small size."""
+
+
+def test_what_shares_are_drawn_from():
+    found = {f"{seed}": draw_problem(TimeShareOptions(jobs=6), seed) for seed in range(2)}
+    assert_kept(KEPT / "test_kept_work.json", found, is_part=True)
 
 
 def told(work):

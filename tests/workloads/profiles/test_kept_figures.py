@@ -82,6 +82,7 @@ def test_fits_and_choices():
         "placement": [placement_of(tau, 10.0, own, ProfileOptions()) for tau in (0.1, 2.0) for own in (100.0, 20_000.0)],
         "quiet": [outcome(check_quiet, noise, load, 2) for noise in (0.05, 0.2) for load in (0.1, 1.5)],
         "timings": [parts(one) for one in time_interleaved([lambda: None, lambda: None], repeats=4, clock=SteppedClock(1.0, 2.0, 3.0, 2.5))],
+        "within": [[parts(one) for one in time_interleaved([lambda: None, lambda: None], repeats=6, budget_s=budget, clock=SteppedClock(1.0, 2.0, 3.0, 2.5, 4.0))] for budget in (0.5, 9.0, 60.0)],
         "timing": parts(timing(1.0, 1.2, 5.0, 1.1)),
     }  # fmt: skip
     assert_kept(KEPT / "fits.json", found)
