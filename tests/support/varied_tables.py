@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.kept import outcome, short
 
-CELLS = ("", "-1", "7.5")
+CELLS = ("", "7.5")
 
 Table = Sequence[Sequence[Any]]
 
