@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.benchmarks.pictures import cluster_report
+from optim.cli import simulate_cluster
 from optim.cli.main import app
 from optim.models.cluster.run_file import load_run
 
@@ -290,3 +291,13 @@ def test_a_job_that_no_machine_has_vcpus_for_is_one_line_before_anything_is_prin
     result = run("simulate", "cluster", "--trace", path, "--gpus", "2x2", "--policy", "fifo", "--format", "json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "asks for 2 GPUs with 20 vCPU" in result.stderr
+
+
+def test_a_narrow_terminal_loses_the_last_columns_first_and_the_first_six_never(trace, monkeypatch):
+    told = {}
+    monkeypatch.setattr(simulate_cluster, "print_table", lambda header, rows, **more: told.update(more, header=header))
+    assert run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo").exit_code == 0
+    policy, *columns = told["header"]
+    assert policy == "policy"
+    assert [*columns[:6], *reversed(told["least_wanted"])] == columns
+    assert told["title"] == "3 jobs on 2 GPUs"

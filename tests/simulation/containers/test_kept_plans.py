@@ -9,7 +9,7 @@ import pytest
 
 from optim.simulation.containers import Measure, Requirement, compare_policies, make_plan, measure
 from optim.simulation.containers.bootstrap import by_unit, interval, resampled, resamples
-from optim.simulation.containers.catalogue import BOUNDS, OPTIONAL, need_phases, policy_names
+from optim.simulation.containers.catalogue import BOUNDS, need_phases, policy_names
 from optim.simulation.containers.clairvoyant import claim_of, clairvoyant
 from optim.simulation.containers.decaying_histogram import Buckets, DecayingHistograms
 from optim.simulation.containers.harm import Restarts
@@ -139,10 +139,3 @@ def test_recommendations_and_their_files_come_out_as_before():
     found["one unit"] = outcome(Recommender, asked.select([1]), options, 5)
     found["too short"] = outcome(Recommender, asked, RecommendOptions(cycle_s=1e5), 5)
     assert_kept(KEPT / "recommendations.json", found)
-
-
-@pytest.mark.parametrize("name", [name for name in OPTIONAL if "forest" in name])
-def test_a_policy_that_needs_a_package_allocates_what_it_did(name):
-    pytest.importorskip("sklearn")
-    plan = make_plan(trial(4 * CYCLE_S).calibration, name).allocate(np.array([1.0, 1.5]))
-    assert_kept(KEPT / "plans" / f"{name}.json", {"allocated": plan})

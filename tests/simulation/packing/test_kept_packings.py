@@ -19,7 +19,6 @@ from optim.simulation.packing import (
 from optim.simulation.packing.fewest import (
     ServerProblem,
     best_weights,
-    fewest_by_model,
     first_fit,
     is_feasible,
     least_servers,
@@ -56,9 +55,6 @@ def test_placements_and_bounds_come_out_as_before():
             "best": proven_bound(problem, best_weights(problem)), "loads": loads(series, placed, 3),
             "feasible": [is_feasible(problem, placed), is_feasible(ServerProblem(requests=demands, arrival=problem.arrival + 1, capacity=CAPACITY, most_shift=shift), placed)],
         }  # fmt: skip
-    tight = ServerProblem(requests=drawn_demands(9, 8), arrival=np.arange(8) % 3, capacity=CAPACITY, most_shift=1)
-    placed, bound = fewest_by_model(tight, 20.0)
-    found["model"] = [placed.num_servers, bound, is_feasible(tight, placed)]
     found["too large"] = outcome(ServerProblem, requests=drawn_demands(0), arrival=np.zeros(7), capacity=CAPACITY / 2)
     assert_kept(KEPT / "placements.json", found)
 

@@ -42,10 +42,12 @@ VARIANTS = {
 }
 """Options besides the usual ones."""
 
+SLOW = ("max-min", "oasis", "optimus", "slaq", "themis")
+
 
 @pytest.mark.parametrize("name", sorted(POLICIES))
 def test_a_policy_does_what_it_did(name):
-    found = {world: told(name, world) for world in WORLDS}
+    found = {world: told(name, world) for world in WORLDS if name not in SLOW or world in ("plain", "failing", "kinds")}
     for number, options in enumerate(VARIANTS.get(name, ())):
         world = "kinds" if name == "static" else ("plain", "failing")[number % 2]
         found[f"{world} {' '.join(f'{key}={value}' for key, value in options.items())}"] = told(name, world, options)
