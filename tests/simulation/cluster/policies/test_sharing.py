@@ -166,6 +166,11 @@ def test_partitions_lend_nothing_and_are_as_large_as_gpu_hours_say():
         _starts(jobs, Cluster.grid("1x8"), "static")
 
 
+def test_a_virtual_cluster_without_jobs_needs_no_machine():
+    jobs = workload([(0, 2, 10)], groups=("a", "b"))
+    assert _starts(jobs, Cluster.grid("1x2"), "static")[0] == [0]
+
+
 def test_machines_of_a_partition_hold_a_wide_gang_together():
     """Gangs of 3 on machines of one GPU: a virtual cluster that has 3 of them does, and one that is left 2 does not."""
     jobs = workload([(0, 3, 10), (0, 3, 10)], group=np.array([0, 1]), groups=("a", "b"))
