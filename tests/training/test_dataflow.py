@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server import ASYNCHRONOUS, Sgd
-from optim.training.applications import MatrixFactorisation
-from optim.training.dataflow import Dataflow
+from optim.kernels.parameter_server import ASYNCHRONOUS, Adagrad, Adam, Sgd
+from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.dataflow import DENSEST, Dataflow, Form
+from optim.training.forms import Compression, Pushes
 from optim.training.messages import Applied, Pushed
 from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
@@ -126,3 +127,33 @@ def test_processes_refuse_a_staleness_that_no_memory_holds():
     options = ClusterOptions(num_shards=1, staleness=ASYNCHRONOUS)
     with pytest.raises(InvalidOptionError, match="or a smaller staleness"):
         Processes(CountingApplication(PARTITIONS, 1000), options, max_machines=64)
+
+
+FACTORS = MatrixFactorisation(num_users=20, num_items=9, num_ratings=200, num_factors=2, num_partitions=4)
+CLASSES = LogisticRegression(num_observations=60, num_features=6, num_classes=3, num_partitions=4)
+TOPICS = TopicModel(num_documents=12, num_words=15, num_topics=2, num_tokens=20, num_partitions=4)
+DESCENT = Sgd(learning_rate=0.5)
+
+
+@pytest.mark.parametrize(
+    ("application", "optimiser", "options", "densest"),
+    [
+        (FACTORS, DESCENT, {}, DENSEST),
+        (FACTORS, Adagrad(learning_rate=0.1), {"staleness": 0}, DENSEST),
+        (FACTORS, Adam(learning_rate=0.1), {}, 0),  # moves where nothing is pushed
+        (FACTORS, DESCENT, {"staleness": 2}, DENSEST),
+        (FACTORS, DESCENT, {"pushes": Pushes.ROWS}, 1),
+        (FACTORS, DESCENT, {"pushes": Pushes.DENSE}, 0),
+        (FACTORS, DESCENT, {"num_shards": 30}, 0),  # more shards than rows
+        (CLASSES, DESCENT, {"pushes": Pushes.ROWS}, 0),  # no rows
+        (CLASSES, DESCENT, {"compression": Compression.TOP_K}, DENSEST),
+        (CLASSES, Adam(learning_rate=0.1), {"compression": Compression.TOP_K}, 0),
+        (TOPICS, DESCENT, {}, DENSEST),
+        (TOPICS, Adagrad(learning_rate=0.1), {}, 0),  # what is drawn somewhere goes there by plain descent alone
+        (TOPICS, DESCENT, {"staleness": 1}, 0),
+    ],
+)
+def test_gradients_are_pushed_by_rows_only_where_that_is_the_same_update(application, optimiser, options, densest):
+    form = Form.of(application, optimiser, ClusterOptions(**options))
+    assert form.densest == densest
+    assert form.compression == options.get("compression", Compression.NONE)
