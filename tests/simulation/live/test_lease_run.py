@@ -107,7 +107,12 @@ def test_without_checkpoints_all_is_done_again():
 
 @pytest.mark.parametrize(
     ("policy", "is_warned"),
-    [("proteus", True), ("proteus", False), ("bidbrain-checkpoint", True), ("standard-checkpoint", True)],
+    [
+        ("proteus", True),
+        ("proteus", False),
+        pytest.param("bidbrain-checkpoint", True, marks=pytest.mark.prove),
+        ("standard-checkpoint", True),
+    ],
 )
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.prove)])
 def test_whatever_comes_and_goes_bill_and_losses_are_right(seed, policy, is_warned):

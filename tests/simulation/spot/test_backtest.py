@@ -21,6 +21,7 @@ def history():
     return generate_prices(PriceOptions(num_types=1, num_zones=2, days=10), 0)
 
 
+@pytest.mark.prove
 def test_the_number_of_processes_changes_nothing(history):
     world = make_world(history, None, OPTIONS)
     one, two = (
