@@ -31,25 +31,31 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
         diagonal[i] = total + job_ratio[i]
         if first == last:
             continue
-        members = first + np.flatnonzero(weight[first:last] > ignored * total)
-        union = np.empty(start[last] - start[first], dtype=np.int64)
-        size = 0
-        for j in members:
+        members, num_members = np.empty(last - first, dtype=np.int64), 0
+        for j in range(first, last):
+            if weight[j] > ignored * total:
+                members[num_members] = j
+                num_members += 1
+        low, high, size = num_rows, -1, 0
+        for k in range(num_members):
+            j = members[k]
             for a in range(start[j], start[j + 1]):
                 if place[row[a]] < 0:
                     place[row[a]] = 0
-                    union[size] = row[a]
-                    size += 1
-        rows = np.sort(union[:size])
-        for a in range(size):
-            place[rows[a]] = a
+                    low, high, size = min(low, row[a]), max(high, row[a]), size + 1
+        rows, size = np.empty(size, dtype=np.int64), 0
+        for r in range(low, high + 1):  # those in between are few, and sorting takes seconds to compile
+            if place[r] >= 0:
+                rows[size], place[r] = r, size
+                size += 1
         mean = np.zeros(size)
-        for j in members:
+        for k in range(num_members):
+            j = members[k]
             for a in range(start[j], start[j + 1]):
                 mean[place[row[a]]] += weight[j] / total * entry[a]
         # One row more for the mean itself: the block is then a single product of a thin matrix with its transpose.
-        thin = np.empty((len(members) + 1, size))
-        for k in range(len(members)):
+        thin = np.empty((num_members + 1, size))
+        for k in range(num_members):
             j = members[k]
             root = np.sqrt(weight[j])
             for a in range(size):
@@ -58,7 +64,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
                 thin[k, place[row[a]]] += root * entry[a]
         root = np.sqrt(job_ratio[i] * total / diagonal[i])
         for a in range(size):
-            thin[len(members), a] = root * mean[a]
+            thin[num_members, a] = root * mean[a]
         block = np.dot(thin.T, thin)
         for a in range(size):
             target = base[rows[a]]
