@@ -1,6 +1,7 @@
 """What commands print for small inputs, and how their words are read, compared with what is kept: whatever the terminal's width."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,11 +19,14 @@ from optim.cli.completion import instance_names, matching, policies, problems, s
 from optim.cli.main import app
 from optim.cli.output import OutputFormat, print_fields, print_one, print_rows, print_table, printable, show
 from optim.cli.price_source import on_demand_of, split_time
+from optim.cli.run import _shown, _tell
 from optim.core.registry import describe_options
 from optim.models.auction.problem import PROBLEM as AUCTION
 from optim.models.bidding.problem import PROBLEM as BIDDING
 from optim.models.catalogue import problem_names
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.live.auction_run import LeaseRow
+from optim.simulation.live.job_plan import PlanOptions
 from optim.solvers.solve import solver_named, solver_names
 from optim.workloads.admission.generator_options import GeneratorOptions as Admission
 from optim.workloads.admission.trace_options import TraceOptions
@@ -34,6 +38,7 @@ from optim.workloads.cluster.philly_jobs import PhillyOptions
 from optim.workloads.cluster.themis_apps import ThemisOptions
 from optim.workloads.containers import ContainerOptions
 from optim.workloads.profiles.job_profile import ProfileOptions
+from tests.support.admission.seeded import seeded_instance
 from tests.support.auction.seeded import seeded_auction
 from tests.support.bidding.small_markets import published_vector
 from tests.support.kept import assert_kept, outcome, parts
@@ -133,6 +138,24 @@ def test_tables_and_fields(capsys):
         "bench": printed(bench_tables.print_bench_tables, [SUITES.get("admission")], records, skipped), "differences": printed(bench_tables.tell_differences, changed),
     }  # fmt: skip
     assert_kept(KEPT / "tables.json", found)
+
+
+def test_what_is_told_of_plans_that_were_run(capsys):
+    found = {}
+    for problem, instance in (("admission", seeded_instance(0)), ("auction", seeded_auction(7))):
+        for done in (True, False):
+            rows = []
+            for number in range(3):
+                realised = 4.0 + 2 * number if done or number else None
+                told = {
+                    "job": f"j{number}", "application": "a", "planned_slots": 3.0 + number, "realised_slots": realised,
+                    "error": realised and realised / (3.0 + number) - 1, "planned_utility": 2.0, "realised_utility": 1.5 * number,
+                    "planned_rho": 1.25, "realised_rho": realised and 1.5 + number, "clocks": 7, "changes": 1,
+                }  # fmt: skip
+                rows.append(LeaseRow(**{one.name: told.get(one.name, number) for one in fields(LeaseRow)}))
+            _tell(instance, problem, rows, PlanOptions())
+            found[f"{problem} {done}"] = [" ".join(capsys.readouterr().err.split()), [_shown(row) for row in rows]]
+    assert_kept(KEPT / "runs.json", found)
 
 
 def test_how_words_are_read(tmp_path):

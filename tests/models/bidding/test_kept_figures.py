@@ -1,6 +1,7 @@
 """Everything that small instances, prices, bills and estimates of spot markets tell, compared with what is kept."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,8 @@ from optim.models.bidding.eviction import (
 from optim.models.bidding.figures import describe, footprint_load
 from optim.models.bidding.first_crossing import crossings, crossings_of_bid
 from optim.models.bidding.hazard import Spells, fit_hazards
-from optim.models.bidding.lasting import kept_probability
+from optim.models.bidding.instance import EvictionTerm, HourOutlook
+from optim.models.bidding.lasting import LastingCapacity, kept_probability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.models.bidding.problem import PROBLEM
@@ -183,3 +185,26 @@ def test_bills_of_every_rule():
             found[f"{rule} {end}"] = lines
     early = outcome(HourlySpot().lines, Lease(market="m", count=1, granted_s=0, ended_s=9, end=End.RETURNED), path)
     assert_kept(KEPT / "bills.json", {**found, "early": early})
+
+
+def test_which_numbers_are_in_range_and_which_forms_are_linear():
+    shocks = lasting(1).lasting.shocks
+    usual = {"shocks": shocks, "capacity": np.array([1]), "least": 2, "probability": 0.5}
+    ranges = {
+        "least": (0, 1, 4096, 4097),
+        "probability": (0.0, 1e-9, 1.0, 1.1),
+        "capacity": ([-1], [0], [4096], [4097]),
+    }
+    asked = {
+        f"{name} {value}": outcome(LastingCapacity, **{**usual, name: np.array(value) if name == "capacity" else value})
+        for name, values in ranges.items()
+        for value in values
+    }
+    linear = {}
+    for seed in range(0, 12, 2):
+        for loss, change in ((0.0, 0.0), (0.1, 0.0), (0.0, 0.1)):
+            one = replace(varied(seed), eviction_loss_h=loss, change_loss_h=change)
+            terms = EvictionTerm if isinstance(one.outlook, HourOutlook) else (None,)
+            forms = [one if term is None else replace(one, outlook=replace(one.outlook, term=term)) for term in terms]
+            linear[f"{seed} {loss} {change}"] = [supports_programme(form) for form in forms]
+    assert_kept(KEPT / "ranges.json", {**asked, **linear})
