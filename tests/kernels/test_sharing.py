@@ -58,6 +58,34 @@ def test_starts_lie_strictly_inside():
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_warm_start_spreads_what_those_who_left_had_and_keeps_a_thousandth_free(seed):
+    market, gone, complementarity = drawn(seed), 2, 1e-3
+    stay = np.array([0, 1, 3, 4])
+    first = cold_start(market, jnp.ones(USERS, dtype=bool))
+    point = warm_start(market, jnp.arange(USERS) != gone, first, complementarity)
+    speed, supply, cap = (np.asarray(one) for one in (market.speed, market.supply, market.cap))
+    held = np.asarray(first.share)
+    share = held[stay] * held.sum(axis=0) / held[stay].sum(axis=0) + 1e-6 * supply
+    share *= np.minimum(1.0, 0.999 * supply / share.sum(axis=0))
+    share *= np.minimum(1.0, 0.95 * cap[stay] / (speed[stay] * share).sum(axis=1))[:, None]
+    np.testing.assert_allclose(np.asarray(point.share)[stay], share, rtol=1e-9)
+    rest = supply - share.sum(axis=0)
+    np.testing.assert_allclose(point.price, np.maximum(first.price, complementarity / rest), rtol=1e-9)
+    np.testing.assert_allclose(np.asarray(point.slack)[stay], complementarity / share, rtol=1e-9)
+    left = cap[stay] - (speed[stay] * share).sum(axis=1)
+    np.testing.assert_allclose(np.asarray(point.cap_price)[stay], complementarity / left, rtol=1e-9)
+
+
+def test_a_warm_start_from_full_goods_leaves_a_thousandth_of_each():
+    market, everybody = drawn(1)._replace(cap=jnp.full(USERS, 1e3)), jnp.ones(USERS, dtype=bool)
+    first = cold_start(market, everybody)
+    held = np.asarray(first.share)
+    full = first._replace(share=jnp.asarray(held * (np.asarray(market.supply) / held.sum(axis=0))))
+    point = warm_start(market, everybody, full, 1e-3)
+    np.testing.assert_allclose(np.asarray(point.share).sum(axis=0), 0.999 * np.asarray(market.supply), rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_every_problem_closes_its_gap(seed):
     market, tol = drawn(seed), 1e-7
     main = solve_all_present(market, jnp.asarray(tol))

@@ -17,11 +17,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from inspect import CO_OPTIMIZED
+from functools import wraps
+from importlib import import_module
+from inspect import isgeneratorfunction
 from numbers import Integral, Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import CodeType, FrameType
+from threading import current_thread, main_thread
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -38,18 +41,13 @@ RENEWING = "OPTIM_GOLDEN_FOLDER"
 PROCESSORS = (
     {},
     {
-        "MALLOC_PERTURB_": "85",
-        "OPENBLAS_CORETYPE": "Haswell",
-        "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
-    },
-    {
         "MALLOC_PERTURB_": "181",
         "OPENBLAS_CORETYPE": "Nehalem",
         "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4 AVX512_ICL AVX512_SPR",
         "XLA_FLAGS": f"--xla_cpu_max_isa=AVX {QUICKLY_COMPILED['XLA_FLAGS']}",
     },
 )
-"""The settings of each; the others also fill memory that nothing has been written to."""
+"""The settings of each; the second also fills memory that nothing has been written to."""
 
 LEAST_TOL, MOST_TOL = 1e-9, 1e-4
 """Largest difference of two sums, as a share of the sum of sizes; sums that differ more tell nothing."""
@@ -68,9 +66,6 @@ UNTOLD = {
 
 WORK_SPACE = ("Scratch", "Places", "Pricer")
 """Ends of the names of classes that hold what nothing has been written to yet."""
-
-WARM_UP = "/warm_up.py"
-"""What compiles loops runs once a process, or never: it isn't listened to."""
 
 WHOLE = 2**31 - 1
 COPRIME = 7919
@@ -148,7 +143,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 class Recorder:
-    """Listens to what the functions of a room return, in the present thread.
+    """Stands between the functions of a room and their callers, and looks at what is returned.
 
     Parameters
     ----------
@@ -157,44 +152,97 @@ class Recorder:
     """
 
     def __init__(self, room: str) -> None:
-        self._folder = str(PACKAGE / room)
-        self._names: dict[CodeType, str] = {}
-        self._depth_of_warm_up = 0
+        self._package = "optim." + room.replace("/", ".")
         self.tallies: dict[str, Tally] = {}
+        self._undo: list[Callable[[], None]] = []
+        self._depth_of_warm_up = 0
 
     def __enter__(self) -> "Recorder":
-        self._before = sys.getprofile()
-        sys.setprofile(self._listen)
+        for path in sorted((PACKAGE / "solvers").rglob("*.py")):  # later ones would keep what stands between
+            import_module(
+                ".".join(("optim", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+            )
+        between: dict[int, Any] = {}
+        for name, module in list(sys.modules.items()):
+            if name.startswith("optim.solvers.") and name.endswith(".warm_up"):
+                between |= {
+                    id(one): self._paused(one) for key, one in vars(module).items() if key.startswith("compile_")
+                }
+            elif name.rpartition(".")[0] == self._package:
+                for one in vars(module).values():
+                    is_own = getattr(one, "__module__", None) == name
+                    if is_own and (isinstance(one, type) or not one.__name__.startswith("_")):
+                        between |= self._around(name.rpartition(".")[2], one)
+        for name, module in list(sys.modules.items()):
+            if name.startswith(("optim.", "tests.")):
+                for key, one in list(vars(module).items()):
+                    if id(one) in between:
+                        self._set(module, key, between[id(one)])
         return self
 
     def __exit__(self, *_: object) -> None:
-        sys.setprofile(self._before)
+        for undo in reversed(self._undo):
+            undo()
 
-    def _listen(self, frame: FrameType, event: str, result: Any) -> None:
-        code = frame.f_code
-        if code.co_filename.endswith(WARM_UP) and event in ("call", "return"):
-            self._depth_of_warm_up += 1 if event == "call" else -1
-        if event != "return" or self._depth_of_warm_up:
-            return
-        name = self._names.get(code)
-        if name is None:
-            name = self._names[code] = self._name(code)
-        if name:
+    def _set(self, owner: Any, key: str, new: Any) -> None:
+        """Put something in another's place until the end."""
+        old = vars(owner)[key]
+        self._undo.append(lambda: setattr(owner, key, old))
+        setattr(owner, key, new)
+
+    def _around(self, module: str, one: Any) -> dict[int, Any]:
+        """Return what takes a function's place; a class keeps its own, and its public methods are replaced."""
+        if isinstance(one, FunctionType):
+            return {id(one): self._told(f"{module}.{one.__name__}", one)}
+        if isinstance(one, type):
+            for key, held in list(vars(one).items()):
+                name = f"{module}.{one.__name__}.{key}"
+                if key.startswith("_"):
+                    continue
+                if isinstance(held, FunctionType):
+                    self._set(one, key, self._told(name, held))
+                elif isinstance(held, property) and held.fget is not None:
+                    self._set(one, key, property(self._told(name, held.fget), held.fset, held.fdel, held.__doc__))
+                elif isinstance(held, classmethod | staticmethod):
+                    self._set(one, key, type(held)(self._told(name, held.__func__)))
+        return {}
+
+    def _told(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that also tells what it returns, or yields."""
+
+        @wraps(function)
+        def told(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            self._tell(name, result)
+            return result
+
+        @wraps(function)
+        def yielding(*arguments: Any, **named: Any) -> Any:
+            for result in function(*arguments, **named):
+                self._tell(name, result)
+                yield result
+
+        return yielding if isgeneratorfunction(function) else told
+
+    def _paused(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function during which nothing is told."""
+
+        @wraps(function)
+        def paused(*arguments: Any, **named: Any) -> Any:
+            self._depth_of_warm_up += 1
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._depth_of_warm_up -= 1
+
+        return paused
+
+    def _tell(self, name: str, result: Any) -> None:
+        if self._depth_of_warm_up == 0 and current_thread() is main_thread():
             tally = self.tallies.setdefault(name, Tally())
             tally.calls += 1
             if tally.calls <= MOST_CALLS:
-                sys.setprofile(None)
                 tally.add(result)
-                sys.setprofile(self._listen)
-
-    def _name(self, code: CodeType) -> str:
-        """Return what a public function of the room is called, nothing for all others."""
-        folder, _, file = code.co_filename.rpartition("/")
-        words = code.co_qualname.split(".")
-        # Options check themselves, and what is made is told by what it does.
-        is_public = not words[-1].startswith("_") and "<" not in code.co_qualname and file != WARM_UP[1:]
-        is_public &= bool(code.co_flags & CO_OPTIMIZED)  # no class' body
-        return f"{file.removesuffix('.py')}.{code.co_qualname}" if folder == self._folder and is_public else ""
 
 
 def check(room: str, name: str, run: Callable[[], object]) -> None:

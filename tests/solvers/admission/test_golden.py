@@ -4,6 +4,9 @@ import pytest
 
 import optim
 from optim.core.errors import OptimError
+from optim.core.stopping import IterationLimit
+from optim.solvers.admission.online import OnlineOptions, tied_runs
+from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
 
@@ -28,27 +31,46 @@ OPTIONS = {
     "rrh": ({}, {"rate": 0.1, "alpha": 0.9, "threshold": 2.0}, {"is_cost_shared": False, "most_workers": 4}),
     "dorm": ({}, {"theta1": 0.4, "theta2": 0.3, "most_waiting": 2}, {"full_columns": 1, "node_limit": 1}),
 }
-BY_FORM = ("plain", "by-slot", "shared-capped", "segments")
+BY_FORM = ("shared-capped", "by-slot")
 
 
 def solved(solver):
     """Solve instances of every form under a solver's default options, and one or two under each of the others."""
     first, *others = OPTIONS[solver]
-    found = [attempt(BY_HAND[name], solver, first) for name in BY_FORM[:: 2 if solver == "compact-milp" else 1]]
+    found = [attempt(BY_HAND[name], solver, first) for name in BY_FORM]
     if solver != "compact-milp":
         found.append(attempt(optim.reference_instance("tiny-1"), solver, first))
+    if solver not in ("compact-milp", "branch-and-price"):
+        stop = IterationLimit(2)
+        found += [
+            attempt(of_all_traits(seed), solver, first, stop=stop if seed & 4 else None) for seed in range(3, 32, 8)
+        ]
     for options in others:
         instance = BY_HAND["capped"] if solver == "compact-milp" else optim.reference_instance("tiny-2")
         found.append(attempt(instance, solver, options))
     return found
 
 
-def attempt(instance, solver, options):
+def attempt(instance, solver, options, stop=None):
     """Solve an instance if the solver does."""
     try:
-        return optim.solve(instance, solver, options=options, seed=1)
+        return optim.solve(instance, solver, options=options, seed=1, stop=stop)
     except OptimError as error:
         return str(error)
+
+
+def tied():
+    """Run the online rule under drawn orders of what is equal."""
+    options = OnlineOptions(bounds="estimated", sample_share=0.7)
+    return [
+        [(run.plan, run.objective) for run in tied_runs(BY_HAND[name], chosen, num_orders=4, seed=1)]
+        for name in BY_FORM
+        for chosen in (None, options)
+    ]
+
+
+def test_orders_of_what_is_equal_come_out_as_recorded():
+    check("solvers/admission", "ties", tied)
 
 
 @pytest.mark.parametrize("solver", OPTIONS)

@@ -36,6 +36,10 @@ def held():
         for number in range(3):
             found.append(arbiter.hold(where, agents, seed=number, round_number=number))
             found.append([agent.rho(where) for agent in agents])
+            for k, agent in enumerate(agents):
+                agent.hold(where, [(slot, 1) for slot in range(k, 12, 7)] if number else [])
+                agent.advance(5.0 * k, 3.0)
+                found += [agent.profile, agent.wanted(), agent.gang, agent.places]
     return found
 
 

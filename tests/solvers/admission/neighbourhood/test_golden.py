@@ -12,6 +12,7 @@ from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
@@ -62,9 +63,11 @@ def dived(instance):
 RUNS = {
     "tiny": lambda: [moved(optim.reference_instance(f"tiny-{k}"), k) for k in range(3)],
     "by-hand": lambda: [moved(one) for one in BY_HAND.values()],
-    "drawn": lambda: [moved(seeded_instance(seed, max_jobs=12), seed) for seed in range(24)],
+    "drawn": lambda: [moved(seeded_instance(seed, max_jobs=12), seed) for seed in range(14)],
+    "traits": lambda: [moved(of_all_traits(seed), seed, heats=(0.3,)) for seed in range(32)],
+    "dives-traits": lambda: [dived(of_all_traits(seed)) for seed in range(0, 32, 6)],
     "dives": lambda: [dived(optim.reference_instance(f"tiny-{k}")) for k in range(3)],
-    "dives-drawn": lambda: [dived(seeded_instance(seed, max_jobs=9)) for seed in range(10)],
+    "dives-drawn": lambda: [dived(seeded_instance(seed, max_jobs=9)) for seed in range(5)],
 }
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import optim
 from optim.core.driver import Monitor
+from optim.core.stopping import IterationLimit
 from optim.solvers.admission.packing.count_packings import CountSpace, best_counts, lift_counts, mixture_gains
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
@@ -18,6 +19,7 @@ from optim.solvers.admission.packing.server_packings import (
 )
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
@@ -103,13 +105,25 @@ def first_order():
     return cold, solve_saddle(*master, tol=1e-4, most_steps=90, x=cold.last_x, row_price=cold.last_price)
 
 
+def stopped():
+    """Stop the LP and its cuts after few rounds."""
+    instance, found = optim.reference_instance("tiny-2"), []
+    for rounds in (0, 1, 3):
+        stop = IterationLimit(rounds)
+        found.append(optim.solve(instance, "column-generation", stop=stop, options={"first_steps": 2}))
+        found.append(optim.solve(instance, "column-generation", stop=stop, options={"method": "plain"}))
+    return found
+
+
 RUNS = {
     "central": lambda: bounded("tiny-1"),
     "without-start": lambda: bounded("tiny-2", warm_start=False, first_steps=4, steps_between=0),
     "plain": lambda: bounded("tiny-1", method="plain"),
     "cuts": lambda: tightened(optim.reference_instance("tiny-2"), count_rounds=2),
-    "by-hand": lambda: [tightened(one, count_rounds=3) for one in BY_HAND.values()],
-    "drawn": lambda: [tightened(seeded_instance(seed)) for seed in range(8)],
+    "by-hand": lambda: [tightened(one, count_rounds=1) for one in BY_HAND.values()],
+    "drawn": lambda: [tightened(seeded_instance(seed)) for seed in range(5)],
+    "traits": lambda: [tightened(of_all_traits(seed), count_rounds=1) for seed in range(1, 32, 6)],
+    "stopped": stopped,
     "packings": packings,
     "counts": counts,
     "first-order": first_order,

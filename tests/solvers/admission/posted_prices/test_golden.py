@@ -18,6 +18,7 @@ from optim.solvers.admission.posted_prices.price_ranges import (
 from optim.solvers.admission.posted_prices.theorems import largest_share
 from optim.solvers.admission.posted_prices.tie_orders import TiedSearch, draw_tie_order
 from optim.solvers.admission.pricing.server_search import ResidualSearch
+from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
@@ -86,6 +87,9 @@ RUNS = {
     "tiny": lambda: [decided(optim.reference_instance(f"tiny-{k}"), **fields) for k in (0, 2) for fields in OPTIONS],
     "by-hand": lambda: [decided(one, **fields) for one in BY_HAND.values() for fields in OPTIONS[:5]],
     "drawn": lambda: [decided(seeded_instance(seed), **OPTIONS[seed % len(OPTIONS)]) for seed in range(24)],
+    "traits": lambda: [decided(of_all_traits(seed), **OPTIONS[seed % len(OPTIONS)]) for seed in range(32)],
+    "ranges-traits": lambda: [ranges(of_all_traits(seed)) for seed in range(0, 32, 2)],
+    "claims-traits": lambda: [claimed(of_all_traits(seed), **OPTIONS[seed // 2 % 4]) for seed in range(32)],
     "claims": lambda: [claimed(one, **fields) for one in BY_HAND.values() for fields in OPTIONS[:4]],
     "ranges": lambda: [ranges(seeded_instance(seed)) for seed in range(12)],
     "ties": lambda: [tied(seeded_instance(seed)) for seed in range(8)],

@@ -15,6 +15,7 @@ from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import certified_point, search_scale
 from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
 from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
@@ -45,11 +46,18 @@ def walked(instance):
     return lp.run(Monitor(), tol=1e-3, first=Walk(num_steps=10, add_every=2), between=Walk(num_steps=3)).point
 
 
+def tightened(instance):
+    """Search a tree of which some nodes have cuts."""
+    return optim.solve(instance, "branch-and-price", options={"search_moves": 0, "max_nodes": 3})
+
+
 RUNS = {
     "tiny": lambda: [priced(optim.reference_instance(f"tiny-{k}"), k) for k in range(3)],
     "by-hand": lambda: [priced(one) for one in BY_HAND.values()],
-    "drawn": lambda: [priced(seeded_instance(seed, max_jobs=9), seed) for seed in range(24)],
+    "drawn": lambda: [priced(seeded_instance(seed, max_jobs=9), seed) for seed in range(10)],
+    "traits": lambda: [priced(of_all_traits(seed), seed) for seed in range(0, 32, 2)],
     "walks": lambda: [walked(optim.reference_instance(f"tiny-{k}")) for k in range(3)],
+    "cuts": lambda: [tightened(of_all_traits(seed)) for seed in range(1, 32, 10)],
     "threads": lambda: optim.solve(
         optim.reference_instance("tiny-1"), "column-generation", options={"engine": "threads"}
     ),

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import optim
+from optim.models.auction.instance import Locality
 from optim.solvers.auction.packing.packer import Packer
+from optim.solvers.auction.packing.room import Room, placing_order
 from optim.solvers.auction.tables import Tables
 from tests.support.auction.golden_auctions import whole
 from tests.support.golden import check
@@ -24,10 +26,27 @@ def placed():
     return found
 
 
+def rooms():
+    """Look for room for drawn items among all placements."""
+    found = []
+    for seed, instance in enumerate(whole()):
+        room, rng = Room(instance), np.random.default_rng(seed)
+        named = range(instance.cluster.num_machines)
+        for number in (1, 2, 3, 4, 5):
+            levels = rng.choice([0, 1, 2, 3], number).tolist()
+            items = [(level, int(rng.integers(1, 5)), -1) for level in levels]
+            if number == 3:
+                items.append((int(Locality.NAMED), 1, int(rng.choice(named))))
+            found += [room.fits(tuple(sorted(items))), room.places(tuple(sorted(items)))]
+            found.append(placing_order(tuple(sorted(items))))
+    return found
+
+
 RUNS = {
     "exact": lambda: [optim.solve(one, "exact") for one in whole()],
     "greedy": lambda: [optim.solve(one, "greedy", seed=2) for one in whole()],
     "placed": placed,
+    "rooms": rooms,
 }
 
 

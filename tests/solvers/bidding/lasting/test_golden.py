@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from optim.solvers.bidding.lasting.covers import CoverPool
+from optim.solvers.bidding.lasting.probability import shortfall
 from tests.support.bidding.small_markets import all_footprints, lasting
 from tests.support.golden import check
 
@@ -20,6 +21,7 @@ def covered():
             found += [pool.missed(counts), pool.choose(counts, low, high), pool.choose(np.floor(counts), low, high)]
         found += [pool.rows, pool.rows_of([0] if pool.covers else []), pool.least_counts(0 * high, high)]
         found += [pool.least_counts(low, high), pool.keeps(all_footprints(instance))]
+        found.append(shortfall(instance, all_footprints(instance)))
     return found
 
 
