@@ -125,3 +125,4 @@ def test_a_lease_has_a_process_for_each_share_of_work_and_one_at_least():
     assert [processes_of(lease(count, 1.0), 10) for count in (1, 10, 11, 20)] == [1, 1, 2, 2]
     assert processes_of(lease(7, 9.0), 10) == 7
     assert processes_of(lease(1, 0.25), 10) == 1
+    assert [processes_of(lease(count, 1.0), 1) for count in (999, 1_000, 5_003)] == [999, 1_000, 5_003]
