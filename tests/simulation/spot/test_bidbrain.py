@@ -15,7 +15,7 @@ from optim.simulation.spot.footprint_value import Additions
 from optim.simulation.spot.policies import make_policy
 from optim.simulation.spot.policy import LiveLease, Recovery, View
 from optim.workloads.bidding.instances import BiddingOptions, instance_at
-from tests.support.spot.worlds import drawn_world, world
+from tests.support.spot.worlds import SEEDS, drawn_world, world
 
 DELTAS = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 
@@ -31,7 +31,7 @@ def view(job, now, leases=(), room=192, on_demand_room=64):
     )
 
 
-@given(seed=st.integers(0, 3), market=st.integers(0, 2), delta=st.integers(0, 12), count=st.sampled_from([1, 8, 64]))
+@given(seed=SEEDS, market=st.integers(0, 2), delta=st.integers(0, 12), count=st.sampled_from([1, 8, 64]))
 def test_the_first_bid_is_valued_as_the_programme_values_it(seed, market, delta, count):
     job = drawn_world(seed)
     now = int(job.history.begin_s) + 86_400
@@ -111,7 +111,7 @@ FOOTPRINTS = st.lists(
 )
 
 
-@given(seed=st.integers(0, 5), held=FOOTPRINTS)
+@given(seed=SEEDS, held=FOOTPRINTS)
 def test_a_footprint_is_valued_lease_by_lease(seed, held):
     job = drawn_world(seed, eviction_min=20.0, scale_min=7.0, startup_min=4.0)
     now = int(job.history.begin_s) + 2 * 86_400
@@ -224,7 +224,7 @@ def test_never_an_hour_is_bought_above_the_price_on_demand():
             assert {line.market for line in result.ledger} >= {"c3.xlarge@z0"}
 
 
-@given(seed=st.integers(0, 30), name=st.sampled_from(["proteus", "bidbrain-checkpoint"]))
+@given(seed=SEEDS, name=st.sampled_from(["proteus", "bidbrain-checkpoint"]))
 def test_no_bid_is_above_the_price_on_demand_whatever_prices_do(seed, name):
     job = drawn_world(seed, job_hours=3, baseline=16, max_spot=48)
     result = run_policy(job, make_policy(name, job), int(job.history.begin_s) + 3600 * 24)
@@ -248,7 +248,7 @@ class _AsksForLittle(BidBrainPolicy):
 
 
 @given(
-    seed=st.integers(0, 15),
+    seed=SEEDS,
     recovery=st.sampled_from([Recovery.ELASTIC, Recovery.CHECKPOINT]),
     hours=st.sampled_from([1.5, 6.0]),
     tick_s=st.sampled_from([120, 420]),

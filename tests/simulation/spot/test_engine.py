@@ -17,7 +17,7 @@ from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request
 from optim.simulation.spot.simple_policies import checkpoint_interval, write_cost_s
 from optim.simulation.spot.world import World
-from tests.support.spot.worlds import drawn_world, history, world
+from tests.support.spot.worlds import SEEDS, drawn_world, history, world
 
 HOUR = 3600
 CALM = ((0, 50_000),)
@@ -116,7 +116,7 @@ def test_a_request_below_the_price_is_not_granted():
     assert result.cost_micro == 0
 
 
-@given(seed=st.integers(0, 30), name=st.sampled_from(sorted(POLICIES)), hours=st.sampled_from([2, 5]))
+@given(seed=SEEDS, name=st.sampled_from(sorted(POLICIES)), hours=st.sampled_from([2, 5]))
 def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
     """The engine itself compares the ledger's sum with a second addition; here with a third."""
     job = drawn_world(seed, job_hours=hours, baseline=16, max_spot=48)
@@ -132,7 +132,7 @@ def test_ledgers_add_up_and_jobs_are_done_whatever_happens(seed, name, hours):
         assert (line.amount_micro == 0) == (line.reason is Reason.EVICTED_FREE)
 
 
-@given(seed=st.integers(0, 30), count=st.integers(1, 9), hours=st.floats(0.2, 5.0))
+@given(seed=SEEDS, count=st.integers(1, 9), hours=st.floats(0.2, 5.0))
 def test_a_bid_above_all_prices_rides_through_and_pays_every_started_hour_at_its_first_price(seed, count, hours):
     job = drawn_world(seed, **{**PLAIN, "baseline": count, "job_hours": hours})
     begin, path = int(job.history.begin_s), job.history.paths[0]

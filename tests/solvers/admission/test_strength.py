@@ -19,6 +19,7 @@ from tests.support.admission.planted import planted
 SMALL = ("small-0", "small-1", "small-2")
 
 
+@pytest.mark.prove
 def test_column_generation_needs_few_newton_steps():
     # 47; 59 without points between the best prices and the master's, 193 with Polyak's steps the wrong way.
     steps = 0

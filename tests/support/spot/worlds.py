@@ -3,6 +3,8 @@
 from functools import cache
 
 import numpy as np
+from hypothesis import settings
+from hypothesis import strategies as st
 
 from optim.models.bidding.eviction import EvictionTable, fit_evictions
 from optim.models.bidding.price_history import Market, PriceHistory, PricePath, history_of
@@ -11,6 +13,8 @@ from optim.simulation.spot.world import World
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
 DAY_S = 86_400
+SEEDS = st.integers(0, max(5, settings().max_examples // 6))
+"""Seeds of drawn worlds: drawing prices and learning from them takes longer than what examples do with them."""
 
 
 def history(*paths, on_demand=210_000, end_s=20 * DAY_S, rate=1.0) -> PriceHistory:

@@ -45,6 +45,7 @@ def test_prices_are_the_best_on_average_over_the_days() -> None:
         assert mean_bound(other) >= mean_bound(known) * (1 - 1e-3)
 
 
+@pytest.mark.prove
 def test_a_further_day_costs_less_than_learning_anew_and_teaches_as_much() -> None:
     *past, today = days(1)
     updated = PriceForecast.fit(past[:2], today, tol=1e-2).updated(past[2], tol=1e-2)

@@ -48,6 +48,7 @@ def test_plans_are_feasible_and_below_the_bound(name, stop):
     assert 0 < plan.objective(instance) <= bound
 
 
+@pytest.mark.prove
 def test_re_pricing_earns_more_on_the_whole_than_prices_that_stay():
     repriced = sum(plan.objective(instance) for instance, plan, _ in (dived(name, Never()) for name in NAMES))
     posted = sum(plan.objective(instance) for instance, plan, _ in (dived(name, TimeLimit(0.0)) for name in NAMES))

@@ -9,7 +9,9 @@ from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 
-@pytest.mark.parametrize("name", ["tiny-0", "small-1", pytest.param("heavy-0", marks=pytest.mark.prove)])
+@pytest.mark.parametrize(
+    "name", ["tiny-0", *(pytest.param(name, marks=pytest.mark.prove) for name in ("small-1", "heavy-0"))]
+)
 def test_payoffs_and_completions_equal_the_loop(name):
     instance = optim.reference_instance(name)
     tables = JobTables.build(instance)
