@@ -42,12 +42,15 @@ def read(text: str) -> set[int]:
 
 
 def sources_of(root: Path, test: str) -> list[Path]:
-    """Return a test file, the test modules it imports, however indirectly, and the settings above it."""
+    """Return a test file, the test modules it imports, however indirectly, and fixtures above it.
+
+    The settings of the whole run are left out: they say how tests are run, not what.
+    """
     found = [root / test]
     for one in found:
         named = [root.joinpath(*name.split(".")) for name in imports_of(one.read_text()) if name.startswith("tests.")]
         found += [path for name in named if (path := name.with_suffix(".py")).exists() and path not in found]
-    above = [folder / "conftest.py" for folder in (root / test).parents if folder.is_relative_to(root)]
+    above = [folder / "conftest.py" for folder in (root / test).parents if folder.is_relative_to(root / "tests")][:-1]
     return sorted({*found, *filter(Path.exists, above)})
 
 

@@ -130,9 +130,11 @@ def test_a_test_file_changes_with_its_helpers(tree, line_map):
     assert set(LineMap.load(line_map, tree).tests) == set(TESTS[:2])
 
 
-def test_all_changes_with_the_settings_of_the_tests(tree, line_map):
+def test_a_test_file_changes_with_the_fixtures_of_its_folder_but_not_with_the_settings_of_all(tree, line_map):
     (tree / "tests" / "conftest.py").write_text("pass")
-    assert not LineMap.load(line_map, tree).tests
+    assert set(LineMap.load(line_map, tree).tests) == set(TESTS)
+    (tree / "tests" / "deep" / "conftest.py").write_text("pass")
+    assert set(LineMap.load(line_map, tree).tests) == set(TESTS[:3])
 
 
 def test_without_a_map_all_tests_meet_every_fault(tree):
