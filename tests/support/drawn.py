@@ -6,8 +6,8 @@ import numpy as np
 
 
 def told(figure: Any) -> list[Any]:
-    """Return all panels of a Matplotlib figure: names, limits, curves, bars, areas, marks and texts."""
-    return [_panel(panel) for panel in figure.axes]
+    """Return the size and all panels of a Matplotlib figure: names, limits, curves, bars, areas, marks and texts."""
+    return [[float(inches) for inches in figure.get_size_inches()], *(_panel(panel) for panel in figure.axes)]
 
 
 def _panel(panel: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.workloads.containers import ContainerOptions, generate_containers, read_containers
+from optim.workloads.containers import ContainerOptions, generate_containers, likeness, read_containers
 from optim.workloads.containers.faults import FaultKind, inject
 from optim.workloads.containers.likeness import autocorrelation, distance, traits
 from optim.workloads.containers.phase_shapes import two_state_chain
@@ -81,3 +81,20 @@ def test_answers_of_a_monitor_with_one_field_changed(tmp_path):
 
     document = {"status": "success", "data": {"resultType": "matrix", "result": [cpu, memory]}}
     assert_kept(KEPT / "answers.json", answers(document, said, 2))
+
+
+def test_rounds_of_a_fit(monkeypatch):
+    """Traits that hang together over the knobs, so that one round doesn't do; what is tried is kept in its order."""
+    tried = []
+
+    def traits_of(options, seed):
+        knobs = [list(values).index(getattr(options, name)) for name, values in likeness.KNOBS.items()]
+        tried.append([*knobs, seed])
+        return np.array(
+            [[knobs[0] - knobs[1], knobs[1] + knobs[2] - 3.0], [knobs[2] - 2 * knobs[0], knobs[3] - knobs[0]]], float
+        )
+
+    monkeypatch.setattr(likeness, "drawn_traits", traits_of)
+    monkeypatch.setattr(likeness, "traits", lambda series: np.array([[0.0, 0.0], [-1.0, 0.0]]))
+    made = likeness.fit_generator(generate_containers(ContainerOptions(num_containers=1), 0), 4, 7)
+    assert_kept(KEPT / "fit.json", {"made": made, "tried": tried, "number": len(tried)})

@@ -1,5 +1,6 @@
 """What the checker says of many footprints, multipliers, covers and trees, most of them wrong: all of it is kept."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from optim.models.bidding.check.claims import BiddingClaims
 from optim.models.bidding.check.facts import Facts, footprint_value, least_rate_for, tangent_slope, useful_rate
 from optim.models.bidding.check.lasting import checked_covers, keeps_enough, kept
 from optim.models.bidding.check.leaf import check_form, leaf_bound
+from optim.models.bidding.check.tree import _least_cost
 from optim.models.bidding.plan import FootprintPlan
 from tests.support.bidding.loose_proofs import loose_box, loose_covers, loose_multipliers, loose_tree
 from tests.support.bidding.small_markets import CURVES, lasting, varied
@@ -73,3 +75,14 @@ def test_curves():
         for number, curve in enumerate(CURVES)
     }
     assert_kept(KEPT / "curves.json", found)
+
+
+def test_least_costs_of_what_works():
+    found = {}
+    for seed in range(12):
+        one = replace(varied(seed), fixed_rate=0.0)
+        for idle in range(min(2, one.num_bids)):
+            rate = np.where(np.arange(one.num_bids) == idle, 0.0, one.bids.rate)
+            facts = Facts(instance=replace(one, bids=replace(one.bids, rate=rate)))
+            found[f"{seed} {idle}"] = [_least_cost(facts), BiddingClaims(facts, None).why_feasible()]
+    assert_kept(KEPT / "costs.json", found)
