@@ -18,7 +18,7 @@ from tests.support.admission.tiny import BY_HAND
 from tests.support.golden import check
 
 
-def moved(instance, seed=0, heats=(0.2, 0.02)):
+def moved(instance, seed=0, heats=(0.2, 0.02), moves=15):
     """Fill a plan up at one price for all that is there, and move it; return what it is worth every few moves."""
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
@@ -30,7 +30,7 @@ def moved(instance, seed=0, heats=(0.2, 0.02)):
         found += [search.value, search.best_plan()]
     for heat in heats:
         for _ in range(6):
-            search.run_at(heat, 15, 4)
+            search.run_at(heat, moves, 4)
             found += [search.value, search.record, search.state.completion.copy(), search.state.workers.left.copy()]
             found += [search.state.ps.left.copy(), search.state.workers.used.copy(), search.state.ps.used.copy()]
     found.append(search.best_plan())
@@ -61,7 +61,7 @@ def dived(instance):
 
 
 RUNS = {
-    "tiny": lambda: [moved(optim.reference_instance(f"tiny-{k}"), k) for k in range(3)],
+    "tiny": lambda: [moved(optim.reference_instance(f"tiny-{k}"), k, moves=150) for k in range(3)],
     "by-hand": lambda: [moved(one) for one in BY_HAND.values()],
     "drawn": lambda: [moved(seeded_instance(seed, max_jobs=12), seed) for seed in range(14)],
     "traits": lambda: [moved(of_all_traits(seed), seed, heats=(0.3,)) for seed in range(32)],

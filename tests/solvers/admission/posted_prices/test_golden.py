@@ -20,7 +20,7 @@ from optim.solvers.admission.posted_prices.tie_orders import TiedSearch, draw_ti
 from optim.solvers.admission.pricing.server_search import ResidualSearch
 from tests.support.admission.seeded import seeded_instance as of_all_traits
 from tests.support.admission.slot_runs import seeded_instance
-from tests.support.admission.tiny import BY_HAND
+from tests.support.admission.tiny import BY_HAND, job_document, tiny_instance
 from tests.support.golden import check
 
 OPTIONS = (
@@ -83,6 +83,21 @@ def tied(instance):
     return found
 
 
+def speedups():
+    """Return the ranges of jobs whose speed-ups bend, some with hardly any slots left."""
+    found = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        jobs = []
+        for i in range(3):
+            gains = rng.choice([0.0, 0.3, 0.6, 1.0], 3)
+            chunks, arrival = 1 + len(gains), int(rng.integers(0, 4))
+            speedup = [1.0, *(1.0 + np.cumsum(gains)).tolist()]
+            jobs.append(job_document(f"j{i}", arrival=arrival, chunks=chunks, epochs=1, speedup=speedup, minibatch_s=4))
+        found.append(ranges(tiny_instance(*jobs, chunk_integral=seed % 3 == 0)))
+    return found
+
+
 RUNS = {
     "tiny": lambda: [decided(optim.reference_instance(f"tiny-{k}"), **fields) for k in (0, 2) for fields in OPTIONS],
     "by-hand": lambda: [decided(one, **fields) for one in BY_HAND.values() for fields in OPTIONS[:5]],
@@ -90,6 +105,7 @@ RUNS = {
     "traits": lambda: [decided(of_all_traits(seed), **OPTIONS[seed % len(OPTIONS)]) for seed in range(32)],
     "ranges-traits": lambda: [ranges(of_all_traits(seed)) for seed in range(0, 32, 2)],
     "claims-traits": lambda: [claimed(of_all_traits(seed), **OPTIONS[seed // 2 % 4]) for seed in range(32)],
+    "speedups": speedups,
     "claims": lambda: [claimed(one, **fields) for one in BY_HAND.values() for fields in OPTIONS[:4]],
     "ranges": lambda: [ranges(seeded_instance(seed)) for seed in range(12)],
     "ties": lambda: [tied(seeded_instance(seed)) for seed in range(8)],
