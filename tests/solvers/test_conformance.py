@@ -74,3 +74,21 @@ def test_names_every_failed_check_in_one_line_each():
     dishonest = replace(trial.solution, sense=Sense.MINIMISE, objective=-1.0)
     told = failures(tampered(trial, "solution", dishonest))
     assert {line.partition(":")[0] for line in told} >= {"identity", "verifies", "not_worse_than_nothing"}
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"objective": None},
+        {"primal": PointStatus.NONE},
+        {"decision": None},
+        {"bound": None},
+        {"certificate": None},
+    ],
+    ids=lambda lie: next(iter(lie)),
+)
+def test_what_belongs_together_is_refused_when_any_one_of_it_is_missing(lie):
+    trial = honest()
+    dishonest = replace(trial.solution, **lie)
+    with pytest.raises(ConformanceError, match="must come together"):
+        CHECKS["statuses"](tampered(trial, "solution", dishonest))
