@@ -72,7 +72,7 @@ def test_tables_with_one_cell_changed(tmp_path):
 def test_other_tables_with_one_cell_changed(tmp_path):
     names = "id,gpu_job_num,avg_run_time_gpu,med_run_time_gpu,avg_que_time_gpu,med_que_time_gpu,avg_gpu_num,med_gpu_num,complete_rate_gpu,cancel_rate_gpu,fail_rate_gpu,complete_gpu_time,cancel_gpu_time,fail_gpu_time"
     cases = {
-        "summaries": (read_summaries, [names.split(","), ["A", "5", "10", "2", "3", "1", "1.5", "1", ".6", ".2", ".2", "50", "30", "20"], ["B", "5", "10", "2", "3", "1", "1.5", "1", "", "", "", "", "", ""]]),
+        "summaries": (read_summaries, [names.split(","), ["A", "5", "10", "2", "3", "1", "1.5", "1", ".6", ".2", ".2", "50", "30", "20"], ["B", "5", "10", "2", "3", "1", "1.5", "1", "", "", "", "", "", ""], ["C", "5", "10", "2", "3", "1", "1.5", "1", "0", "0", "0", "0", "0", "0"]]),
         "quotas": (read_quotas, [("vc", "node num"), ("a", 64), ("b", 8)]),
         "daily": (read_daily_gpus, [("date", "x", "y", "total"), ("2020-04-01", 1, 2, 3), ("2020-04-02", 0, 4, 4)]),
         "nodes": (read_nodes_in_use, [("time", "active", "total"), ("2017-10-03 00:00:00", 3, 9), ("2017-10-03 00:01:00", 4, 9)]),
