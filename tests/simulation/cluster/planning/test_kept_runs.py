@@ -54,3 +54,8 @@ def _planned(name, world):
 def test_a_key_planned_gives_what_it_gave(world):
     names = ("srsf", "srtf", "las", "tiresias", "tiresias-gittins", "fifo", "random")
     assert_kept(KEPT / f"keys-{world}.json", {name: _planned(name, world) for name in names})
+
+
+def test_rounds_on_several_types_give_what_they_gave():
+    found = {name: told(name, "kinds") for name in ("gandiva-fair", "max-min")}
+    assert_kept(KEPT / "rounds-kinds.json", found)
