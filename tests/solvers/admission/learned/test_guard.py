@@ -11,13 +11,14 @@ from optim.core.driver import Monitor
 from optim.models.admission.instance import as_int_array
 from optim.models.admission.union import together
 from optim.models.files import verify
-from optim.solvers.admission.learned.guard import least_share, on_share, wide_value
+from optim.solvers.admission.learned.guard import Guard, least_share, on_share, wide_value
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
 from optim.solvers.admission.posted_prices.online_run import run_online
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import LowerScale, job_worth, price_ranges
 from optim.solvers.solve import solve, solver_named
 from tests.support.admission.days import CLUSTERS, days, forecast, wrong
+from tests.support.admission.tiny import job_document, tiny_instance
 
 KINDS = ("scaled", "permuted", "zero", "random", "of another cluster")
 
@@ -89,6 +90,23 @@ def test_ratio_and_wide_jobs_are_those_of_the_theorem() -> None:
         by_hand += is_wide * float(today.value[i].max())
     assert wide_value(today, small) == pytest.approx(by_hand)
     assert np.isfinite(by_hand)
+
+
+def test_the_least_share_is_the_smallest_class_s_and_the_claim_takes_it_from_the_guard_s_servers() -> None:
+    # Of 4 and 3 worker servers a half is 2 and 2, of 5 PS hosts 3: shares 1/2, 2/3 and 3/5.
+    today = tiny_instance(
+        job_document("a"),
+        worker_servers=[
+            {"type": "four", "capacity": [2, 0], "count": 4},
+            {"type": "three", "capacity": [2, 0], "count": 3},
+        ],
+        ps_servers=[{"type": "cpus", "capacity": [0, 2], "count": 5}],
+    )
+    small = on_share(today, 0.5)
+    assert small.worker_servers.count.tolist() == [2, 2]
+    assert least_share(today, small) == 0.5
+    guard = Guard(today, 0.5, job_worth(today), ZeroStartPrice())
+    assert guard.claim(job_worth(today)).rho == 0.5
 
 
 def test_verify_takes_a_guarded_solution() -> None:

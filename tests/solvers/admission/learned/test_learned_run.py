@@ -164,3 +164,21 @@ def test_instances_of_every_trait_are_decided_and_verified(name, options) -> Non
     solution = solver.solution(instance, outcome, options=chosen, seed=0, monitor=monitor)
     assert verify(instance, solution).violations == ()
     assert PROBLEM.decision_to_json(instance, solution.decision) is not None
+
+
+def test_what_a_day_with_fixed_schedules_tells_of_its_value_is_its_plan_s() -> None:
+    today, known = days(1)[-1], forecast(1)
+    day, monitor = live(today, "static", known)
+    assert day.standing().objective == 0.0
+    result = drive(day, monitor)
+    assert day.standing().objective == pytest.approx(result.plan.objective(today))
+    assert result.completed_on_standby
+
+
+@pytest.mark.parametrize(("warm_up", "solves"), [(0.01, 4), (0.3, 2), (0.5, 1), (1.0, 0)])
+def test_without_a_history_prices_are_found_after_the_first_share_and_again_after_twice_that(warm_up, solves) -> None:
+    # Of nine slots: at 1, 2, 4 and 8; at 3 and 6; at 5; never.
+    today = days(0)[-1]
+    options = OnlineLearnedOptions(warm_up=warm_up, replan=0, resolve_rounds=1)
+    day = LearnedDay(today, JobTables.build(today), options.conduct, prices=None, warm_up=warm_up)
+    assert len(drive(day, Monitor()).resolve_s) == solves
