@@ -1,6 +1,6 @@
 """Imports point down: the floors of the package, its light start, and the links at the top."""
 
-import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +10,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.architecture.import_lines import import_lines
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "optim"
@@ -27,6 +29,9 @@ FLOORS = (
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}
 LINKED = ("models", "solvers", "kernels", "benchmarks")
 HEAVY = ("pyomo", "jax", "numba", "pandas", "matplotlib", "highspy", "cvxpy", "scipy.optimize", "networkx")
+
+DOTTED_TEXT = re.compile(r"""["'](optim\.\w+\.(?:\w+(?:\.\w+)*\.?)?)["'{]""")
+"""Texts for import_module: three parts at least, the last one possibly filled in later."""
 
 FACADE_FLOOR = FLOOR_OF["benchmarks"]
 """The package's own modules offer what its floors up to the pictures do: only the command may use them."""
@@ -54,39 +59,31 @@ def package_of(name: str) -> str:
     return [*name.split("."), ""][1]
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package with its syntax tree, which nobody keeps: garbage is collected faster so."""
+def modules() -> Iterator[tuple[str, str]]:
+    """Yield every module of the package with its text."""
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path.read_text(encoding="utf-8")
 
 
-def arrows_of(name: str, tree: ast.AST) -> Iterator[Arrow]:
+def arrows_of(name: str, source: str) -> Iterator[Arrow]:
     """Yield the imports of this package's modules, at the top or within functions, or by a dotted text."""
-    for node in ast.walk(tree):
-        targets: list[str] = []
-        if isinstance(node, ast.Import):
-            targets = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                base = ".".join([*name.split(".")[: -node.level], *filter(None, [base])])
-            targets = [f"{base}.{alias.name}" if base in ("optim", name) else base for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # Texts for import_module: three parts at least, the last one possibly filled in later.
-            parts = node.value.split(".")
-            if len(parts) >= 3 and all(part.isidentifier() for part in parts if part) and "" not in parts[:-1]:
-                targets = [node.value]
+    for line, module, names in import_lines(source):
+        base = module.lstrip(".")
+        if level := len(module) - len(base):
+            base = ".".join([*name.split(".")[:-level], *filter(None, [base])])
+        targets = [f"{base}.{one}" for one in names] if names and base in ("optim", name) else [base]
         for target in targets:
             if target == "optim" or target.startswith("optim."):
-                yield Arrow(module=name, line=node.lineno, target=target)
+                yield Arrow(module=name, line=line, target=target)
+    for text in DOTTED_TEXT.finditer(source):
+        yield Arrow(module=name, line=source.count("\n", 0, text.start()) + 1, target=text[1])
 
 
 @cache
 def arrows() -> list[Arrow]:
     """Return every import within the package, the table of public names in `optim` itself left out."""
-    return [arrow for name, tree in modules() if name != "optim" for arrow in arrows_of(name, tree)]
+    return [arrow for name, source in modules() if name != "optim" for arrow in arrows_of(name, source)]
 
 
 def runs_up(arrow: Arrow) -> bool:
@@ -136,6 +133,10 @@ def test_imports_between_packages_form_no_circle() -> None:
         ("optim.models.files", "import optim.kernels.crbm", True),
         ("optim.models.files", "from ..solvers import solve", True),
         ("optim.models.files", "def f():\n    from optim.cli import main", True),
+        ("optim.models.files", "from optim import (\n    __version__,  # whose\n    solvers as own,\n)", True),
+        ("optim.models.files", "from optim import __version__, \\\n    solvers", True),
+        ("optim.models.files", "import re, optim.solvers as own", True),
+        ("optim.models.files", "if True: import re; from optim import solve", True),
         ("optim.models.files", "import_module('optim.solvers.admission.online')", True),
         ("optim.models.files", "import_module(f'optim.solvers.{problem}')", True),
         ("optim.solvers.solve", "from optim.models.files import verify", False),
@@ -146,7 +147,7 @@ def test_imports_between_packages_form_no_circle() -> None:
     ],
 )
 def test_knows_an_upward_import_when_it_sees_one(module: str, code: str, is_upward: bool) -> None:
-    assert any(runs_up(arrow) for arrow in arrows_of(module, ast.parse(code))) == is_upward
+    assert any(runs_up(arrow) for arrow in arrows_of(module, code)) == is_upward
 
 
 def test_checkers_share_no_code_with_solvers() -> None:

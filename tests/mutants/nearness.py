@@ -1,12 +1,11 @@
 """Which tests are near a module: its own, its folder's, and the others by how many imports away they are."""
 
-import ast
 import math
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from tests.architecture.code_lines import statements
+from tests.architecture.import_lines import import_lines
 
 UNCOUNTED = ("tests/mutants/", "tests/architecture/", "tests/packaging/")
 """They judge the tree, not what it computes."""
@@ -15,12 +14,10 @@ NEAR_IMPORTS = 2
 
 def imports_of(source: str) -> Iterator[str]:
     """Yield the dotted names that a module imports, names out of modules included."""
-    for node in statements(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for _, module, names in import_lines(source):
+        if not module.startswith("."):
+            yield module
+            yield from (f"{module}.{name}" for name in names)
 
 
 class Nearness:

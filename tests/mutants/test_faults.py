@@ -1,6 +1,7 @@
 """Faults planted in a module's text."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -70,11 +71,17 @@ def test_changes_the_place_it_names_and_nothing_else():
         assert changed == [fault.line], fault
 
 
-def test_draws_the_same_faults_from_a_seed_in_proportion_to_the_code():
-    drawn = draw(ROOT, "models/b", 12, 3)
-    assert drawn == draw(ROOT, "models/b", 12, 3) != draw(ROOT, "models/b", 12, 4)
+def test_draws_the_same_faults_from_a_seed_in_proportion_to_the_code(tmp_path):
+    for name in ("auction/plan.py", "bidding/plan.py", "bidding/tree/plan.py"):
+        path = tmp_path / "optim" / "models" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(SOURCE)
+    drawn = draw(tmp_path, "models/b", 12, 3)
+    assert drawn == draw(tmp_path, "models/b", 12, 3) != draw(tmp_path, "models/b", 12, 4)
     assert len(set(drawn)) == 12
     assert {room_of(fault.path) for fault in drawn} == {"models/bidding"}
+    rooms = Counter(room_of(fault.path) for fault in draw(tmp_path, "models", 12, 3))
+    assert rooms == {"models/auction": 4, "models/bidding": 8}
 
 
 @pytest.mark.prove
