@@ -170,7 +170,7 @@ class PriceSearch:
         usage = usage_matrix(self._tables, self._rows, priced)
         if len(self._cuts):
             usage = csc_array(vstack([usage, csc_array(self._cuts.use(priced))], format="csc"))
-        use = np.asarray(usage.sum(axis=1)).ravel()
+        use = usage @ np.ones(usage.shape[1])
         bound = self._note(point, priced.payoff, use)
         return _Evaluation(bound=bound, use=use, num_new=self._pool.add(priced, usage) if keeps_columns else 0)
 

@@ -91,8 +91,13 @@ def usage_matrix(tables: JobTables, rows: CapacityRows, schedules: PricedSchedul
         _side_entries(schedules.ps, segment, tables.ps_demand, shape, offset, live),
     )
     row, column, amount = (np.concatenate([part[k] for part in parts]) for k in range(3))
-    matrix = csc_array((amount, (row, column)), shape=(rows.num_rows, len(schedules.jobs)))
-    matrix.sum_duplicates()
+    # Either side comes column by column, in the order of rows: much quicker put together here than sorted by SciPy.
+    order = np.argsort(column, kind="stable")
+    first = np.zeros(len(schedules.jobs) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=len(schedules.jobs)), out=first[1:])
+    matrix = csc_array((amount[order], row[order], first), shape=(rows.num_rows, len(schedules.jobs)))
+    if is_shared:  # where workers and PSs use the same rows
+        matrix.sum_duplicates()
     return matrix
 
 
