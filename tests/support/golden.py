@@ -10,6 +10,7 @@ that these don't share aren't compared, and a line whose whole numbers they don'
 
 import dataclasses
 import json
+import math
 import os
 import re
 import subprocess
@@ -17,10 +18,10 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import wraps
+from functools import cache, lru_cache, wraps
 from importlib import import_module
 from inspect import isgeneratorfunction
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import current_thread, main_thread
@@ -65,11 +66,13 @@ UNTOLD = {
 }  # fmt: skip
 """Fields that depend on the clock, or that hold the problem itself."""
 
+WHOLE_NUMBERS = (int, np.integer, np.bool_)
+
 WORK_SPACE = ("Scratch", "Places", "Pricer")
 """Ends of the names of classes that hold what nothing has been written to yet."""
 
 WHOLE = 2**31 - 1
-COPRIME = 7919
+COPRIME, CYCLE = 7919, 13
 
 
 class Tally:
@@ -83,41 +86,53 @@ class Tally:
         """Add all numbers in a value."""
         if depth > MOST_DEPTH or value is None:
             return
-        if isinstance(value, str):
+        if isinstance(value, np.ndarray):  # most are
+            self._add_array(value)
+        elif isinstance(value, str):
             # Numbers in a text are told by what it was made from.
             self._add_whole(zlib.crc32(re.sub(r"[-+.\d]+(e[-+]?\d+)?", "", str(value)).encode()))
         elif isinstance(value, Enum):
             self.add(value.name, depth)
-        elif isinstance(value, Integral | np.bool_):
+        elif isinstance(value, float):
+            self._add_float(float(value))
+        elif isinstance(value, WHOLE_NUMBERS):
             self._add_whole(int(value))
+        elif isinstance(value, tuple | list | Mapping) or dataclasses.is_dataclass(value):
+            for part in _parts(value):
+                self.add(part, depth + 1)
         elif isinstance(value, Real):
-            self._add_floats(np.array([float(value)]))
-        elif isinstance(value, np.ndarray):
-            self._add_array(value)
+            self._add_float(float(value))
         elif issparse(value):
             for part in (value.data, value.indices, value.indptr):
                 self._add_array(np.asarray(part))
-        else:
-            for part in _parts(value):
-                self.add(part, depth + 1)
 
     def _add_array(self, value: np.ndarray) -> None:
         if value.dtype.kind == "f":
             self._add_floats(value.ravel())
         elif value.dtype.kind in "iub":
             flat = value.ravel().astype(np.int64) % WHOLE
-            self._add_whole(int((flat * (1 + np.arange(flat.size) % COPRIME) % WHOLE).sum()) + value.size)
+            self._add_whole(int((flat * _weights(flat.size) % WHOLE).sum()) + value.size)
 
     def _add_whole(self, value: int) -> None:
         self._place += 1
         self.whole = (self.whole + value * (1 + self._place % COPRIME)) % WHOLE
 
+    def _add_float(self, value: float) -> None:
+        if math.isfinite(value):
+            self.size += abs(value)
+            self.sum += value * (1.0 + self._place % CYCLE / CYCLE)
+        else:
+            self._add_whole(1)
+        self._place += 1
+
     def _add_floats(self, value: np.ndarray) -> None:
         is_finite = np.isfinite(value)
-        finite = np.where(is_finite, value, 0.0).astype(np.float64)
+        finite = value.astype(np.float64)
         if not is_finite.all():
+            finite[~is_finite] = 0.0
             self._add_whole(int((np.flatnonzero(~is_finite) + 1).sum()))
-        weight = 1.0 + (self._place + np.arange(len(finite))) % 13 / 13
+        start = self._place % CYCLE
+        weight = _shares(start + len(finite))[start:]
         self._place += len(finite)
         self.size += float(np.abs(finite).sum())
         self.sum += float((finite * weight).sum())
@@ -126,6 +141,36 @@ class Tally:
     def row(self) -> list[float]:
         """Calls, sum of whole numbers, sum of sizes and weighted sum of others."""
         return [self.calls, self.whole, self.size, self.sum]
+
+
+@cache
+def _import_solvers() -> None:
+    """Import all that may be looked at: what is imported later would keep what stands between."""
+    for path in sorted((PACKAGE / "solvers").rglob("*.py")):
+        import_module(".".join(("optim", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"))
+
+
+@lru_cache(maxsize=1)
+def _known_places(modules: Sequence[str]) -> list[tuple[Any, str]]:
+    """Return modules and the names under which they know functions of solvers."""
+    return [
+        (sys.modules[name], key)
+        for name in modules
+        for key, one in vars(sys.modules[name]).items()
+        if str(getattr(one, "__module__", "")).startswith("optim.solvers.")
+    ]
+
+
+@cache
+def _weights(number: int) -> np.ndarray:
+    """Return what whole numbers of an array count by."""
+    return 1 + np.arange(number) % COPRIME
+
+
+@cache
+def _shares(number: int) -> np.ndarray:
+    """Return what others count by."""
+    return 1.0 + np.arange(number) % CYCLE / CYCLE
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -159,10 +204,7 @@ class Recorder:
         self._depth_of_warm_up = 0
 
     def __enter__(self) -> "Recorder":
-        for path in sorted((PACKAGE / "solvers").rglob("*.py")):  # later ones would keep what stands between
-            import_module(
-                ".".join(("optim", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
-            )
+        _import_solvers()
         between: dict[int, Any] = {}
         for name, module in list(sys.modules.items()):
             if name.startswith("optim.solvers.") and name.endswith(".warm_up"):
@@ -174,11 +216,11 @@ class Recorder:
                     is_own = getattr(one, "__module__", None) == name
                     if is_own and (isinstance(one, type) or not one.__name__.startswith("_")):
                         between |= self._around(name.rpartition(".")[2], one)
-        for name, module in list(sys.modules.items()):
-            if name.startswith(("optim.", "tests.")):
-                for key, one in list(vars(module).items()):
-                    if id(one) in between:
-                        self._set(module, key, between[id(one)])
+        own = [name for name in sys.modules if name.startswith(("optim.", "tests."))]
+        for module, key in _known_places(tuple(own)):
+            one = between.get(id(vars(module).get(key)))
+            if one is not None:
+                self._set(module, key, one)
         return self
 
     def __exit__(self, *_: object) -> None:
