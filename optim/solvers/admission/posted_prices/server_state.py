@@ -108,12 +108,11 @@ class ClusterState:
 
 def capacity_ranks(servers: ServerClasses) -> IntArray:
     """Return each class' rank by capacity vector, equal for equal ones, shape (slots, classes)."""
-    result = np.zeros((servers.capacity.shape[1], servers.num_classes), dtype=np.int64)
-    for t, capacity in enumerate(servers.capacity.transpose(1, 0, 2)):
-        if t and (capacity == servers.capacity[:, t - 1]).all():
-            result[t] = result[t - 1]
-        else:
-            order = np.lexsort(capacity.T[::-1])
-            rises = (capacity[order[1:]] != capacity[order[:-1]]).any(axis=1)
-            result[t, order[1:]] = np.cumsum(rises)
-    return result
+    changes = 1 + np.flatnonzero((servers.capacity[:, 1:] != servers.capacity[:, :-1]).any(axis=(0, 2)))
+    first = np.concatenate([[0], changes, [servers.capacity.shape[1]]])  # of each run of slots with the same capacities
+    ranks = np.zeros((len(first) - 1, servers.num_classes), dtype=np.int64)
+    for rank, t in zip(ranks, first, strict=False):
+        capacity = servers.capacity[:, t]
+        order = np.lexsort(capacity.T[::-1])
+        rank[order[1:]] = np.cumsum((capacity[order[1:]] != capacity[order[:-1]]).any(axis=1))
+    return np.repeat(ranks, np.diff(first), axis=0)

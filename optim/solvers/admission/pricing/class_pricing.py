@@ -3,6 +3,7 @@
 This is the pricing problem of column generation and the subroutine of every any-price bound.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -166,28 +167,60 @@ def price(
     which = np.arange(tables.num_jobs) if jobs is None else jobs
     floors = np.zeros(len(which)) if floor is None else floor
     worker_cost, ps_cost = unit_costs(tables, prices, segments)
-    classes, ps_classes, horizon = worker_cost.shape[1], ps_cost.shape[1], tables.value.shape[1]
+    horizon = tables.value.shape[1]
     room = len(which) if with_schedules else 0
-    workers = np.zeros((room, classes, horizon), dtype=np.int32)
-    ps = np.zeros((room, ps_classes, horizon), dtype=np.int32)
+    workers = np.zeros((room, worker_cost.shape[1], horizon), dtype=np.int32)
+    ps = np.zeros((room, ps_cost.shape[1], horizon), dtype=np.int32)
     payoff, completion = np.zeros(len(which)), np.full(len(which), -1, dtype=np.int64)
+    source = class_source(tables, worker_cost, ps_cost)
     out = (with_schedules, payoff, completion, workers, ps)
     is_curved = prices.worker_curves is not None or prices.ps_curves is not None
-    if tables.instance.has_shared_servers:
-        shared = SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_room, *tables.most_at_once))
+    if isinstance(source, SharedClassSource):
         if is_curved:
-            price_curved_shared_classes(which, floors, tables.arrays, _curved_shared(tables, shared, prices), *out)
+            price_curved_shared_classes(which, floors, tables.arrays, _curved_shared(tables, source, prices), *out)
         else:
-            price_shared_classes(which, floors, tables.arrays, shared, *out)
+            price_shared_classes(which, floors, tables.arrays, source, *out)
+    elif is_curved:
+        price_curved_classes(which, floors, tables.arrays, _curved(tables, source, prices), *out)
     else:
-        order, ps_order = np.empty(classes, dtype=np.int64), np.empty(ps_classes, dtype=np.int64)
-        limits = tables.worker_limit, tables.ps_limit
-        source = ClassSource(worker_cost, limits[0], ps_cost, limits[1], order, ps_order)
-        if is_curved:
-            price_curved_classes(which, floors, tables.arrays, _curved(tables, source, prices), *out)
-        else:
-            price_classes(which, floors, tables.arrays, source, *out)
+        price_classes(which, floors, tables.arrays, source, *out)
     return PricedSchedules(jobs=which, payoff=payoff, completion=completion, workers=workers, ps=ps)
+
+
+def payoffs_along(tables: JobTables, prices: Prices) -> Callable[[float], FloatArray]:
+    """Return what gives each job's best payoff, shape (jobs,), at so many times these prices, which no cut bends.
+
+    It is what `price` finds there without schedules, in arrays that are made once: every call writes over what the call
+    before returned.
+    """
+    source = class_source(tables, *unit_costs(tables, prices))
+    sides = [
+        (demand, price.reshape(-1, price.shape[2]).T, cost.reshape(len(demand), -1))
+        for demand, price, cost in (
+            (tables.worker_demand, prices.worker, source.worker_cost),
+            (tables.ps_demand, prices.worker if tables.instance.has_shared_servers else prices.ps, source.ps_cost),
+        )
+    ]
+    loop = price_shared_classes if tables.instance.has_shared_servers else price_classes
+    payoff, completion = np.empty(tables.num_jobs), np.empty(tables.num_jobs, dtype=np.int64)
+    none = np.empty((0, 0, 0), dtype=np.int32)
+    which, floor = np.arange(tables.num_jobs), np.zeros(tables.num_jobs)
+
+    def at(scale: float) -> FloatArray:
+        for demand, price, cost in sides:
+            np.matmul(demand, price * scale, out=cost)
+        loop(which, floor, tables.arrays, source, False, payoff, completion, none, none)
+        return payoff
+
+    return at
+
+
+def class_source(tables: JobTables, worker_cost: FloatArray, ps_cost: FloatArray) -> ClassSource | SharedClassSource:
+    """Return what compiled loops read of the classes, at costs that no cut bends."""
+    if tables.instance.has_shared_servers:
+        return SharedClassSource(worker_cost, ps_cost, shared_classes(tables.class_room, *tables.most_at_once))
+    orders = np.zeros(worker_cost.shape[1], dtype=np.int64), np.zeros(ps_cost.shape[1], dtype=np.int64)
+    return ClassSource(worker_cost, tables.worker_limit, ps_cost, tables.ps_limit, *orders)
 
 
 def _curved(tables: JobTables, source: ClassSource, prices: Prices) -> CurvedSource:

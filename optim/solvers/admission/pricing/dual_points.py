@@ -17,19 +17,19 @@ from optim.core.driver import Outcome
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import CountCut, PriceProof, ServerCut
-from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage, total_use
-from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, plan_usage
+from optim.solvers.admission.pricing.class_pricing import (
+    Prices,
+    class_source,
+    payoffs_along,
+    price,
+    unit_costs,
+)
+from optim.solvers.admission.pricing.descent import Descent, descend_own, descend_shared
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.pricing.polyak import PolyakSteps
 
 SCALE_RATIO = 4.0
 """Scales tried first are powers of this ratio; the best is then refined."""
-
-PATIENCE = 5
-"""Subgradient steps without progress after which they are halved."""
-
-LEAST_TARGET = 0.95
-"""The bound aimed at is no lower than this share of the best one."""
 
 STEEPNESS = 5.0
 """How fast the start prices rise with utilisation when a plan comes without prices."""
@@ -74,12 +74,14 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
     best = evaluate(tables, rows, np.zeros_like(row_prices))
     if not row_prices.any():
         return best
-    found: dict[float, PricePoint] = {}
+    payoffs, worth = payoffs_along(tables, rows.prices(row_prices)), float(row_prices @ rows.capacity)
+    found: dict[float, float] = {}
 
     def at(exponent: float) -> float:
         if exponent not in found:
-            found[exponent] = evaluate(tables, rows, row_prices * SCALE_RATIO**exponent)
-        return found[exponent].bound
+            scale = SCALE_RATIO**exponent
+            found[exponent] = float(payoffs(scale).sum()) + worth * scale
+        return found[exponent]
 
     centre, step = 0.0, 1.0
     for direction in (1.0, -1.0):
@@ -91,25 +93,34 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
             if at(candidate) < at(centre):
                 centre = candidate
                 break
-    return min((best, *found.values()), key=lambda point: point.bound)
+    least = min(found, key=found.__getitem__)
+    return min(best, evaluate(tables, rows, row_prices * SCALE_RATIO**least), key=lambda point: point.bound)
 
 
 def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
     """Take Polyak's steps towards a known lower bound `target` and return the best point seen."""
-    best, point = start, start.row_prices
-    steps = PolyakSteps(rows.capacity, PATIENCE)
-    for _ in range(num_steps):
-        priced = price(tables, rows.prices(point))
-        bound = float(priced.payoff.sum() + point @ rows.capacity)
-        steps.watch(bound, best.bound)
-        if bound < best.bound:
-            best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
-        goal = max(target, LEAST_TARGET * best.bound)
-        moved = steps.next(point, bound, total_use(tables, rows, priced), goal)
-        if moved is None:
-            break
-        point = moved
-    return best
+    capacity, num_jobs = rows.capacity, tables.num_jobs
+    worker_cost, ps_cost = unit_costs(tables, rows.prices(start.row_prices))
+    descent = Descent(
+        capacity=capacity,
+        scale=np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > 0),
+        worker_demand=tables.worker_demand,
+        ps_demand=tables.ps_demand,
+        which=np.arange(num_jobs),
+        floor=np.zeros(num_jobs),
+        payoff=np.empty(num_jobs),
+        completion=np.empty(num_jobs, dtype=np.int64),
+        workers=np.empty((num_jobs, *worker_cost.shape[1:]), dtype=np.int32),
+        ps=np.empty((num_jobs, *ps_cost.shape[1:]), dtype=np.int32),
+        segment=np.empty(tables.value.shape, dtype=np.int64),
+        point=start.row_prices.copy(),
+        use=np.empty_like(capacity),
+    )
+    best, payoff = start.row_prices.copy(), start.payoff.copy()
+    descend = descend_shared if tables.instance.has_shared_servers else descend_own
+    source = class_source(tables, worker_cost, ps_cost)
+    bound = descend(num_steps, target, start.bound, tables.arrays, source, descent, best, payoff)
+    return PricePoint(row_prices=best, payoff=payoff, bound=bound)
 
 
 def bounded(rows: CapacityRows, point: PricePoint) -> Outcome:

@@ -1,0 +1,58 @@
+"""The compiled descent against the same steps written out, each calling what prices and what moves."""
+
+import numpy as np
+import pytest
+
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
+from optim.solvers.admission.pricing.class_pricing import price
+from optim.solvers.admission.pricing.descent import LEAST_TARGET, PATIENCE
+from optim.solvers.admission.pricing.dual_points import PricePoint, evaluate, improve
+from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.admission.pricing.polyak import PolyakSteps
+from tests.support.admission.slot_runs import seeded_instance
+from tests.support.admission.tiny import BY_HAND
+
+
+def improved_step_by_step(tables, rows, start, target, num_steps):
+    """Take the steps one by one."""
+    best, point = start, start.row_prices
+    steps = PolyakSteps(rows.capacity, PATIENCE)
+    for _ in range(num_steps):
+        priced = price(tables, rows.prices(point))
+        bound = float(priced.payoff.sum() + point @ rows.capacity)
+        steps.watch(bound, best.bound)
+        if bound < best.bound:
+            best = PricePoint(row_prices=point, payoff=priced.payoff, bound=bound)
+        goal = max(target, LEAST_TARGET * best.bound)
+        moved = steps.next(point, bound, total_use(tables, rows, priced), goal)
+        if moved is None:
+            break
+        point = moved
+    return best
+
+
+INSTANCES = {f"seed {seed}": seeded_instance(seed, max_jobs=9) for seed in range(40)} | BY_HAND
+"""Own and shared servers, demands by segments, capacities by slot, none at all."""
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.97])
+def test_equals_the_steps_one_by_one(share):
+    moved = 0
+    for number, instance in enumerate(INSTANCES.values()):
+        tables = JobTables.build(instance)
+        rows = CapacityRows.of(tables)
+        rng = np.random.default_rng(number)
+        drawn = rng.random(rows.num_rows) * (rng.random(rows.num_rows) < 0.7)
+        worth = float(tables.value.max(axis=1, initial=0.0).sum())
+        start = evaluate(tables, rows, drawn * worth / max(float(drawn @ rows.capacity), 1e-9))
+        given = start.row_prices.copy(), start.payoff.copy()
+        for num_steps in (0, 1, 2, 3, 12):
+            found = improve(tables, rows, start, target=share * start.bound, num_steps=num_steps)
+            expected = improved_step_by_step(tables, rows, start, share * start.bound, num_steps)
+            assert found.bound == pytest.approx(expected.bound, rel=1e-9, abs=1e-9)
+            assert found.row_prices == pytest.approx(expected.row_prices, rel=1e-7, abs=1e-9)
+            assert found.payoff == pytest.approx(expected.payoff, rel=1e-7, abs=1e-9)
+        moved += expected.bound < start.bound
+        np.testing.assert_array_equal(given[0], start.row_prices)  # the start is left as it was
+        np.testing.assert_array_equal(given[1], start.payoff)
+    assert moved > 20
