@@ -36,6 +36,7 @@ SHAPES = (
     "two racks",
     "named",
     "slots",
+    "gangs",
     "auction-slots-0",
     "auction-zero-0",
     "auction-named-0",

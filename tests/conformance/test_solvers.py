@@ -15,8 +15,8 @@ SOLVERS = [solver.name for solver in solvers_of("admission")]
 REFERENCES = ("tiny-0", "tiny-1")
 INSTANCES = [*STRESS_INSTANCES, *REFERENCES]
 
-LONG = ("branch-and-price", "column-generation", "dorm", "online-learned", "price-and-branch", "search")
-"""Solvers that take longest: each meets every second instance, and each instance half of them; all do in `make prove`."""
+LONG = ("branch-and-price", "column-generation", "compact-milp", "dorm", "online-learned", "price-and-branch", "search")
+"""Solvers that take longest: each meets every third instance, and each instance a third of them; all do in `make prove`."""
 
 ITERATIONS = 10
 """Of each solve: rounds, nodes or moves."""
@@ -30,7 +30,7 @@ def cases(names):
     chosen = []
     for solver in SOLVERS:
         for name in names:
-            is_left = solver in LONG and (LONG.index(solver) + INSTANCES.index(name)) % 2
+            is_left = solver in LONG and (LONG.index(solver) + INSTANCES.index(name)) % 3
             chosen.append(pytest.param(solver, name, marks=pytest.mark.prove if is_left else ()))
     return chosen
 

@@ -113,9 +113,12 @@ def at(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-def changed(document: dict[str, Any], path: tuple[Any, ...], new: Any) -> dict[str, Any]:
-    result = copy.deepcopy(document)
-    at(result, path[:-1])[path[-1]] = new
+def changed(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Return a document with another value in one place; what lies beside the path is the same object."""
+    if not path:
+        return new
+    result = copy.copy(value)
+    result[path[0]] = changed(value[path[0]], path[1:], new)
     return result
 
 
@@ -222,13 +225,13 @@ def test_the_honest_file_is_accepted(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_field_outside_the_proof_can_lie(name: str) -> None:
     paths = outside_the_proof(subject(name).document)
-    assert_no_lie_passes(name, sampled(paths, 10 if name.startswith("adversary") else 25))
+    assert_no_lie_passes(name, sampled(paths, 6 if name.startswith("adversary") else 20))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_number_of_a_proof_can_lie(name: str) -> None:
     paths = [path for path in leaves(subject(name).document) if path[:2] == PROOF]
-    assert_no_lie_passes(name, sampled(paths, 8 if name.startswith("adversary") else 15))
+    assert_no_lie_passes(name, sampled(paths, 5 if name.startswith("adversary") else 12))
 
 
 @pytest.mark.prove

@@ -17,8 +17,7 @@ from optim.models.bidding.eviction import (
 )
 from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
 from optim.models.bidding.price_history import Market, PricePath, history_of
-from optim.workloads.bidding.price_files import read_on_demand, read_prices
-from tests.support.public_traces import spot_file
+from tests.support.bidding.public_prices import prices_of_2015
 
 DELTAS_USD = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.4)
 PUBLISHED = {
@@ -205,8 +204,7 @@ def test_refuses_options_out_of_range(bad):
 
 @pytest.mark.parametrize("market", PUBLISHED)
 def test_reproduces_the_published_frequencies_of_2015(market):
-    prices = spot_file("aws_spot_price_2015_us-east-1.csv.gz")
-    table = read_prices(prices, read_on_demand(spot_file("aws_on_demand_2015_us-east-1.csv.gz")))
+    table = prices_of_2015()
     path = table.paths[table.index[market]]
     starts, shares, minutes = PUBLISHED[market]
     start = np.arange(-(-int(path.time_s[0]) // 600) * 600, int(path.time_s[-1]) - 3600 + 1, 600)

@@ -60,7 +60,7 @@ TRAITS = {
     "shared and capped": instance(
         job(), job("b", worker=[2]), shared_servers=servers([3], count=3), max_share_per_server=0.5
     ),
-    "crowd": crowd(),
+    "crowd": crowd(6),
 }  # fmt: skip
 """One instance for each way in which instances differ."""
 
@@ -109,7 +109,7 @@ def test_refuses_every_job_when_there_is_no_time():
 
 
 def test_keeps_the_best_plan_at_a_limit_of_nodes():
-    small = crowd()
+    small = crowd(6)
     solution = solve(small, NAME, stop=IterationLimit(1))
     assert solution.termination is Termination.ITERATION_LIMIT
     assert solution.objective > 0

@@ -33,8 +33,8 @@ def instance(*jobs: dict[str, Any], **fields: Any) -> AdmissionInstance:
     return tiny_instance(**own | fields)
 
 
-def crowd() -> AdmissionInstance:
-    """Ten jobs of awkward sizes on four servers: HiGHS has a plan at once and needs seconds for the best."""
+def crowd(num_jobs: int = 10) -> AdmissionInstance:
+    """Jobs of awkward sizes on four servers: HiGHS has a plan at once and needs seconds for the best of ten."""
     jobs = [
         job(
             f"j{i}",
@@ -45,7 +45,7 @@ def crowd() -> AdmissionInstance:
             ps=[0.5, 0.1],
             utility={"kind": "sigmoid", "theta1": 10 + 7 * i % 11, "theta2": 1, "theta3": 2},
         )
-        for i in range(10)
+        for i in range(num_jobs)
     ]
     return instance(
         *jobs,

@@ -10,6 +10,7 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.bidding.availability_files import read_availability, zone_named
 from optim.workloads.bidding.instance_types import Work
 from optim.workloads.bidding.price_files import read_on_demand, read_prices, read_rates
+from tests.support.bidding.public_prices import prices_of_2015
 from tests.support.public_traces import spot_file
 
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -237,10 +238,7 @@ def test_ticks_out_of_order_are_refused(tmp_path):
 
 
 def test_the_2015_file_has_15_markets_and_two_long_gaps():
-    history = read_prices(
-        spot_file("aws_spot_price_2015_us-east-1.csv.gz"),
-        read_on_demand(spot_file("aws_on_demand_2015_us-east-1.csv.gz")),
-    )
+    history = prices_of_2015()
     assert history.num_markets == 15
     hours = np.diff(history.gaps, axis=1).ravel() / 3600
     assert sorted(hours.round(1).tolist())[-2:] == [13.1, 56.4]

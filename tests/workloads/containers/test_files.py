@@ -28,7 +28,7 @@ def container_file(name):
     [
         ("ai4dl_dlaas_sample.csv.gz", 4, 204),
         ("mit_supercloud_job_10s.csv.gz", 1, 11172),
-        ("bitbrains_rnd_2013_07_60vm.csv.gz", 60, 489465),
+        pytest.param("bitbrains_rnd_2013_07_60vm.csv.gz", 60, 489465, marks=pytest.mark.prove),  # large
     ],
 )
 def test_public_files_have_the_series_that_they_state(name, containers, samples):
@@ -37,6 +37,20 @@ def test_public_files_have_the_series_that_they_state(name, containers, samples)
     # A double time stamp counts once.
     assert 0.99 * samples <= series.num_samples <= samples
     assert series.names == ("cpu", "memory")
+
+
+def test_virtual_machines_use_shares_of_their_cores(tmp_path):
+    path = tmp_path / "machines.csv"
+    path.write_text(
+        "vm,t_s,cores,cpu_mhz,cpu_cap_mhz,mem_kb,mem_cap_kb\n"
+        "7,600,2,1463,5852,524288,8388608\n7,300,2,5852,5852,1048576,8388608\n9,300,4,10,0,0,1048576\n7,600,2,0,5852,0,8388608\n"
+    )
+    series = read_containers(path)
+    assert series.containers == ("7", "9")
+    assert series.names == ("cpu", "memory")
+    assert series.time_s.tolist() == [300, 600, 300]
+    assert series.values.tolist() == [[2.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
+    assert series.limit.tolist() == [[2.0, 8.0], [4.0, 1.0]]
 
 
 def test_supercloud_job_peaks_at_its_published_utilisation():

@@ -46,7 +46,7 @@ def test_verifies_on_clusters_of_every_form(solver: str, seed: int) -> None:
 
 @pytest.mark.parametrize("solver", RIVALS)
 def test_same_seed_gives_the_same_plan(solver: str) -> None:
-    instance = optim.reference_instance("medium-0")
+    instance = optim.reference_instance("small-2")
     plans = [optim.solve(instance, solver, seed=1, stop=IterationLimit(8)).decision for _ in range(2)]
     assert plans[0].workers.tolist() == plans[1].workers.tolist()
     assert plans[0].ps.tolist() == plans[1].ps.tolist()
