@@ -22,6 +22,7 @@ settings.register_profile("dev", max_examples=10, **UNTIMED)
 QUICKLY_COMPILED = {
     "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
     " --xla_cpu_parallel_codegen_split_count=1",
+    "JAX_ENABLE_COMPILATION_CACHE": "false",  # no folder is given, and yet programs would be written out for its key
     "NUMBA_OPT": "1",
     "NUMBA_LOOP_VECTORIZE": "0",
     "NUMBA_SLP_VECTORIZE": "0",
@@ -49,11 +50,16 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile loops quickly, if tests have any, and let no later collection of garbage walk over what importing made."""
-    if "numba" in sys.modules and session.config.option.hypothesis_profile != "prove":
-        from tests.support.quick_flags import compile_quickly
+    """Compile quickly, if tests compile anything, and let no later collection of garbage walk over what importing made."""
+    if session.config.option.hypothesis_profile != "prove":
+        if "numba" in sys.modules:
+            from tests.support.quick_flags import compile_quickly
 
-        compile_quickly()
+            compile_quickly()
+        if "jax" in sys.modules:
+            from tests.support.quick_arrays import make_quickly
+
+            make_quickly()
     gc.collect()
     gc.freeze()
 
@@ -77,6 +83,8 @@ class Forgetting:
     def __call__(self) -> None:
         if "jax" in sys.modules and self.resident_bytes() > self.most_bytes:
             sys.modules["jax"].clear_caches()
+            if "tests.support.quick_arrays" in sys.modules:
+                sys.modules["tests.support.quick_arrays"].one_context.cache_clear()
             gc.collect()
             self.most_bytes = self.resident_bytes() + self.growth_bytes
 
