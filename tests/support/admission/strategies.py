@@ -294,5 +294,5 @@ def ladders() -> st.SearchStrategy[AdmissionInstance]:
         density_ladder,
         steps=st.sampled_from([2, 3]),
         factor=st.sampled_from([100.0, 1000.0]),
-        per_server=st.sampled_from([100, 120]),
+        per_server=st.just(100),
     )

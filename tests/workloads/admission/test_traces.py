@@ -226,7 +226,7 @@ def test_refuses_trace_options_out_of_range(options: dict[str, Any]) -> None:
     ("name", "trace_format", "rows", "submissions"),
     [
         ("philly/philly_jobs_merged.csv.gz", "philly", 111_549, 4_336),
-        ("philly/pollux_philly_82k.csv.gz", "philly", 82_247, 4_012),
+        pytest.param("philly/pollux_philly_82k.csv.gz", "philly", 82_247, 4_012, marks=pytest.mark.prove),
         ("gavel/gavel_msr_seed0_jobs.csv.gz", "gavel", 15_264, 1_571),
         ("alibaba_v2023/openb_pod_list_default.csv.gz", "alibaba", 8_152, 629),
     ],
@@ -241,6 +241,7 @@ def test_samples_the_busiest_day_of_a_public_trace(name: str, trace_format: str,
 
 
 @pytest.mark.trace
+@pytest.mark.prove
 def test_the_sparse_start_of_philly_is_refused() -> None:
     options = TraceOptions(window_start_s=0.0, num_slots=192)
     with pytest.raises(InvalidProblemError, match="only 0 of 1 sampled jobs"):

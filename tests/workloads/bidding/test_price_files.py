@@ -237,6 +237,7 @@ def test_ticks_out_of_order_are_refused(tmp_path):
         read_availability(csv(tmp_path, *rows, header=TICKS))
 
 
+@pytest.mark.prove
 def test_the_2015_file_has_15_markets_and_two_long_gaps():
     history = prices_of_2015()
     assert history.num_markets == 15
@@ -244,6 +245,7 @@ def test_the_2015_file_has_15_markets_and_two_long_gaps():
     assert sorted(hours.round(1).tolist())[-2:] == [13.1, 56.4]
 
 
+@pytest.mark.prove
 def test_the_2023_file_has_9_zones():
     traces = read_availability(spot_file("aws_v100_price_availability_2023.csv.gz"), on_demand_micro=3_060_000)
     assert len(traces) == 9

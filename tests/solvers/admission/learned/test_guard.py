@@ -1,6 +1,7 @@
 """The guard: whatever the forecast, at least what the paper's rule earns alone on its share of the servers."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from tests.support.admission.tiny import job_document, tiny_instance
 KINDS = ("scaled", "permuted", "zero", "random", "of another cluster")
 
 
+@cache
 def alone(cluster: int, share: float):
     """Run the paper's rule alone on the first servers of each class, with the history's constants."""
     *past, today = days(cluster)

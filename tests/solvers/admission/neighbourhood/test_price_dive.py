@@ -1,5 +1,7 @@
 """Dives: feasible plans that re-pricing doesn't make worse than one go at the first prices, on the whole."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -18,13 +20,19 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 NAMES = ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"]
 
 
-def dived(name, stop):
-    """A plan by diving from the LP, and the LP's bound."""
+@cache
+def relaxed_of(name):
+    """An instance, its tables and rows, and the LP's solution."""
     instance = optim.reference_instance(name)
     tables = JobTables.build(instance)
     rows = CapacityRows.of(tables)
     walk = Walk(num_steps=10)
-    relaxed = PackingLP(tables, rows).run(Monitor(), tol=1e-6, first=walk, between=walk)
+    return instance, tables, rows, PackingLP(tables, rows).run(Monitor(), tol=1e-6, first=walk, between=walk)
+
+
+def dived(name, stop):
+    """A plan by diving from the LP, and the LP's bound."""
+    instance, tables, rows, relaxed = relaxed_of(name)
     weight = np.bincount(relaxed.pool.job, relaxed.x, tables.num_jobs)
     return instance, dive(tables, rows, relaxed.point, weight, Monitor(stop)), relaxed.point.bound
 

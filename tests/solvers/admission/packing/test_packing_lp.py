@@ -1,5 +1,7 @@
 """Column generation: two methods, one optimum, and a bound at every stop."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,13 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 from tests.support.admission.tiny import job_document, tiny_instance
 
 
-@pytest.mark.parametrize("name", ["tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.prove if name in ("small-0", "small-1") else ())
+        for name in ("tiny-0", "tiny-1", "tiny-2", "small-0", "small-1", "small-2")
+    ],
+)
 def test_central_and_plain_masters_reach_the_same_optimum(name):
     instance = optim.reference_instance(name)
     central = optim.solve(instance, "column-generation")
@@ -44,12 +52,17 @@ def test_the_master_of_a_single_column_attains_the_bound(warm_start):
     assert (nobody.bound, nobody.stats.counts["master"], nobody.stats.counts["columns"]) == (0.0, 0.0, 0.0)
 
 
+@cache
+def bound_of(name):
+    """Return the bound of an instance's packing LP."""
+    return optim.solve(optim.reference_instance(name), "column-generation").bound
+
+
 @pytest.mark.parametrize("rounds", [0, 1, 2])
 def test_any_stop_leaves_a_bound_that_verifies(rounds):
     instance = optim.reference_instance("small-2")
     stopped = optim.solve(instance, "column-generation", stop=IterationLimit(rounds))
-    best = optim.solve(instance, "column-generation")
-    assert stopped.bound >= best.bound * (1 - 1e-6)
+    assert stopped.bound >= bound_of("small-2") * (1 - 1e-6)
     assert optim.verify(instance, stopped).is_ok
 
 

@@ -111,7 +111,7 @@ def test_finds_the_best_of_all_schedules_that_fit(instance: AdmissionInstance, s
 def test_finds_the_best_schedule_whatever_the_instances_traits(name: str) -> None:
     instance, rng = BY_HAND[name], np.random.default_rng(11)
     listed = enumerate_schedules(instance, limit=20 * MOST_SCHEDULES, level=Level.SERVERS).schedules
-    for _ in range(8):
+    for _ in range(4):
         check_search(instance, listed, used_state(instance, rng))
 
 
@@ -148,7 +148,7 @@ def slot_milp(instance: AdmissionInstance, state: ClusterState, workers: int, nu
 def test_one_slot_of_many_servers_costs_what_a_mixed_integer_programme_says(is_shared: bool) -> None:
     rng = np.random.default_rng(2018)
     outcomes = []
-    for trial in range(60):
+    for trial in range(30):
         workers, rate = int(rng.integers(1, 9)), int(rng.integers(1, 5))
         worker, ps = rng.integers(0, 4, 2).tolist(), rng.integers(0, 4, 2).tolist()
         job = job_document(
@@ -168,7 +168,7 @@ def test_one_slot_of_many_servers_costs_what_a_mixed_integer_programme_says(is_s
         assert (found is None) == (best is None)
         if found is not None and best is not None:
             assert found.cost == pytest.approx(best, abs=1e-6)
-    assert 5 < sum(outcomes) < 55, "both outcomes must occur"
+    assert 5 < sum(outcomes) < 25, "both outcomes must occur"
 
 
 def test_room_is_exact_for_decimals_that_floats_miss() -> None:

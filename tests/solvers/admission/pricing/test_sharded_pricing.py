@@ -87,12 +87,12 @@ def test_any_number_of_workers_proves_the_same_bound(small, monkeypatch):
     monkeypatch.setattr(JobShards, "of", lambda instance: JobShards(instance, SHARDS))
     here = optim.solve(instance, "column-generation")
     bounds = []
-    for num_workers in (1, 2, 4):
+    for num_workers in (1, 3):
         monkeypatch.setattr("optim.core.execution.crews.ThreadCrew", lambda post, n=num_workers: Entered(post, n))
         solution = optim.solve(instance, "column-generation", options={"engine": "threads"})
         assert optim.verify(instance, solution).is_ok
         bounds.append(solution.bound)
-    assert bounds[0] == bounds[1] == bounds[2]
+    assert bounds[0] == bounds[1]
     assert bounds[0] == pytest.approx(here.bound, rel=2e-6)
 
 
