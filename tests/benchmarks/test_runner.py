@@ -8,7 +8,7 @@ from optim.benchmarks.results_file import read_records
 from optim.benchmarks.runner import plan_work, run_work
 from optim.benchmarks.spec import BenchRequest
 from optim.core.errors import InvalidOptionError
-from optim.core.execution import local_engine
+from optim.core.execution import InProcesses
 from optim.core.stopping import Interruption
 
 
@@ -162,9 +162,10 @@ def test_a_solve_that_is_asked_to_stop_leaves_no_record(dummies, path, monkeypat
     assert read_records(path) == []
 
 
-def test_several_processes_give_the_same_records_and_outlive_one_that_dies(dummies, path):
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.prove)])
+def test_other_processes_give_the_same_records_and_outlive_one_that_dies(dummies, path, processes):
     work = [piece for piece in plan("die", "idle") if piece.solver == "idle" or piece.subject.name == "tiny-1"]
-    records = run(work, path, engine=local_engine(2))
+    records = run(work, path, engine=InProcesses(processes))
     assert len(read_records(path)) == 4
     died = [record for record in records if record.solver == "die"]
     assert [record.error for record in died] == ["the process that ran it ended with exit code 9"]

@@ -79,21 +79,40 @@ def assert_resumes_whole():
     assert after[: len(before)] == before
 
 
-@pytest.mark.parametrize(
-    "processes",
-    [
-        pytest.param((), id="one process"),
-        pytest.param(("--processes", "2"), id="two processes", marks=pytest.mark.prove),
-    ],
-)
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(dummies, start, started, processes):
+@pytest.fixture
+def interrupted(dummies, tmp_path, monkeypatch):
+    """Run a command in this process, which gets a Ctrl-C as soon as a solve has begun that takes a minute."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, stuck_on):
+        with monkeypatch.context() as patched:
+            patched.setenv(STUCK_ON, stuck_on)
+            patched.setattr("dummy_solvers.tell_started", lambda wait_s: wait_s and os.kill(os.getpid(), signal.SIGINT))
+            done = CliRunner().invoke(app, arguments)
+        return done.exit_code, done.stdout.splitlines(), done.stderr.splitlines()
+
+    return run
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(interrupted):
+    assert_stops_whole(*interrupted(*BENCH, stuck_on="tiny-1"))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("processes", [(), ("--processes", "2")], ids=["one process", "two processes"])
+def test_ctrl_c_in_a_terminal_keeps_it_too(dummies, start, started, processes):
     process = start(*BENCH, *processes, stuck_on="tiny-1")
     first = process.stdout.readline()
     wait_until(started.exists)
     process.send_signal(signal.SIGINT)
     code, stdout, stderr = end(process)
+    assert_stops_whole(code, [first, *stdout], stderr)
+
+
+def assert_stops_whole(code, stdout, stderr):
+    """Look whether an interrupted run told and kept what was finished, and go on."""
     assert code == 130
-    rows = [json.loads(line) for line in [first, *stdout]]
+    rows = [json.loads(line) for line in stdout]
     assert [record.key for record in read_records(RESULTS)] == [row["key"] for row in rows]
     assert "tiny-1" not in {row["instance"] for row in rows}
     assert f"optim: stopped: {len(rows)} of 3 records are in {RESULTS}; the same command does the rest" in stderr
@@ -156,11 +175,23 @@ def is_alive(pid):
         return False
 
 
-def test_ctrl_c_during_a_solve_keeps_the_best_so_far(start, started):
-    process = start("solve", "tiny-0", "--solver", "idle", "--out", "s.json", stuck_on="tiny-0")
+SOLVE = ("solve", "tiny-0", "--solver", "idle", "--out", "s.json")
+
+
+def test_ctrl_c_during_a_solve_keeps_the_best_so_far(interrupted):
+    assert_keeps_the_best(*interrupted(*SOLVE, stuck_on="tiny-0"))
+
+
+@pytest.mark.prove
+def test_ctrl_c_in_a_terminal_keeps_the_best_too(start, started):
+    process = start(*SOLVE, stuck_on="tiny-0")
     wait_until(started.exists)
     process.send_signal(signal.SIGINT)
-    code, stdout, stderr = end(process)
+    assert_keeps_the_best(*end(process))
+
+
+def assert_keeps_the_best(code, stdout, stderr):
+    """Look whether an interrupted solve wrote and told what it had."""
     assert code == 130
     assert ["termination", "interrupted"] in [line.split() for line in stdout]
     assert ["verified", "yes"] in [line.split() for line in stdout]

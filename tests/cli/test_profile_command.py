@@ -21,8 +21,8 @@ def quick(tmp_path, monkeypatch):
     monkeypatch.setattr("optim.workloads.profiles.server_figures.IN_CACHE_SIZES", (2**8, 2**9))
     monkeypatch.setattr("optim.workloads.profiles.server_figures.BEYOND_SETS", 2)
     monkeypatch.setattr("optim.workloads.profiles.server_figures.MOST_SET_BYTES", 2**20)
-    monkeypatch.setattr("optim.workloads.profiles.server_figures.PUSHES", (1, 2, 3, 4))
-    monkeypatch.setattr("optim.workloads.profiles.crbm_figures.SHAPES", ((64, 2, 2, 4), (128, 2, 2, 4), (128, 3, 2, 4)))
+    monkeypatch.setattr("optim.workloads.profiles.server_figures.PUSHES", (1, 2))
+    monkeypatch.setattr("optim.workloads.profiles.crbm_figures.SHAPES", ((32, 2, 2, 4), (64, 2, 2, 4)) * 2)
     monkeypatch.setattr("optim.workloads.profiles.measuring.START_PROGRAM", "pass")
     return tmp_path
 

@@ -12,7 +12,9 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from optim.cli import simulate_training
 from optim.cli.main import app
+from optim.cli.output import print_json
 from optim.simulation.live.lease_run import ReplayOptions, undisturbed
 
 RUNNER = CliRunner()
@@ -113,25 +115,56 @@ def is_alive(process_id):
         return False
 
 
+def children_of(process_id):
+    """Return a process's children."""
+    return {child for held in Path(f"/proc/{process_id}/task").glob("*/children") for child in held.read_text().split()}
+
+
 def descendants(process_id):
     """Return a process's children, and theirs."""
-    found = []
-    for children in Path(f"/proc/{process_id}/task").glob("*/children"):
-        for child in children.read_text().split():
-            found += [child, *descendants(child)]
-    return found
+    return [one for child in children_of(process_id) for one in (child, *descendants(child))]
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
-def test_ctrl_c_ends_all_processes_and_tells_what_is_done(tmp_path):
+HAS_CHILDREN = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
+STOPPED = "training --hour-seconds 1000 --max-processes 3 --policy standard-agile --format json".split()
+
+
+@HAS_CHILDREN
+@pytest.mark.filterwarnings("ignore:Attempting to set identical")  # a picture of what began a moment ago
+def test_ctrl_c_ends_all_machines_and_tells_what_is_done(tmp_path, monkeypatch):
+    machines = []
+
+    def print_and_stop(row):
+        print_json(row)
+        if not machines and row.processes:  # they are forked by a child that has imported all they need
+            machines.extend({*descendants(os.getpid())} - children_of(os.getpid()))
+            assert len(machines) >= row.processes
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(simulate_training, "print_json", print_and_stop)
+    result = run(*STOPPED, "--picture", tmp_path / "run.svg")
+    assert_stops_whole(result.exit_code, result.stderr, tmp_path / "run.svg")
+    assert machines
+    assert_end(machines)
+
+
+@pytest.mark.prove
+@HAS_CHILDREN
+def test_ctrl_c_in_a_terminal_ends_all_processes_and_tells_what_is_done(tmp_path):
     picture = tmp_path / "run.svg"
     script = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\nfrom optim.cli.main import main\n"
     )
-    words = ["simulate", "training", "--hour-seconds", "1000", "--max-processes", "3", "--policy", "standard-agile"]
-    words += ["--format", "json", "--picture", str(picture)]
     running = subprocess.Popen(
-        [sys.executable, "-c", f"{script}if __name__ == '__main__': main()", *words],
+        [
+            sys.executable,
+            "-c",
+            f"{script}if __name__ == '__main__': main()",
+            "simulate",
+            *STOPPED,
+            "--picture",
+            picture,
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -143,12 +176,22 @@ def test_ctrl_c_ends_all_processes_and_tells_what_is_done(tmp_path):
     assert len(children) > rows[1]["processes"]
     os.killpg(running.pid, signal.SIGINT)  # as a terminal does: everybody in the group gets it
     _, errors = running.communicate(timeout=PATIENCE_S)
-    assert running.returncode == 130
+    assert_stops_whole(running.returncode, errors, picture)
+    assert_end(children)
+
+
+def assert_stops_whole(code, errors, picture):
+    """Look whether an interrupted command said so quietly and drew what was done."""
+    assert code == 130
     assert "Traceback" not in errors
     assert "leaked" not in errors
     drawn = picture.read_text()
     assert all(f">{name}<" in drawn for name in ("standard-agile", "training loss", "bill in $", "free machine-hours"))
+
+
+def assert_end(processes):
+    """Wait until processes are gone."""
     end = time.monotonic() + PATIENCE_S
-    while any(is_alive(child) for child in children):
+    while any(is_alive(process) for process in processes):
         assert time.monotonic() < end
         time.sleep(0.02)
