@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 import optim
 from optim.benchmarks.registry import SUITES
 from optim.cli import completion
+from optim.cli.main import app
 from optim.core.registry import REGISTRY
 from optim.models.catalogue import problem_names
 
@@ -17,6 +19,11 @@ SHELLS = {
     "zsh": {"_TYPER_COMPLETE_ARGS": "optim solve small-0 --solver sea"},
     "fish": {"_TYPER_COMPLETE_ARGS": "optim solve small-0 --solver sea", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
 }
+
+
+def complete(environment):
+    """Run the command as a shell does that wants names."""
+    return CliRunner().invoke(app, [], env=environment, prog_name="optim")
 
 
 @pytest.mark.prove  # loads all solvers
@@ -46,15 +53,14 @@ def test_completes_the_last_of_several_names():
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_is_offered_the_solver(shell):
-    env = {**os.environ, **SHELLS[shell], "_OPTIM_COMPLETE": f"complete_{shell}"}
-    done = subprocess.run([sys.executable, "-m", "optim"], env=env, capture_output=True, text=True, check=False)
+    done = complete({**SHELLS[shell], "_OPTIM_COMPLETE": f"complete_{shell}"})
     assert "search" in done.stdout, done.stderr
     assert "greedy" not in done.stdout
 
 
 def test_a_policy_is_offered_without_loading_any():
     words = {"COMP_WORDS": "optim simulate cluster --policy tir", "COMP_CWORD": "4", "_OPTIM_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-X", "importtime", "-m", "optim"]
+    command = [sys.executable, "-X", "importtime", "-m", "optim.cli"]
     done = subprocess.run(command, env={**os.environ, **words}, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["tiresias", "tiresias-gittins"]
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
@@ -64,6 +70,5 @@ def test_a_policy_is_offered_without_loading_any():
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_of_a_shell_is_shown(shell):
-    env = {**os.environ, "_OPTIM_COMPLETE": f"source_{shell}"}
-    done = subprocess.run([sys.executable, "-m", "optim"], env=env, capture_output=True, text=True, check=False)
+    done = complete({"_OPTIM_COMPLETE": f"source_{shell}"})
     assert f"complete_{shell}" in done.stdout, done.stderr

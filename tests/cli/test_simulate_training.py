@@ -126,7 +126,8 @@ def descendants(process_id):
 
 
 HAS_CHILDREN = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are found in /proc")
-STOPPED = "training --hour-seconds 1000 --max-processes 3 --policy standard-agile --format json".split()
+STOPPED = ("training", "--hour-seconds", "1000", "--max-processes", "3", "--policy", "standard-agile",
+           "--format", "json")  # fmt: skip
 
 
 @HAS_CHILDREN

@@ -155,26 +155,18 @@ def test_an_edit_recompiles_what_depends_on_it_and_nothing_else(modules):
     assert call_all()["compiled"] == ["again"]
 
 
-def test_another_process_loads_what_one_compiled(modules):
-    assert call_all()["compiled"] == ALL
+def test_importing_makes_no_folder_and_sets_no_variable_and_what_is_compiled_then_another_process_loads(modules):
     code = """
-        import json, outer
-        outer.outer(3), outer.of_pair(outer.Pair(5, 3)), outer.apart(1), outer.again(2)
-        loops = [outer.outer, outer.of_pair, outer.apart, outer.again]
-        print(json.dumps([sum(loop.stats.cache_misses.values()) for loop in loops]))
-    """
-    assert modules.run_apart(code) == [0, 0, 0, 0]
-
-
-def test_importing_makes_no_folder_and_sets_no_variable(modules):
-    code = """
-        import json, os
+        import json, os, pathlib
         before = dict(os.environ)
         import optim.solvers.admission, optim.solvers.auction, outer
-        print(json.dumps([name for name in os.environ if os.environ[name] != before.get(name)]))
+        changed = [name for name in os.environ if os.environ[name] != before.get(name)]
+        is_there = pathlib.Path(os.environ["XDG_CACHE_HOME"], "mlcluster-optim").exists()
+        results = [outer.outer(3), outer.of_pair(outer.Pair(5, 3)), outer.apart(1), outer.again(2)]
+        print(json.dumps([changed, is_there, results]))
     """
-    assert modules.run_apart(code) == []
-    assert not modules.cache.exists()
+    assert modules.run_apart(code) == [[], False, [7, 2, 0, 2]]
+    assert call_all() == {"results": [7, 2, 0, 2], "compiled": []}
 
 
 def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
@@ -184,24 +176,25 @@ def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
     assert list((tmp_path / "own").rglob("*.loop"))
 
 
-@pytest.mark.parametrize("keep", [0, pytest.param(10, marks=pytest.mark.prove), 200])
-def test_a_damaged_entry_is_built_anew(modules, keep):
+def change_a_byte(content):
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+DAMAGES = [lambda content: b"", change_a_byte, lambda content: content[:200], lambda content: content[:10]]
+
+
+@pytest.mark.parametrize("turn", [0, *(pytest.param(n, marks=pytest.mark.prove) for n in range(1, len(DAMAGES)))])
+def test_damaged_entries_are_built_anew(modules, turn):
+    """Each in another way; which it is goes round."""
     whole = call_all()
     before = modules.entries
-    for path in before:
-        path.write_bytes(path.read_bytes()[:keep])
+    assert len(before) >= len(DAMAGES)
+    for number, path in enumerate(before, start=turn):
+        path.write_bytes(DAMAGES[number % len(DAMAGES)](path.read_bytes()))
     assert call_all() == whole
     assert modules.entries == before
     assert call_all()["compiled"] == []
-
-
-def test_a_changed_byte_is_noticed(modules):
-    whole = call_all()
-    for path in modules.entries:
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-    assert call_all() == whole
 
 
 def test_without_a_place_to_write_loops_run_and_one_line_says_so(modules, monkeypatch, caplog):
