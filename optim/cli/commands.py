@@ -1,5 +1,6 @@
 """The sub-commands: where each lives, and what its help ends with. One is loaded when it is called, for that takes its time."""
 
+from functools import cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -59,8 +60,9 @@ def stub(name: str) -> Any:
     return TyperCommand(name=name, help=COMMANDS[name].help)
 
 
+@cache
 def load(name: str) -> Any:
-    """Return a sub-command with its examples."""
+    """Return a sub-command with its examples; built once a process, for that takes ten times as long as reading words."""
     listed = COMMANDS[name]
     found = getattr(import_module(listed.module), listed.attribute)
     app = found

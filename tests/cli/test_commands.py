@@ -29,6 +29,10 @@ def commands():
     return dict(pair for name in COMMANDS for pair in leaves(load(name), name))
 
 
+def test_a_command_is_built_once():
+    assert load("solve") is load("solve")
+
+
 def test_what_the_list_says_of_a_command_is_what_its_help_says():
     for name, listed in COMMANDS.items():
         said = (load(name).help or "").split("\n\n")[0].replace("\n", " ")
