@@ -109,7 +109,7 @@ def test_forecasts_are_distributions_and_quantiles_by_series(model):
 
 
 def test_methods_are_scored_by_horizon(model):
-    found = lines(run("forecast", model[0], "--generate", 6, "--seed", 3, "--score", "--format", "json"))
+    found = lines(run("forecast", model[0], "--generate", 3, "--seed", 3, "--score", "--format", "json"))
     loss = {(row["method"], row["horizon"]): row["log_loss"] for row in found}
     brier = {(row["method"], row["horizon"]): row["brier"] for row in found}
     assert len(loss) == 16
@@ -123,7 +123,7 @@ def test_methods_are_scored_by_horizon(model):
     "encoders", ["raw-window", pytest.param("window-statistics,raw-window", marks=pytest.mark.prove)]
 )
 def test_score_prints_an_interval_an_encoder(encoders):
-    words = ("--generate", 15, "--seeds", "0,1", "--encoder", encoders, "--phases", 4)
+    words = ("--generate", 8, "--seeds", "0,1", "--encoder", encoders, "--phases", 4)
     found = lines(run("score", *words, "--format", "json"))
     assert [row["encoder"] for row in found] == encoders.split(",")
     for row in found:
