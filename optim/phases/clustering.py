@@ -54,9 +54,16 @@ class CountRow:
 
 
 def fit_clusters(
-    codes: FloatArray, num_clusters: int, seed: int, restarts: int = RESTARTS, weights: FloatArray | None = None
+    codes: FloatArray,
+    num_clusters: int,
+    seed: int,
+    restarts: int = RESTARTS,
+    weights: FloatArray | None = None,
+    most_clusters: int | None = None,
 ) -> FloatArray:
     """Return the centres (k, width) of k-means with k-means++ seeds, the best of some restarts.
+
+    Room for `most_clusters` lets one compilation serve every k up to it; without, time is spent on k clusters alone.
 
     Raises
     ------
@@ -72,13 +79,12 @@ def fit_clusters(
         raise InvalidProblemError(
             f"{len(codes)} windows can't make {num_clusters} phases; give longer series or fewer phases"
         )
-    # Weights and room for the most clusters are always given: one compilation serves the search for their number.
     counts = np.ones(len(codes)) if weights is None else weights
     found = k_means.fit(
         jnp.asarray(codes, jnp.float32),
         jax.random.key(seed),
         num_clusters=num_clusters,
-        most_clusters=max(num_clusters, MOST),
+        most_clusters=most_clusters,
         num_restarts=restarts,
         weights=jnp.asarray(counts, jnp.float32),
     )
@@ -127,7 +133,7 @@ def choose_count(
     for count in candidates or range(FEWEST, MOST + 1):
         if count > len(training):
             break
-        centres = fit_clusters(training, count, seed, RULE_RESTARTS)
+        centres = fit_clusters(training, count, seed, RULE_RESTARTS, most_clusters=max(count, MOST))
         share = float(squared_distances(held_out, centres).min(axis=1).sum()) / max(alone, 1e-300)
         stability = _stability(training, halves, held_out, count, seed)
         gain = before - share
@@ -206,7 +212,7 @@ def _halves(owner: IntArray, rng: np.random.Generator) -> list[FloatArray]:
 def _stability(codes: FloatArray, halves: list[FloatArray], held_out: FloatArray, count: int, seed: int) -> float:
     """Return the mean agreement, on held-out codes, of neighbouring halves' partitions."""
     labels = [
-        assign(held_out, fit_clusters(codes, count, seed + 1 + place, RULE_RESTARTS, weights))
+        assign(held_out, fit_clusters(codes, count, seed + 1 + place, RULE_RESTARTS, weights, max(count, MOST)))
         for place, weights in enumerate(halves)
     ]
     return float(np.mean([adjusted_rand_index(*pair) for pair in combinations(labels, 2)]))
