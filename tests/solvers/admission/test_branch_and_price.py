@@ -72,7 +72,7 @@ def test_equals_the_packing_of_all_schedules_on_real_servers(instance):
 def crowded_instances(draw):
     """Jobs of one or two slots, of awkward sizes, on equal servers: many counts fit a class and none of its servers."""
     size = st.sampled_from(["3", "4", "5", "6"])
-    has_segments = draw(st.booleans())
+    has_segments, horizon = draw(st.booleans()), draw(st.integers(1, 2))
     jobs = [
         JobSketch(
             epochs=draw(st.integers(1, 2)),
@@ -84,12 +84,12 @@ def crowded_instances(draw):
         )
         for _ in range(draw(st.integers(3, 4)))
     ]
-    servers = ServerSketch(capacity=("10",), count=draw(st.integers(2, 3)))
+    servers = ServerSketch(capacity=("10",), count=draw(st.integers(2, 4 - horizon)))
     return make_instance(
         jobs=jobs,
         worker_servers=[servers],
         ps_servers=draw(st.sampled_from([None, [servers]])),
-        horizon=draw(st.integers(1, 2)),
+        horizon=horizon,
     )
 
 

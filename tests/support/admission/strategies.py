@@ -7,6 +7,7 @@ that makes it: copy it into a test.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import cache
 
 from hypothesis import strategies as st
 from msgspec import UNSET
@@ -134,6 +135,7 @@ def tables(draw: st.DrawFn) -> TableDocument:
     return TableDocument(sorted(values, reverse=True))
 
 
+@cache
 def utilities() -> st.SearchStrategy[Utility]:
     """Constants, steps, tables, and sigmoids from flat to a cliff that underflows within the horizon."""
     return st.one_of(
@@ -154,7 +156,8 @@ def utilities() -> st.SearchStrategy[Utility]:
     )
 
 
-def _vectors(values: Sequence[str], num_resources: int) -> st.SearchStrategy[tuple[str, ...]]:
+@cache
+def _vectors(values: tuple[str, ...], num_resources: int) -> st.SearchStrategy[tuple[str, ...]]:
     return st.tuples(*[st.sampled_from(values)] * num_resources)
 
 
@@ -162,30 +165,50 @@ def _vectors(values: Sequence[str], num_resources: int) -> st.SearchStrategy[tup
 def segmented(draw: st.DrawFn, sketch: JobSketch, num_resources: int) -> JobSketch:
     """Give a job further demand segments, starting within its work."""
     starts = draw(st.lists(st.integers(1, 3), min_size=1, max_size=2, unique=True))
-    demands = _vectors(["0", "0.3", "1", "2"], num_resources)
+    demands = _vectors(("0", "0.3", "1", "2"), num_resources)
     return replace(sketch, segments=tuple((start, draw(demands), draw(demands)) for start in sorted(starts)))
+
+
+@cache
+def _demands(num_resources: int) -> st.SearchStrategy[tuple[str, ...]]:
+    small = _vectors(("1", "0.3", "0.5"), num_resources)
+    return st.one_of(small, small, _vectors(("1", "0.1", "0", "2", "3"), num_resources))
+
+
+@cache
+def _room(num_resources: int) -> st.SearchStrategy[tuple[str, ...]]:
+    roomy = _vectors(("2", "3", "1"), num_resources)
+    return st.one_of(roomy, roomy, _vectors(("1", "0.3", "2", "0"), num_resources))
 
 
 CURVES = (("1", "1.5", "1.8"), ("1", "1.95"), ("1", "1", "3.05"), ("1",))
 """Speed-ups that diminish, that end, that wait for a third worker, and none at all."""
 
+# Made once: to make them anew for each job costs more than to draw from them.
+CHUNK_SLOTS = st.sampled_from(["1", "0.5", "0.5", "0.3", "0.7", "0.3", "1.2", "0"])
+WORKERS_PER_PS = st.sampled_from(["1", "2", "3", "1.5", "10"])
+MIN_UTILITIES = st.sampled_from([None, None, 0.0, 0.5])
+SPEEDUPS = st.sampled_from([(), (), (), *CURVES])
+ONE_IN_THREE = st.sampled_from([False, False, True])
+SHARES = st.sampled_from([None, None, None, "1", "0.5", "0.34"])
+LEAST_UTILITIES = st.sampled_from(["0.01", "0.01", "0.01", "0", "1"])
+
 
 @st.composite
 def coarse_jobs(draw: st.DrawFn, *, horizon: int, num_resources: int, has_segments: bool = False) -> JobSketch:
     """Jobs of which few fit on a server, some of them on none."""
-    small = _vectors(["1", "0.3", "0.5"], num_resources)
-    demands = st.one_of(small, small, _vectors(["1", "0.1", "0", "2", "3"], num_resources))
+    demands = _demands(num_resources)
     sketch = JobSketch(
         arrival=draw(st.integers(0, horizon - 1)),
         epochs=draw(st.integers(1, 2)),
         chunks=draw(st.integers(1, 3)),
-        chunk_slots=draw(st.sampled_from(["1", "0.5", "0.5", "0.3", "0.7", "0.3", "1.2", "0"])),
+        chunk_slots=draw(CHUNK_SLOTS),
         worker=draw(demands),
         ps=draw(demands),
-        workers_per_ps=draw(st.sampled_from(["1", "2", "3", "1.5", "10"])),
+        workers_per_ps=draw(WORKERS_PER_PS),
         utility=draw(utilities()),
-        min_utility=draw(st.sampled_from([None, None, 0.0, 0.5])),
-        speedup=draw(st.sampled_from([(), (), (), *CURVES])),
+        min_utility=draw(MIN_UTILITIES),
+        speedup=draw(SPEEDUPS),
     )
     return draw(segmented(sketch, num_resources)) if has_segments and draw(st.booleans()) else sketch
 
@@ -193,11 +216,20 @@ def coarse_jobs(draw: st.DrawFn, *, horizon: int, num_resources: int, has_segmen
 @st.composite
 def coarse_servers(draw: st.DrawFn, *, horizon: int, num_resources: int) -> ServerSketch:
     """Servers that hold few workers; their capacity may change by slot, and lack a resource."""
-    roomy = _vectors(["2", "3", "1"], num_resources)
-    rows = st.one_of(roomy, roomy, _vectors(["1", "0.3", "2", "0"], num_resources))
-    if draw(st.sampled_from([False, False, True])):
+    rows = _room(num_resources)
+    if draw(ONE_IN_THREE):
         return ServerSketch(capacity=tuple(draw(rows) for _ in range(horizon)), count=draw(st.integers(1, 2)))
     return ServerSketch(capacity=draw(rows), count=draw(st.integers(1, 2)))
+
+
+@cache
+def _coarse_sides(horizon: int, num_resources: int) -> st.SearchStrategy[list[ServerSketch]]:
+    return st.lists(coarse_servers(horizon=horizon, num_resources=num_resources), min_size=1, max_size=2)
+
+
+@cache
+def _coarse_jobs(horizon: int, num_resources: int, has_segments: bool) -> st.SearchStrategy[JobSketch]:
+    return coarse_jobs(horizon=horizon, num_resources=num_resources, has_segments=has_segments)
 
 
 @st.composite
@@ -213,10 +245,10 @@ def tiny_instances(
     """Coarse instances whose schedules can be enumerated: few jobs, slots and servers."""
     horizon = draw(st.integers(1, max_horizon))
     num_resources = draw(st.integers(1, 2))
-    servers = st.lists(coarse_servers(horizon=horizon, num_resources=num_resources), min_size=1, max_size=2)
-    job = coarse_jobs(horizon=horizon, num_resources=num_resources, has_segments=has_segments)
+    servers = _coarse_sides(horizon, num_resources)
+    job = _coarse_jobs(horizon, num_resources, has_segments)
     jobs = st.lists(job, min_size=draw(st.sampled_from([2, 1, 3])), max_size=max_jobs)
-    if draw(st.sampled_from([False, False, True])):  # ties: one kind of server, one kind of job
+    if draw(ONE_IN_THREE):  # ties: one kind of server, one kind of job
         servers = servers.map(lambda side: side[:1])
         jobs = jobs.map(lambda several: [replace(job, copies=2) for job in several[:1]])
     return draw(
@@ -226,26 +258,24 @@ def tiny_instances(
             worker_servers=servers,
             ps_servers=st.none() if is_shared else servers,
             horizon=st.just(horizon),
-            share=st.sampled_from([None, None, None, "1", "0.5", "0.34"]),
+            share=SHARES,
             chunk_integral=st.just(is_chunk_integral),
-            min_utility=st.sampled_from(["0.01", "0.01", "0.01", "0", "1"]),
+            min_utility=LEAST_UTILITIES,
         )
     )
 
 
-@st.composite
-def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies: int = 12) -> AdmissionInstance:
-    """Waves of jobs that each take a small share of any server, as the theorems ask: eps at most 1/5.
-
-    Several waves fill the cluster, so that prices rise and jobs are refused.
-    """
-    horizon = draw(st.integers(1, 3))
-    num_resources = draw(st.integers(1, 2))
-    capacity = _vectors(["10", "20", "7.5"], num_resources)
+@cache
+def _roomy_sides(num_resources: int) -> st.SearchStrategy[list[ServerSketch]]:
+    capacity = _vectors(("10", "20", "7.5"), num_resources)
     server = st.builds(ServerSketch, capacity=capacity, count=st.integers(1, 2))
-    servers = st.lists(server, min_size=1, max_size=2)
-    demands = _vectors(["1", "0.5", "0.3"], num_resources)
-    job = st.builds(
+    return st.lists(server, min_size=1, max_size=2)
+
+
+@cache
+def _small_jobs(horizon: int, num_resources: int, max_copies: int) -> st.SearchStrategy[JobSketch]:
+    demands = _vectors(("1", "0.5", "0.3"), num_resources)
+    return st.builds(
         JobSketch,
         arrival=st.integers(0, horizon - 1),
         epochs=st.integers(1, 2),
@@ -257,6 +287,18 @@ def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies:
         utility=utilities(),
         copies=st.integers(1, max_copies),
     )
+
+
+@st.composite
+def small_job_instances(draw: st.DrawFn, *, is_shared: bool = False, max_copies: int = 12) -> AdmissionInstance:
+    """Waves of jobs that each take a small share of any server, as the theorems ask: eps at most 1/5.
+
+    Several waves fill the cluster, so that prices rise and jobs are refused.
+    """
+    horizon = draw(st.integers(1, 3))
+    num_resources = draw(st.integers(1, 2))
+    servers = _roomy_sides(num_resources)
+    job = _small_jobs(horizon, num_resources, max_copies)
     return draw(
         st.builds(
             make_instance,
