@@ -1,6 +1,7 @@
 """The model: conventions, files, irregular samples, updates, watching, and the rule for the number of phases."""
 
 import pickle
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -159,8 +160,8 @@ def test_forecasts_and_demands_have_a_row_a_segment(model, series):
     assert (high <= model.statistics_.quantile(1.0).max(axis=0)).all()
 
 
-def test_partial_fit_moves_centres_to_the_mean_of_all_codes(series):
-    made = PhaseModel(**SETTINGS).fit(series)
+def test_partial_fit_moves_centres_to_the_mean_of_all_codes(model):
+    made = deepcopy(model)
     before, weights, count = made.centres_, made.weights_, made.statistics_.count
     fresh = drawn(10, seed=5)
     codes = made.transform(fresh)
@@ -271,8 +272,8 @@ def test_containers_that_tell_nothing_are_never_held_out():
     assert [part.tolist() for part in both] == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_an_update_without_a_scored_sample_is_refused_and_changes_nothing(series):
-    made = PhaseModel(**SETTINGS).fit(series)
+def test_an_update_without_a_scored_sample_is_refused_and_changes_nothing(model, series):
+    made = deepcopy(model)
     before, centres = made.calibrations_, made.centres_
     with pytest.raises(InvalidProblemError, match="give longer series"):
         made.partial_fit(of_lengths(2, 3))
