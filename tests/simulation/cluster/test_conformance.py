@@ -1,16 +1,22 @@
 """Every policy holds to what the contract says; policies that don't are found out."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
+from optim.simulation.cluster import conformance
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
 from optim.simulation.cluster.conformance import check_policy
 from optim.simulation.cluster.planning.filling import fill
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
 
 
+@pytest.mark.parametrize("count", [13, pytest.param(20, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", sorted(POLICIES))
-def test_a_policy_of_the_catalogue_conforms(name):
+def test_a_policy_of_the_catalogue_conforms(name, count, monkeypatch):
+    """To 13 jobs, with most gangs and two of a group and an app; policies of one's own are played with 20."""
+    monkeypatch.setattr(conformance, "small_workload", partial(conformance.small_workload, count=count))
     assert check_policy(lambda jobs: make_policy(name, jobs)) == ()
 
 

@@ -1,5 +1,7 @@
 """Servers at equal kills: what is tuned holds where it is tuned, and rows are what a count finds."""
 
+from functools import cache, partial
+
 import numpy as np
 import pytest
 
@@ -17,11 +19,15 @@ def rows():
     return {row.asking: row for row in compare_asking(OPTIONS, seed=0)}
 
 
+fresh = cache(partial(draw_set, OPTIONS))
+"""The jobs of a seed, drawn here once for all ways of asking."""
+
+
 def harm(row, seeds):
     """Kills a job and samples short of CPU, by a walk along the samples of each server."""
     kills = jobs = short = busy = servers = least = 0
     for seed in seeds:
-        own = draw_set(OPTIONS, seed)
+        own = fresh(seed)
         problem = own.problem(Asking(row.asking), row.multiplier, OPTIONS.most_shift)
         placement = first_fit(problem)
         servers, least = servers + placement.num_servers, least + least_servers(problem)
