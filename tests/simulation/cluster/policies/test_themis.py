@@ -108,7 +108,7 @@ def test_more_fairness_lets_fewer_apps_bid():
 def test_every_log_is_replayed_and_every_job_done(seed, name, aligned, rule, has_types):
     rng = np.random.default_rng(seed)
     rows = sorted(
-        (int(rng.integers(0, 20)), int(rng.choice([1, 2, 3])), int(rng.integers(1, 25)), app)
+        (int(rng.integers(0, 30)), int(rng.choice([1, 2, 3])), int(rng.integers(1, 40)), app)
         for app in range(3)
         for _ in range(int(rng.integers(1, 4)))
     )
