@@ -48,6 +48,7 @@ def test_slot_tables_and_payoffs_equal_plain_recursions(seed):
     needed[:, 0] = 0
     needed[rng.random(jobs) < 0.3, largest:] = -1
     target = rng.integers(1, 9, jobs)
+    target[rng.integers(jobs)] = 8  # the most, for which everything is compiled
     value = np.sort(rng.random((jobs, slots)) * 8, axis=1)[:, ::-1].copy()
     with jax.enable_x64(True):
         tables = slot_tables(*map(jnp.asarray, (worker_cost, worker_limit, ps_cost, ps_limit, needed)))

@@ -59,7 +59,7 @@ def joint(model, series):
 
 @pytest.mark.parametrize(
     ("num_states", "num_features", "is_autoregressive"),
-    [(2, 1, False), pytest.param(2, 1, True, marks=pytest.mark.prove), (3, 2, False), (3, 2, True)],
+    [*(pytest.param(2, 1, each, marks=pytest.mark.prove) for each in (False, True)), (3, 2, False), (3, 2, True)],
 )
 def test_filter_and_smoother_equal_enumeration_of_all_state_sequences(num_states, num_features, is_autoregressive):
     rng = np.random.default_rng(num_states)
