@@ -108,7 +108,9 @@ def test_the_least_share_is_the_smallest_class_s_and_the_claim_takes_it_from_the
     assert small.worker_servers.count.tolist() == [2, 2]
     assert least_share(today, small) == 0.5
     guard = Guard(today, 0.5, job_worth(today), ZeroStartPrice())
-    assert guard.claim(job_worth(today)).rho == 0.5
+    claim = guard.claim(job_worth(today))
+    assert claim.rho == 0.5
+    assert claim.ratio == pytest.approx(2 * claim.rule.ratio)
 
 
 def test_verify_takes_a_guarded_solution() -> None:
