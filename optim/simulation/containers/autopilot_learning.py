@@ -74,7 +74,8 @@ class AutopilotLearning:
         count = len(view.past)
         over = (view.previous[None] > limit[:, :, None]).mean(axis=2)
         under = np.maximum(limit[:, :, None] - view.previous[None], 0.0).mean(axis=2)
-        level = np.maximum(view.previous.mean(axis=1), np.finfo(np.float64).tiny)
+        # Who uses next to nothing is measured by the least limit: else one idle cycle would outweigh all that comes after.
+        level = np.maximum(view.previous.mean(axis=1), self._limits[:count, :, 0])
         fresh = OVERRUN * over + UNDERRUN * under / level + CHANGE * is_changed
         cost = self._cost[:, :count]
         cost[:] = (1.0 - SMOOTHING) * cost + SMOOTHING * fresh

@@ -26,7 +26,7 @@ def transcribed(demand, top, width):
             changed, place[j] = best != place[j], best
             limit = margin * limits[best]
             fresh = 8 * sum(x > limit for x in own) / width + 0.1 * changed
-            fresh += sum(max(limit - x, 0) for x in own) / width / (sum(own) / width)
+            fresh += sum(max(limit - x, 0) for x in own) / width / max(sum(own) / width, limits[0])
             cost[j] = 0.7 * cost[j] + 0.3 * fresh
             found.append((limit, changed))
         judged = [cost[j] + 0.1 * ((j != followed) + found[j][1]) for j in range(12)]
@@ -35,10 +35,11 @@ def transcribed(demand, top, width):
     return given
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_limits_are_those_of_the_transcription(seed):
+@pytest.mark.parametrize(("seed", "idle"), [(0, 0), (1, 0), (2, 4), (3, 9)])
+def test_limits_are_those_of_the_transcription(seed, idle):
     rng = np.random.default_rng(seed)
     demand = rng.choice([1.0, 2.0, 5.0], size=22) + 0.1 * rng.random(22)
+    demand[4 : 4 + idle] = 0.0
     world = world_of([demand], limit=np.array([[8.0, 8.0]]), training=[np.ones(4)])
     found = make_plan(world, "autopilot-ml").allocate(np.ones(2))[0, 1:, 0]
     assert found == pytest.approx(np.minimum(transcribed(demand.tolist(), 8.0, 4), 8.0))

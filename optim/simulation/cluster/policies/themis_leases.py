@@ -109,7 +109,7 @@ class LeasingPolicy(PlanningPolicy):
         self.rounds = 0
         self._leases: dict[int, dict[int, int]] = {}  # by app its GPUs, and until when
         self._assigned: dict[int, dict[int, Gpus]] = {}  # by app its jobs' GPUs
-        self._known_apps = 0
+        self._was_live: set[int] = set()
         self._was_up = np.ones(cluster.num_machines, np.bool_)
         self._tuners: dict[int, AppTuner] = {}
         self._paused: dict[int, frozenset[int]] = {}
@@ -128,8 +128,8 @@ class LeasingPolicy(PlanningPolicy):
         touched = self._drop_ended(view, live) | self._drop_down(view)
         is_repaired = bool((view.is_up & ~self._was_up).any())
         self._was_up = view.is_up
-        has_arrivals = len(self.census.totals) > self._known_apps
-        self._known_apps = len(self.census.totals)
+        has_arrivals = not live <= self._was_live  # an app that had nothing to run comes back as a new one does
+        self._was_live = live
         expiring = self._expire(now)
         is_freed = bool(expiring) or not touched <= live or is_repaired
         for app in [app for app in self._leases if app not in live]:

@@ -76,6 +76,15 @@ def test_leases_of_their_own_offer_what_comes_free_at_once():
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("aligned", [False, True])
+def test_an_app_that_had_ended_is_served_when_it_comes_back_to_an_idle_cluster(name, aligned):
+    run = checked(
+        minutes([(0, 1, 1, 0), (15, 1, 1, 0)]), Cluster.grid("1x2"), name, {"lease_min": 10, "aligned": aligned}
+    )
+    assert ends(run) == [1.0, 21.0 if aligned else 16.0]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_an_app_puts_its_next_job_on_the_gpus_that_another_left(name):
     jobs = minutes([(0, 1, 5, 0), (0, 1, 7, 0), (0, 1, 6, 0)])
     run = checked(jobs, Cluster.grid("1x1"), name, {"lease_min": 20})
