@@ -52,6 +52,14 @@ def test_refuses_what_is_not_so(claim, change, message):
     assert any(message in problem for problem in check_optimum(market, job, replace(best, **change(best))))
 
 
+def test_a_stay_shorter_than_its_set_up_leaves_nothing_to_start_from():
+    """The first of two stays ends before its two ticks of set-up do; the second has to begin from nothing again."""
+    market = zone_market("xxxxxxxxxx", spot=[1.0])
+    job = zone_job(market, 3, 10, setup=[[2], [1]])
+    claim = replace(least_cost(market, job, 0), plan=(Stay(0, True, 3, 4), Stay(0, True, 5, 9)))
+    assert any("the plan works 2 of 3 ticks" in problem for problem in check_optimum(market, job, claim))
+
+
 @pytest.mark.parametrize("state", range(4))
 def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_they_are(state):
     """Never launched, or last in any of three zones: the potential of a job whose launches from there cost $5 more."""
