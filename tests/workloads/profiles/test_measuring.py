@@ -1,5 +1,6 @@
 """Timings by clocks that tests hold in their hands, steps against plain NumPy, and profiles of simulated machines."""
 
+import math
 from dataclasses import replace
 from itertools import count
 
@@ -393,3 +394,14 @@ def test_a_link_is_measured_over_all_its_sizes(monkeypatch):
     link = measure_link(None, repeats=5)
     assert link.start_s == pytest.approx(3e-5, rel=1e-6)
     assert link.mbps.value == pytest.approx(8 * 4e9 / 1e6, rel=1e-6)
+
+
+@pytest.mark.parametrize("repeats", [20, 51, 100])
+def test_the_interval_holds_the_median_nineteen_times_in_twenty_and_is_no_wider_than_that_takes(repeats):
+    """Of order statistics, by the binomial distribution of how many of the repeats lie below the true median."""
+    found = Timing(seconds=np.arange(repeats, dtype=float)[::-1]).interval(2.0)
+    low, high = round(found.low / 2), round(found.high / 2)
+    below = [math.comb(repeats, k) / 2**repeats for k in range(repeats + 1)]
+    assert sum(below[low + 1 : high + 1]) >= 0.95
+    assert sum(below[low + 3 : high - 1]) < 0.95
+    assert found.value == pytest.approx(repeats - 1)
