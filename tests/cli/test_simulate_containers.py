@@ -69,7 +69,8 @@ def test_the_same_seed_prints_the_same():
         pytest.param("hmm", (), marks=pytest.mark.prove),  # the default
     ],
 )
-def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, encoder, words):
+def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, monkeypatch, encoder, words):
+    monkeypatch.setenv("COLUMNS", "200")  # so that no name in the table is cut
     path = tmp_path / "series.csv"
     rows = [f"{c},{15 * t},{1 + c % 2 + t % 3},{1 + t / 40}" for c in range(6) for t in range(90)]
     path.write_text("container,time_s,cpu,memory\n" + "\n".join(rows) + "\n")
