@@ -28,7 +28,8 @@ class Descent(NamedTuple):
 
     Rows' capacities and their inverses (0 for none), shape (rows,); demands, shape (segments, resources); all jobs, and
     payoffs that are of no interest, shape (jobs,); the best schedules as in `PricedSchedules`; the segment in which each of
-    their slots starts, shape (jobs, slots); the point, the next one, and what the schedules use of the rows, shape (rows,).
+    their slots starts, shape (jobs, slots); the point, and what the schedules use of the rows, shape (rows,); damping and the
+    number of steps without progress.
     """
 
     capacity: FloatArray
@@ -44,6 +45,7 @@ class Descent(NamedTuple):
     segment: IntArray
     point: FloatArray
     use: FloatArray
+    pace: FloatArray
 
 
 @inner
@@ -92,24 +94,25 @@ def _steps_by(price_jobs, is_shared):
             Most steps, and the lower bound.
         bound
             What `best` and `best_payoff` prove, which are written over where a step proves less.
+        jobs, source, descent
+            The jobs, the classes and their unit costs, which are written over; and the rest, which says where to go on.
 
         Returns
         -------
-        float
-            What they prove then.
+        bound, goes_on
+            What they prove then, and whether there is a further step.
         """
         d = descent
         split = 0 if is_shared else source.worker_cost.shape[1] * source.worker_cost.shape[2] * d.worker_demand.shape[1]
-        damping, stalled = 1.0, 0
         for _ in range(num_steps):
             fill_costs(source.worker_cost, d.worker_demand, d.point)
             fill_costs(source.ps_cost, d.ps_demand, d.point[split:])
             d.payoff[:], d.completion[:], d.workers[:], d.ps[:] = 0.0, -1, 0, 0
             price_jobs(d.which, d.floor, jobs, source, True, d.payoff, d.completion, d.workers, d.ps)
             here = d.payoff.sum() + np.sum(d.point * d.capacity)
-            stalled = 0 if here < bound * (1 - LEAST_PROGRESS) else stalled + 1
-            if stalled >= PATIENCE:
-                damping, stalled = damping / 2, 0
+            d.pace[1] = 0.0 if here < bound * (1 - LEAST_PROGRESS) else d.pace[1] + 1.0
+            if d.pace[1] >= PATIENCE:
+                d.pace[0], d.pace[1] = d.pace[0] / 2, 0.0
             if here < bound:
                 bound = here
                 best[:], best_payoff[:] = d.point, d.payoff
@@ -123,11 +126,11 @@ def _steps_by(price_jobs, is_shared):
                 if d.point[k] > 0 or gradient < 0:
                     norm += gradient * gradient
             if norm == 0 or here <= goal:
-                break
-            length = damping * (here - goal) / norm
+                return bound, False
+            length = d.pace[0] * (here - goal) / norm
             for k in range(len(d.use)):
                 d.point[k] = max(0.0, d.point[k] - length * ((d.capacity[k] - d.use[k]) * d.scale[k]) * d.scale[k])
-        return bound
+        return bound, True
 
     return descend
 

@@ -23,13 +23,15 @@ from optim.solvers.admission.pricing.class_pricing import (
     class_source,
     payoffs_along,
     price,
-    unit_costs,
 )
 from optim.solvers.admission.pricing.descent import Descent, descend_own, descend_shared
 from optim.solvers.admission.pricing.job_tables import JobTables
 
 SCALE_RATIO = 4.0
 """Scales tried first are powers of this ratio; the best is then refined."""
+
+SMALL = 1_000_000
+"""Counts of workers and PSs, over jobs, classes and slots, up to which steps are taken all at once."""
 
 STEEPNESS = 5.0
 """How fast the start prices rise with utilisation when a plan comes without prices."""
@@ -100,7 +102,8 @@ def search_scale(tables: JobTables, rows: CapacityRows, row_prices: FloatArray) 
 def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target: float, num_steps: int) -> PricePoint:
     """Take Polyak's steps towards a known lower bound `target` and return the best point seen."""
     capacity, num_jobs = rows.capacity, tables.num_jobs
-    worker_cost, ps_cost = unit_costs(tables, rows.prices(start.row_prices))
+    classes = rows.worker_shape[:2]
+    ps_classes = classes if tables.instance.has_shared_servers else rows.ps_shape[:2]
     descent = Descent(
         capacity=capacity,
         scale=np.divide(1.0, capacity, out=np.zeros_like(capacity), where=capacity > 0),
@@ -110,16 +113,23 @@ def improve(tables: JobTables, rows: CapacityRows, start: PricePoint, *, target:
         floor=np.zeros(num_jobs),
         payoff=np.empty(num_jobs),
         completion=np.empty(num_jobs, dtype=np.int64),
-        workers=np.empty((num_jobs, *worker_cost.shape[1:]), dtype=np.int32),
-        ps=np.empty((num_jobs, *ps_cost.shape[1:]), dtype=np.int32),
+        workers=np.empty((num_jobs, *classes), dtype=np.int32),
+        ps=np.empty((num_jobs, *ps_classes), dtype=np.int32),
         segment=np.empty(tables.value.shape, dtype=np.int64),
         point=start.row_prices.copy(),
         use=np.empty_like(capacity),
+        pace=np.array([1.0, 0.0]),
     )
     best, payoff = start.row_prices.copy(), start.payoff.copy()
     descend = descend_shared if tables.instance.has_shared_servers else descend_own
-    source = class_source(tables, worker_cost, ps_cost)
-    bound = descend(num_steps, target, start.bound, tables.arrays, source, descent, best, payoff)
+    num_segments = len(tables.worker_demand)
+    source = class_source(tables, np.zeros((num_segments, *classes)), np.zeros((num_segments, *ps_classes)))
+    bound, left = start.bound, num_steps
+    # No signal is heard within the loop: where a step takes long, one at a time.
+    at_once = num_steps if descent.workers.size + descent.ps.size <= SMALL else 1
+    while left > 0:
+        bound, goes_on = descend(min(at_once, left), target, bound, tables.arrays, source, descent, best, payoff)
+        left = left - at_once if goes_on else 0
     return PricePoint(row_prices=best, payoff=payoff, bound=bound)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from optim.solvers.admission.pricing import dual_points
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
 from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.descent import LEAST_TARGET, PATIENCE
@@ -35,8 +36,10 @@ INSTANCES = {f"seed {seed}": seeded_instance(seed, max_jobs=9) for seed in range
 """Own and shared servers, demands by segments, capacities by slot, none at all."""
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.97])
-def test_equals_the_steps_one_by_one(share):
+@pytest.mark.parametrize(("share", "small"), [(0.0, dual_points.SMALL), (0.5, 0), (0.97, dual_points.SMALL)])
+def test_equals_the_steps_one_by_one(monkeypatch, share, small):
+    """Also where each is a call of its own, as on large instances."""
+    monkeypatch.setattr(dual_points, "SMALL", small)
     moved = 0
     for number, instance in enumerate(INSTANCES.values()):
         tables = JobTables.build(instance)
@@ -46,7 +49,7 @@ def test_equals_the_steps_one_by_one(share):
         worth = float(tables.value.max(axis=1, initial=0.0).sum())
         start = evaluate(tables, rows, drawn * worth / max(float(drawn @ rows.capacity), 1e-9))
         given = start.row_prices.copy(), start.payoff.copy()
-        for num_steps in (0, 1, 2, 3, 12):
+        for num_steps in (0, 1, 2, 3, 40):
             found = improve(tables, rows, start, target=share * start.bound, num_steps=num_steps)
             expected = improved_step_by_step(tables, rows, start, share * start.bound, num_steps)
             assert found.bound == pytest.approx(expected.bound, rel=1e-9, abs=1e-9)
