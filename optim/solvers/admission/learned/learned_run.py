@@ -1,14 +1,13 @@
 """A day at learned prices, slot by slot: prices and plans change between slots, jobs are decided on at their arrival."""
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Standing
 from optim.core.status import Termination
-from optim.models.admission.instance import AdmissionInstance, Jobs
+from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.learned.forecast import FILL, smoothed
 from optim.solvers.admission.learned.guard import Guard
@@ -97,8 +96,8 @@ class LearnedDay(AbstractIteration[DayResult]):
         How the day is run.
     prices
         The forecast's prices; None without a history.
-    expected
-        Jobs by day that the forecast expects, for solving anew.
+    resolver
+        Who solves anew for the jobs that the forecast expects; None where prices stay.
     fill
         Share of the capacities that prices found anew count on.
     warm_up
@@ -116,7 +115,7 @@ class LearnedDay(AbstractIteration[DayResult]):
         conduct: Conduct,
         *,
         prices: Prices | None,
-        expected: Sequence[Jobs] = (),
+        resolver: Resolver | None = None,
         fill: float = FILL,
         warm_up: float = 0.1,
         guard: Guard | None = None,
@@ -132,7 +131,7 @@ class LearnedDay(AbstractIteration[DayResult]):
             guard.reserve(state)
         self._rising = RisingPrices(instance, state) if prices is None else None
         self._learn_at = max(1, int(np.ceil(warm_up * instance.horizon))) if prices is None else instance.horizon
-        self._resolver = Resolver(instance, expected, conduct.resolve_rounds, fill) if expected else None
+        self._resolver = resolver
         self._by_slot: list[list[int]] = [[] for _ in range(instance.horizon)]
         for job in np.argsort(instance.jobs.arrival, kind="stable").tolist():
             self._by_slot[instance.jobs.arrival[job]].append(job)

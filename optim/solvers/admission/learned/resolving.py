@@ -17,18 +17,28 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance, FloatArray, Jobs
 from optim.models.admission.union import together
 from optim.solvers.admission.learned.reservations import left_by_class
-from optim.solvers.admission.packing.packing_lp import PackingLP
+from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.posted_prices.server_state import ClusterState
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows, total_use
 from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.job_tables import JobTables
 
-TOL = 1e-2
-"""Relative gap at which a re-solve ends before its rounds do."""
+TOL, FIRST_TOL = 2e-2, 1e-2
+"""Relative gap at which a re-solve ends before its rounds do, and that to which columns are sought before the day."""
+
+FIRST_ROUNDS = 6
+"""Most masters before the day."""
 
 STEPS, STEPS_BETWEEN = 20, 6
-"""Polyak steps from the last prices before the first master, and after each."""
+"""Polyak steps from the forecast's prices before the first master, and after each, before the day."""
+
+MASTER_STEPS = 80
+"""First-order steps of a re-solve's first master: from yesterday's columns, weights and prices it has not far to go."""
+
+LEAST_LEFT = 1e-2
+"""Share of its capacity that a row counts on at least: what has no capacity has no price, and a slot that is full is dear."""
 
 
 class Resolver:
@@ -44,6 +54,12 @@ class Resolver:
         Most masters of one solve.
     fill
         Share of the capacities that the LP counts on.
+
+    Notes
+    -----
+    What a re-solve costs is pricing (every job's best schedule at a price point, some 20 ms for four days of 200 jobs) and
+    masters. The columns of one solve are those of the next but for jobs that have arrived since: they are kept, a master takes
+    some first-order steps on from the last one's point, and one point a master is priced.
     """
 
     def __init__(self, cluster: AdmissionInstance, days: Sequence[Jobs], rounds: int, fill: float) -> None:
@@ -51,26 +67,57 @@ class Resolver:
         self._rows, self._num_days, self._rounds = CapacityRows.of(self._tables), len(days), rounds
         self._fill = fill
         self._solved_at, self._left = 0, self._rows.capacity
+        self._pool: ColumnPool | None = None
+
+    def prepare(self, start: Prices, monitor: Monitor | None = None) -> None:
+        """Find the columns of an empty cluster before the day begins, so that no solve within it starts without any."""
+        self._seek_columns(self._tables, self._on(self._rows.capacity, 0), self._rows.flat(start), monitor)
 
     def solve(self, state: ClusterState, slot: int, start: Prices) -> Prices:
-        """Return prices for the slots from `slot` on; rows without anything left keep theirs."""
+        """Return prices for the slots from `slot` on, on from `start`; slots that are past keep theirs.
+
+        Raises nothing; where nothing is expected any more `start` is returned as it is.
+        """
         rows, tables = self._rows, self._tables
         self._solved_at, self._left = slot, self._flat(left_by_class(state))
-        last = rows.flat(start)
-        # What is taken is taken: only of what is left less than all can be counted on.
-        capacity = self._num_days * self._fill * np.maximum(self._left, 0.0) * self._is_ahead(slot)
         is_expected = tables.arrival >= slot
         if not is_expected.any():
             return start
+        now, last = self._on(self._left, slot), rows.flat(start)
         rest = replace(tables, value=np.where(is_expected[:, None], tables.value, 0.0))
-        result = PackingLP(rest, replace(rows, capacity=capacity)).run(
-            Monitor(IterationLimit(self._rounds)),
-            tol=TOL,
+        if self._pool is None:
+            found = self._seek_columns(rest, now, last)
+        else:
+            programme = PackingLP(rest, now, self._pool.on(rest, now), MASTER_STEPS)
+            found = programme.run(
+                Monitor(IterationLimit(self._rounds)),
+                tol=TOL,
+                first=Walk(num_steps=1),
+                between=Walk(num_steps=0),
+                start=np.where(now.capacity > 0, last, 0.0),
+                line_points=1,
+            )
+            self._pool = found.pool
+        return rows.prices(np.where(now.capacity > 0, found.point.row_prices, last))
+
+    def _seek_columns(
+        self, tables: JobTables, rows: CapacityRows, start: FloatArray, monitor: Monitor | None = None
+    ) -> PackingResult:
+        """Solve the LP without columns from before."""
+        found = PackingLP(tables, rows).run(
+            (Monitor() if monitor is None else monitor).part(IterationLimit(FIRST_ROUNDS)),
+            tol=FIRST_TOL,
             first=Walk(num_steps=STEPS, add_every=2),
             between=Walk(num_steps=STEPS_BETWEEN),
-            start=np.where(capacity > 0, last, 0.0),
+            start=np.where(rows.capacity > 0, start, 0.0),
         )
-        return rows.prices(np.where(capacity > 0, result.point.row_prices, last))
+        self._pool = found.pool
+        return found
+
+    def _on(self, left: FloatArray, slot: int) -> CapacityRows:
+        """Return the rows with what the expected days have of them from a slot on: all of them share what is left."""
+        capacity = np.maximum(left, LEAST_LEFT * self._rows.capacity)
+        return replace(self._rows, capacity=self._num_days * self._fill * capacity * self._is_ahead(slot))
 
     def drift(self, state: ClusterState, slot: int, prices: Prices) -> float:
         """Return how far the cluster is from the path that was expected at the last solve.

@@ -131,14 +131,26 @@ class PackingResult:
 
 
 class PackingLP:
-    """Column generation over one instance's packing LP; keeps its pool between calls of `run`."""
+    """Column generation over one instance's packing LP; keeps its pool between calls of `run`.
 
-    def __init__(self, tables: JobTables, rows: CapacityRows) -> None:
+    Parameters
+    ----------
+    tables, rows
+        The instance.
+    pool
+        Columns known beforehand, of the same tables and rows; it is added to.
+    most_steps
+        First-order steps of a master at first; None: Newton's method solves it, unless rows are many.
+    """
+
+    def __init__(
+        self, tables: JobTables, rows: CapacityRows, pool: ColumnPool | None = None, most_steps: int | None = None
+    ) -> None:
         self.tables, self.rows = tables, rows
-        self.pool = ColumnPool(tables, rows)
+        self.pool = ColumnPool(tables, rows) if pool is None else pool
         self.cuts = CutTable(tables.instance)
         self.search = PriceSearch(tables, rows, self.pool, self.cuts)
-        self.master = RestrictedMaster(self.pool, self.search)
+        self.master = RestrictedMaster(self.pool, self.search, most_steps)
 
     def add_schedules(self, schedules: PricedSchedules) -> None:
         """Add columns that are known beforehand, such as an online run's."""
@@ -171,7 +183,14 @@ class PackingLP:
         self.search.keep_rows(kept)
 
     def run(
-        self, monitor: Monitor, *, tol: float, first: Walk, between: Walk, start: FloatArray | None = None
+        self,
+        monitor: Monitor,
+        *,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        start: FloatArray | None = None,
+        line_points: int | None = None,
     ) -> PackingResult:
         """Generate columns until (bound - master) / master is at most `tol`, or until told to stop.
 
@@ -185,13 +204,17 @@ class PackingLP:
             The walk before the first master and the one after each.
         start
             Row prices to start from, zero by default.
+        line_points
+            Most points priced between the best prices and the master's in a round; by default as many as pay off where a
+            tight tolerance is asked for.
         """
         # Threads that spin for dense factorisations of this size cost more than they bring where cores are shared,
         # and one thread gives the same sums on every machine.
         from threadpoolctl import threadpool_limits  # importing it sets an environment variable
 
         with threadpool_limits(limits=1):
-            return drive(_Rounds(self, monitor, tol, first, between, start), monitor, task="column generation")
+            rounds = _Rounds(self, monitor, tol, first, between, start, line_points)
+            return drive(rounds, monitor, task="column generation")
 
     def start(self, prices: FloatArray | None, walk: Walk) -> None:
         """Walk from prices, or from none unless there is a best point; choose the rows of the first master."""
@@ -211,12 +234,21 @@ class _Rounds(AbstractIteration[PackingResult]):
     """One run of column generation: a master, then prices and columns, until bound and master agree."""
 
     def __init__(
-        self, programme: PackingLP, monitor: Monitor, tol: float, first: Walk, between: Walk, start: FloatArray | None
+        self,
+        programme: PackingLP,
+        monitor: Monitor,
+        tol: float,
+        first: Walk,
+        between: Walk,
+        start: FloatArray | None,
+        line_points: int | None,
     ) -> None:
         self._programme, self._search, self._clock = programme, programme.search, monitor.clock
         self._search.monitor = monitor.part()
         self._tol, self._first, self._between, self._start = tol, first, between, start
         self._value, self._rounds, self._newton_steps, self._saddle_steps = 0.0, 0, 0, 0
+        few = FEW_LINE_POINTS if programme.master.takes_steps else LINE_POINTS
+        self._line_points = few if line_points is None else line_points
         self._history: list[tuple[float, float, float]] = []
         self._end: Termination | None = None
 
@@ -241,7 +273,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         """Solve the master, and price between its point and the best one."""
         programme, search, tol = self._programme, self._search, self._tol
         with self._clock.phase("master"):
-            share = LARGE_TOL_SHARE if programme.master.is_large else TOL_SHARE
+            share = LARGE_TOL_SHARE if programme.master.takes_steps else TOL_SHARE
             master = programme.master.solve(max(share * tol, min(LOOSEST_TOL, share * self._gap)))
         self._value = max(self._value, master.value)
         self._newton_steps, self._saddle_steps = (
@@ -250,7 +282,7 @@ class _Rounds(AbstractIteration[PackingResult]):
         )
         with self._clock.phase("pricing"):
             programme.drop_idle(search.best.bound - self._value, tol * abs(self._value))
-            num_new = search.between(master.prices, FEW_LINE_POINTS if programme.master.is_large else LINE_POINTS)
+            num_new = search.between(master.prices, self._line_points)
             if self._is_open:
                 num_new += search.walk(search.best.prices, self._between, 0.5 * (self._value + search.best.bound))
         self._rounds += 1

@@ -1,4 +1,4 @@
-"""The restricted master of the packing LP: by Newton's method, or by first-order steps where rows are many.
+"""The restricted master of the packing LP: by Newton's method, or by first-order steps where rows are many or time is short.
 
 Rows enter Newton's systems only when its primal point violates them: on contended instances half of the rows
 never do, and the systems are dense in the rows. Until they have, columns give way where a row overflows. First-order
@@ -48,21 +48,24 @@ class RestrictedMaster:
         The columns; receives their weights.
     search
         Right-hand sides, and the best prices so far.
+    most_steps
+        First-order steps of a loose master at first; None: Newton's method solves it, unless rows are many.
     """
 
-    def __init__(self, pool: ColumnPool, search: PriceSearch) -> None:
+    def __init__(self, pool: ColumnPool, search: PriceSearch, most_steps: int | None = None) -> None:
         self._pool, self._search = pool, search
         self._is_active = np.zeros(len(search.limit), dtype=np.bool_)
         self._row_price = np.zeros(len(search.limit))
         self._job_price: FloatArray | None = None
-        self._most_steps, self._overflows = MOST_STEPS, False
+        self._is_hasty = most_steps is not None
+        self._most_steps, self._overflows = most_steps or MOST_STEPS, False
         self.loss: FloatArray = np.zeros(0)
         """What each column lost at the last solve's prices, shape (columns,)."""
 
     @property
-    def is_large(self) -> bool:
+    def takes_steps(self) -> bool:
         """Whether loose masters take first-order steps."""
-        return is_large(self._search.limit)
+        return self._is_hasty or is_large(self._search.limit)
 
     def add_rows(self, count: int) -> None:
         """Append rows, of cuts, which are active."""
@@ -80,7 +83,7 @@ class RestrictedMaster:
 
     def solve(self, tol: float) -> Master:
         """Solve the master to a relative tolerance."""
-        if self.is_large and tol >= LOOSE_TOL:
+        if self.takes_steps and tol >= LOOSE_TOL:
             return self._step(tol)
         return self._solve_exactly(tol)
 

@@ -210,6 +210,29 @@ class ColumnPool:
         self._take(columns)
         self._share = csc_array(self._share[:, columns])
 
+    def on(self, tables: JobTables, rows: CapacityRows) -> "ColumnPool":
+        """Return a pool of the columns that still earn something, on rows whose capacities changed; cuts aren't known.
+
+        Parameters
+        ----------
+        tables, rows
+            The same jobs, of which some may earn less, and the same rows; those that columns use had capacity before.
+        """
+        job, share = self.job, self.share
+        completion = np.array([schedule.completion for schedule in self._schedules], dtype=np.int64)
+        value = tables.value[job, completion]
+        kept = np.flatnonzero(value > 0)
+        pool = ColumnPool(tables, rows)
+        pool._job, pool._value = job[kept], value[kept]
+        pool._weight, pool._idle = self._weight[kept], self._idle[kept]
+        pool._schedules = [self._schedules[k] for k in kept.tolist()]
+        pool._keys = self._keys.part(kept)
+        factor = np.divide(pool._scale, self._scale, out=np.zeros_like(self._scale), where=self._scale > 0)
+        part = csc_array(share[:, kept])
+        part.data = part.data * factor[part.indices]
+        pool._share = part
+        return pool
+
     def _arrange(self) -> None:
         """Sort the columns that were added since the last time in by job, earlier columns first."""
         if not self._added:

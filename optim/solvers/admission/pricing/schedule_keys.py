@@ -19,6 +19,13 @@ class ScheduleKeys:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def part(self, which: IntArray) -> "ScheduleKeys":
+        """Return the given entries as a list of their own."""
+        other = ScheduleKeys()
+        other.keys = self.keys
+        other.take(which)
+        return other
+
     def append_new(self, priced: PricedSchedules) -> IntArray:
         """Append the keys of the schedules that aren't in the list, and return where those are in `priced`."""
         new = []

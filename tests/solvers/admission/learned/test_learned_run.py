@@ -15,6 +15,7 @@ from optim.models.admission.union import take_jobs, together
 from optim.models.files import verify
 from optim.solvers.admission.learned.guard import Guard
 from optim.solvers.admission.learned.learned_run import DayResult, LearnedDay
+from optim.solvers.admission.learned.resolving import Resolver
 from optim.solvers.admission.online_learned import OnlineLearnedOptions, run_day
 from optim.solvers.admission.posted_prices.price_functions import ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import job_worth
@@ -42,12 +43,15 @@ def live(today, way: str, known, seed: int = 0, stop=None, **further) -> tuple[L
     options = OnlineLearnedOptions(history="" if way == "no history" else "given", **chosen)
     past = together([day.jobs for day in known.days], today)
     guard = Guard(today, 0.5, job_worth(past), ZeroStartPrice()) if way == "guarded" else None
+    resolver = None
+    if way in ("resolving", "drift"):
+        resolver = Resolver(today, [day.jobs for day in known.days], options.resolve_rounds, known.fill)
     day = LearnedDay(
         today,
         JobTables.build(today),
         options.conduct,
         prices=None if way == "no history" else known.prices,
-        expected=[day.jobs for day in known.days] if way in ("resolving", "drift") else (),
+        resolver=resolver,
         fill=known.fill,
         warm_up=options.warm_up,
         guard=guard,

@@ -1,12 +1,17 @@
 """Prices for the rest of a day."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from optim.models.admission.union import take_jobs, together
 from optim.solvers.admission.learned.posted import posted_state
-from optim.solvers.admission.learned.resolving import Resolver
-from optim.solvers.admission.pricing.class_pricing import Prices
-from tests.support.admission.days import days, forecast
+from optim.solvers.admission.learned.reservations import left_by_class
+from optim.solvers.admission.learned.resolving import FIRST_TOL, TOL, Resolver
+from optim.solvers.admission.pricing.class_pricing import Prices, price
+from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.days import CLUSTERS, days, forecast
 from tests.support.admission.tiny import job_document, tiny_instance
 
 STEP = {"kind": "step", "value": 6, "deadline": 0}
@@ -42,3 +47,55 @@ def test_drift_is_the_worth_of_what_nobody_expected_to_be_taken() -> None:
     state.worker.residual[2, 0, :] = 0
     # Four of the GPUs of slots 1 to 3, of which there are twelve.
     assert resolver.drift(state, 1, prices) == pytest.approx(4 / 12)
+
+
+PATIENT = tiny_instance(
+    *(job_document(f"j{k}", arrival=2, epochs=1, utility={**STEP, "deadline": 1}) for k in range(3))
+)
+"""The same three jobs, for which slot 3 is as good: together the slots hold all of them."""
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_full_slot_is_no_room_and_is_dear(is_prepared) -> None:
+    none = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))
+    resolver = Resolver(PATIENT, [PATIENT.jobs], 5, 1.0)
+    if is_prepared:
+        resolver.prepare(none)
+    state = posted_state(PATIENT, none)
+    free = resolver.solve(state, 1, none)
+    for side in state.sides:
+        side.residual[2] = 0
+    full = resolver.solve(state, 1, none)
+    assert free.worker.sum() + free.ps.sum() == pytest.approx(0, abs=1e-6)
+    # Slot 3 holds two of three jobs; what a job needs of either slot costs all that it is worth.
+    worth = 2 * full.worker[0, :, 0] + full.ps[0, :, 1]
+    assert worth[2:] == pytest.approx([6, 6], rel=0.05)
+
+
+@pytest.mark.parametrize("cluster", range(CLUSTERS))
+def test_solves_that_go_on_from_the_last_ones_columns_find_as_good_prices_as_fresh_ones(cluster) -> None:
+    """Either's bound (L.3) at its prices, over all expected jobs, is within both tolerances of the other's."""
+    today, known = days(cluster)[-1], forecast(cluster)
+    expected = [day.jobs for day in known.days]
+    warm = Resolver(today, expected, 8, known.fill)
+    warm.prepare(known.prices)
+    state, prices = posted_state(today, known.prices), known.prices
+    for slot in (1, 3, 5):
+        for side in state.sides:
+            side.residual[slot:] -= side.residual[slot:] // 5
+        prices = warm.solve(state, slot, prices)
+        fresh = Resolver(today, expected, 8, known.fill).solve(state, slot, known.prices)
+        found, least = (bound_on_the_rest(today, expected, known.fill, state, slot, p) for p in (prices, fresh))
+        assert found <= (1 + TOL) * least
+        assert least <= (1 + FIRST_TOL) * found
+
+
+def bound_on_the_rest(today, expected, fill, state, slot, prices) -> float:
+    """Return what the jobs that are expected from a slot on earn at most with what is left, by (L.3)'s dual."""
+    rest = together(expected, today)
+    rest = replace(rest, jobs=take_jobs(rest.jobs, np.flatnonzero(rest.jobs.arrival >= slot)))
+    payoff = price(JobTables.build(rest), prices).payoff.sum()
+    left = left_by_class(state)
+    sides = (prices.worker, prices.ps)
+    worth = sum(float((p[:, slot:] * b[:, slot:]).sum()) for p, b in zip(sides, left, strict=True))
+    return payoff + len(expected) * fill * worth

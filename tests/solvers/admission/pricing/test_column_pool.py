@@ -1,0 +1,43 @@
+"""The pool of known schedules, taken over to what is left."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.class_pricing import price
+from optim.solvers.admission.pricing.column_pool import ColumnPool
+from optim.solvers.admission.pricing.job_tables import JobTables
+from tests.support.admission.tiny import BY_HAND
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_a_pool_on_other_capacities_is_the_one_that_is_filled_anew(name) -> None:
+    tables = JobTables.build(BY_HAND[name])
+    rows = CapacityRows.of(tables)
+    draw = np.random.default_rng(0)
+    value = tables.value.copy()
+    value[0], value[1:, 0] = 0, value[1:, 0] / 2
+    rest = replace(tables, value=value)
+    now = replace(rows, capacity=rows.capacity * draw.uniform(0.2, 1.0, rows.num_rows))
+    first, fresh = ColumnPool(tables, rows), ColumnPool(rest, now)
+    for _ in range(6):
+        found = price(tables, rows.prices(draw.uniform(0, 1, rows.num_rows) ** 2))
+        first.add(found)
+        fresh.add(found.select(np.flatnonzero(value[found.jobs, found.completion] > 0)))
+    first.set_weight(np.arange(len(first)) / len(first))
+    pool = first.on(rest, now)
+    weight = {first.key(k): first.weight[k] for k in range(len(first))}
+    assert 0 < len(pool)
+    assert name == "shared-capped" or len(pool) < len(first)  # one job alone earns there
+    assert [pool.key(k) for k in range(len(pool))] == [fresh.key(k) for k in range(len(fresh))]
+    assert pool.weight.tolist() == [weight[pool.key(k)] for k in range(len(pool))]
+    np.testing.assert_array_equal(pool.job, fresh.job)
+    np.testing.assert_array_equal(pool.value, fresh.value)
+    np.testing.assert_allclose(pool.share.toarray(), fresh.share.toarray(), rtol=1e-12)
+    # What is known is not added again, and the first pool is as it was.
+    again = price(tables, rows.prices(np.zeros(rows.num_rows)))
+    kept = again.select(np.flatnonzero(value[again.jobs, again.completion] > 0))
+    assert pool.add(kept) == fresh.add(kept)
+    assert len(first) == len(weight)
