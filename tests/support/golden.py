@@ -61,8 +61,8 @@ MOST_CALLS = 300
 """Later results of a function are counted and not looked at."""
 
 UNTOLD = {
-    "seconds", "history", "decision_s", "decision_ms", "resolve_s", "resolve_ms", "resolve_max_ms", "prepare_s", "solve_s", "solver_s", "memory_mb",
-    "instance", "tables", "rows", "versions",
+    "seconds", "history", "decision_s", "decision_ms", "resolve_s", "resolve_ms", "resolve_max_ms", "prepare_s",
+    "solve_s", "solver_s", "memory_mb", "instance", "tables", "rows", "versions",
 }  # fmt: skip
 """Fields that depend on the clock, or that hold the problem itself."""
 

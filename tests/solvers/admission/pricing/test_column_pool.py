@@ -29,7 +29,7 @@ def test_a_pool_on_other_capacities_is_the_one_that_is_filled_anew(name) -> None
     first.set_weight(np.arange(len(first)) / len(first))
     pool = first.on(rest, now)
     weight = {first.key(k): first.weight[k] for k in range(len(first))}
-    assert 0 < len(pool)
+    assert len(pool) > 0
     assert name == "shared-capped" or len(pool) < len(first)  # one job alone earns there
     assert [pool.key(k) for k in range(len(pool))] == [fresh.key(k) for k in range(len(fresh))]
     assert pool.weight.tolist() == [weight[pool.key(k)] for k in range(len(pool))]
