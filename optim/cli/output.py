@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPE_WIDTH = 200
-"""Width of a table that doesn't go to a terminal: wide enough to cut nothing."""
+"""Width of a table that doesn't go to a terminal, unless cells would be cut."""
 
 
 class OutputFormat(StrEnum):
@@ -49,24 +49,36 @@ def print_table(
     title
         A line above it.
     least_wanted
-        Columns to leave out, first to last, while the terminal is too narrow for all.
+        Columns to leave out, first to last, while there is no room for all; on a terminal the others follow from the last to
+        the second.
     is_wrapped
-        Whether long texts go on in the next line.
+        Whether long texts go on in the next line; then only what is least wanted is left out.
+
+    Notes
+    -----
+    No cell is cut, and what a terminal leaves out is named below the table.
     """
     from rich.console import Console
 
     body = [list(row) for row in rows]
-    names = list(header)
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-    for name in least_wanted:
-        if _natural_width(names, body) > console.width and name in names:
+    names, left_out = list(header), []
+    is_terminal = sys.stdout.isatty()
+    console = Console(file=sys.stdout, width=None if is_terminal else PIPE_WIDTH)
+    others = names[:0:-1] if is_terminal and not is_wrapped else []
+    for name in dict.fromkeys([*least_wanted, *others]):
+        if len(names) > 1 and _natural_width(names, body) > console.width and name in names:
             column = names.index(name)
             del names[column]
             for row in body:
                 del row[column]
+            left_out.append(name)
+    if not is_terminal and not is_wrapped:
+        console = Console(file=sys.stdout, width=max(PIPE_WIDTH, _natural_width(names, body)))
     if title is not None:
         print_line(title)
     console.print(_table(names, body, is_wrapped))
+    if left_out and is_terminal:
+        print_line(f"left out, as there is no room: {', '.join(left_out)}")
 
 
 def print_rows(

@@ -36,6 +36,9 @@ HEADER = (
     *("policy", "resource", "multiplier", "risk %", "a container-day", "total_allocation", "unit", "saving %", "kills"),
     *("throttled_time", "under_time", "changes"),
 )
+LEAST_WANTED = (
+    *("changes", "under_time", "throttled_time", "multiplier", "unit", "total_allocation", "a container-day", "kills"),
+)
 POINTS = (
     *("policy", "resource", "multiplier", "risk", "under_time", "allocation_over_demand"),
     *("over_share", "under_share", "kills", "throttled_time", "changes"),
@@ -174,7 +177,7 @@ def _at_equal_risk(
     required = _required(wanted)
     if output is OutputFormat.TABLE:
         title = f"tuned to {required} on other containers; saving against prev-step-rules"
-        print_table(HEADER, [_cells(row) for row in rows], title=title)
+        print_table(HEADER, [_cells(row) for row in rows], title=title, least_wanted=LEAST_WANTED)
     if report is not None:
         from optim.benchmarks.pictures.container_report import write_container_report
 

@@ -1,5 +1,7 @@
 """Tables and fields for people."""
 
+import re
+
 import pytest
 
 from optim.cli import output
@@ -45,6 +47,28 @@ def test_leaves_out_what_is_least_wanted_where_there_is_no_room(capsys, monkeypa
 def test_leaves_out_nothing_where_there_is_room(capsys):
     print_table(HEADER, ROWS, least_wanted=HEADER)
     assert capsys.readouterr().out.split()[:3] == list(HEADER)
+
+
+def test_pipes_get_every_cell_whole(capsys):
+    words = [f"word{k:03}" for k in range(30)]
+    print_table(words, [words])
+    assert [word for word in capsys.readouterr().out.split() if word.isalnum()] == [*words, *words]
+
+
+@pytest.mark.parametrize(
+    ("width", "kept", "left_out"),
+    [(80, ["name", "value", "remark"], []), (26, ["name", "remark"], ["value"]), (10, ["name"], ["value", "remark"])],
+)
+def test_terminals_leave_columns_out_and_name_them(width, kept, left_out, capsys, monkeypatch):
+    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_table(HEADER, ROWS, least_wanted=["value"])
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert text.splitlines()[1].split() == kept
+    assert "…" not in text
+    assert text.splitlines()[-1].strip() == (
+        f"left out, as there is no room: {', '.join(left_out)}" if left_out else ""
+    )
 
 
 def test_writes_nested_fields_with_dots(capsys):
