@@ -15,6 +15,9 @@ from optim.core.execution.parcels import Packer
 CENSUS_S = 1.0
 """How often the driver asks how many workers there are."""
 
+MOST_TRIES, RETRY_S = 20, 0.2
+"""How often workers are told of a run of which one was lost while they were told, and how long the scheduler has to notice."""
+
 
 class DaskSession:
     """The time in which workers keep a desk for one run.
@@ -39,15 +42,22 @@ class DaskSession:
 
     def open(self) -> None:
         """Have all workers, those that come later too, expect work; refuse those with other versions."""
-        try:
-            self.client.register_plugin(Desk(identity()), name=self.token)
-        except EngineError:
-            raise
-        except Exception as error:  # a worker may lack anything
-            what = " ".join(f"{type(error).__name__}: {error}".split())
-            raise EngineError(
-                f"a worker can't take part ({what}); install this package and its extras there"
-            ) from error
+        for _ in range(MOST_TRIES):
+            try:
+                self.client.register_plugin(Desk(identity()), name=self.token)
+            except EngineError:
+                raise
+            except (
+                OSError
+            ) as error:  # a worker was lost meanwhile, so that others may not have been told, or the scheduler was
+                self.check()
+                lost = error
+                time.sleep(RETRY_S)
+            except Exception as error:  # a worker may lack anything
+                raise self._unfit(error) from error
+            else:
+                return
+        raise self._unfit(lost) from lost
 
     def close(self, unfinished: Iterable[Future] = ()) -> None:
         """Take back what isn't done, and leave nothing on the workers."""
@@ -80,8 +90,8 @@ class DaskSession:
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Ask what runs to stop."""
-        self.call(self.client.run, ask_to_stop, self.token)
+        """Ask what runs to stop; what runs on a worker that is lost meanwhile does."""
+        self.call(self.client.run, ask_to_stop, self.token, on_error="ignore")
 
     def check(self, future: Future | None = None) -> None:
         """Raise if the scheduler is gone.
@@ -100,6 +110,10 @@ class DaskSession:
             return function(*args, **kwargs)
         except OSError as error:
             raise self._lost() from error
+
+    def _unfit(self, error: Exception) -> EngineError:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        return EngineError(f"a worker can't take part ({what}); install this package and its extras there")
 
     def _lost(self) -> EngineError:
         address = self.client.scheduler.address if self.client.scheduler else ""

@@ -148,7 +148,8 @@ def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
             for _ in range(10):
                 if over.wait(rng.uniform(0.2, 1.5)):
                     return
-                if (keeper := rng.choice(list(engine.client.cluster.workers.values()))).pid:
+                keepers = list(engine.client.cluster.workers.values())
+                if keepers and (keeper := rng.choice(keepers)).pid:
                     with suppress(ProcessLookupError):  # it has just ended
                         os.kill(keeper.pid, signal.SIGKILL)
 
@@ -158,6 +159,35 @@ def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
         over.set()
         thread.join()
     assert sorted(results) == [(n, n * n) for n in range(400)]
+
+
+class Interrupted:
+    """A client of whose workers one is lost while they are told of a run, so many times."""
+
+    def __init__(self, losses, status="running"):
+        self.losses, self.status, self.told, self.scheduler = losses, status, 0, None
+
+    def register_plugin(self, plugin, name):
+        self.told += 1
+        if self.told <= self.losses:
+            raise distributed.comm.core.CommClosedError("Stream is closed")
+
+
+@pytest.mark.parametrize("losses", [0, 3])
+def test_workers_are_told_again_where_one_is_lost_while_they_are_told(losses, monkeypatch):
+    monkeypatch.setattr(dask_session, "RETRY_S", 0.0)
+    client = Interrupted(losses)
+    dask_session.DaskSession(client).open()
+    assert client.told == losses + 1
+
+
+@pytest.mark.parametrize(("status", "told", "what"), [("closed", 1, "connection"), ("running", 20, "take part")])
+def test_a_scheduler_that_is_gone_or_a_worker_that_never_answers_is_one_line(status, told, what, monkeypatch):
+    monkeypatch.setattr(dask_session, "RETRY_S", 0.0)
+    client = Interrupted(100, status)
+    with pytest.raises(EngineError, match=what):
+        dask_session.DaskSession(client).open()
+    assert client.told == told
 
 
 class Deserted:
