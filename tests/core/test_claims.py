@@ -166,6 +166,13 @@ def test_a_decision_better_than_the_bound_shows_that_one_of_them_is_wrong() -> N
     assert rows(Dear("one", solution(proof=(9.5,), sense=Sense.MINIMISE))) == ["bound"]
 
 
+@pytest.mark.parametrize(("decision", "proof"), [((1e9, -1e9, 3.0), (2.0,)), ((3.0,), (1e9, -1e9, 2.0))])
+def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms(decision, proof) -> None:
+    """Sums of terms of a billion are known to two units, whichever of the two they are; sums of small terms aren't."""
+    assert checked(solution(decision, proof)) == []
+    assert checked(solution((3.0,), (2.0,))) == ["bound"]
+
+
 def optimal(objective: float, bound: float) -> list[str]:
     certificate = certified(KINDS.OPTIMALITY, proof=(bound,))
     return checked(solution((objective,), (bound,), certificate=certificate, termination=Termination.OPTIMAL))

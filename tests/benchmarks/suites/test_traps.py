@@ -50,17 +50,37 @@ def test_a_row_tells_both_times_and_how_they_grow():
     assert carried["naive_growth"] == pytest.approx(carried[f"{NAIVE}_{GROWTH}_ms"] / carried["naive_ms"])
 
 
+class Trap:
+    """Both sides do nothing, and the same."""
+
+    calls: ClassVar = {OURS: float, NAIVE: float}
+    moved: ClassVar = {OURS: 2 * 10**9, NAIVE: 2 * 10**9}
+
+    def __init__(self, *_):
+        self.difference = lambda: 0.0
+
+
+def test_a_row_has_the_medians_of_both_clocks_and_the_wall_seconds_of_all_our_rounds(monkeypatch):
+    times = {OURS: [(0.5, 4.0), (2.0, 1.0), (1.0, 3.0)], NAIVE: [(4.0, 6.0), (4.0, 9.0), (5.0, 5.0)]}
+    work = works(options={**SIZES, "rounds": 3})[0]
+    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Trap})
+    monkeypatch.setattr("optim.benchmarks.suites.traps.race", lambda *_, **__: times)
+    found = work.measure(Never(), SilentProgress())
+    names = ("milliseconds", "naive_ms", "times", "processor_ms", "naive_processor_ms", "processor_times")
+    assert [found.measures[name] for name in names] == [1000.0, 4000.0, 4.0, 3000.0, 6000.0, 2.0]
+    assert found.measures[f"{OURS}_gigabytes_per_s"] == 2.0
+    assert found.seconds["solve"] == 3.5
+    assert (found.iterations, found.is_whole) == (3, True)
+
+
 @pytest.mark.parametrize(("difference", "is_verified"), [(0.0, True), (AGREEMENT, True), (1.01 * AGREEMENT, False)])
 def test_ways_that_differ_are_not_verified(difference, is_verified, monkeypatch):
-    class Trap:
-        calls: ClassVar = {OURS: float, NAIVE: float}
-        moved: ClassVar = {OURS: 1, NAIVE: 1}
-
+    class Apart(Trap):
         def __init__(self, *_):
             self.difference = lambda: difference
 
     work = works(options={**SIZES, "rounds": 2})[0]
-    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Trap})
+    monkeypatch.setattr("optim.benchmarks.kernels.traps.TRAPS", {work.subject.name: Apart})
     record = work.run(Never(), SilentProgress())
     assert record.verified is is_verified
     assert ("differ by 1.0" in " ".join(record.violations)) is not is_verified

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError
-from optim.simulation.containers.harm import Restarts, harm_of
+from optim.simulation.containers.harm import Restarts, decided_weight, harm_of
 from tests.support.containers.worlds import INTERVAL_S, drawn_worlds, world_of
 
 RESTARTS = Restarts(checkpoint_s=100.0, startup_s=45.0)
@@ -48,6 +48,12 @@ def test_series_of_one_unit_share_its_weight():
     # Two later cycles of one series, one of the other: all of three were harmed.
     assert found.decided.sum(axis=0) == pytest.approx([1.0, 1.0])
     assert found.decided[:, 1] == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_what_ends_within_its_first_cycle_has_nothing_decided_that_could_count():
+    world = world_of([np.full(9, 2.0), np.full(4, 2.0)])
+    # Of the longer series five samples and two cycles are decided; a rate counts by the sample, what is held by the cycle.
+    assert decided_weight(world).tolist() == [[1 / 5, 1 / 2], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("wrong", [{"checkpoint_s": 0.0}, {"startup_s": -1.0}, {"checkpoint_s": float("nan")}])

@@ -79,6 +79,19 @@ def test_a_path_that_rises_every_half_hour_is_free():
     assert Oracle(job).solve("oracle-paid", 0).bound_usd > 0.0
 
 
+def test_a_slot_of_which_a_part_is_free_costs_nothing_in_the_bound():
+    """A machine granted at the earliest second that the rise makes free works for 89 s of the slot; a minute is asked for."""
+    rise = 10 * HOUR + 30
+    slot = (rise - HOUR + 1) // 120 * 120
+    job = world(
+        ((0, 10_000), (rise, 20_000)),
+        job_hours=1 / 60, horizon=2.0, tick_s=120, baseline=1, max_spot=1, serial=0.0, startup_min=0.0,
+    )  # fmt: skip
+    reference = Oracle(job).solve("oracle", slot)
+    assert reference.bound_usd == 0.0
+    assert Oracle(job).solve("oracle-paid", slot).bound_usd == pytest.approx(0.01 / 60)
+
+
 @given(steps=st.lists(st.tuples(st.integers(60, 3000), st.integers(1, 8)), min_size=2, max_size=15), data=st.data())
 def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, data):
     path = PricePath(

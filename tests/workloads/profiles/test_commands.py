@@ -178,6 +178,17 @@ def test_the_fastest_of_several_rounds_counts(monkeypatch):
     assert [point.speedup for point in found.scaling] == pytest.approx([1.0, 2 / 2.5, 2 / 1.5])
 
 
+def test_a_profile_tells_the_jobs_name_and_the_command_that_was_measured(monkeypatch):
+    monkeypatch.setattr(
+        "optim.workloads.profiles.commands.run_script",
+        lambda command, count, stop: measured([steps([1.0] * 6)], count, 100.0),
+    )
+    found = profile_command(
+        "train {workers}", [1, 2], ProfileOptions(), name="mine", stop=Interruption(), progress=SilentProgress()
+    )
+    assert (found.name, found.source) == ("mine", "measured by 'train {workers}'")
+
+
 @pytest.mark.prove
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_the_example_predicts_three_workers_from_one_two_and_four(framework):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from optim.models.auction.check.count_bound import CountBound
 from optim.models.auction.check.facts import read_facts
-from optim.models.auction.check.price_bound import PriceBound, evaluate_tree
+from optim.models.auction.check.price_bound import PriceBound, check_form, evaluate_tree
 from optim.models.auction.instance import Locality, as_floats, as_ints
 from optim.models.auction.proof import PriceProof, TreeNode, TreeProof
 from tests.support.auction.builders import auction
@@ -184,3 +184,23 @@ def test_the_checkers_weights_are_the_instances_and_no_useful_row_is_lost(instan
     np.testing.assert_allclose(facts.weight, instance.weight, rtol=1e-12)
     kept = [w if useful else -1.0 for w, useful in zip(facts.weight.tolist(), facts.useful.tolist(), strict=True)]
     assert optimum(instance, worth=kept) == pytest.approx(optimum(instance))
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_one"),
+    [
+        *(((level, 2, -1), True) for level in range(4)),
+        *(((level, 2, -1), False) for level in (-1, 5)),
+        ((1, 0, -1), False),
+        ((1, 2, 0), False),
+        *(((4, 1, machine), True) for machine in range(2)),
+        *(((4, 1, machine), False) for machine in (-1, 2)),
+        ((4, 2, 0), False),
+    ],
+)
+def test_prices_are_of_bundles_within_a_locality_or_of_the_gpus_of_one_machine(kind, is_one):
+    """Localities are those of `Locality`; machines are numbered, and only single GPUs of one are named."""
+    facts = read_facts(auction([4, 4], [(4, "machine", 4.0)]))
+    wrong = check_form(facts, prices([kind], [1.0]))
+    assert (wrong is None) == is_one
+    assert is_one or "is no kind of bundle" in wrong.message
