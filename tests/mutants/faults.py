@@ -97,8 +97,10 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, str]]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and those below, but texts, annotations, errors raised, and functions within (which come themselves)."""
+    """Yield a node and those below, but texts, annotations, what is raised or asserted, and functions within (which come themselves)."""
     if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)):
+        return
+    if isinstance(node, ast.keyword) and node.arg == "strict":  # asserts that lengths agree
         return
     yield node
     for name, value in ast.iter_fields(node):

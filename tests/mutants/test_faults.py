@@ -57,6 +57,11 @@ def test_plants(fault):
     assert fault in planted()
 
 
+def test_leaves_alone_whether_lengths_are_asserted_to_agree():
+    source = b"def pairs(a, b, c):\n    return zip(a, b, strict=True), c.sort(reverse=True)\n"
+    assert [fault.new for fault in faults_of("optim/pairs.py", source) if fault.kind == "constant"] == ["False"]
+
+
 def test_leaves_texts_errors_defaults_tolerances_and_constants_of_the_module_alone():
     touched = {old for _, old, _ in planted()}
     assert not touched & {"3", "5", "7", "a + b", "1.5e-9", '"text" + "text"', "max(a, total), any(a), True"}
