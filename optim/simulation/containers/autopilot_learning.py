@@ -63,9 +63,10 @@ class AutopilotLearning:
         before = self._place[running]
         costs = costs + CHANGE * (np.arange(NUM_LIMITS) != before[..., None])
         place = np.argmin(costs, axis=3)
-        self._place[running] = place
+        is_changed = place != before
+        self._place[running] = place  # `before` is a view of it
         limit = self._margin * np.take_along_axis(limits[None], place[..., None], axis=3)[..., 0]
-        self._follow(view, limit, place != before)
+        self._follow(view, limit, is_changed)
         model = self._model[: len(view.past)]
         return scaled_by(np.take_along_axis(limit, model[None], axis=0)[0])
 
@@ -80,7 +81,7 @@ class AutopilotLearning:
         cost = self._cost[:, :count]
         cost[:] = (1.0 - SMOOTHING) * cost + SMOOTHING * fresh
         models = np.arange(len(cost))[:, None, None]
-        penalty = CHANGE * ((models != self._model[:count]) + is_changed)
+        penalty = CHANGE * (models != self._model[:count]) + CHANGE * is_changed
         self._model[:count] = np.argmin(cost + penalty, axis=0)
 
 

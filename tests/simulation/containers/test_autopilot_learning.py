@@ -35,11 +35,23 @@ def transcribed(demand, top, width):
     return given
 
 
+def given(demand):
+    """Return the limits that the policy gives one container, cycle by cycle."""
+    world = world_of([demand], limit=np.array([[8.0, 8.0]]), training=[np.ones(4)])
+    return make_plan(world, "autopilot-ml").allocate(np.ones(2))[0, 1:, 0]
+
+
 @pytest.mark.parametrize(("seed", "idle"), [(0, 0), (1, 0), (2, 4), (3, 9)])
 def test_limits_are_those_of_the_transcription(seed, idle):
     rng = np.random.default_rng(seed)
     demand = rng.choice([1.0, 2.0, 5.0], size=22) + 0.1 * rng.random(22)
     demand[4 : 4 + idle] = 0.0
-    world = world_of([demand], limit=np.array([[8.0, 8.0]]), training=[np.ones(4)])
-    found = make_plan(world, "autopilot-ml").allocate(np.ones(2))[0, 1:, 0]
-    assert found == pytest.approx(np.minimum(transcribed(demand.tolist(), 8.0, 4), 8.0))
+    assert given(demand) == pytest.approx(np.minimum(transcribed(demand.tolist(), 8.0, 4), 8.0))
+
+
+def test_a_model_pays_for_the_changes_of_its_limit():
+    """Demand drops now and then for one cycle: who follows it down has saved something, and is too low the next time."""
+    demand = np.repeat([4.0, 4.0, 4.0, 4.0, 2.72, 4.0, 2.72, 4.0], 4)
+    limits = given(demand)
+    assert limits == pytest.approx(transcribed(demand.tolist(), 8.0, 4))
+    assert limits == pytest.approx(np.full(7, 4.0))
