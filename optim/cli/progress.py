@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from optim.cli.border import note
@@ -64,7 +64,7 @@ class _Task:
     total: float | None
     begun_s: float
     completed: float = 0.0
-    values: Mapping[str, float | None] = field(default_factory=dict)
+    values: Mapping[str, float | None] | None = None
 
 
 class LineProgress:
@@ -81,7 +81,7 @@ class LineProgress:
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
         """Note how far the last task is."""
         if self._tasks:
-            self._tasks[-1].completed, self._tasks[-1].values = completed, values or {}
+            self._tasks[-1].completed, self._tasks[-1].values = completed, values
 
     def finish(self) -> None:
         """End the last task."""

@@ -170,9 +170,9 @@ def _improve(goal, window, shift, worker_cost, ps_cost):
         goal[k] = candidate if candidate < goal[k] else goal[k]
     if shift > 0:
         extra = worker_cost + ps_cost
-        result, far = goal[shift:], window[: len(window) - shift]
+        result = goal[shift:]
         for k in range(len(result)):
-            candidate = far[k] + extra
+            candidate = window[k] + extra
             result[k] = candidate if candidate < result[k] else result[k]
 
 
