@@ -9,7 +9,7 @@ import pytest
 
 from optim.benchmarks.record import Record, summarise_decisions
 from optim.benchmarks.report import render
-from optim.benchmarks.spec import Skipped
+from optim.benchmarks.spec import BenchSpec, Figure, Skipped
 
 VOID = {"meta", "br", "link", "img", "input"}
 
@@ -129,6 +129,15 @@ def test_pictures_take_the_colour_of_the_page(text):
 @pytest.mark.parametrize("records", [[], RECORDS[-1:], pytest.param(RECORDS[3:4], marks=pytest.mark.prove)])
 def test_a_page_of_few_records_is_whole_too(records):
     assert Page(render(records)).open == []
+
+
+def test_a_suite_shows_its_own_pictures_and_an_unknown_one_does_without(monkeypatch):
+    drawn = Figure(title="What only this suite draws", caption="", svg="<svg></svg>")
+    known = BenchSpec(name="pictured", problem="admission", summary="one", build=list, figures=lambda records: [drawn])
+    monkeypatch.setattr("optim.benchmarks.report.SUITES", (known,))
+    monkeypatch.setattr("optim.benchmarks.report.standard_figures", lambda records: ())
+    for suite, number in (("pictured", 1), ("of other days", 0)):
+        assert Page(render([replace(RECORDS[0], suite=suite)])).texts.count(drawn.title) == number
 
 
 @pytest.mark.usefixtures("without_pictures")

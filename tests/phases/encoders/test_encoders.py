@@ -192,6 +192,17 @@ def test_wrong_options_are_refused_by_name(name, options, cause):
         make_encoder(name, options)
 
 
+@pytest.mark.parametrize("errors", [(3.0, 2.0, 2.5, 2.5), (3.0, np.nan)])
+def test_training_ends_once_forecasts_get_no_better_or_are_no_numbers(monkeypatch, errors):
+    """Looks are ten epochs apart: of five that may be taken the last is never reached."""
+    told = iter(errors)
+    monkeypatch.setattr("optim.kernels.crbm.train", lambda state, *rest, **options: (state, None))
+    monkeypatch.setattr("optim.kernels.crbm.forecast_error", lambda *asked: np.array([next(told)]))
+    made = make_encoder("crbm", {**SMALL["crbm"], "num_epochs": 50, "patience": 20})
+    made.fit(drawn([40, 3, 60, 1, 30]), 3, 0)
+    assert made.forecast_errors == pytest.approx(errors, nan_ok=True)
+
+
 def test_a_machine_whose_training_diverges_is_refused_with_the_remedy():
     # Same shapes as those of the other tests, so that nothing is compiled anew.
     made = make_encoder("crbm", {**SMALL["crbm"], "learning_rate": 1e9})

@@ -100,6 +100,16 @@ def test_overfull_servers_and_starts_at_other_times_are_not_feasible(wrong):
     assert not is_feasible(problem, replace(good, start=np.array(wrong["start"])))
 
 
+def test_requests_fill_a_server_though_their_sum_is_rounded_up():
+    assert 0.1 + 0.2 > 0.3
+    asked = tuple(np.full((1, 1), one) for one in (0.1, 0.2))
+    problem = ServerProblem(requests=asked, arrival=np.zeros(2, dtype=int), capacity=np.array([0.3]))
+    placement = first_fit(problem)
+    assert placement.num_servers == 1
+    assert is_feasible(problem, placement)
+    assert not is_feasible(replace(problem, capacity=np.array([0.299])), placement)
+
+
 def test_jobs_that_no_server_holds_are_refused():
     with pytest.raises(InvalidProblemError, match="job 0 asks for more"):
         ServerProblem(requests=(np.full((2, 1), 1.1),), arrival=np.zeros(1, dtype=int), capacity=np.ones(1))

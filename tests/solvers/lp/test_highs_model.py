@@ -96,11 +96,14 @@ def test_says_dual_infeasible_where_the_objective_has_no_limit():
     assert solve_with_highs(CompiledModel(model)).termination is Termination.DUAL_INFEASIBLE
 
 
-def test_a_model_without_variables_is_worth_its_constant():
+def test_a_model_without_variables_is_worth_its_constant_at_no_work():
     model = pyo.ConcreteModel()
     model.value = pyo.Objective(expr=7)
     outcome = solve_with_highs(CompiledModel(model))
-    assert (outcome.termination, outcome.objective) == (Termination.OPTIMAL, 7)
+    assert outcome.termination is Termination.OPTIMAL
+    assert outcome.has_values
+    assert outcome.objective == outcome.bound == 7
+    assert (outcome.nodes, outcome.simplex_iterations) == (0, 0)
 
 
 def test_stops_when_the_watch_says_so_and_keeps_the_best_point():

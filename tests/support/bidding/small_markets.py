@@ -193,17 +193,20 @@ def lasting(seed: int) -> BiddingInstance:
     return replace(instance, lasting=asked)
 
 
-def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray:
-    """Return each footprint's probability to keep enough, summed over all combinations of causes that strike or don't."""
-    asked, market = instance.lasting, instance.bids.market
-    zone = asked.shocks.zone[market]
-    region = asked.shocks.region[zone]
-    causes = np.concatenate([asked.shocks.own, asked.shocks.by_zone, asked.shocks.by_region])
-    first_zone, first_region = len(asked.shocks.own), len(asked.shocks.own) + len(asked.shocks.by_zone)
+def outcomes(shocks: CommonShocks) -> tuple[np.ndarray, np.ndarray]:
+    """Return which markets last under each combination of causes that strike or don't, a row each, and its probability."""
+    causes = np.concatenate([shocks.own, shocks.by_zone, shocks.by_region])
+    first_zone, first_region = len(shocks.own), len(shocks.own) + len(shocks.by_zone)
     struck = np.array(list(product((False, True), repeat=len(causes))))
     chance = np.where(struck, 1 - np.exp(-causes), np.exp(-causes)).prod(axis=1)
-    is_lost = struck[:, market] | struck[:, first_zone + zone] | struck[:, first_region + region]
-    return ((table * asked.capacity) @ ~is_lost.T >= asked.least) @ chance
+    by_zone, by_region = struck[:, first_zone + shocks.zone], struck[:, first_region + shocks.region[shocks.zone]]
+    return ~(struck[:, : len(shocks.own)] | by_zone | by_region), chance
+
+
+def kept_by_outcomes(instance: BiddingInstance, table: np.ndarray) -> np.ndarray:
+    """Return each footprint's probability to keep enough, summed over all outcomes."""
+    asked, (lasts, chance) = instance.lasting, outcomes(instance.lasting.shocks)
+    return ((table * asked.capacity) @ lasts[:, instance.bids.market].T >= asked.least) @ chance
 
 
 def footprints_that_keep_enough(instance: BiddingInstance) -> np.ndarray:

@@ -7,12 +7,13 @@ import pytest
 
 from optim.core.verification import Violation
 from optim.models.bidding.check.lasting import MOST_SHORT, checked_covers, keeps_enough
+from optim.models.bidding.lasting import LASTING_TOL
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import Cover
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate
-from tests.support.bidding.small_markets import all_footprints, footprints_that_keep_enough, lasting
+from tests.support.bidding.small_markets import all_footprints, footprints_that_keep_enough, lasting, outcomes
 
 SEED = 1
 
@@ -44,6 +45,21 @@ def test_every_footprint_that_keeps_enough_fulfils_the_row_of_any_cover():
         tight += bool((everything @ checked.gain.T < checked.need).any())
     assert rows > 40
     assert tight > 5  # rows that cut nothing off would hold, too
+
+
+def test_rounding_makes_rows_weaker_only():
+    """Against sums over all outcomes: a row asks for less than it may, and credits each bid with more than it has."""
+    for seed in range(8):
+        instance, rng = lasting(seed), np.random.default_rng(seed)
+        asked, (lasts, chance) = instance.lasting, outcomes(instance.lasting.shocks)
+        cover = Cover(weight=rng.integers(0, 4, len(instance.markets)), short_of=int(rng.integers(1, 8)))
+        checked = checked_covers(instance, (cover,))
+        is_short = lasts @ cover.weight < cover.short_of
+        need = asked.least * (chance @ is_short - (1 - (asked.probability - LASTING_TOL)))
+        gain = asked.capacity * ((chance * is_short) @ lasts)[instance.bids.market]
+        assert need - 1e-10 < checked.need[0] < need, seed
+        assert (checked.gain[0] - gain < 1e-10).all(), seed
+        assert (checked.gain[0] > gain)[asked.capacity > 0].all(), seed
 
 
 def test_a_footprint_is_held_to_what_must_last():

@@ -62,6 +62,26 @@ def test_a_reservation_leaves_slots_that_have_become_dear() -> None:
     assert set(reservations.held[0].schedule.workers[:, 0].tolist()) == {2, 3}
 
 
+def test_half_of_the_moves_see_prices_that_are_off_by_at_most_half_in_a_slot_and_in_a_class(monkeypatch) -> None:
+    servers = {"worker_servers": [{"type": f"gpus{c}", "capacity": [2, 0], "count": 1} for c in range(2)]}
+    today = tiny_instance(**servers)
+    reservations = filled(today, Prices(worker=np.zeros((2, 4, 2)), ps=np.zeros((1, 4, 2))))
+    post(reservations.state, Prices(worker=np.ones((2, 4, 2)), ps=np.ones((1, 4, 2))))
+    workers, seen, search = reservations.state.sides[0], [], reservations.find
+
+    def watched(job, floor=0.0):
+        seen.append(workers.price)
+        return search(job, floor)
+
+    monkeypatch.setattr(reservations, "find", watched)
+    improve(reservations, 200, np.random.default_rng(0))
+    noisy = [price for price in seen if (price != 1).any()]
+    assert 80 < len(noisy) < 120
+    assert min(price.min() for price in noisy) >= 0.5 * 0.5
+    assert max(price.max() for price in noisy) <= 1.5 * 1.5
+    assert (workers.price == 1).all()
+
+
 def test_nothing_held_is_nothing_to_do() -> None:
     today = tiny_instance()
     free = Prices(worker=np.zeros((1, 4, 2)), ps=np.zeros((1, 4, 2)))

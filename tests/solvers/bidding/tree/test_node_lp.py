@@ -1,0 +1,33 @@
+"""A box's relaxation as HiGHS solves it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from optim.solvers.bidding.tree.box import Box
+from optim.solvers.bidding.tree.node_lp import solve_node
+from optim.solvers.bidding.tree.relaxation import relax
+from tests.support.bidding.small_markets import hour_instance
+
+
+def threads() -> set[str]:
+    """Return the numbers of this process' threads, those of compiled libraries included."""
+    return {path.name for path in Path("/proc/self/task").iterdir()}
+
+
+def test_a_box_is_solved_on_the_thread_that_asks():
+    """Processes that share a machine are one a core; HiGHS keeps a crew for each thread it is called on, here a new one."""
+    instance = hour_instance([0, 1], [0.1, 0.2], [1.0, 1.0], max_count=4)
+    relaxation = relax(instance, Box.root(instance), 0.0)
+    tangents = (np.zeros(len(relaxation.weight)),)
+
+    def solved():
+        before = threads()
+        return solve_node(instance, relaxation, 0.15, tangents, 0.0), threads() - before
+
+    with ThreadPoolExecutor(1) as pool:
+        point, more = pool.submit(solved).result()
+    assert point.counts == pytest.approx([4, 0])  # work is worth more than the first bid costs, less than the second
+    assert not more
