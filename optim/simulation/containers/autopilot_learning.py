@@ -1,8 +1,9 @@
 """Google Autopilot's recommender that learns: a set of windows, of which the one that would have cost least is followed.
 
-Each model m has a decay d_m and a margin M_m. At the end of a cycle the numbers of samples above and below each limit L are
+Each model m has a decay d_m and a margin M_m. Samples are told by the least limit b(x) that holds them: at the end of a cycle
+the numbers of samples above and below each limit L are
 
-    o(L) <- (1 - d) o(L) + d #{x > L},    u(L) <- (1 - d) u(L) + d #{x < L},
+    o(L) <- (1 - d) o(L) + d #{b(x) > L},    u(L) <- (1 - d) u(L) + d #{b(x) < L},
 
 and the model's limit is M_m times the L that minimises w_o o(L) + w_u u(L) + w_c [L != L before]. Of the models the one is followed
 whose smoothed cost, w_o, w_u and w_c over its own limits, is least, with a penalty for another model than before and for
@@ -56,7 +57,8 @@ class AutopilotLearning:
         running = np.s_[:, : len(view.past)]
         limits = self._limits[: len(view.past)]
         above = (view.previous[..., None] > limits[:, None]).mean(axis=1)
-        below = (view.previous[..., None] < limits[:, None]).mean(axis=1)
+        below = np.zeros_like(above)
+        below[..., 1:] = 1.0 - above[..., :-1]  # what the next lower limit holds, too
         for counts, seen in ((self._over, above), (self._under, below)):
             counts[running] = (1.0 - self._decay) * counts[running] + self._decay * seen
         costs = OVERRUN * self._over[running] + UNDERRUN * self._under[running]
