@@ -50,15 +50,15 @@ class Stated(msgspec.Struct):
 
 def test_the_largest_plans_known_do_not_get_worse():
     least = {
-        "light-0": 7868.97,
-        "light-1": 8754.27,
-        "light-2": 8060.20,
+        "light-0": 7869.51,
+        "light-1": 8761.22,
+        "light-2": 8064.44,
         "medium-0": 4939.42,
-        "medium-1": 7080.17,
-        "medium-2": 6886.95,
-        "heavy-0": 3367.01,
+        "medium-1": 7106.51,
+        "medium-2": 6893.09,
+        "heavy-0": 3384.16,
         "heavy-1": 3049.90,
-        "heavy-2": 2007.50,
+        "heavy-2": 2010.17,
     }
     folder = Path(str(files("optim.models"))) / "admission" / "solutions"
     for name, objective in least.items():

@@ -35,7 +35,7 @@ STEPS, STEPS_BETWEEN = 20, 6
 """Polyak steps from the forecast's prices before the first master, and after each, before the day."""
 
 MASTER_STEPS = 80
-"""First-order steps of a re-solve's first master: from yesterday's columns, weights and prices it has not far to go."""
+"""First-order steps of a re-solve's first master: from the last one's columns, weights and prices it has not far to go."""
 
 LEAST_LEFT = 1e-2
 """Share of its capacity that a row counts on at least: what has no capacity has no price, and a slot that is full is dear."""
@@ -74,10 +74,7 @@ class Resolver:
         self._seek_columns(self._tables, self._on(self._rows.capacity, 0), self._rows.flat(start), monitor)
 
     def solve(self, state: ClusterState, slot: int, start: Prices) -> Prices:
-        """Return prices for the slots from `slot` on, on from `start`; slots that are past keep theirs.
-
-        Raises nothing; where nothing is expected any more `start` is returned as it is.
-        """
+        """Return prices for the slots from `slot` on; past slots keep those of `start`, and all do where no job is expected."""
         rows, tables = self._rows, self._tables
         self._solved_at, self._left = slot, self._flat(left_by_class(state))
         is_expected = tables.arrival >= slot
