@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Generic
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster
+from distributed import Client, Future, KilledWorker
 
 from optim.core.errors import EngineError
 from optim.core.execution.crews import AbstractPost
 from optim.core.execution.dask_crew import DaskCrew
 from optim.core.execution.dask_session import DaskSession
 from optim.core.execution.dask_worker import Outcome, TaskPart, do_batch
+from optim.core.execution.own_cluster import OwnCluster
 from optim.core.execution.pieces import AbstractTask, Piece, Result
 from optim.core.execution.processes import POLL_S, born_deaf_to_ctrl_c
 from optim.core.progress import Progress
@@ -64,7 +65,7 @@ def dask_cluster(scheduler: str | None = None, num_processes: int = 1, *, has_pa
         with (
             dask.config.set(quiet),
             born_deaf_to_ctrl_c(),
-            LocalCluster(
+            OwnCluster(
                 n_workers=num_processes, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0",
                 silence_logs=logging.CRITICAL,
             ) as cluster,

@@ -135,6 +135,19 @@ def test_a_piece_that_outgrows_its_worker_is_recorded_as_such_and_the_others_are
 
 
 @pytest.mark.prove
+def test_a_cluster_whose_keeper_has_given_up_gets_another_one():
+    """With the only keeper goes the only worker, while pieces wait."""
+    with dask_cluster(num_processes=1) as engine:
+        own = engine.client.cluster
+        results = run(engine, list(range(20)), task=Slow())
+        first = [next(results) for _ in range(3)]
+        (keeper,) = own.workers.values()
+        own.sync(keeper.close)
+        assert sorted([*first, *results]) == [(n, n * n) for n in range(20)]
+        assert own.num_replaced == 1
+
+
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", range(5))
 def test_workers_killed_at_random_moments_cost_no_result_and_double_none(seed):
     """Ten kills a seed: pieces are long enough to be hit in the middle."""
