@@ -56,7 +56,7 @@ def print_table(
 
     Notes
     -----
-    No cell is cut, and what a terminal leaves out is named below the table.
+    No cell is cut, and what is left out is named below the table. Where not even the first column fits it goes on in the next line.
     """
     from rich.console import Console
 
@@ -77,7 +77,7 @@ def print_table(
     if title is not None:
         print_line(title)
     console.print(_table(names, body, is_wrapped))
-    if left_out and is_terminal:
+    if left_out:
         print_line(f"left out, as there is no room: {', '.join(left_out)}")
 
 
@@ -117,7 +117,10 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
         values = [row[column] for row in body if row[column] is not None]
         is_numeric = bool(values) and all(isinstance(value, (int, float)) for value in values)
         is_numeric = is_numeric and not any(isinstance(value, bool) for value in values)
-        table.add_column(name, justify="right" if is_numeric else "left", no_wrap=not is_wrapped)
+        is_text = is_wrapped and any(" " in show(value) for value in values)
+        table.add_column(
+            name, justify="right" if is_numeric else "left", no_wrap=not is_text and len(header) > 1, overflow="fold"
+        )
     for row in body:
         table.add_row(*(Text(show(value)) for value in row))
     return table
@@ -125,8 +128,10 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
 
 def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> int:
     """Return the width of a table in which nothing is cut."""
+    from rich.cells import cell_len
+
     columns = zip(header, *body, strict=True)
-    return sum(max(len(show(value)) for value in column) + 3 for column in columns) - 1
+    return sum(max(cell_len(show(value)) for value in column) + 3 for column in columns) - 1
 
 
 def print_fields(fields: Mapping[str, object], title: str | None = None) -> None:

@@ -40,8 +40,9 @@ def test_leaves_out_what_is_least_wanted_where_there_is_no_room(capsys, monkeypa
     monkeypatch.setattr(output, "PIPE_WIDTH", 24)
     print_table(HEADER, ROWS, least_wanted=("value", "remark"))
     text = capsys.readouterr().out
-    assert "value" not in text
+    assert "value" not in text.splitlines()[1]
     assert "long text here" in text
+    assert text.splitlines()[-1] == "left out, as there is no room: value"
 
 
 def test_leaves_out_nothing_where_there_is_room(capsys):
@@ -55,15 +56,41 @@ def test_pipes_get_every_cell_whole(capsys):
     assert [word for word in capsys.readouterr().out.split() if word.isalnum()] == [*words, *words]
 
 
+@pytest.fixture
+def seen(capsys, monkeypatch):
+    """Return a table's lines as a terminal of some width shows them."""
+
+    def lines(width, *table, **options):
+        monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(width))
+        print_table(*table, **options)
+        return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+    return lines
+
+
+@pytest.mark.parametrize("header", [["instance", "solver", "more"], ["solver"]])
+def test_signs_of_two_cells_count_twice_and_the_first_column_is_not_cut_either(seen, header):
+    text = seen(40, header, [["日本語の名前です" * 3, "b", "c"][-len(header) :] if len(header) > 1 else ["日本語" * 9]])
+    assert "…" not in text
+    assert text.count("日") == 3 if len(header) > 1 else text.count("日") == 9
+
+
+@pytest.mark.parametrize("width", [30, 60])
+def test_texts_go_on_in_the_next_line_and_names_and_numbers_do_not(seen, width):
+    rows = [["branch-and-price", 1234.5678, "a long text of many words that needs several lines"]]
+    text = seen(width, ["solver", "value", "what it does"], rows, is_wrapped=True)
+    assert "branch-and-price" in text
+    assert "1234.57" in text
+    assert "…" not in text
+
+
 @pytest.mark.parametrize(
     ("width", "kept", "left_out"),
     [(80, ["name", "value", "remark"], []), (26, ["name", "remark"], ["value"]), (10, ["name"], ["value", "remark"])],
 )
-def test_terminals_leave_columns_out_and_name_them(width, kept, left_out, capsys, monkeypatch):
-    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(width))
-    print_table(HEADER, ROWS, least_wanted=["value"])
-    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+def test_terminals_leave_columns_out_and_name_them(width, kept, left_out, seen):
+    text = seen(width, HEADER, ROWS, least_wanted=["value"])
     assert text.splitlines()[1].split() == kept
     assert "…" not in text
     assert text.splitlines()[-1].strip() == (

@@ -1,5 +1,7 @@
 """What an operator keeps between days: earlier days, and the prices learned from them (``optim/forecast/1``)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +19,9 @@ from optim.models.admission.reading import document_from_instance, instance_from
 from optim.models.admission.union import check_same_day, together
 
 SCHEMA = "optim/forecast/1"
+
+MOST_PRICE = 1e100
+"""Of a unit: costs, which are sums of such prices times demands, stay finite."""
 
 
 class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +64,8 @@ class Forecast:
     ps_price: FloatArray
 
     def __post_init__(self) -> None:
+        if not self.days:
+            raise InvalidProblemError("days must hold a day at least: prices come from days; learn anew")
         sides = {"worker_price": self.cluster.worker_servers, "ps_price": self.cluster.ps_servers}
         for name, servers in sides.items():
             prices = getattr(self, name)
@@ -68,9 +75,11 @@ class Forecast:
                 raise InvalidProblemError(
                     f"{name} must list classes, slots and resources of shape {shape}, got {prices.shape}; learn anew"
                 )
-            if not np.isfinite(prices).all() or (prices < 0).any():
-                bad = prices[~(np.isfinite(prices) & (prices >= 0))][0]
-                raise InvalidProblemError(f"{name} must hold finite prices of at least 0, got {bad}; learn anew")
+            if not ((prices >= 0) & (prices <= MOST_PRICE)).all():
+                bad = prices[~((prices >= 0) & (prices <= MOST_PRICE))][0]
+                raise InvalidProblemError(
+                    f"{name} must hold finite prices of at least 0 and at most {MOST_PRICE:g}, got {bad}; learn anew"
+                )
         for day in self.days:
             check_same_day(day, self.cluster, f"day {day.name!r} of the forecast")
 
@@ -105,16 +114,30 @@ def read_forecast(path: str | Path) -> Forecast:
     InvalidProblemError
         If the file can't be read, isn't a forecast, or contradicts itself; the text names the file.
     """
-    try:
+    with _naming(path):
         return _forecast(decode(read_bytes(path), ForecastDocument))
-    except InvalidProblemError as error:
-        text = str(error)
-        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
 
 
 def is_forecast(path: str | Path) -> bool:
-    """Tell whether a file says that it is a forecast."""
-    return peek_schema(read_bytes(path)) == SCHEMA
+    """Tell whether a file says that it is a forecast.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read or isn't JSON; the text names the file.
+    """
+    with _naming(path):
+        return peek_schema(read_bytes(path)) == SCHEMA
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Put a file's name before what is wrong with it."""
+    try:
+        yield
+    except InvalidProblemError as error:
+        text = str(error)
+        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
 
 
 def _forecast(document: ForecastDocument) -> Forecast:

@@ -52,6 +52,7 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
         (lambda d: d["days"][0].__setitem__("resources", ["gpu", "tpu"]), "resources"),
         (lambda d: d["days"][0].__setitem__("slot_s", 20), "slots of 20 s"),
         (lambda d: d["days"][0].__setitem__("horizon", 3), "has 3 slots"),
+        (lambda d: d["days"].clear(), "days must hold a day at least"),
     ],
 )
 def test_what_contradicts_itself_is_refused_in_one_line(tmp_path: Path, document: dict, change, text: str) -> None:
@@ -64,9 +65,19 @@ def test_what_contradicts_itself_is_refused_in_one_line(tmp_path: Path, document
     assert str(caught.value).startswith(str(path))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -1e-9])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1e-9, 1e308])
 def test_prices_that_are_no_prices_are_refused(bad: float) -> None:
     prices = known().worker_price.copy()
     prices[0, 0, 0] = bad
     with pytest.raises(InvalidProblemError, match="worker_price must hold finite prices"):
         replace(known(), worker_price=prices)
+
+
+@pytest.mark.parametrize("read", [is_forecast, read_forecast])
+@pytest.mark.parametrize("text", ["", '{"schema": "optim/fore', "NaN"])
+def test_a_file_that_is_no_json_is_named(tmp_path: Path, read, text: str) -> None:
+    path = tmp_path / "cut.json"
+    path.write_text(text)
+    with pytest.raises(InvalidProblemError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}: ")
