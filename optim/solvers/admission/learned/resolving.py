@@ -74,7 +74,10 @@ class Resolver:
         self._seek_columns(self._tables, self._on(self._rows.capacity, 0), self._rows.flat(start), monitor)
 
     def solve(self, state: ClusterState, slot: int, start: Prices) -> Prices:
-        """Return prices for the slots from `slot` on; past slots keep those of `start`, and all do where no job is expected."""
+        """Return prices for the slots from `slot` on; past slots keep those of `start`, and all do where no job is expected.
+
+        They prove at least as small a bound on the rest of the day as those of `start` do.
+        """
         rows, tables = self._rows, self._tables
         self._solved_at, self._left = slot, self._flat(left_by_class(state))
         is_expected = tables.arrival >= slot
