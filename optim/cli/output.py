@@ -63,20 +63,20 @@ def print_table(
     body = [list(row) for row in rows]
     names, left_out = list(header), []
     is_terminal = sys.stdout.isatty()
-    console = Console(file=sys.stdout, width=None if is_terminal else PIPE_WIDTH)
+    width = Console(file=sys.stdout).width if is_terminal else PIPE_WIDTH
     others = names[:0:-1] if is_terminal and not is_wrapped else []
     for name in dict.fromkeys([*least_wanted, *others]):
-        if len(names) > 1 and _natural_width(names, body) > console.width and name in names:
+        if len(names) > 1 and _natural_width(names, body) > width and name in names:
             column = names.index(name)
             del names[column]
             for row in body:
                 del row[column]
             left_out.append(name)
     if not is_terminal and not is_wrapped:
-        console = Console(file=sys.stdout, width=max(PIPE_WIDTH, _natural_width(names, body)))
+        width = max(width, _natural_width(names, body))
     if title is not None:
         print_line(title)
-    console.print(_table(names, body, is_wrapped))
+    Console(file=sys.stdout, width=width).print(_table(names, body, is_wrapped))
     if left_out:
         print_line(f"left out, as there is no room: {', '.join(left_out)}")
 

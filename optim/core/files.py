@@ -7,6 +7,8 @@ import stat
 import tempfile
 import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,6 +22,26 @@ LINE_BYTES = 2**12
 """Read at once to find the end of a first line."""
 PATIENCE_S = 5.0
 """How long a named pipe is waited for that nobody has opened for writing."""
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Put a file's name before what is wrong with it; numbers too large for any array are wrong too.
+
+    Raises
+    ------
+    InvalidProblemError
+        In place of one that doesn't name the file, and of what numbers too large or lists too deep end in.
+    """
+    try:
+        yield
+    except InvalidProblemError as error:
+        text = str(error)
+        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
+    except (OverflowError, MemoryError, RecursionError) as error:
+        raise InvalidProblemError(
+            f"{path}: a number in it is too large, or lists are nested too deeply ({error}); correct it"
+        ) from error
 
 
 def read_bytes(path: str | Path) -> bytes:

@@ -1,7 +1,5 @@
 """Instances and solutions as files: `load`, `save`, `load_solution`, `save_solution`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -11,7 +9,7 @@ from msgspec.structs import asdict as fields_of
 from optim.core.certificate import Certificate
 from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
-from optim.core.files import read_bytes, write_bytes
+from optim.core.files import naming, read_bytes, write_bytes
 from optim.core.solution import Solution, Stats
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import Verification
@@ -98,7 +96,7 @@ def load(path: str | Path, kind: type[Any] | None = None) -> Any:
     >>> optim.load(path, optim.AdmissionInstance).name
     'tiny-0'
     """
-    with _naming(path):
+    with naming(path):
         return of_kind(read_instance(read_bytes(path)), kind)
 
 
@@ -153,22 +151,8 @@ def load_solution(path: str | Path, instance: Any) -> Solution:
     >>> optim.load_solution(path, instance).termination.value
     'optimal'
     """
-    with _naming(path):
+    with naming(path):
         return read_solution(read_bytes(path), instance)
-
-
-@contextmanager
-def _naming(path: str | Path) -> Iterator[None]:
-    """Put the file's name before what is wrong with it; numbers too large for any array are wrong too."""
-    try:
-        yield
-    except InvalidProblemError as error:
-        text = str(error)
-        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
-    except (OverflowError, MemoryError, RecursionError) as error:
-        raise InvalidProblemError(
-            f"{path}: a number in it is too large, or lists are nested too deeply ({error}); correct it"
-        ) from error
 
 
 def read_instance(data: bytes) -> Any:

@@ -47,9 +47,8 @@ class DaskSession:
                 self.client.register_plugin(Desk(identity()), name=self.token)
             except EngineError:
                 raise
-            except (
-                OSError
-            ) as error:  # a worker was lost meanwhile, so that others may not have been told, or the scheduler was
+            except OSError as error:
+                # The scheduler was lost, or a worker was while all were told: others may not have heard.
                 self.check()
                 lost = error
                 time.sleep(RETRY_S)

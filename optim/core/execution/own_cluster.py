@@ -1,7 +1,5 @@
 """A Dask cluster of this machine that stays complete."""
 
-from typing import Any
-
 from distributed import LocalCluster, Status
 from tornado.ioloop import PeriodicCallback
 
@@ -16,10 +14,6 @@ class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for u
     the scheduler gives to the next one. With the last keeper the cluster would be there for ever and do nothing.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self.num_replaced = 0
-        super().__init__(**options)
-
     async def _start(self) -> None:
         await super()._start()
         if "replace" not in self.periodic_callbacks:
@@ -32,5 +26,5 @@ class OwnCluster(LocalCluster):  # type: ignore[misc]  # Dask is not typed for u
         for name, keeper in list(self.workers.items()):
             if keeper.status in (Status.closed, Status.failed):
                 del self.workers[name]
-                self.num_replaced += 1
-        self.scale(len(self.worker_spec))
+        if len(self.workers) < len(self.worker_spec):
+            self.scale(len(self.worker_spec))

@@ -1,7 +1,5 @@
 """What an operator keeps between days: earlier days, and the prices learned from them (``optim/forecast/1``)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +9,7 @@ import numpy as np
 
 from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
-from optim.core.files import read_bytes, write_bytes
+from optim.core.files import naming, read_bytes, write_bytes
 from optim.models.admission.document import SCHEMA as INSTANCE_SCHEMA
 from optim.models.admission.document import AdmissionDocument
 from optim.models.admission.instance import AdmissionInstance, FloatArray
@@ -114,7 +112,7 @@ def read_forecast(path: str | Path) -> Forecast:
     InvalidProblemError
         If the file can't be read, isn't a forecast, or contradicts itself; the text names the file.
     """
-    with _naming(path):
+    with naming(path):
         return _forecast(decode(read_bytes(path), ForecastDocument))
 
 
@@ -126,18 +124,8 @@ def is_forecast(path: str | Path) -> bool:
     InvalidProblemError
         If the file can't be read or isn't JSON; the text names the file.
     """
-    with _naming(path):
+    with naming(path):
         return peek_schema(read_bytes(path)) == SCHEMA
-
-
-@contextmanager
-def _naming(path: str | Path) -> Iterator[None]:
-    """Put a file's name before what is wrong with it."""
-    try:
-        yield
-    except InvalidProblemError as error:
-        text = str(error)
-        raise InvalidProblemError(text if text.startswith(f"{path}:") else f"{path}: {text}") from error
 
 
 def _forecast(document: ForecastDocument) -> Forecast:

@@ -247,8 +247,8 @@ class _Rounds(AbstractIteration[PackingResult]):
         self._search.monitor = monitor.part()
         self._tol, self._first, self._between, self._start = tol, first, between, start
         self._value, self._rounds, self._newton_steps, self._saddle_steps = 0.0, 0, 0, 0
-        few = FEW_LINE_POINTS if programme.master.takes_steps else LINE_POINTS
-        self._line_points = few if line_points is None else line_points
+        usual = FEW_LINE_POINTS if programme.master.takes_steps else LINE_POINTS
+        self._line_points = usual if line_points is None else line_points
         self._history: list[tuple[float, float, float]] = []
         self._end: Termination | None = None
 
