@@ -49,11 +49,11 @@ def alarms(scores: FloatArray, lengths: IntArray, threshold: float, mute: int) -
     above = scores > threshold  # NaN is not
     begin = 0
     for length in lengths.tolist():
-        free = -1
+        free = 0
         for place in np.flatnonzero(above[begin : begin + length]).tolist():
-            if place > free:
+            if place >= free:
                 raised[begin + place] = True
-                free = place + mute
+                free = place + mute + 1
         begin += length
     return raised
 

@@ -96,6 +96,7 @@ def test_the_report_draws_allocation_against_risk(tmp_path):
     out = tmp_path / "new" / "page.html"
     result = run("--policy", "phase-shift,prev-step-rules,clairvoyant", "--report", out, *SMALL)
     assert result.exit_code == 0, result.output
+    assert f"report written to {out}" in " ".join(result.stderr.split())
     page = out.read_text()
     assert page.count("<svg") == 1
     assert "http" not in page

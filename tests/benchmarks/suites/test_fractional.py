@@ -7,6 +7,22 @@ from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 
 
+def test_a_value_above_clarabels_is_a_problem(monkeypatch):
+    from optim.benchmarks.suites import fractional
+
+    own = fractional._by_clarabel
+
+    def low(*words):
+        kept, seconds, value = own(*words)
+        return kept, seconds, value - 0.01
+
+    monkeypatch.setattr(fractional, "_by_clarabel", low)
+    (piece,) = plan_work([SPEC], BenchRequest(options={"apps": 3, "machines": 2, "compared": 2})).work
+    record = piece.run(Never(), SilentProgress())
+    assert not record.verified
+    assert "exceeds Clarabel's" in str(record)
+
+
 def test_the_batch_agrees_with_clarabel_and_claims_no_objective_of_the_auction():
     (piece,) = plan_work([SPEC], BenchRequest(options={"apps": 3, "machines": 2, "compared": 2})).work
     record = piece.run(Never(), SilentProgress())

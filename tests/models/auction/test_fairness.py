@@ -10,6 +10,7 @@ from optim.models.auction.fairness import (
     Combine,
     Estimator,
     IdealTime,
+    Needs,
     Trial,
     ideal_minutes,
     remaining_minutes,
@@ -131,3 +132,13 @@ def test_published_slowdowns_are_those_of_their_tables():
     assert round(PRESETS["vgg19"].cluster, 3) == 1.389
     with pytest.raises(InvalidProblemError, match=r"slowdown\.rack must be at least 1"):
         Slowdown(rack=0.9)
+
+
+def test_needs_stand_for_trials_by_the_aggregate_estimate_of_all():
+    needs = Needs(work_min=10.0, longest_min=5.0, demand=2, total_work_min=10.0, total_longest_min=5.0, total_demand=2)
+    alone = {"elapsed_min": 0.0, "active_apps": 1.0, "trials": (), "needs": needs}
+    assert AppProfile(**alone).work_min == 10.0
+    trials = (Trial(work_min=1.0, total_work_min=1.0, max_gpus=1),)
+    for beside in ({"trials": trials}, {"estimator": Estimator.SPLIT}, {"combine": Combine.BEST}):
+        with pytest.raises(InvalidProblemError, match="leave the others out"):
+            AppProfile(**alone | beside)

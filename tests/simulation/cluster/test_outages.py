@@ -79,6 +79,11 @@ def test_every_policy_gets_its_jobs_done_between_failures(name):
     assert [*zip(run.log.time_us[is_down], machines, strict=True)] == known[: found.machine_failures]
 
 
+def test_the_least_work_between_checkpoints_is_a_microsecond_and_none_where_machines_never_fail():
+    often = EngineOptions(mtbf_hours=100.0, checkpoint_min=1e-9)
+    assert (often.checkpoint_us, replace(often, mtbf_hours=0.0).checkpoint_us) == (1, 0)
+
+
 def test_times_between_failures_and_repairs_have_the_means_asked_for():
     options = EngineOptions(mtbf_hours=100, repair_hours=3)
     drawn = [*islice(outages(Cluster.grid("50x1"), options, 0), 40_000)]
