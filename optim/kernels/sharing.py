@@ -66,7 +66,7 @@ def dual_bound(market: Market, present: jax.Array, price: jax.Array) -> jax.Arra
 
     ``max over u <= d of f(u) - q u`` is attained at ``u = (2 / q) / (1 + sqrt(1 + 4 E / (W q)))`` or at d.
     """
-    ratio = jnp.where(market.speed > 0, price[None, :] / jnp.where(market.speed > 0, market.speed, 1.0), jnp.inf)
+    ratio = jnp.where(market.speed > 0, price[None, :] / market.speed, jnp.inf)
     q = jnp.maximum(ratio.min(axis=1), 1e-300)
     u = (2.0 / q) / (1.0 + jnp.sqrt(1.0 + 4.0 * market.elapsed / (market.work * q)))
     u = jnp.minimum(u, market.cap)

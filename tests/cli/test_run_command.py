@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 import optim
 from optim.cli.main import app
+from optim.simulation.live.job_run import JobRow
 from optim.training.drill import KillRow
 from tests.simulation.live.test_lease_rounds import app as rounds_app
 from tests.simulation.live.test_lease_rounds import instance_of
@@ -45,6 +46,23 @@ def test_every_admitted_job_is_trained_to_the_bits_of_an_undisturbed_run(solutio
     assert "scale of time: a slot of " in done.stderr
     assert "error of completion: median " in done.stderr
     assert "utility planned " in done.stderr
+
+
+def test_what_was_planned_is_told_beside_what_came_of_it(solution, monkeypatch):
+    """Nothing is trained: only what is said of rows counts here."""
+    row = JobRow(
+        job="j", application="a", planned_slots=2.0, realised_slots=3.0, error=0.5, planned_utility=8.0,
+        realised_utility=4.0, clocks=1, gradients=1, changes=0, first_loss=1.0, last_loss=0.5, is_exact=True,
+    )  # fmt: skip
+    monkeypatch.setattr("optim.simulation.live.plan_run.run_plan", lambda *_, **__: [row])
+    done = CliRunner().invoke(app, ["run", "tiny-0", str(solution), "--format", "json"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout) == {"instance": "tiny-0", "seed": 0, **asdict(row)}
+    scale, error, utility = done.stderr.strip().splitlines()
+    assert "scale of time: a slot of " in scale
+    assert "median 50.0%" in error
+    assert error.endswith("0 of 1 jobs not done")
+    assert utility.endswith("utility planned 8, realised 4")
 
 
 @pytest.mark.prove

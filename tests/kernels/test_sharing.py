@@ -43,6 +43,15 @@ def test_any_prices_bound_any_shares(seed):
         assert float(dual_bound(market, present, price)) >= float(primal_value(market, present, point.share))
 
 
+def test_a_free_good_that_a_user_gets_no_speed_from_is_not_its_cheapest():
+    """Nothing over no speed is no price: the bound is the one of the goods that the users can use."""
+    market, present = drawn(0), jnp.ones(USERS, dtype=bool)
+    price = jnp.asarray([0.0, 0.5, 0.7])
+    useless = market._replace(speed=market.speed.at[:, 0].set(0.0))
+    dear = dual_bound(useless._replace(supply=market.supply.at[0].set(0.0)), present, price.at[0].set(1e9))
+    assert float(dual_bound(useless, present, price)) == pytest.approx(float(dear), rel=1e-12)
+
+
 def test_starts_lie_strictly_inside():
     market = drawn(0)
     present = jnp.arange(USERS) != 2

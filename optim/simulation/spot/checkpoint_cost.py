@@ -64,7 +64,7 @@ def schedule(
     while left:
         stretches.append(int(choice[left, age]))
         left -= stretches[-1]
-        age = min(age + stretches[-1] + write_min, len(lasting) - 1)
+        age += stretches[-1] + write_min
     return Schedule(minutes=tuple(stretches), expected_h=float(expected[work_min, 0]) / 60)
 
 

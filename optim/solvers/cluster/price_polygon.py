@@ -28,7 +28,7 @@ def _charge(speed, relative, need, prices, x):
 
     Of equal costs the steeper counts: where a need is just a type's speed, that is how costs fall with the ratio. `speed` has 1 for the job's fastest type, and `need` is at most 1.
     """
-    best, slope, low, high, part = np.inf, 0.0, -1, -1, 0.0
+    best, slope, low, high, part = np.inf, np.inf, -1, -1, np.inf  # the fastest type sets them all
     for k in range(KINDS):
         if speed[k] >= need:
             cost = relative[k] * prices[k]

@@ -35,9 +35,10 @@ def test_dense_steps_and_copies_are_numpys(loops, draw, size):
     expected = w - 0.1 * np.mean(pushes, axis=0)
     loops.dense_sgd(w, pushes, 0.1)
     np.testing.assert_allclose(w, expected, rtol=1e-5, atol=1e-6)
-    target = np.zeros(size, np.float32)
+    source, target = w.copy(), np.zeros(size, np.float32)
     loops.stream_copy(w, target)
-    assert np.array_equal(w, target)
+    assert np.array_equal(target, source)
+    assert np.array_equal(w, source), "what is copied stays"
     loops.in_place(target)
     np.testing.assert_allclose(target, w + 1, rtol=1e-6)
 

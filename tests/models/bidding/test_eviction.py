@@ -108,6 +108,15 @@ def test_a_gap_censors_and_is_no_eviction():
     assert table.beta[0, 0] == 0
 
 
+def test_a_bid_that_was_never_granted_stays_for_no_minute_but_begins():
+    """Its survival falls from 1 to 0 within the first minute: half a minute of use, as the trapezoids count it."""
+    path = PricePath(time_s=np.array([0, 3600]), price_micro=np.array([9000, 9001]))
+    table = fit_evictions(history(path, end_s=7200, on_demand=8000), EvictionOptions(deltas_micro=(0,)))
+    assert table.survival[0, -1].tolist() == [1.0] + [0.0] * 60
+    assert table.omega[0, -1, -1] == pytest.approx(0.5 / 60)
+    assert np.isnan(table.mean_h[0, -1])
+
+
 def test_the_mean_time_of_a_bid_that_is_never_passed_ends_with_the_longest_time_observed():
     path = PricePath(time_s=np.array([0, 3600]), price_micro=np.array([1000, 1000]))
     long = fit_evictions(history(path, end_s=36_030), EvictionOptions(deltas_micro=(0,)))

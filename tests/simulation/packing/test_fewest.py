@@ -12,6 +12,7 @@ from optim.core.errors import InvalidProblemError
 from optim.simulation.packing.fewest import (
     Placement,
     ServerProblem,
+    _model,
     best_weights,
     fewest_by_model,
     first_fit,
@@ -121,3 +122,17 @@ def test_true_series_add_up_from_their_starts():
     first, second = loads(series, placement, slot_samples=2)
     assert first[:, 0].tolist() == [0, 0, 0, 1, 12, 13, 14]
     assert second[:, 0].tolist() == [1, 1, 1, 1]
+
+
+def test_the_programme_keeps_the_last_slot_within_the_servers():
+    """Two jobs meet in their last slot only: without that slot one server would seem to hold both."""
+    asked = (np.array([[0.25], [0.75]]), np.array([[0.75]]))
+    problem = ServerProblem(requests=asked, arrival=np.array([0, 1]), capacity=np.ones(1))
+    model = _model(problem, 2)
+    together = (0, 0, 0), (1, 0, 1)
+    for key in model.x:
+        model.x[key].value = float(key in together)
+    for server in model.u:
+        model.u[server].value = float(server == 0)
+    exceeded = [key for key, row in model.fits.items() if row.body() > row.upper() + 1e-9]
+    assert exceeded == [(0, problem.num_slots - 1, 0)]

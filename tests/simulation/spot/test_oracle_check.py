@@ -33,6 +33,13 @@ def test_rises_are_the_changes_to_a_higher_price(begin, length):
     assert list(STEPS.rises(0, 600)) == [(500, 5)]
 
 
+def test_a_price_told_again_is_no_rise_and_frees_nothing():
+    """Price files often repeat a price: whoever bid below it is not outbid by that."""
+    steps = _Steps(PricePath(time_s=np.array([0, 500, 900]), price_micro=np.array([3, 3, 2])))
+    assert list(steps.rises(0, 1000)) == []
+    assert not steps.has_free_moment(0, 1000)
+
+
 @given(begin=st.integers(0, 6500), length=st.integers(1, 1500))
 def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin, length):
     end = begin + length

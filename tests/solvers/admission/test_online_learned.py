@@ -3,16 +3,20 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from optim.core.driver import Monitor
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.status import Termination
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.plan import AdmissionPlan
 from optim.models.files import save, verify
 from optim.models.reference import history_instance, history_names, reference_instance
 from optim.solvers.admission.learned.forecast import PriceForecast
-from optim.solvers.admission.online_learned import OnlineLearnedOptions, read_history, run_day
+from optim.solvers.admission.learned.learned_run import DayResult
+from optim.solvers.admission.online_learned import OnlineLearnedOptions, _counts, read_history, run_day
+from optim.solvers.admission.pricing.class_pricing import Prices
 from optim.solvers.solve import solve
 from optim.workloads.admission.generator import GeneratorOptions, generate
 from tests.support.admission.days import days, forecast
@@ -66,6 +70,21 @@ def test_a_forecast_file_is_as_good_as_its_days(tmp_path: Path) -> None:
     assert solution.stats.counts["days"] == 3
     assert len(solution.stats.decision_ms) == today.num_jobs
     assert verify(today, solution).violations == ()
+
+
+def test_solves_for_new_prices_are_told_in_milliseconds() -> None:
+    nothing = AdmissionPlan.from_rows(workers=(), ps=())
+    result = DayResult(
+        plan=nothing,
+        unfinished=nothing,
+        decided={},
+        promised={},
+        completed_on_standby={},
+        prices=Prices(worker=np.zeros(0), ps=np.zeros(0)),
+        resolve_s=[0.25, 0.5, 2.0],
+    )
+    counts = _counts(result, None)
+    assert (counts["resolves"], counts["resolve_ms"], counts["resolve_max_ms"]) == (3, 500.0, 2000.0)
 
 
 def test_bad_histories_end_in_one_clear_line(tmp_path: Path) -> None:

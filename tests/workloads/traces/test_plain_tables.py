@@ -61,6 +61,11 @@ def test_muri_tells_how_busy_a_job_keeps_its_gpus(tmp_path):
     assert read_jobs(_file(tmp_path, text), "muri", ReadOptions()).busy.tolist() == [0.02]
 
 
+def test_a_job_that_hardly_computes_counts_as_busy_for_a_thousandth(tmp_path):
+    text = "job_id,num_gpu,submit_time,duration,model_name,iteration_time,resource_time_1\n7,4,0,5,dqn,500,0\n"
+    assert read_jobs(_file(tmp_path, text), "muri", ReadOptions()).busy.tolist() == [0.001]
+
+
 @pytest.mark.parametrize(
     ("text", "cause"),
     [

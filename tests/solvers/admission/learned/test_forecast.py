@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.admission.instance import as_int_array
+from optim.models.admission.instance import AdmissionInstance, as_int_array
 from optim.solvers.admission.learned.forecast import PriceForecast, sample_average, smoothed
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import Prices, price
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.solve import solve
 from tests.support.admission.days import days, forecast
+from tests.support.admission.tiny import job_document, tiny_instance
 
 
 def mean_bound(known: PriceForecast) -> float:
@@ -71,6 +72,18 @@ def test_the_two_halves_of_equal_days_agree_and_a_single_day_has_none() -> None:
     assert replace(twice, days=(day,)).half_difference() is None
     assert twice.half_difference() == 0
     assert forecast(0).half_difference() > 0
+
+
+def test_halves_whose_jobs_want_different_slots_differ_by_twice_their_mean_worth() -> None:
+    def day(slot: int) -> AdmissionInstance:
+        jobs = (
+            job_document(name, arrival=slot, chunks=1, epochs=1, utility={"kind": "step", "value": 8, "deadline": 0})
+            for name in "ab"
+        )
+        return tiny_instance(*jobs, horizon=2, worker_servers=[{"type": "gpus", "capacity": [1, 0], "count": 1}])
+
+    known = PriceForecast.fit([day(0), day(1)])
+    assert known.half_difference() == pytest.approx(2.0, rel=1e-2)  # as near as the LP's tolerance takes the prices
 
 
 def test_no_day_is_refused() -> None:
