@@ -31,6 +31,8 @@ def test_gantt_has_a_bar_for_each_stretch_of_equal_workers(admission):
     (panel,) = optim.plot.gantt(instance, solution).axes
     drawn = sum(bar.get_width() * int(text.get_text()) for bar, text in zip(panel.patches, panel.texts, strict=True))
     assert drawn == solution.decision.workers[:, 3].sum()
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in panel.patches]
+    assert [text.get_position()[0] for text in panel.texts] == middles
     assert [label.get_text() for label in panel.get_yticklabels()] == [
         instance.jobs.ids[job] for job in solution.decision.admitted
     ]

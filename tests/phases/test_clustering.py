@@ -5,9 +5,11 @@ import pytest
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY
+from optim.phases import clustering
 from optim.phases.clustering import (
     _silhouette,
     assign,
+    choose_count,
     cluster_order,
     fit_clusters,
     squared_distances,
@@ -55,6 +57,15 @@ def test_order_counts_levels_before_rates_whatever_their_columns():
     values = np.array([[5.0, 1.0], [1.0, 2.0], [1.0, 1.0]])
     assert cluster_order(values, np.arange(3), 3, (MEMORY, CPU)).tolist() == [2, 1, 0]
     assert cluster_order(values, np.arange(3), 3, (CPU, MEMORY)).tolist() == [2, 0, 1]
+
+
+def test_what_clusters_leave_is_a_share_of_what_the_mean_leaves(monkeypatch):
+    """Far from 0. From the mean, 103, the held out are 4, 2 and 4 away: 36 squared; from 100 and 106 it is 1, 1 and 1."""
+    monkeypatch.setattr(clustering, "fit_clusters", lambda *given, **more: np.array([[100.0], [106.0]]))
+    training = np.array([[99.0], [101.0], [105.0], [107.0]])
+    _, (row,) = choose_count(training, np.arange(4), np.array([[99.0], [105.0], [107.0]]), 0, candidates=[2])
+    assert row.held_out == pytest.approx(3 / 36)
+    assert row.gain == pytest.approx(33 / 36)
 
 
 def test_fewer_windows_than_phases_are_refused():

@@ -83,17 +83,17 @@ def _validate_jobs(jobs: Jobs, instance: AdmissionInstance) -> None:
     for name, (array, least) in minima.items():
         if array.shape != (len(jobs),):
             raise InvalidProblemError(f"jobs.{name} must hold one number a job, got shape {array.shape}")
-        for i in np.flatnonzero(array < least)[:1]:
+        for i in np.flatnonzero(array < least).tolist():
             raise InvalidProblemError(
                 f"jobs[{i}].{name} must be {'positive' if least else 'at least 0'}, got {array[i]}"
             )
-        for i in np.flatnonzero(array > MAX_QUANTITY * MICRO)[:1]:
+        for i in np.flatnonzero(array > MAX_QUANTITY * MICRO).tolist():
             raise InvalidProblemError(f"jobs[{i}].{name} must be at most {MAX_QUANTITY}; choose another unit")
-    for i in np.flatnonzero(jobs.arrival >= instance.horizon)[:1]:
+    for i in np.flatnonzero(jobs.arrival >= instance.horizon).tolist():
         raise InvalidProblemError(
             f"jobs[{i}].arrival must be before the horizon of {instance.horizon} slots, got {jobs.arrival[i]}; leave the job out or lengthen the horizon"
         )
-    for i in np.flatnonzero(jobs.worker_micro_mbps > jobs.ps_micro_mbps)[:1]:
+    for i in np.flatnonzero(jobs.worker_micro_mbps > jobs.ps_micro_mbps).tolist():
         raise InvalidProblemError(
             f"jobs[{i}].worker_mbps (b = {jobs.worker_micro_mbps[i] / MICRO:g}) must not exceed ps_mbps (B = {jobs.ps_micro_mbps[i] / MICRO:g}): "
             "rows (6) and (7) then forbid any worker; lower worker_mbps or raise ps_mbps"
@@ -112,7 +112,7 @@ def _validate_segments(jobs: Jobs, instance: AdmissionInstance) -> None:
             raise InvalidProblemError(
                 f"jobs: {name} demands must list {instance.num_resources} resources each, got shape {demand.shape}"
             )
-        for s in np.flatnonzero((demand < 0).any(axis=1))[:1]:
+        for s in np.flatnonzero((demand < 0).any(axis=1)).tolist():
             raise InvalidProblemError(
                 f"jobs[{instance.segment_job[s]}].{name} must not be negative, got {(demand[s] / MICRO).tolist()}"
             )

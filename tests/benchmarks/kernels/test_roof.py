@@ -35,6 +35,13 @@ def test_passes_go_over_the_whole_set_by_the_best_loop_there_is(has_compiler, mo
     roof.close()
 
 
+def test_next_to_no_memory_still_leaves_two_numbers_to_pass_over(monkeypatch):
+    monkeypatch.setattr(roofs, "roof_bytes", lambda: 0)
+    roof = Roof()
+    roof.close()
+    assert roof.moved == {f"{IN_PLACE}_{roof.by}": 32, COPY: 16, f"{IN_PLACE}_xla": 16}
+
+
 def test_the_best_of_the_passes_is_the_roof(monkeypatch):
     monkeypatch.setattr(roofs, "roof_bytes", lambda: 1 << 12)
     roof = Roof()

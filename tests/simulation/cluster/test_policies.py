@@ -92,6 +92,11 @@ def test_options_go_to_the_engine_or_to_a_policy():
     assert fifo.backfill
 
 
+def test_options_of_a_wrapper_go_to_the_policies_that_it_wraps():
+    _, requests = split_settings({"patience.wait_s": "7"}, ("patience+srtf", "srsf", "fail-early+patience+fifo"))
+    assert [request.options for request in requests] == [(("patience.wait_s", "7"),), (), (("patience.wait_s", "7"),)]
+
+
 @pytest.mark.parametrize(
     ("settings", "cause"),
     [

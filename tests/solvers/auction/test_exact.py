@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from optim.models.auction.instance import EmptyValue
 from optim.models.auction.payment import gpus_kept
 from optim.models.auction.plan import PaymentRule
+from optim.models.auction.proof import CountProof
 from optim.models.files import verify
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
@@ -57,6 +58,15 @@ def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
     instance = auction([5, 5], [({0: 2, 1: 2}, 3.24)], [(4, "machine", 2.52)], [({0: 5}, 2.66)], [({0: 4, 1: 4}, 3.59)])
     solution, best = check_against_enumeration(instance, "exact", payments="closed")
     assert solution.objective == pytest.approx(best, abs=TOL)
+
+
+def test_a_tree_that_proves_no_more_than_the_counts_leaves_the_counts_as_proof():
+    """Two of three alike are served: which two is for the tree to find, but no more by their numbers of GPUs alone."""
+    instance = auction([2, 5, 3], [(5, "slot", 3.0)], [(4, "machine", 3.0)], [(4, "rack", 3.0)])
+    solution = solve(instance, "exact")
+    assert solution.stats.iterations > 0
+    assert solution.objective == solution.bound == pytest.approx(2 * math.log(3.0))
+    assert solution.certificate.proof.welfare == CountProof()
 
 
 @given(auctions())

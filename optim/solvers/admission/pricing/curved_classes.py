@@ -43,7 +43,7 @@ def fill_layers(most, cost, low, high, curve, layers):
     fewest, reached = ZERO, ZERO
     for c in range(len(cost)):
         layers[c + 1, : most + 1] = INFINITE
-        if low[c] > high[c] or fewest + low[c] > most:
+        if low[c] > high[c]:
             return ZERO + 1, ZERO
         for units in range(low[c], min(high[c], most - fewest) + 1):
             pays = units_cost(units, cost[c], curve[c])

@@ -136,6 +136,20 @@ def test_a_plane_below_the_loss_is_exact_at_a_corner_of_its_box():
     assert leaf_bound(facts, box, nothing(facts), 0.1, 0.0) < bound - 0.01
 
 
+def test_where_a_bid_has_less_time_than_the_loss_only_what_is_lost_for_certain_is_taken_off():
+    """Of 12 minutes' loss a quarter is certain: the first bid's 6 minutes may not be clamped at 0 for the second's gain."""
+    instance = hour_instance(
+        [0, 1], [0.1, 0.2], [1.0, 2.0], evicted=[0.5, 0.25], usable_h=[0.1, 1.0], max_count=3, term=EvictionTerm.ANY,
+        fixed_usd=0.3, eviction_loss_h=0.2,
+    )  # fmt: skip
+    facts = Facts(instance=instance)
+    box = CheckedBox(low=np.array([0, 1]), high=np.array([1, 1]), has_change=False)
+    values = [cost - 0.1 * work for cost, work in (footprint_value(facts, counts) for counts in ([0, 1], [1, 1]))]
+    sure = leaf_bound(facts, box, nothing(facts, lost_by_rate=0.05), 0.1, 0.0)
+    assert leaf_bound(facts, box, nothing(facts), 0.1, 0.0) < sure <= min(values)
+    assert leaf_bound(facts, box, nothing(facts, lost_by_rate=0.2), 0.1, 0.0) == pytest.approx(sure, rel=1e-12)
+
+
 def test_prices_of_sums_are_refused_where_evictions_are_ones_own_loss():
     facts = Facts(instance=two_bids(EvictionTerm.OWN))
     for field in ("lost_by_rate", "lost_by_theta", "theta", "rate"):
