@@ -4,6 +4,7 @@ import pytest
 from dummy_suite import SPEC
 
 from optim.benchmarks import runner
+from optim.benchmarks.compare import Change
 from optim.benchmarks.results_file import read_records
 from optim.benchmarks.runner import plan_work, run_work
 from optim.benchmarks.spec import BenchRequest
@@ -189,3 +190,10 @@ def test_refuses_a_size_that_the_suite_lacks():
 def test_refuses_instances_that_the_suite_does_not_take():
     with pytest.raises(InvalidOptionError, match="has its own instances"):
         plan_work([SPEC], BenchRequest(sources=()))
+
+
+def test_a_golden_row_that_the_request_asks_for_and_nobody_ran_is_missing(dummies, path):
+    listed = plan_work([SPEC], BenchRequest(solvers=("idle",)))
+    golden = run(listed.work, path)
+    changes = [difference.change for difference in listed.compare(golden[:-1], golden)]
+    assert changes == [Change.SAME, Change.SAME, Change.MISSING]

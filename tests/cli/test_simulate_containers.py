@@ -97,6 +97,7 @@ def test_the_report_draws_allocation_against_risk(tmp_path):
     result = run("--policy", "phase-shift,prev-step-rules,clairvoyant", "--report", out, *SMALL)
     assert result.exit_code == 0, result.output
     assert f"report written to {out}" in " ".join(result.stderr.split())
+    assert "of cycles killed" in " ".join(result.stdout.split())  # what policies are tuned to unless one asks otherwise
     page = out.read_text()
     assert page.count("<svg") == 1
     assert "http" not in page

@@ -53,6 +53,22 @@ def test_a_tree_states_its_splits_and_a_root_alone_its_prices():
     assert root.bound == pytest.approx(math.log(3.0))
 
 
+def test_a_kind_is_split_before_rows_that_name_machines():
+    """At the root parts of both are awarded: a number of a kind speaks of many rows, a row only of itself."""
+    instance = auction(
+        [3, 4, 5],
+        [(2, "machine", 2.875), (3, "machine", 3.625), ({0: 2}, 4.25)],
+        [(1, "machine", 4.0), (4, "machine", 2.375), ({1: 3}, 4.375)],
+        [(2, "machine", 3.625), (1, "machine", 2.125), ({2: 3}, 2.375)],
+        [(1, "machine", 1.125), (4, "machine", 2.125), ({1: 2}, 2.25)],
+    )
+    tables = Tables.build(instance)
+    awarded = KindLP(tables).solve({}).chosen
+    assert ((awarded > 0.1) & (awarded < 0.9) & (tables.kind < 0)).any()
+    found, _ = searched(instance)
+    assert (found.proof.nodes[0].row, found.proof.nodes[0].size) == (-1, 4)
+
+
 @pytest.mark.parametrize("limit", [1, 3])
 def test_a_limit_of_programmes_leaves_a_bound_that_holds(limit):
     found, tree = searched(fractional(), node_limit=limit)
