@@ -78,6 +78,8 @@ class DrfSolver(AbstractSlotSolver[DrfPolicy]):
 
     - hosts of workers and hosts of PSs are separate pools of resources unless servers are shared;
     - equal shares are served by arrival, then by position;
+    - a job stops growing at its first step that round-robin finds no room for; on shared servers, where that depends on
+      where the turn stands, it might fit later;
     - no job gets more workers than complete it in the slot;
     - where a slot's workers must finish whole chunks, a job grows by the workers that finish one more;
     - workers may move between slots, as the problem charges nothing for it.
