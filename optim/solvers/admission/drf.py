@@ -40,17 +40,28 @@ def fill_progressively(board: Board, views: Iterable[JobView]) -> None:
 
     A step is one worker and the PS that it makes necessary, if any; where whole chunks must be finished
     within a slot, it is the number of workers up to the next amount of progress. Ties go to the job
-    listed first. A job whose step doesn't fit, or is of no use, grows no more.
+    listed first. A job whose step is of no use grows no more, and neither does one whose step doesn't fit,
+    but on shared servers: where a step fits depends there on where the turn stands, so that all who were
+    refused are asked again until nobody grows.
     """
     listed = [view for view in views if view.can_progress]
     heap = [(0.0, place) for place in range(len(listed))]
     while heap:
-        _, place = heapq.heappop(heap)
-        view = listed[place]
-        count = board.count(view)
-        goal = view.next_count(count)
-        if count < goal and count < view.useful_workers and board.add(view, goal - count):
-            heapq.heappush(heap, (dominant_share(view, board.servers, goal), place))
+        has_grown = False
+        refused: list[tuple[float, int]] = []
+        while heap:
+            share, place = heapq.heappop(heap)
+            view = listed[place]
+            count = board.count(view)
+            goal = view.next_count(count)
+            if count == goal or count >= view.useful_workers:
+                continue
+            if board.add(view, goal - count):
+                has_grown = True
+                heapq.heappush(heap, (dominant_share(view, board.servers, goal), place))
+            else:
+                refused.append((share, place))
+        heap = refused if has_grown and board.servers.is_shared else []
 
 
 class DrfPolicy:
@@ -78,8 +89,8 @@ class DrfSolver(AbstractSlotSolver[DrfPolicy]):
 
     - hosts of workers and hosts of PSs are separate pools of resources unless servers are shared;
     - equal shares are served by arrival, then by position;
-    - a job stops growing at its first step that round-robin finds no room for; on shared servers, where that depends on
-      where the turn stands, it might fit later;
+    - a job stops growing at its first step that round-robin finds no room for; on shared servers, where that depends
+      on where the turn stands, those refused are asked again, by dominant share, until none grows;
     - no job gets more workers than complete it in the slot;
     - where a slot's workers must finish whole chunks, a job grows by the workers that finish one more;
     - workers may move between slots, as the problem charges nothing for it.

@@ -44,7 +44,7 @@ def measure_machine(
 ) -> tuple[Machine, Room]:
     """Measure the copy roof in memory and in the cache, and the seconds of a call; return cache and memory too.
 
-    A donated ``x + 1`` reads and writes every byte once: the floor of every update.
+    A donated ``x + 1.0`` reads and writes every byte once: the floor of every update.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def measure_machine(
 
     load = present_load()
     room = Room(cache=cache or last_level_cache(), allowed=allowed or memory_allowed())
-    add = jax.jit(lambda x: x + 1, donate_argnums=0)
+    add = jax.jit(lambda x: x + 1.0, donate_argnums=0)
     large = jnp.zeros(min(working_set(room.cache, room.allowed), MOST_BYTES) // FLOAT_BYTES, jnp.float32)
     small = jnp.zeros(int(min(CACHE_SHARE * room.cache, large.nbytes)) // FLOAT_BYTES, jnp.float32)
     scalar = jnp.zeros((), jnp.float32)

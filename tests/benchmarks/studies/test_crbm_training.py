@@ -8,6 +8,7 @@ from optim.benchmarks.studies import crbm_training
 from optim.benchmarks.studies.crbm_training import CrbmOptions, TrainingBench
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
+from optim.kernels.crbm import Rates
 
 
 def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
@@ -27,3 +28,20 @@ def test_windows_taken_one_at_a_time_are_scaled_to_an_epoch(monkeypatch):
     assert len(set(taken)) == 10
     assert figures == pytest.approx({"ms": 8e3, "cpu_ms": 12e3, "us_a_window": 2e5, "loss": 0.5})
     assert seconds == {"solve": 2.0}
+
+
+def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monkeypatch):
+    """Of each turn the wall clock comes first, then the processor; a turn is of four epochs."""
+    turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
+    monkeypatch.setattr(crbm_training, "race", lambda *_, **__: turns)
+    monkeypatch.setattr(crbm_training, "timed", lambda _: (7.0, 0.0))
+    bench = object.__new__(TrainingBench)  # nothing is trained, so that nothing is compiled
+    bench.options, bench.seed = CrbmOptions(epochs=4, repeats=3), 0
+    bench.rates, bench.state = Rates(), SimpleNamespace(parameters=None)
+    monkeypatch.setattr(TrainingBench, "_loss", lambda *_: 0.5)
+    monkeypatch.setattr(TrainingBench, "_plain_loss", lambda _: 0.6)
+    figures, seconds = bench.batched(Never(), SilentProgress())
+    assert (figures["ms"], figures["cpu_ms"]) == (pytest.approx(100.0), pytest.approx(200.0))
+    assert (figures["numpy_ms"], figures["numpy_cpu_ms"]) == (pytest.approx(500.0), pytest.approx(600.0))
+    assert (figures["speedup"], figures["cpu_speedup"]) == (pytest.approx(5.0), pytest.approx(3.0))
+    assert seconds == {"compile": 7.0, "solve": pytest.approx(9.6)}

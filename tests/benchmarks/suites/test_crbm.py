@@ -1,7 +1,5 @@
 """The study of the encoder's training: what NumPy trains is what the kernel trains, and bad requests are refused."""
 
-from types import SimpleNamespace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,13 +7,11 @@ import pytest
 
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
-from optim.benchmarks.studies import crbm_training
-from optim.benchmarks.studies.crbm_training import CrbmOptions, TrainingBench
 from optim.benchmarks.studies.plain_crbm import PlainCrbm
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
-from optim.kernels.crbm import CrbmParameters, Rates, Sampling
+from optim.kernels.crbm import CrbmParameters, Sampling
 from optim.kernels.crbm.divergence import contrastive_divergence, pack, unpack
 
 TINY = {"windows": 1500, "epochs": 4, "repeats": 2, "alone": 20, "many": 2, "batch": 256, "machines": 2}
@@ -38,23 +34,6 @@ def test_both_sides_reach_the_same_error_on_unseen_containers():
     assert measures["speedup"] == pytest.approx(measures["numpy_ms"] / measures["ms"])
     assert measures["us_a_window"] == pytest.approx(1e3 * measures["ms"] / TINY["windows"])
     assert record.seconds["compile"] > 0
-
-
-def test_both_sides_are_told_by_their_median_turns_in_milliseconds_an_epoch(monkeypatch):
-    """Of each turn the wall clock comes first, then the processor; a turn is of four epochs."""
-    turns = {"kernel": [(0.4, 0.8), (0.2, 1.2), (9.0, 0.4)], "numpy": [(2.0, 1.6), (2.8, 3.2), (0.4, 2.4)]}
-    monkeypatch.setattr(crbm_training, "race", lambda *_, **__: turns)
-    monkeypatch.setattr(crbm_training, "timed", lambda _: (7.0, 0.0))
-    bench = object.__new__(TrainingBench)  # nothing is trained, so that nothing is compiled
-    bench.options, bench.seed = CrbmOptions(**TINY), 0
-    bench.rates, bench.state = Rates(), SimpleNamespace(parameters=None)
-    monkeypatch.setattr(TrainingBench, "_loss", lambda *_: 0.5)
-    monkeypatch.setattr(TrainingBench, "_plain_loss", lambda _: 0.6)
-    figures, seconds = bench.batched(Never(), SilentProgress())
-    assert (figures["ms"], figures["cpu_ms"]) == (pytest.approx(100.0), pytest.approx(200.0))
-    assert (figures["numpy_ms"], figures["numpy_cpu_ms"]) == (pytest.approx(500.0), pytest.approx(600.0))
-    assert (figures["speedup"], figures["cpu_speedup"]) == (pytest.approx(5.0), pytest.approx(3.0))
-    assert seconds == {"compile": 7.0, "solve": pytest.approx(9.6)}
 
 
 @pytest.mark.parametrize(

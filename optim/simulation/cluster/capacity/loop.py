@@ -26,7 +26,6 @@ from optim.simulation.cluster.capacity.state import (
     HELD_BACK,
     HOLDER,
     IDLE_CALLS,
-    IS_DOWN,
     IS_OVER,
     LAST_RUNNING,
     NEVER,
@@ -124,8 +123,6 @@ def _break(w):
             lose(w, _first_on(w, machine), CRASHED)
         set_free(w, machine, 0 if fails else w.machine[machine, SIZE])
         w.scalar[DOWN] += 1 if fails else -1
-        for gpu in range(w.machine[machine, FIRST], w.machine[machine, FIRST] + w.machine[machine, SIZE]):
-            w.gpu[gpu, HOLDER] = IS_DOWN if fails else NOBODY
 
 
 @inner

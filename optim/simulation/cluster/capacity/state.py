@@ -18,8 +18,7 @@ from optim.simulation.cluster.state import level_order
 
 NEVER = 2**62
 NOBODY = -1
-IS_DOWN = -2
-"""Holders of a GPU that no job has."""
+"""Holder of a GPU that no job has."""
 
 NOT_COME, WAITING, STARTING, RUNNING, STOPPING, HELD_BACK, OVER = range(7)
 """States of a job; those that a pass starts or stops are told apart until it is over."""

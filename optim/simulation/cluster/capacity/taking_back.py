@@ -140,7 +140,7 @@ def _stop_on_choice(w, passed):
             holder = w.gpu[gpu, HOLDER]
             if holder == NOBODY:
                 left -= 1
-            elif holder >= 0 and w.job[holder, STATUS] == STOPPING:
+            elif w.job[holder, STATUS] == STOPPING:
                 left -= 1
                 is_new = True
                 for at in range(before, w.scalar[STOPPED]):
