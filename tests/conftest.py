@@ -33,7 +33,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the whole run
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw one fresh seed for all properties of this run, unless a run is replayed."""
+    """Draw one fresh seed for all properties of this run, unless a run is replayed; let collecting make no pause for garbage."""
+    gc.disable()
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
     if config.option.hypothesis_profile != "prove":
@@ -50,7 +51,7 @@ def pytest_xdist_setupnodes() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile quickly, if tests compile anything, and let no later collection of garbage walk over what importing made."""
+    """Compile quickly, if tests compile anything; collect garbage again, but never walk over what importing made."""
     if session.config.option.hypothesis_profile != "prove":
         if "numba" in sys.modules:
             from tests.support.quick_flags import compile_quickly
@@ -62,6 +63,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             make_quickly()
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class Forgetting:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from optim.training.forking import Environment, context_of
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +33,13 @@ def test_machines_are_not_forked_from_what_somebody_else_started():
     assert told("server.ensure_running(); way()") == ["spawn"]
 
 
+@pytest.mark.prove
 def test_machines_are_not_forked_from_what_read_other_settings_as_it_was_imported():
     code = 'way(); os.environ["JAX_ENABLE_X64"] = "1"; way(); del os.environ["JAX_ENABLE_X64"]; way()'
     assert told(code) == ["forkserver", "spawn", "forkserver"]
 
 
+@pytest.mark.prove
 def test_machines_are_forked_from_another_one_when_the_first_was_killed():
     code = """
 way()

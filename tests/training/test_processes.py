@@ -65,6 +65,7 @@ def wait_until(condition):
         time.sleep(0.05)
 
 
+@pytest.mark.prove
 def test_machines_are_forked_from_what_has_imported_all_they_need_and_see_their_controllers_surroundings(monkeypatch):
     application = Seeing(1, 4)
     for told in (3.0, 7.0):  # the second time the one that they are forked from is there already
@@ -87,6 +88,7 @@ def test_a_machine_is_spawned_when_what_it_was_to_be_forked_from_is_killed_just_
         assert transport.receive(PATIENCE_S).machine == "a"
 
 
+@pytest.mark.prove
 def test_what_machines_are_forked_from_has_not_started_jax_whose_threads_a_fork_would_lose():
     code = """
 import threading, optim.training.preloaded
@@ -206,6 +208,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.prove
 def test_a_machine_in_a_gradient_that_never_ends_ends_with_its_controller_and_no_file_is_left():
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # sockets need a short name
         _end_controller(Path(folder))

@@ -205,13 +205,13 @@ def _violated_on_servers(instance: AdmissionInstance, y: Any, z: Any) -> set[str
 
 
 def progress_of(instance: AdmissionInstance, job: int, workers: int) -> int:
-    """Return the progress of so many workers in a slot, also beyond the instance's table."""
+    """Return the progress of so many workers in a slot, also beyond the instance's table; all there is if chunks take no time."""
     table = instance.jobs.speedup[job] if instance.jobs.speedup else ()
     speed = Fraction((0, *table)[min(workers, len(table))], 20) if table else Fraction(workers)
     if not instance.chunk_integral:
         return int(speed * 20) if table else workers
     chunk = instance.chunk_slots[job]
-    return int(speed // chunk) if chunk > 0 else 10**9 * min(workers, 1)
+    return int(speed // chunk) if chunk > 0 else int(instance.target[job]) * min(workers, 1)
 
 
 def tampered_rows(
