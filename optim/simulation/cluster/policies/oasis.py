@@ -132,12 +132,11 @@ class Oasis(PlanningPolicy):
         best, chosen = 0.0, None
         for length in np.unique(np.geomspace(shortest, most, 48).astype(np.int64)).tolist():
             order = np.argsort(price[:length], kind="stable")
-            taken = np.minimum(
-                room[:length][order], np.maximum(0, units - np.concatenate([[0], np.cumsum(room[:length][order])[:-1]]))
-            )
+            free = room[order]
+            taken = np.minimum(free, np.maximum(0, units - (np.cumsum(free) - free)))
             if taken.sum() < units:
                 continue
-            cost = float(taken @ price[:length][order])
+            cost = float(taken @ price[order])
             end = (first + length) - view.submit_us[job] / self.slot
             payoff = float(self._value(job, np.array([end]))[0]) - cost
             if payoff > best:
