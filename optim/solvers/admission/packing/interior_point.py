@@ -197,10 +197,9 @@ class _Iteration:
         p = np.maximum(start.row_price, target)
         z = np.maximum(self._loss(p, mu), 1e-12)
         x = np.maximum(np.nan_to_num(start.x), np.minimum(target / z, MOST_ADDED / self.columns_of[self.job]))
-        shrink = 1.0
-        for used, price in ((self.system.by_row @ x, p), (self.system.by_job(x), mu)):
-            room = 1.0 - np.minimum(target / price, MOST_SLACK)
-            shrink = min(shrink, float((room / np.maximum(used, 1e-12)).min(initial=1.0)))
+        used, price = np.concatenate([self.system.by_row @ x, self.system.by_job(x)]), np.concatenate([p, mu])
+        room = 1.0 - np.minimum(target / price, MOST_SLACK)
+        shrink = float((room / np.maximum(used, 1e-12)).min(initial=1.0))
         self._start(shrink * x, p, mu)
 
     def _start(self, x: FloatArray, p: FloatArray, mu: FloatArray) -> None:

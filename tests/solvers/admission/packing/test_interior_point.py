@@ -69,6 +69,17 @@ def test_a_point_of_fewer_columns_and_rows_is_a_start(seed):
     assert solved.value == pytest.approx(optimum(matrix, job, value, num_jobs), rel=1e-7)
 
 
+def test_a_start_is_shrunk_until_every_row_has_room_and_never_stretched():
+    """By hand: two columns of two jobs, of worth so small that the first point is good enough. Both rows may hold 1."""
+    matrix = with_wide_indices(csc_array(np.array([[1.0, 1.0], [0.5, 0.0]])))
+    job, value = np.arange(2), np.array([0.01, 0.02])
+    for given, expected in ([0.25, 0.5], [0.25, 0.5]), ([0.75, 0.5], [0.6, 0.4]):
+        start = WarmStart(x=np.array(given), row_price=np.zeros(2), job_price=value, complementarity=1e-3)
+        solved = solve_packing(matrix, job, value, 2, tol=1.0, start=start)
+        assert solved.iterations == 0
+        assert solved.x == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("tol", [1e-1, 1e-3, 1e-8])
 def test_every_answer_is_feasible_to_rounding(tol):
     matrix, job, value, num_jobs = random_programme(4)
