@@ -243,7 +243,7 @@ class KindLP:
                 chosen=x[: self._num_rows],
                 number=x[self._number_first : self._number_first + len(self.tables.kinds)],
                 proof=self._prices(dual),
-                gpu_price=float(max(0.0, dual[self._rooms].min())) if self._rooms else 0.0,
+                gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere: there is a rack
             )
         return LpPoint(value=-np.inf, chosen=np.zeros(0), number=np.zeros(0), proof=self._infeasible_prices())
 

@@ -10,6 +10,7 @@ from optim.core.driver import Monitor, drive
 from optim.core.status import Termination
 from optim.core.stopping import TimeLimit
 from optim.models.auction.proof import PriceProof, TreeProof
+from optim.solvers.auction.kinds.counted_prices import count_with_prices
 from optim.solvers.auction.kinds.kind_lp import KindLP
 from optim.solvers.auction.kinds.tree import Tree
 from optim.solvers.auction.packing.packer import Packer
@@ -67,6 +68,16 @@ def test_a_kind_is_split_before_rows_that_name_machines():
     assert ((awarded > 0.1) & (awarded < 0.9) & (tables.kind < 0)).any()
     found, _ = searched(instance)
     assert (found.proof.nodes[0].row, found.proof.nodes[0].size) == (-1, 4)
+
+
+def test_a_gpu_costs_nothing_where_some_are_left_over_and_else_what_the_next_app_would_pay():
+    """Each machine of 3 holds one pair, and a third GPU that is no use: two pairs are worth log 4, though six GPUs make three."""
+    pairs = KindLP(Tables.build(auction([3, 3], *[[(2, "machine", 2.0)]] * 3)))
+    point = pairs.solve({})
+    assert point.gpu_price == 0.0
+    assert count_with_prices(pairs, point, {}, -1).bound == pytest.approx(math.log(4.0))
+    scarce = KindLP(Tables.build(auction([2], *[[(1, "cluster", value)] for value in (1.25, 1.75, 1.5)]))).solve({})
+    assert math.log(1.25) - 1e-9 <= scarce.gpu_price <= math.log(1.5) + 1e-9
 
 
 @pytest.mark.parametrize("limit", [1, 3])
