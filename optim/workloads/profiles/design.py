@@ -26,7 +26,7 @@ def time_worthwhile(grid: Sequence[Point], most: int, batch: float, time_steps: 
     grid
         (workers, servers); (1, 1) is always measured, because speed-ups are over it.
     most
-        Points to measure, at least `FIRST_POINTS`; a grid that has no more is measured whole.
+        Points to measure, more than `FIRST_POINTS`, to which (1, 1) may come; a grid that has no more is measured whole.
     batch
         Partitions of a step.
     time_steps

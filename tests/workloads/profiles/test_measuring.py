@@ -14,7 +14,6 @@ from optim.workloads.admission.generator import GeneratorOptions
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
 from optim.workloads.bidding.generator import GeneratorOptions as BiddingOptions
 from optim.workloads.profiles import server_figures
-from optim.workloads.profiles.design import time_worthwhile
 from optim.workloads.profiles.document import (
     SCHEMA,
     Interval,
@@ -24,7 +23,6 @@ from optim.workloads.profiles.document import (
     write_profiles,
 )
 from optim.workloads.profiles.doubts import MOST_ERROR, doubts
-from optim.workloads.profiles.fitting import fit_times
 from optim.workloads.profiles.instances import admission_instance, profiled_instance
 from optim.workloads.profiles.job_profile import (
     JobMeasurements,
@@ -167,28 +165,6 @@ def test_a_profile_recovers_a_simulated_machine_within_a_tenth(seed):
     for point in job.scaling:
         assert point.low <= point.speedup <= point.high
         assert point.low * 0.95 <= best[point.workers] / best[1] <= point.high * 1.05
-
-
-def test_a_large_grid_is_measured_where_it_tells_most():
-    options, asked = ProfileOptions(most_workers=32, most_servers=8, most_points=10), []
-    exact = synchronous_terms(*np.array(options.grid, dtype=float).T, 32.0) @ THETA
-
-    def time_steps(points):
-        asked.extend(points)
-        return [Timing(seconds=exact[[options.grid.index(point)]]) for point in points]
-
-    timings = time_worthwhile(options.grid, 10, 32.0, time_steps)
-    assert sorted(asked) == sorted(timings)
-    assert len(timings) == 10
-    assert (1, 1) in timings
-    terms = synchronous_terms(*np.array(list(timings), dtype=float).T, 32.0)
-    fit = fit_times(terms, np.array([timing.median for timing in timings.values()]))
-    assert fit.coefficients == pytest.approx(THETA, rel=1e-6)
-
-
-def test_a_small_grid_is_measured_whole():
-    found = time_worthwhile(ProfileOptions().grid, 12, 4.0, lambda points: [Timing(seconds=np.ones(1)) for _ in points])
-    assert tuple(found) == ProfileOptions().grid
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(1, 1), (3, 2)])
