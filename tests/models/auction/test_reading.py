@@ -62,6 +62,7 @@ def test_counts_what_is_on_offer():
             "names a machine twice",
         ),
         ({"apps": [document()["apps"][0]] * 2}, "id 'a' is used twice"),
+        ({"apps": [{**document()["apps"][0], "id": name} for name in "abcb"]}, "id 'b' is used twice"),
         ({"apps": [{**document()["apps"][0], "gang": 0}]}, "gang"),
         ({"apps": [{**document()["apps"][0], "work_min": 0}]}, "work_min must be finite and above 0"),
         ({"colour": "red"}, "unknown field"),

@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from optim.core.driver import Monitor
 from optim.core.status import CertificateKind, Termination
 from optim.models.auction.instance import as_ints
 from optim.models.auction.plan import PaymentRule, sorted_entries
 from optim.models.auction.proof import CountProof
 from optim.solvers.auction.allocation.allocator import Allocator
+from optim.solvers.auction.payments.options import PaymentOptions
 from optim.solvers.auction.payments.others import bounded_award
-from optim.solvers.auction.payments.settlement import Award, Bracket, make_plan
+from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award, Bracket, make_plan
 from optim.solvers.auction.tables import Tables
 from optim.solvers.solve import solve
 from tests.support.auction.builders import auction
@@ -66,6 +68,34 @@ def test_optimal_is_said_where_objective_and_bound_agree():
     assert opened.termination is Termination.COMPLETED
     assert opened.stats.counts["gap_log"] == pytest.approx(math.log(4.0))
     assert opened.stats.counts["exact_main"] == 0.0
+
+
+class Awarding(AbstractAuctionSolver[PaymentOptions]):
+    """Gives the one app its one bid, and says how far above the bound is."""
+
+    def __init__(self, apart):
+        self.apart = apart
+
+    def award(self, instance, options, monitor, seed):
+        bound = float(instance.weight[0]) + self.apart
+        placement = sorted_entries([(0, 0, int(instance.bids.gpus[0]))])
+        return Award(row=as_ints([0]), placement=placement, bound=bound, proof=CountProof(), without={})
+
+
+@pytest.mark.parametrize(
+    ("value", "apart", "is_optimal"),
+    [
+        (math.exp(8.0), 4e-7, True),
+        (math.exp(8.0), 6e-7, False),  # relative to the objective it would do
+        (math.exp(0.01), 4e-9, True),
+        (math.exp(0.01), 6e-9, False),  # in log units it would do
+    ],
+)
+def test_optimal_is_said_of_gaps_that_are_small_in_log_units_and_beside_the_objective(value, apart, is_optimal):
+    instance = auction([4], [(4, "slot", value)])
+    outcome = Awarding(apart).run(instance, PaymentOptions(), Monitor(), 0)
+    assert outcome.objective == pytest.approx(math.log(value))
+    assert outcome.is_optimal is is_optimal
 
 
 @given(instance=auctions())
