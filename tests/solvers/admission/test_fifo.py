@@ -91,6 +91,13 @@ def test_pauses_a_job_whose_workers_would_finish_no_chunk() -> None:
     assert workers(instance, 3) == [{0: 3}, {}, {0: 3}, {0: 3}]
 
 
+def test_a_paused_job_leaves_its_room_until_it_has_enough_of_it() -> None:
+    """Job 0 takes 2.5 worker-slots a chunk, job 1 one: of the night's two workers job 1 has one, and job 0 none."""
+    by_slot = ServerSketch(capacity=(("3",), ("2",), ("2",), ("3",)))
+    instance = cluster([job(4, chunk_slots="2.5"), job(1, arrival=2)], by_slot, chunk_integral=True)
+    assert workers(instance, 3) == [{0: 3}, {}, {1: 1}, {0: 3}]
+
+
 def test_draws_numbers_in_order_of_arrival() -> None:
     draws = np.random.default_rng(7).integers(1, 31, size=3)
     instance = cluster([job(99), job(99), job(99, arrival=1)], ServerSketch(capacity=("99",)))

@@ -9,7 +9,7 @@ from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.job_tables import JobTables
-from tests.support.admission.tiny import BY_HAND
+from tests.support.admission.tiny import BY_HAND, tiny_instance
 
 
 @pytest.mark.parametrize("name", BY_HAND)
@@ -41,3 +41,12 @@ def test_a_pool_on_other_capacities_is_the_one_that_is_filled_anew(name) -> None
     kept = again.select(np.flatnonzero(value[again.jobs, again.completion] > 0))
     assert pool.add(kept) == fresh.add(kept)
     assert len(first) == len(weight)
+
+
+def test_a_pool_without_schedules_has_arrays_without_columns() -> None:
+    tables = JobTables.build(tiny_instance())
+    rows = CapacityRows.of(tables)
+    pool = ColumnPool(tables, rows)
+    assert len(pool) == 0
+    assert [column.shape for column in (pool.job, pool.value, pool.weight, pool.idle)] == [(0,)] * 4
+    assert pool.share.shape == (rows.num_rows, 0)

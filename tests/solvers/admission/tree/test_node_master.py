@@ -65,3 +65,18 @@ def test_forgets_cuts_without_a_price_and_nothing_else() -> None:
     separator = CutSeparator(optim.reference_instance("tiny-2"))
     master.add_cuts(separator.separate(*master.loads(np.ones(len(schedules)))))
     assert master.solve().value <= after.value + 1e-9
+
+
+def test_an_admitted_job_without_schedules_costs_its_penalty_which_rises_a_hundredfold_up_to_a_millionfold() -> None:
+    """And is asked the first penalty again where the next node is entered."""
+    tables = JobTables.build(optim.reference_instance("tiny-1"))
+    master = NodeMaster(tables, CapacityRows.of(tables), penalty=7.0)
+    limits = NodeLimits.free(tables)
+    limits.is_admitted[[0, 2]] = 1
+    master.enter(limits)
+    for factor in (1.0, 1e2, 1e4, 1e6):
+        point = master.solve()
+        assert (point.missing, point.value) == pytest.approx((2.0, -2 * 7.0 * factor))
+        assert master.raise_penalty() == (factor < 1e6)
+    master.enter(limits)
+    assert master.solve().value == pytest.approx(-14.0)
