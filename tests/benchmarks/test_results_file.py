@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +69,20 @@ def test_takes_unwanted_records_out_and_leaves_the_other_lines_as_they_are(tmp_p
         results.append(make_record("four"))
     assert path.read_bytes().splitlines()[:2] == [lines[0], lines[2]]
     assert keys_of(path) == ["one", "three", "four"]
+
+
+def opened(path):
+    """Return what this process has open of a file, and of those that it replaced."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [file for file in map(os.path.realpath, links) if file.startswith(str(path))]
+
+
+def test_leaves_no_file_open_also_after_it_was_rewritten(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two")
+    with open_results(path, lambda record: record.key == "one"):
+        assert opened(path) == [str(path)]
+    assert opened(path) == []
 
 
 def test_refuses_a_second_writer(tmp_path):

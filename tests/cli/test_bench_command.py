@@ -160,9 +160,11 @@ def test_a_missing_row_is_named_and_exits_with_4(folder):
 
 def test_a_row_that_was_not_asked_for_is_not_missing():
     bench("--solver", "idle,tiny-only", "--write-golden", "golden.jsonl")
-    for asked in (["--solver", "idle"], ["--solver", "idle", "--seed", "1"]):
+    for asked, told in ((["--solver", "idle"], "1 same"), (["--solver", "idle", "--seed", "1"], "no rows")):
         command = ["bench", "admission", "--instance", "tiny-0", *asked, "--compare", "golden.jsonl"]
-        assert CliRunner().invoke(app, command).exit_code == 0
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0
+        assert f"compared: {told}" in result.stderr
 
 
 def test_refuses_to_share_a_results_file_with_another_run(folder):

@@ -4,6 +4,8 @@ import platform
 import subprocess
 from importlib.metadata import version
 
+import pytest
+
 from optim.core import provenance
 
 
@@ -36,3 +38,23 @@ def test_the_commit_is_that_of_the_checkout_and_none_outside_one(tmp_path, monke
     ):
         subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
     assert len(provenance.commit.__wrapped__()) == 40
+
+
+@pytest.mark.parametrize(
+    ("listed", "answered", "expected"),
+    [
+        ("processor : 0\nmodel name : Fast: 9000\n", "vague", "Fast: 9000"),
+        ("processor : 0\n", "vague", "vague"),
+        (None, "vague", "vague"),
+        (None, "", "unknown"),
+    ],
+)
+def test_the_processors_name_is_the_kernels_or_pythons_or_unknown(monkeypatch, listed, answered, expected):
+    def read_text(path):
+        if listed is None:
+            raise FileNotFoundError(path)
+        return listed
+
+    monkeypatch.setattr(provenance.Path, "read_text", read_text)
+    monkeypatch.setattr(platform, "processor", lambda: answered)
+    assert provenance.cpu_name() == expected

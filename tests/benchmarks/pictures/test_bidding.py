@@ -83,4 +83,9 @@ def test_all_pictures_are_drawn(world, axes):
     draw_frontier(axes, trace_frontier(instance, best, FrontierOptions()), {"greedy": (9.0, 2.0)})
     labels = axes.get_legend_handles_labels()[1]
     assert labels[-2:] == ["$0.2046 a unit of work", "greedy"]
+    bound, footprints, tangent, greedy = axes.get_lines()
+    most = footprints.get_xdata().max()
+    assert [line.get_xdata()[[0, -1]].tolist() for line in (bound, tangent)] == [[0.0, most]] * 2
+    assert tangent.get_ydata()[0] == 0.0
+    assert (greedy.get_xdata(), greedy.get_ydata()) == ([9.0], [2.0])
     axes.figure.savefig(BytesIO(), format="png")
