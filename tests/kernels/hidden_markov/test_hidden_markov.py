@@ -222,6 +222,12 @@ def test_refuses_impossible_counts():
         hidden_markov.fit(jnp.zeros((1, 5, 1)), jnp.asarray([5]), jax.random.key(0), num_states=0)
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 1), (5, 1)])
+def test_refuses_fewer_samples_than_states_and_what_is_no_set_of_series(shape):
+    with pytest.raises(InvalidOptionError, match="at least num_states = 3 samples"):
+        hidden_markov.fit(jnp.zeros(shape), jnp.asarray([2]), jax.random.key(0), num_states=3)
+
+
 def test_a_sample_far_from_every_state_leaves_probabilities():
     kernel = as_kernel(
         (
