@@ -148,7 +148,7 @@ def choose_victims(u, s, job):
                 target = machine
             place = s.next_place[place]
         last = nth
-        found = target != NOWHERE if width <= largest and not u.may_spread else whole >= width
+        found = target != NOWHERE if width <= largest else whole >= width
         if u.may_spread:
             found = total >= width
         if found:

@@ -117,8 +117,5 @@ def _unless_struck(chances: FloatArray, stays: float) -> FloatArray:
 
 
 def _sum(one: FloatArray, other: FloatArray, most: int) -> FloatArray:
-    """Return the distribution of the sum of two independent amounts; sums above `most` count as that."""
-    found = np.convolve(one, other)
-    if len(found) > most + 1:
-        found[most] = found[most:].sum()
-    return found[: most + 1]
+    """Return the chances that two independent amounts add up to each sum below `most`."""
+    return np.convolve(one, other)[:most]

@@ -25,7 +25,7 @@ def least_bills(release, duration, width, price, slot):
     """
     last = len(price)
     result = np.empty(len(release))
-    prices, seconds = np.empty(last + 2), np.empty(last + 2)
+    prices, seconds = np.empty(last), np.empty(last)
     for job in range(len(release)):
         r, d, w = release[job], duration[job], width[job]
         count, least = 0, np.inf

@@ -107,7 +107,7 @@ def _steps_by(price_jobs, is_shared):
         for _ in range(num_steps):
             fill_costs(source.worker_cost, d.worker_demand, d.point)
             fill_costs(source.ps_cost, d.ps_demand, d.point[split:])
-            d.payoff[:], d.completion[:], d.workers[:], d.ps[:] = 0.0, -1, 0, 0
+            d.workers[:], d.ps[:] = 0, 0
             price_jobs(d.which, d.floor, jobs, source, True, d.payoff, d.completion, d.workers, d.ps)
             here = d.payoff.sum() + np.sum(d.point * d.capacity)
             d.pace[1] = 0.0 if here < bound * (1 - LEAST_PROGRESS) else d.pace[1] + 1.0
