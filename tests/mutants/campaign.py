@@ -66,9 +66,15 @@ def draw(root: Path, prefix: str, count: int, seed: int) -> list[Fault]:
     return drawn
 
 
-def equivalents() -> dict[str, str]:
-    """Return the faults known to change nothing that anyone can see, with the reason."""
-    return {one["fault"]: one["reason"] for one in tomllib.loads(EQUIVALENTS.read_text()).get("equivalent", [])}
+def equivalents() -> dict[tuple[str, str], str]:
+    """Return the faults known to change nothing that anyone can see, name and line, with the reason."""
+    held = tomllib.loads(EQUIVALENTS.read_text()).get("equivalent", [])
+    return {(one["fault"], one["line"]): one["reason"] for one in held}
+
+
+def place_of(fault: Fault, root: Path = ROOT) -> tuple[str, str]:
+    """Return a fault's name and the text of the line it is planted in: other lines may hold the same numbers."""
+    return fault.name, (root / fault.path).read_text().splitlines()[fault.line - 1].strip()
 
 
 @dataclass
@@ -210,7 +216,8 @@ def run(arguments: argparse.Namespace) -> dict[Fault, str]:
 
     def settle(fault: Fault) -> None:
         start = time.monotonic()
-        stage, test = ("equivalent", known[fault.name]) if fault.name in known else notebook.find(fault) or ("", "")
+        reason = known.get(place_of(fault), "")
+        stage, test = ("equivalent", reason) if reason else notebook.find(fault) or ("", "")
         if not stage:
             lane = lanes.get()
             try:
