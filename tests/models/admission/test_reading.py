@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import read_limits
 from optim.models.admission.problem import PROBLEM
 from tests.support.admission.tiny import BY_HAND, SEGMENTS, day_and_night, job_document, tiny_instance
 
@@ -133,3 +134,10 @@ def test_refuses_an_instance_with(name: str) -> None:
 
 def test_a_slot_may_be_as_short_as_a_microsecond() -> None:
     assert tiny_instance(job_document("a", minibatch_s=0), slot_s=0.000001).slot_micro_s == 1
+
+
+def test_room_of_all_slots_is_counted_before_it_is_made() -> None:
+    document = json.loads(PROBLEM.write_instance(tiny_instance(job_document("a"))))
+    cells = document["horizon"] * len(document["resources"])
+    with read_limits(cells=cells - 1), pytest.raises(InvalidProblemError, match="classes times slots times resources"):
+        PROBLEM.read_instance(json.dumps(document).encode())

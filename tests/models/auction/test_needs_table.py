@@ -17,7 +17,7 @@ SLOWDOWNS = (Slowdown(), NETWORK_BOUND, COMPUTE_BOUND, Slowdown(rack=2.83, clust
 
 def _profile(rng, ideal):
     gang = int(rng.choice([1, 2, 3]))
-    demand = gang * int(rng.integers(1, 8))
+    demand = gang * int(rng.integers(1, 8)) + int(rng.integers(gang))  # the last GPUs may be too few for a gang
     work = float(rng.uniform(1, 500))
     needs = Needs(
         work_min=work,

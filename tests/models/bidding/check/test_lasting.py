@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from optim.core.verification import Violation
-from optim.models.bidding.check.lasting import MOST_SHORT, checked_covers, keeps_enough
+from optim.models.bidding.check.lasting import MOST_SHORT, checked_covers, keeps_enough, kept
 from optim.models.bidding.lasting import LASTING_TOL
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import Cover
@@ -116,3 +116,11 @@ def test_covers_have_no_place_where_nothing_must_last(solved):
     free = replace(instance, lasting=None)
     assert isinstance(checked_covers(free, solution.certificate.proof.covers), Violation)
     assert not verify(free, solution).is_ok
+
+
+def test_what_keeps_exactly_as_much_as_is_asked_for_keeps_enough(monkeypatch):
+    monkeypatch.setattr("optim.models.bidding.check.lasting.LASTING_TOL", 0.0)
+    instance = lasting(0)
+    counts = instance.bids.max_count
+    asked = replace(instance.lasting, probability=kept(instance, instance.lasting, counts))
+    assert keeps_enough(replace(instance, lasting=asked), counts)
