@@ -1,5 +1,7 @@
 """Checkpoints on disk: a run goes on after its controller is gone, and damage is found."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,16 @@ def test_only_the_last_ones_are_kept_and_a_damaged_one_costs_one_more(tmp_path):
     paths[0].write_bytes(b"")
     with pytest.raises(InvalidProblemError, match="goes on from the newest whole one, or begins anew"):
         begun(tmp_path)
+
+
+def test_an_old_one_that_somebody_else_took_away_meanwhile_is_no_fault(tmp_path, monkeypatch):
+    trainer = begun(tmp_path)
+    gone = tmp_path / "checkpoint-0000000000.npz"
+    listed = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda folder, pattern: [gone, *listed(folder, pattern)])
+    trainer.run(17, machines("a"))
+    monkeypatch.undo()
+    assert len(list(tmp_path.iterdir())) == KEPT
 
 
 def test_another_jobs_checkpoint_is_refused(tmp_path):

@@ -1,5 +1,6 @@
 """Every policy holds to what the contract says; policies that don't are found out."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -82,6 +83,17 @@ class Greedy(Good):
 )
 def test_a_policy_that_does_not_conform_is_found_out(make, fault):
     assert any(fault in said for said in check_policy(make))
+
+
+def test_run_times_are_hidden_in_another_order_even_where_the_shortest_jobs_wait_first(monkeypatch):
+    def in_order(seed, cluster):
+        jobs = conformance_workload(seed, cluster, 40)
+        none, one = np.zeros_like(jobs.submit_us), np.ones_like(jobs.gpus)
+        return replace(jobs, submit_us=none, gpus=one, duration_us=np.sort(jobs.duration_us), fails_us=none - 1)
+
+    conformance_workload = conformance.small_workload
+    monkeypatch.setattr(conformance, "small_workload", in_order)
+    assert any("decides by what it can't know" in said for said in check_policy(Foresees))
 
 
 def test_a_plain_policy_conforms():

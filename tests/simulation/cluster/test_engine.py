@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.workload import PPM, Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster import engine
-from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.engine import is_compiled, play
 from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
 from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
 from optim.simulation.cluster.outages import outages
@@ -239,3 +239,18 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
     )
     other = Cluster(gpus=np.array([1]), kind=np.array([1]), kinds=("a", "b"))
     assert play(slow, other, fifo).end_us.tolist() == [2 * S]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "machines", "expected"),
+    [
+        ((PPM, PPM), [0, 1], True),
+        ((PPM, 2 * PPM), [0, 1], False),
+        ((PPM, 2 * PPM), [0, 0], True),
+        ((2 * PPM,) * 2, [0, 1], False),
+    ],
+)
+def test_the_compiled_loop_plays_types_that_are_all_as_fast(speeds, machines, expected):
+    jobs = replace(_workload([(0, 1, 5)]), kind_ppm=np.array([speeds]))
+    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array(machines))
+    assert is_compiled(jobs, cluster, EngineOptions()) is expected

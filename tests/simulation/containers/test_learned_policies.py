@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, MissingDependencyError
-from optim.simulation.containers import Requirement, Trial, compare_policies, make_plan
+from optim.simulation.containers import Requirement, Trial, compare_policies, learned_policies, make_plan
 from optim.simulation.containers.catalogue import need_phases
 from optim.simulation.containers.engine import views
 from optim.simulation.containers.learned_policies import Analogs, BoostedQuantiles, quantiles
@@ -105,6 +105,19 @@ def test_boosted_quantiles_cover_what_they_say():
     assert np.median(answer.need[:, 0, 4]) == pytest.approx(2.0 * np.exp(0.3 * 1.645), rel=0.15)
     assert (np.diff(answer.need, axis=2) >= 0).all()
     assert answer.need[:, 1, :8] == pytest.approx(3.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("most", [20_000, 40])
+def test_boosted_quantiles_learn_from_all_moments_or_from_some_spread_from_the_first_to_the_last(most, monkeypatch):
+    taught = []
+    monkeypatch.setattr(learned_policies, "_fit", lambda features, needs, level: taught.append(features))
+    monkeypatch.setattr(learned_policies, "MOST_LESSONS", most)
+    world = world_of([RNG.lognormal(size=(60, 2)) for _ in range(4)])
+    known = lessons_of(world, has_phases=False).moments.features
+    BoostedQuantiles(world)
+    assert all(len(features) == min(most, len(known)) for features in taught)
+    assert len(taught) > 0
+    assert np.array_equal(taught[0][[0, -1]], known[[0, -1]])
 
 
 def test_boosted_quantiles_name_the_extra_that_they_need(monkeypatch):

@@ -56,6 +56,11 @@ def test_savings_are_against_flat_and_no_count_is_below_its_bound(rows):
     assert rows["peak"].servers >= rows["slot"].servers
 
 
+def test_the_model_is_asked_where_it_has_any_time():
+    options = ServerStudyOptions(jobs=2, seeds=2, kills=0.9, model_s=0.5)
+    assert all(row.by_model == row.servers for row in compare_asking(options, seed=3))
+
+
 @pytest.mark.prove
 def test_the_model_lies_between_first_fit_and_the_bound():
     for row in compare_asking(ServerStudyOptions(jobs=10, seeds=2, kills=0.2, most_shift=1, model_s=5.0), seed=3):

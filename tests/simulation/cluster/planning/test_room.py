@@ -146,3 +146,12 @@ def test_a_copy_is_room_of_its_own():
     other = room.copy()
     assert other.place(0) == (4, 5)
     assert (room.num_free, other.num_free) == (10, 8)
+
+
+def test_a_host_is_short_where_it_lacks_what_all_of_a_jobs_gpus_on_it_ask_for():
+    jobs = workload([(0, 3, 5)], cpu_milli=np.array([2_000]))
+    cluster = Cluster(gpus=np.array([4, 4]), cpus=np.array([3.0, 8.0]))
+    room = Room(Site(jobs, cluster, Placement.BEST_FIT, True, False))
+    assert room.short_hosts(0, (0, 4, 5)) == set()
+    assert room.short_hosts(0, (0, 1, 4)) == {0}
+    assert room.short_hosts(0, (4, 5, 6)) == set()

@@ -43,6 +43,23 @@ def test_no_deadline_is_missed_in_ten_thousand_traces():
     keep_their_deadlines(range(10_000), 24)
 
 
+def test_on_demand_is_weighed_by_all_machines_of_the_job():
+    market = zone_market("xx------", "--------", spot=[1.0, 1.0], on_demand=[3.0, 2.0])
+    # Three hours of work and one of set-up, four of a dollar's difference: less than moving one machine, more than four do.
+    for machines, zone in ((1, 0), (4, 1)):
+        job = zone_job(market, 5, 8, move=5.0, machines=machines)
+        policy = ZONE_POLICIES["greedy-spot"](facts_of(market, job))
+        chosen = []
+
+        def choose(view, policy=policy, chosen=chosen):
+            chosen.append(policy.on_demand(view))
+            return (Place(0, True),) if view.tick < 2 else (chosen[-1],)
+
+        policy.choose = choose
+        run_zones(market, job, policy, 0)
+        assert chosen[2] == Place(zone, False)
+
+
 def test_waits_until_the_last_tick_at_which_on_demand_is_in_time():
     market = zone_market("----------", spot=[1.0])
     job = zone_job(market, 3, 8, setup=2)
