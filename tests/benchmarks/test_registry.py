@@ -89,3 +89,11 @@ def test_an_option_goes_to_every_solver_that_knows_it(dummies):
 def test_refuses_an_option_that_no_chosen_solver_knows(dummies, option, cause):
     with pytest.raises(InvalidOptionError, match=cause):
         options_for("admission", ["idle", "crash"], {option: "1"})
+
+
+def test_suites_of_other_packages_are_asked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr("optim.benchmarks.registry.load_plugins", asked.append)
+    registry = SuiteRegistry()
+    assert list(registry) == list(registry) == []  # this package's suites are in the table of the process
+    assert asked == ["optim.suites"]

@@ -144,3 +144,12 @@ def test_leaves_no_part_of_a_line_when_the_disk_is_full(tmp_path, monkeypatch):
         assert list(results.records) == ["one"]
     assert keys_of(path) == ["one"]
     assert path.read_bytes().endswith(b"}\n")
+
+
+def test_a_file_of_which_all_is_wanted_is_not_written_anew(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two")
+    before = path.stat().st_ino
+    with open_results(path) as results:
+        assert list(results.records) == ["one", "two"]
+    assert path.stat().st_ino == before

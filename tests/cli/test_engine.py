@@ -29,6 +29,12 @@ def test_processes_of_this_machine_are_the_default(processes, engine):
         assert isinstance(opened, engine)
 
 
+@pytest.mark.parametrize(("short", "engine"), [(None, InProcesses), (6, InProcesses), (5, InThisProcess)])
+def test_a_few_short_pieces_are_done_sooner_in_this_process(short, engine):
+    with EngineChoice(processes=3).opened(num_short=short) as opened:
+        assert isinstance(opened, engine)
+
+
 @pytest.mark.parametrize(
     ("wrong", "line"),
     [

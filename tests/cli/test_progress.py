@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+import threading
 import time
 
 import pytest
@@ -162,3 +163,11 @@ def test_finishing_more_often_than_starting_does_no_harm(become_terminal):
     with terminal_progress(patience_s=LONG_S) as progress:
         progress.finish()
         progress.update(1)
+
+
+def test_a_bar_that_still_waits_keeps_no_process_alive(become_terminal):
+    become_terminal()
+    with terminal_progress():
+        waiting = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+        assert waiting
+        assert all(thread.daemon for thread in waiting)

@@ -70,6 +70,7 @@ def test_all_pictures_are_drawn(world, axes):
     axes.clear()
     image = draw_evictions(axes, world.table)
     assert np.asarray(image.get_array()).shape == world.table.beta.shape
+    assert (axes.get_xlabel(), axes.get_title()) == ("bid delta ($ above the present price)", "evicted within the hour")
     axes.clear()
     rows = [
         Row(policy="p", start="s", cost_usd=c, hours=1.0, work_done=1.0, is_done=True, cost_per_work=c)

@@ -13,10 +13,12 @@ from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest, Skipped
 from optim.benchmarks.studies.adversary import RANGES, RULES, AdversaryOptions, Finding, best_plan, run_rule, search
 from optim.benchmarks.studies.sketch import Sketch, SketchRanges, Wave, draw_sketch, neighbour
+from optim.benchmarks.suites.adversary import figures
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import IterationLimit, Never
 from tests.support.admission.oracle import ilp_optimum, packing
+from tests.support.loose_records import loose_records
 
 BRIEF = AdversaryOptions(restarts=1, moves=6)
 STRICT = [rule for rule, options in RULES.items() if options.strict]
@@ -136,3 +138,13 @@ def test_a_record_holds_the_worst_instance_with_both_plans_verified():
     assert record.findings["worst_ratio"] == pytest.approx(record.findings["optimum"] / record.findings["online"])
     assert record.findings["promised"] > 1
     assert record.options == {"restarts": 1, "moves": 3}
+
+
+def test_a_picture_is_drawn_of_records_that_found_a_ratio_alone():
+    pytest.importorskip("matplotlib")
+    found = {"worst_ratio": 2.0, "promised": 3.0, "proven": True}
+    record = replace(loose_records()[0], findings=found, labels={"rule": "paper", "jobs": "small"})
+    without = replace(record, findings={})
+    assert figures([without]) == []
+    (figure,) = figures([without, record])
+    assert figures([record])[0].svg == figure.svg

@@ -12,7 +12,9 @@ from optim.benchmarks.suites.misreport import SPEC, disagreements, draw
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
+from optim.models.auction.payment import gpus_kept
 from optim.models.auction.plan import PaymentRule
+from tests.support.auction.builders import auction
 
 OPTIONS = MisreportOptions(instances=6, misreports=40)
 
@@ -48,6 +50,20 @@ def test_without_payment_lies_pay_more_often_than_under_any_rule():
     for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST, PaymentRule.CEIL):
         assert 0 < found[rule].profitable < found[PaymentRule.NONE].profitable
     assert found[PaymentRule.FLOOR].leftover > found[PaymentRule.NEAREST].leftover > found[PaymentRule.CEIL].leftover
+
+
+def test_what_is_left_over_is_what_the_truth_leaves_whatever_lies_are_told():
+    # Of six GPUs two are given out, unless the first app says that it has use for more.
+    content = auction([OPTIONS.gpus], *[[(1, "cluster", 2.0)]] * 2)
+    instances, left = [content, *(draw(OPTIONS, seed) for seed in range(6))], []
+    for instance in instances:
+        found = divide(value_tables(instance, OPTIONS.gpus)[None], is_zero=False)
+        kept = [gpus_kept(PaymentRule.FLOOR, c, b) for c, b in zip(found.share[0], found.bundle[0], strict=True)]
+        left.append(1 - sum(kept) / found.bundle[0].sum())
+    for seed in range(3):
+        assert study(instances, PaymentRule.FLOOR, OPTIONS, np.random.default_rng(seed)).leftover == pytest.approx(
+            np.mean(left)
+        )
 
 
 def test_every_rule_has_a_verified_record():

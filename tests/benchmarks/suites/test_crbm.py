@@ -1,5 +1,7 @@
 """The study of the encoder's training: what NumPy trains is what the kernel trains, and bad requests are refused."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies.plain_crbm import PlainCrbm
+from optim.benchmarks.suites import crbm
 from optim.core.errors import InvalidOptionError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -79,3 +82,16 @@ def test_one_window_at_a_time_steps_along_the_kernels_statistics():
 def test_refuses_other_ways_and_options(request_):
     with pytest.raises(InvalidOptionError):
         works(**request_)
+
+
+def test_containers_that_idle_have_finite_standardised_windows(monkeypatch):
+    idle = np.where(np.arange(4000)[:, None] % 2, [[1.0, 3.0]], 0.0)
+    series = SimpleNamespace(values=idle, lengths=np.array([2000, 2000]))
+    monkeypatch.setattr(crbm, "generate_containers", lambda options, seed: series)
+    crbm.drawn_windows.cache_clear()
+    values, ends, held = crbm.drawn_windows(3000, 3, 0)
+    crbm.drawn_windows.cache_clear()
+    assert values.mean(axis=0) == pytest.approx(0, abs=1e-5)
+    assert values.std(axis=0) == pytest.approx(1, rel=1e-5)
+    assert len(ends) == 3000
+    assert len(held) > 0

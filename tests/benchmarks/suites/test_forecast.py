@@ -1,5 +1,7 @@
 """The study `forecast`: every axis, with and without the guard, and its picture."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from optim.benchmarks.runner import plan_work
@@ -54,3 +56,12 @@ def test_the_axis_of_wrong_prices_has_both_curves_and_a_picture(monkeypatch) -> 
     assert all(share > 0 for share in record.findings["guarded"])
     (figure,) = SPEC.figures([record])
     assert "<svg" in figure.svg
+
+
+def test_a_day_on_which_the_rule_earns_nothing_is_told_as_nothing(monkeypatch) -> None:
+    found = {"column-generation": SimpleNamespace(bound=8.0), "online": SimpleNamespace(objective=0.0)}
+    monkeypatch.setattr(forecast, "solve", lambda today, solver, **_: found[solver])
+    monkeypatch.setattr(forecast, "run_day", lambda *_: SimpleNamespace(objective=2.0))
+    options = forecast.ForecastStudyOptions(**SMALLEST)
+    point = forecast.measured(options, 3.0, forecast.draw(options, 1, 0)[0], None)
+    assert (point.x, point.unguarded, point.guarded, point.paper) == (3.0, 0.25, None, 0.0)

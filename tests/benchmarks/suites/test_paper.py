@@ -90,3 +90,16 @@ def test_every_size_passes_through_its_middle():
     for size in SIZES.values():
         assert 1.0 in size.job_factors
         assert 1.0 in size.slot_factors
+
+
+def test_another_seed_draws_other_instances():
+    drawn = [
+        {
+            piece.seed
+            for piece in PAPER.build(replace(REQUEST, seeds=(seed,), size="full"))
+            if piece.labels["figure"] == "tiny"
+        }
+        for seed in range(3)
+    ]
+    assert len(drawn[0]) == SIZES["full"].num_tiny > 1
+    assert not (drawn[0] & drawn[1] | drawn[1] & drawn[2] | drawn[0] & drawn[2])
