@@ -243,3 +243,8 @@ def test_places_that_cant_be_written_to_are_named_before_the_work(tmp_path, monk
     monkeypatch.setattr(files.os, "access", lambda *_: False)
     with pytest.raises(InvalidProblemError, match="isn't writable"):
         check_folder(tmp_path / "other")
+
+
+def test_folders_above_a_file_are_made(tmp_path):
+    prepare_folder(tmp_path / "a" / "b" / "c" / "file")
+    assert (tmp_path / "a" / "b" / "c").is_dir()

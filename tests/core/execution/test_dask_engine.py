@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pytest
 
@@ -345,3 +346,22 @@ def test_records_of_a_benchmark_are_those_that_processes_of_this_machine_make(cl
     )
     assert here == there
     assert len(here) == len(work) > 0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "expected"),
+    [
+        (None, 100, 1),
+        (1e-9, 100, 17),
+        (1e-9, 7, 2),
+        (1e-9, 1, 1),
+        (1e-9, 10**6, dask_engine.MOST_PIECES),
+        (1e3, 100, 1),
+    ],
+)
+def test_a_batch_has_a_fair_part_of_what_waits(seconds, waiting, expected):
+    """Two for each thread: 100 pieces for three threads are six batches of 17."""
+    own = SimpleNamespace(
+        _seconds_a_piece=seconds, _waiting=range(waiting), _session=SimpleNamespace(threads=lambda: {"a": 1, "b": 2})
+    )
+    assert dask_engine._Run._batch_size(own) == expected

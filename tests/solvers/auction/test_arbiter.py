@@ -220,6 +220,13 @@ def test_a_profile_ages_with_its_rivals_and_what_it_holds():
     assert agent.wanted() == 0
 
 
+@pytest.mark.parametrize("rivals", [1.0, 0.0])
+def test_an_app_is_active_itself_however_few_others_are(rivals):
+    agent = ProfileAgent("a", wide(max_gpus=4, elapsed_min=10.0, active_apps=1.0))
+    agent.advance(10.0, active_apps=rivals)
+    assert agent.profile.active_apps == 1.0
+
+
 def test_leftover_prefers_machines_that_an_app_uses_and_keeps_to_gangs():
     where = cluster(machines=3, gpus=4)
     given = share_leftover(where, np.array([1, 2, 3]), [2, 4], [2, 4], [[1], [0]], np.random.default_rng(0))

@@ -180,6 +180,14 @@ def test_asynchronous_updates_are_all_applied_and_none_waits_for_the_others(work
     assert np.array_equal(world._parameters, np.concatenate([np.asarray(shard) for shard in world._shards]))
 
 
+@pytest.mark.parametrize(("workers", "first"), [(1, [0, 1, 2, 0, 1, 2]), (3, [0, 1, 2])])
+def test_each_worker_begins_at_a_server_of_its_own_and_goes_on_with_the_next(workers, first, monkeypatch):
+    asked = []
+    monkeypatch.setattr(StepWorld, "_serve_one", lambda self, server, *_: asked.append(server))
+    StepWorld(Quadratic(), workers, 3, SteppedClock(0.25)).update()
+    assert asked[: len(first)] == first
+
+
 def test_one_asynchronous_worker_descends_gradient_by_gradient():
     job = Quadratic()
     world = StepWorld(job, 1, 2, SteppedClock(0.25))

@@ -9,7 +9,7 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from optim.workloads.traces.formats import read_jobs
-from optim.workloads.traces.gavel import UNKNOWN_TYPE
+from optim.workloads.traces.gavel import NO_WORK, UNKNOWN_TYPE
 from optim.workloads.traces.job_table import ReadOptions
 from optim.workloads.traces.throughputs import read_throughputs
 from tests.support.trace_files import ROOMY, gavel_file
@@ -90,3 +90,10 @@ def test_rates_of_two_jobs_on_the_same_gpus_are_kept(tmp_path: Path) -> None:
     bad.write_text("""{"v100": {"('A', 1)": {"null": 2, "('A', 1)": [1]}}}""", encoding="utf-8")
     with pytest.raises(InvalidProblemError, match="must have two rates"):
         read_throughputs(bad)
+
+
+def test_jobs_without_a_step_are_left_out_and_counted(tmp_path: Path) -> None:
+    rows = [("x", 0, "A", 10, 0.0, 1), ("x", 1, "A", 0, 0.0, 1)]
+    table = read_jobs(gavel_file(tmp_path, rows), "gavel", ReadOptions())
+    assert table.ids == ("x-0",)
+    assert table.dropped[NO_WORK] == 1

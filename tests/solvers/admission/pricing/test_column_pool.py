@@ -50,3 +50,25 @@ def test_a_pool_without_schedules_has_arrays_without_columns() -> None:
     assert len(pool) == 0
     assert [column.shape for column in (pool.job, pool.value, pool.weight, pool.idle)] == [(0,)] * 4
     assert pool.share.shape == (rows.num_rows, 0)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_columns_are_in_order_also_right_after_some_were_added(name) -> None:
+    tables = JobTables.build(BY_HAND[name])
+    rows = CapacityRows.of(tables)
+    draw = np.random.default_rng(0)
+    pools = [ColumnPool(tables, rows) for _ in range(3)]
+    for _ in range(4):
+        found = price(tables, rows.prices(draw.uniform(0, 1, rows.num_rows) ** 2))
+        for pool in pools:
+            pool.add(found)
+        assert len(pools[0].value) == len(pools[0])  # asking puts this one in order
+    in_order, counted, cut = pools
+    x = draw.uniform(0.1, 1, len(in_order))
+    for one, other in zip(counted.counts(x), in_order.counts(x), strict=True):
+        np.testing.assert_array_equal(one, other)
+    half = np.arange(0, len(in_order), 2)
+    keys = [in_order.key(k) for k in half.tolist()]
+    cut.keep(half)
+    assert [cut.key(k) for k in range(len(cut))] == keys
+    np.testing.assert_array_equal(cut.value, in_order.value[half])

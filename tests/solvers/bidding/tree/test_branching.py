@@ -1,5 +1,7 @@
 """Where open boxes are split, and how their counts are rounded: by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -74,3 +76,11 @@ def test_a_sum_is_split_where_the_planes_overlook_much():
 def test_a_split_keeps_a_tenth_away_from_the_ends():
     instance, entry = opened([2.0, 2.0], sums=(0.9, 11.9, 0.0), **LOSSES)
     assert choose_sum(instance, 1.0, 1e-3, entry) == (RATE, pytest.approx(10.8))
+
+
+def test_at_the_least_theta_the_chord_overlooks_nothing():
+    instance, entry = opened([2.0, 2.0], **LOSSES)
+    box = replace(entry.box, theta=(0.3, 5.0))
+    point = replace(entry.point, sums=(0.3, 6.0, 0.0))
+    entry = replace(entry, box=box, relaxation=relax(instance, box, 0.0), point=point)
+    assert choose_sum(instance, 1.0, 1e-3, entry) == (RATE, pytest.approx(6.0))

@@ -1,11 +1,13 @@
 """A box's relaxation as HiGHS solves it."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from optim.models.bidding.instance import EvictionTerm
 from optim.solvers.bidding.tree.box import Box
 from optim.solvers.bidding.tree.node_lp import solve_node
 from optim.solvers.bidding.tree.relaxation import relax
@@ -31,3 +33,14 @@ def test_a_box_is_solved_on_the_thread_that_asks():
         point, more = pool.submit(solved).result()
     assert point.counts == pytest.approx([4, 0])  # work is worth more than the first bid costs, less than the second
     assert not more
+
+
+@pytest.mark.parametrize(("market", "term"), [([0, 1], EvictionTerm.ANY), ([0, 0], EvictionTerm.MARKET)])
+def test_who_must_lose_by_evictions_must_take_an_instance(market, term):
+    evicted = [0.5, 0.25]
+    instance = hour_instance(
+        market, [0.1, 0.2], [1.0, 2.0], max_count=4, evicted=evicted, eviction_loss_h=0.2, term=term
+    )
+    box = replace(Box.root(instance), theta=(0.2, 5.0))
+    point = solve_node(instance, relax(instance, box, 0.0), 0.01, (np.zeros(1),), 0.0)  # work is worth next to nothing
+    assert -np.log1p(-np.array(evicted)) @ point.counts >= 0.2 - 1e-9
