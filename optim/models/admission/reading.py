@@ -36,6 +36,8 @@ from optim.models.admission.instance import (
 from optim.models.admission.speedup import TWENTIETHS, curve_of
 from optim.models.admission.utility import ConstantUtility, SigmoidUtility, StepUtility, TableUtility, Utility
 
+LEAST_QUANTITY = Decimal("0.000001")
+
 WHOLE_FIELDS = ("arrival", "epochs", "chunks", "minibatches")
 """Fields of a job that are the same in a file and in arrays."""
 
@@ -137,15 +139,14 @@ def _micro(value: Decimal, path: str) -> int:
     """Return a decimal as an exact integer of 1e-6 units."""
     if not value.is_finite():
         raise InvalidProblemError(f"{path} must be a finite number, got {value}")
-    if abs(value) > MAX_QUANTITY:
+    if value.copy_abs() > MAX_QUANTITY:  # `abs` rounds, and overflows where exponents have ten digits
         raise InvalidProblemError(f"{path} must be at most {MAX_QUANTITY}, got {value}; choose a larger unit")
-    scaled = value * MICRO
-    whole = int(scaled)
-    if whole != scaled:
+    rounded = value.quantize(LEAST_QUANTITY)
+    if rounded != value:
         raise InvalidProblemError(
             f"{path} must have at most 6 digits after the point, got {value}; round it or choose a smaller unit"
         )
-    return whole
+    return int(rounded.scaleb(6))
 
 
 def _fraction(value: Decimal, path: str) -> Fraction:

@@ -141,3 +141,20 @@ def test_room_of_all_slots_is_counted_before_it_is_made() -> None:
     cells = document["horizon"] * len(document["resources"])
     with read_limits(cells=cells - 1), pytest.raises(InvalidProblemError, match="classes times slots times resources"):
         PROBLEM.read_instance(json.dumps(document).encode())
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("1e9999999999", "must be at most 1000000000"),
+        ("-1e9999999999", "must be at most 1000000000"),
+        ("1e-9999999999", "at most 6 digits after the point"),
+        ("1.00000000000000000000000000000000000001", "at most 6 digits after the point"),
+        ("0.0000005", "at most 6 digits after the point"),
+    ],
+)
+def test_numbers_of_long_exponents_and_many_digits_are_told_as_what_they_are(written: str, says: str) -> None:
+    document = PROBLEM.write_instance(tiny_instance(job_document("a", minibatch_s=0.125)))
+    assert document.count(b"0.125") == 1
+    with pytest.raises(InvalidProblemError, match=says):
+        PROBLEM.read_instance(document.replace(b"0.125", written.encode()))

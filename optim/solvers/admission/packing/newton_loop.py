@@ -29,7 +29,7 @@ def newton_matrix(base, num_entries, job_start, start, row, entry, weight, row_r
         for j in range(first, last):
             total += weight[j]
         diagonal[i] = total + job_ratio[i]
-        if first == last:
+        if total == 0.0:  # no columns, or none that weighs anything
             continue
         members, num_members = np.empty(last - first, dtype=np.int64), 0
         for j in range(first, last):

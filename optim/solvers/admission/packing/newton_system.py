@@ -60,6 +60,8 @@ class NewtonSystem:
             self._layout.base, self._layout.num_entries, self._job_start, self._start, self._row, matrix.data, weight,
             row_ratio, job_ratio, IGNORED_WEIGHT,
         )  # fmt: skip
+        if not (self.job_diagonal > 0).all():
+            return False
         for attempt in range(MOST_FACTORISATIONS):
             trial = newton.copy()
             if attempt:

@@ -140,3 +140,11 @@ def test_newton_matrix_keeps_its_digits_where_one_column_dominates():
     )
     difference = dense[:, 1] - dense[:, 0]
     np.testing.assert_allclose(newton.reshape(len(dense), -1), np.tril(np.outer(difference, difference)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("weights", [(0.0, 0.0), (np.nan, 1.0)])
+def test_a_job_whose_columns_weigh_nothing_has_no_newton_step(weights):
+    """As where numbers of an instance are so far apart that x / z underflows: the programme is left unsolved, not crashed."""
+    system = NewtonSystem(csc_array(np.array([[1.0, 1.0]])), np.array([0, 0]), 1)
+    assert system.factorise(np.ones(2), np.ones(1), np.ones(1))
+    assert not system.factorise(np.array(weights), np.ones(1), np.zeros(1))
