@@ -7,7 +7,7 @@ from importlib import import_module
 from optim.benchmarks import suites
 from optim.benchmarks.spec import BenchSpec
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.core.installed import load_plugins
+from optim.core.installed import load_plugins, note_registration
 from optim.core.nearest import hint
 
 ENTRY_POINT_GROUP = "optim.suites"
@@ -31,6 +31,7 @@ class SuiteRegistry:
         if spec.name in self._specs:
             raise NotAllowedError(f"suite {spec.name!r} is registered twice; choose another name")
         self._specs[spec.name] = spec
+        note_registration()
         return spec
 
     def get(self, name: str) -> BenchSpec:

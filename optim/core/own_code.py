@@ -58,7 +58,7 @@ def load_own(name: str, base: type[Any], what: str) -> type[Any]:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # anything may happen in somebody else's file
+    except (Exception, SystemExit) as error:  # anything may happen in somebody else's file
         said = " ".join(str(error).split())[:WORDS]
         raise InvalidOptionError(f"{path[:WORDS]} fails with {type(error).__name__}: {said}; mend it first") from error
     return _require(getattr(module, attribute, None), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
@@ -75,7 +75,7 @@ def load_installed(group: str, name: str, base: type[Any], what: str) -> type[An
     for entry_point in entry_points(group=group, name=name):
         try:
             found = entry_point.load()
-        except Exception as error:  # a plug-in may fail in any way
+        except (Exception, SystemExit) as error:  # a plug-in may fail in any way
             said = " ".join(str(error).split())[:WORDS]
             raise InvalidOptionError(f"{entry_point.value} can't be loaded ({said}); mend or uninstall it") from error
         return _require(found, entry_point.value, base, what)

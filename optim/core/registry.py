@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
-from optim.core.installed import load_plugins
+from optim.core.installed import load_plugins, note_registration
 from optim.core.nearest import hint
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress
@@ -79,6 +79,7 @@ class SolverRegistry:
                 raise NotAllowedError(f"solver {name!r} for {problem!r} is registered twice; choose another name")
             solver_type.name, solver_type.problem = name, problem
             self._solvers[key] = solver_type()
+            note_registration()
             return solver_type
 
         return decorate

@@ -1,5 +1,7 @@
 """Classes of one's own, from files and other packages."""
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 from optim.core.errors import InvalidOptionError
@@ -30,6 +32,7 @@ def test_a_class_of_a_file_is_loaded_with_what_it_imports(tmp_path):
         ("x = 1", "isn't a thing; derive"),
         ("Mine = 3", "isn't a thing"),
         ("1/0", "ZeroDivisionError"),
+        ("import sys; sys.exit(5)", "SystemExit: 5"),
         ("class", "SyntaxError"),
     ],
 )
@@ -43,3 +46,12 @@ def test_what_is_no_class_of_that_kind_is_refused(tmp_path, content, cause):
 
 def test_nothing_is_found_where_no_package_names_it():
     assert load_installed("optim.nonsense", "mine", Base, "a thing") is None
+
+
+def test_a_package_that_ends_the_process_as_it_is_imported_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "ending_policy.py").write_text("import sys; sys.exit(5)")
+    monkeypatch.syspath_prepend(tmp_path)
+    points = [EntryPoint("mine", "ending_policy:Mine", "optim.nonsense")]
+    monkeypatch.setattr("optim.core.own_code.entry_points", lambda group, name: points)
+    with pytest.raises(InvalidOptionError, match=r"ending_policy:Mine can't be loaded \(5\); mend or uninstall it"):
+        load_installed("optim.nonsense", "mine", Base, "a thing")
