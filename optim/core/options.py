@@ -1,6 +1,7 @@
 """Solver options: frozen dataclasses that validate themselves, built from mappings or TOML files."""
 
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -13,6 +14,14 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.files import read_bytes
 
 OptionsT = TypeVar("OptionsT")
+
+LARGEST, SMALLEST = 1e100, 1e-100
+"""Numbers of options are 0 or between these in size: sums and products of what lies beyond are infinite, or 0."""
+
+LEAST_WHOLE, MOST_WHOLE = -(2**63), 2**63 - 1
+"""Whole numbers of options fit into 64 bits, as arrays and compiled loops hold them."""
+
+_MOST_BITS_SHOWN = 256
 
 _IN_WORDS: Mapping[Any, str] = {
     bool: "true or false",
@@ -37,11 +46,13 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     Raises
     ------
     InvalidOptionError
-        If a name is unknown or a value can't be converted.
+        If a name is unknown, a value can't be converted, or a number is too large or too small to compute with.
     """
     if given is None:
         return options_type()
     if isinstance(given, options_type):
+        for name, value in options_as_dict(given).items():
+            _check_size(name, value)
         return given
     if not isinstance(given, Mapping):
         raise InvalidOptionError(f"options must be a mapping or {options_type.__name__}, got {type(given).__name__}")
@@ -51,7 +62,10 @@ def build_options(options_type: type[OptionsT], given: OptionsT | Mapping[str, A
     if unknown:
         known = ", ".join(sorted(fields)) or "none"
         raise InvalidOptionError(f"unknown option {unknown[0]!r}; {options_type.__name__} knows: {known}")
-    return options_type(**{name: _convert(name, value, hints[name]) for name, value in given.items()})
+    values = {name: _convert(name, value, hints[name]) for name, value in given.items()}
+    for name, value in values.items():
+        _check_size(name, value)
+    return options_type(**values)
 
 
 def read_options(path: str | Path) -> dict[str, Any]:
@@ -66,7 +80,7 @@ def read_options(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(read_bytes(path).decode())
     except InvalidProblemError as error:
         raise InvalidOptionError(f"options file {error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also for whole numbers of thousands of digits
         raise InvalidOptionError(f"options file {path}: not valid TOML: {error}; write NAME = VALUE lines") from error
 
 
@@ -104,10 +118,31 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 if kind is int and isinstance(value, float) and value != int(value):
                     continue
                 return kind(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 continue
     expected = " or ".join(_describe(kind) for kind in alternatives)
-    raise InvalidOptionError(f"option {name!r} must be {expected}, got {value!r}")
+    raise InvalidOptionError(f"option {name!r} must be {expected}, got {_shown(value)}")
+
+
+def _check_size(name: str, value: Any) -> None:
+    """Raise InvalidOptionError unless the numbers of a value can be computed with; infinity is for ranges to refuse."""
+    if isinstance(value, tuple):
+        for part in value:
+            _check_size(name, part)
+    elif isinstance(value, float):
+        if math.isnan(value) or (math.isfinite(value) and value != 0 and not SMALLEST <= abs(value) <= LARGEST):
+            raise InvalidOptionError(
+                f"option {name!r} must be 0, or between {SMALLEST:g} and {LARGEST:g} in size, got {value}"
+            )
+    elif isinstance(value, int) and not LEAST_WHOLE <= value <= MOST_WHOLE:
+        raise InvalidOptionError(f"option {name!r} must be between -2^63 and 2^63 - 1, got {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    """Return a value as a text; Python itself prints no whole number of thousands of digits."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS_SHOWN:
+        return f"one of {value.bit_length()} bits"
+    return repr(value)
 
 
 def _describe(kind: Any) -> str:

@@ -1,12 +1,26 @@
 """Options from texts and mappings: converted where they fit, refused by name where they don't."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from types import UnionType
+from typing import get_args, get_type_hints
 
 import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.core.options import build_options, options_as_dict, read_options
+from optim.phases.encoders import ENCODERS
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.spot.options import SpotOptions
+from optim.solvers.solve import solvers_of
+from optim.workloads.admission.trace_options import TraceOptions
+from optim.workloads.bidding.capacity_generator import CapacityOptions
+from optim.workloads.bidding.price_generator import PriceOptions
+from optim.workloads.cluster.philly_jobs import PhillyOptions
+from optim.workloads.cluster.themis_apps import ThemisOptions
+from optim.workloads.containers.generator import ContainerOptions
+from optim.workloads.generate import GENERATORS, generator_of
 
 
 class Kind(StrEnum):
@@ -46,6 +60,7 @@ def test_converts_what_fits(name, given, meant):
     ("name", "given", "said"),
     [("number", "7.5", "a whole number"), ("number", 7.5, "a whole number"), ("number", True, "a whole number"),
      ("share", "x", "a number"), ("is_strict", "yes", "true or false"), ("is_strict", 1, "true or false"),
+     ("number", float("inf"), "a whole number"), ("share", 10**400, "a number"), ("number", "9" * 5000, "a whole number"),
      ("kind", "three", "one of one, two"), ("limit", "x", "a number or absent"), ("number", None, "a whole number"),
      ("span", "2", r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "2,3,4", r"a whole number and a number \(NAME=A,B\) or absent"),
      ("span", 5, r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "x,3", "a whole number")],
@@ -75,5 +90,72 @@ def test_reads_options_from_a_file(tmp_path):
     path.write_text("number 2")
     with pytest.raises(InvalidOptionError, match=r"options.toml: not valid TOML: .* write NAME = VALUE lines"):
         read_options(path)
+    path.write_text("number = " + "9" * 5000)
+    with pytest.raises(InvalidOptionError, match=r"options.toml: not valid TOML: .* write NAME = VALUE lines"):
+        read_options(path)
     with pytest.raises(InvalidOptionError, match=r"options file .*nothing: can't be read"):
         read_options(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [("number", 2**63, r"between -2\^63 and 2\^63 - 1, got 9223372036854775808"), ("number", "-9223372036854775809", r"between -2\^63 and"),
+      ("number", 1e19, r"between -2\^63 and"),
+     ("share", "1e308", r"0, or between 1e-100 and 1e\+100 in size, got 1e\+308$"), ("share", 1e-320, "in size, got 1e-320"),
+     ("share", -1e101, "in size"), ("share", "nan", "in size, got nan"), ("limit", 1e101, "in size"), ("span", "1,1e101", "in size"),
+     ("span", (2**63, 1.0), r"between -2\^63 and")],
+)  # fmt: skip
+def test_refuses_numbers_that_cannot_be_computed_with(name, given, said):
+    with pytest.raises(InvalidOptionError, match=rf"option '{name}' must be .*{said}"):
+        build_options(Options, {name: given})
+
+
+def test_a_number_of_thousands_of_digits_is_refused_by_its_length():
+    for name, said in (("number", "between"), ("kind", "one of one, two")):
+        with pytest.raises(InvalidOptionError, match=f"option '{name}' must be {said}.*, got one of 16610 bits"):
+            build_options(Options, {name: 10**5000})
+
+
+@pytest.mark.parametrize("made", [Options(number=2**63), Options(share=1e308), Options(span=(1, 1e-320))])
+def test_refuses_such_numbers_in_ready_made_options_too(made):
+    with pytest.raises(InvalidOptionError, match="must be"):
+        build_options(Options, made)
+
+
+@pytest.mark.parametrize(
+    "values", [{"number": 2**63 - 1}, {"number": -(2**63)}, {"share": 0.0}, {"share": -1e100}, {"limit": 1e-100}]
+)
+def test_takes_the_largest_and_smallest_numbers(values):
+    assert options_as_dict(build_options(Options, values)) == options_as_dict(Options()) | values
+
+
+def every_options_type():
+    """Return the options of all solvers, generators and encoders, and of the engines of simulations."""
+    generators = [generator_of(problem).GeneratorOptions for problem in GENERATORS]
+    others = [
+        ContainerOptions,
+        PriceOptions,
+        CapacityOptions,
+        PhillyOptions,
+        ThemisOptions,
+        TraceOptions,
+        EngineOptions,
+        SpotOptions,
+    ]
+    return {
+        *(solver.options_type for problem in GENERATORS for solver in solvers_of(problem)),
+        *generators,
+        *others,
+        *(kind for kind, _ in ENCODERS.values()),
+    }
+
+
+def test_extreme_numbers_end_in_an_error_of_the_library_in_every_option():
+    for options_type in every_options_type():
+        for name, hint in get_type_hints(options_type).items():
+            kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+            for value in [2**63, -(2**63) - 1] * (int in kinds) + [1e308, -1e308, 1e-320] * (float in kinds):
+                with pytest.raises(InvalidOptionError):
+                    build_options(options_type, {name: str(value)})
+                with suppress(InvalidOptionError):
+                    assert getattr(options_type(**{name: value}), name) == value
