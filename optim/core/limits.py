@@ -1,4 +1,4 @@
-"""How much a reader takes in before it gives up: so that no file, however made, hangs a process or fills its memory."""
+"""How much a reader takes in, and a generator draws, before it gives up: so that nothing hangs a process or fills its memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """Limits of all readers; each can be raised with `read_limits`, on the command line with ``--limit NAME=VALUE``.
+    """Limits of all readers and generators; each can be raised with `read_limits`, on the command line with ``--limit NAME=VALUE``.
 
     The defaults are above an instance of 10,000 jobs and 1,000 slots, a table of 300,000 rows, and series of 10,000
     containers with 40,320 samples each.
@@ -32,7 +32,8 @@ class ReadLimits:
     columns, rows
         Of a CSV file.
     count
-        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs.
+        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs; and of what is drawn:
+        jobs, apps, windows, containers.
     cells
         Of a table that an instance spans, such as jobs times slots.
     """
@@ -99,6 +100,21 @@ def check_limit(name: str, found: int, what: str) -> None:
     most = getattr(current_limits(), name)
     if found > most:
         raise InvalidProblemError(f"{what}: at most {most} are read, got {found}; {remedy(name)}")
+
+
+def check_drawn(name: str, found: float, what: str) -> None:
+    """Raise if more of something is to be drawn than a reader would take.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the limit and how to raise it.
+    """
+    most = getattr(current_limits(), name)
+    if found > most:
+        raise InvalidOptionError(
+            f"{what}: at most {most} are drawn, got {found:.15g}; draw fewer, or raise the limit with 'optim --limit {name}=N'"
+        )
 
 
 def remedy(name: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.limits import current_limits
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 
 CLOCK_TOL = 1e-9
@@ -47,7 +48,7 @@ def to_grid(series: ContainerSeries, interval_s: float, max_gap_s: float) -> Gri
     Raises
     ------
     InvalidOptionError
-        If the interval isn't positive, or longer than the gap.
+        If the interval isn't positive, or longer than the gap, or leaves more points than `ReadLimits.rows`.
     InvalidProblemError
         If the samples are so far apart that splitting leaves hardly any neighbours.
     """
@@ -83,8 +84,15 @@ def _resampled(series: ContainerSeries, interval_s: float, is_joined: NDArray[np
     begins = np.flatnonzero(np.concatenate([[True], ~is_joined]))
     part = np.cumsum(np.concatenate([[1], (~is_joined).astype(np.int64)])) - 1
     origin = series.time_s[begins]
-    point = np.rint((series.time_s - origin[part]) / interval_s).astype(np.int64)
     last = np.concatenate([begins[1:], [series.num_samples]]) - 1
+    with np.errstate(over="ignore"):
+        points = float(((series.time_s[last] - origin) / interval_s).sum())
+    if points > current_limits().rows:
+        raise InvalidOptionError(
+            f"interval_s {interval_s:g} leaves {points:.3g} points, at most {current_limits().rows} are taken; give a longer one, "
+            "or raise the limit with 'optim --limit rows=N'"
+        )
+    point = np.rint((series.time_s - origin[part]) / interval_s).astype(np.int64)
     lengths = point[last] + 1
     offset = np.cumsum(lengths) - lengths
     row = offset[part] + point

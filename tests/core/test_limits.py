@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.core.limits import DEFAULTS, ReadLimits, check_limit, current_limits, read_limits
+from optim.core.limits import DEFAULTS, ReadLimits, check_drawn, check_limit, current_limits, read_limits
 
 
 def test_the_defaults_are_above_what_is_promised():
@@ -42,3 +42,10 @@ def test_a_limit_may_be_met_but_not_exceeded():
         check_limit("count", 3, "machines")
         with pytest.raises(InvalidProblemError, match=r"machines: at most 3 are read, got 4; .*optim --limit count=N"):
             check_limit("count", 4, "machines")
+
+
+def test_what_is_drawn_may_meet_a_limit_and_not_exceed_it():
+    with read_limits(count=3):
+        check_drawn("count", 3, "num_jobs")
+        with pytest.raises(InvalidOptionError, match=r"num_jobs: at most 3 are drawn, got 4; .*optim --limit count=N"):
+            check_drawn("count", 4, "num_jobs")

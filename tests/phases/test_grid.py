@@ -72,3 +72,9 @@ def test_coarse_series_are_refused_with_the_interval_that_suits_them():
 def test_an_interval_longer_than_the_gap_is_refused():
     with pytest.raises(InvalidOptionError, match="interval_s"):
         to_grid(series([0, 15], [1, 2]), 90, 60)
+
+
+@pytest.mark.parametrize("interval_s", [1e-8, 1e-100, 1e-320])
+def test_an_interval_that_leaves_too_many_points_is_refused(interval_s):
+    with pytest.raises(InvalidOptionError, match=r"leaves .* points, at most 500000000 are taken; give a longer one"):
+        to_grid(series([0, 14, 30], [1, 2, 3]), interval_s, 60)

@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.limits import check_drawn
 from optim.models.admission.instance import MICRO, AdmissionInstance, IntArray, ServerClasses
 from optim.models.admission.reach import earliest_completion
 from optim.workloads.admission.arrivals import draw_arrivals
@@ -41,7 +42,8 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
     Raises
     ------
     InvalidOptionError
-        If too few jobs can finish on the servers that were drawn (`GeneratorOptions.min_schedulable`).
+        If too few jobs can finish on the servers that were drawn (`GeneratorOptions.min_schedulable`), or more is to be
+        drawn than a reader takes (`ReadLimits`).
 
     Examples
     --------
@@ -49,6 +51,7 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
     >>> generate(options, seed=1).name
     'generated-8-6-2-2-1'
     """
+    _check_sizes(options)
     server_rng, arrival_rng, job_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     sides = _draw_sides(options, server_rng)
     arrival = draw_arrivals(
@@ -71,6 +74,14 @@ def generate(options: GeneratorOptions, seed: int, *, draw_jobs: DrawJobs = JobC
         f"{options.min_schedulable}: {len(stuck)} of {options.num_jobs} jobs can't finish even alone; "
         "lower it, add servers, or lower the demands"
     )
+
+
+def _check_sizes(options: GeneratorOptions) -> None:
+    """Raise where an instance would be larger than what a reader takes."""
+    for name in ("num_jobs", "num_slots", "num_worker_servers", "num_ps_servers", "segments"):
+        check_drawn("count", getattr(options, name), name)
+    check_drawn("cells", options.num_slots * options.num_jobs, "num_slots times num_jobs")
+    check_drawn("cells", options.segments * options.num_jobs, "segments times num_jobs")
 
 
 def _draw_sides(options: GeneratorOptions, rng: np.random.Generator) -> tuple[ServerClasses, ServerClasses]:

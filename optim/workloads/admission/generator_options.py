@@ -122,7 +122,8 @@ class GeneratorOptions:
     def __post_init__(self) -> None:
         check_in("[0, inf)", self, "num_jobs", "arrival_burstiness")
         check_in("[1, inf)", self, "num_slots", "num_worker_servers", "num_ps_servers", "segments")
-        check_in("(0, inf)", self, "slot_s", "duration_median", "duration_sigma", "shortest")
+        check_in("(0, 1e9]", self, "slot_s")
+        check_in("(0, inf)", self, "duration_median", "duration_sigma", "shortest")
         check_in("[0, 1]", self, "arrival_swing", "night_only_share", "min_utility", "min_schedulable")
         check_in("(0, 1]", self, "arrival_span", "max_share_per_server")
         for name in ("epochs", "minibatches", "gradient_mb", "worker_mbps", "ps_mbps", "target_delay"):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.core.limits import check_drawn
 from optim.core.ranges import check_choices, check_in
 from optim.models.auction.bid_table import bid_table
 from optim.models.auction.document import BidsDocument, MachineDocument
@@ -107,7 +108,8 @@ class GeneratorOptions:
     lease_min: float = 20.0
 
     def __post_init__(self) -> None:
-        check_in("[0, inf)", self, "num_apps", "contention")
+        check_in("[0, inf)", self, "num_apps")
+        check_in("[0, 1e6]", self, "contention")
         check_in("[1, inf)", self, "num_gpus", "num_machines", "slots_per_machine")
         check_in("[0, 1]", self, "held_share", "network_share", "new_share")
         check_in("(0, inf)", self, "lease_min")
@@ -138,11 +140,19 @@ def generate(options: GeneratorOptions, seed: int, *, slowdowns: Sequence[Slowdo
     slowdowns
         Kinds of apps by how placements slow them down, each as likely; the two kinds of the options unless given.
 
+    Raises
+    ------
+    InvalidOptionError
+        If more is to be drawn than a reader takes (`ReadLimits`).
+
     Examples
     --------
     >>> generate(GeneratorOptions(num_apps=6, num_gpus=16, num_machines=4), seed=3).name
     'generated-6-16-4-3'
     """
+    check_drawn("count", options.num_apps, "num_apps")
+    check_drawn("count", options.num_gpus, "num_gpus")
+    check_drawn("cells", options.num_apps * options.num_gpus, "num_apps times num_gpus")
     cluster_rng, app_rng, speed_rng = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3))
     cluster = draw_cluster(options, cluster_rng)
     profiles = draw_profiles(options, cluster, app_rng)

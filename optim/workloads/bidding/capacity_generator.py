@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from optim.core.limits import check_drawn
 from optim.core.ranges import check_in
 from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.hazard import HOUR_S, Hazards, fit_hazards
@@ -114,7 +115,13 @@ def draw_capacity(options: CapacityOptions, seed: int) -> CapacityDraw:
         Sizes and what is needed.
     seed
         Same options and seed, same draw.
+
+    Raises
+    ------
+    InvalidOptionError
+        If more windows are to be drawn than a reader takes (`ReadLimits`).
     """
+    check_drawn("cells", options.windows * options.zone_types, "windows times zone_types")
     rng = np.random.default_rng(seed)
     size, start_s = options.zone_types, float(rng.integers(0, 24)) * HOUR_S
     zone = np.arange(size) % options.num_zones

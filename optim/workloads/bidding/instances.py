@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.core.limits import check_drawn
 from optim.core.ranges import check_choices, check_in
 from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.first_crossing import crossings
@@ -92,9 +93,14 @@ def draw_instance(
 
     Raises
     ------
+    InvalidOptionError
+        If more windows are to be drawn than a reader takes (`ReadLimits`).
     InvalidProblemError
         If there is hardly an hour in which all markets have prices.
     """
+    check_drawn("count", options.windows, "windows")
+    num_bids = history.num_markets * len(options.deltas_micro)
+    check_drawn("cells", options.windows * options.slots * num_bids, "windows times slots times bids")
     rng = np.random.default_rng(seed)
     now, *windows = _draw_times(history, 1 + options.windows, rng)
     form = f"{options.windows}x{options.slots}" if options.windows else options.term

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.limits import check_drawn
 from optim.core.ranges import check_in
 from optim.models.containers.series import CPU, MEMORY, NETWORK, UNKNOWN_PHASE, ContainerSeries, FloatArray, IntArray
 from optim.workloads.containers.phase_shapes import GROWTH_MOST, Sizes, draw_phase
@@ -24,6 +25,9 @@ UNLOAD_SHARE = 0.6
 """Share of containers that give their memory back at the end; it is labelled as a load."""
 
 MEAN_SAMPLES = (3.0, 10.0, 24.0, 80.0, 50.0)
+LONGEST_SAMPLES = max(sum(MEAN_SAMPLES[phase] for phase in (*phases, LOAD)) for _, phases in SEQUENCES)
+"""Mean samples of a container that goes through the most."""
+
 LEAST_SAMPLES = (3, 5, 5, 5, 5)
 DURATION_SHAPE = 4.0
 
@@ -79,8 +83,9 @@ class ContainerOptions:
     def __post_init__(self) -> None:
         """Check ranges."""
         check_in("[1, inf)", self, "num_containers")
-        check_in("(0, inf)", self, "interval_s", "phase_length")
-        check_in("[0, inf)", self, "noise", "size_spread")
+        check_in("[1e-6, 1e9]", self, "interval_s")
+        check_in("(0, inf)", self, "phase_length")
+        check_in("[0, 100]", self, "noise", "size_spread")
         check_in("[0, 1)", self, "missing", "idle_share")
         check_in("[0, 1]", self, "idle_memory")
         check_in("[0, 0.5)", self, "jitter")
@@ -105,12 +110,20 @@ def generate_containers(options: ContainerOptions, seed: int) -> ContainerSeries
         `phase` indexes `PHASE_NAMES`; `limit` holds the cores and a memory limit of each container. On a grid of
         `interval_s`, unless samples are missing or jittered.
 
+    Raises
+    ------
+    InvalidOptionError
+        If more is to be drawn than a reader takes (`ReadLimits`).
+
     Examples
     --------
     >>> series = generate_containers(ContainerOptions(num_containers=3), seed=0)
     >>> series.num_segments, series.values.shape[1], series.interval_s
     (3, 2, 15.0)
     """
+    check_drawn("count", options.num_containers, "num_containers")
+    samples = options.num_containers * LONGEST_SAMPLES * options.phase_length / (1.0 - options.idle_share)
+    check_drawn("rows", samples, "samples of num_containers of this phase_length")
     streams = np.random.SeedSequence(seed).spawn(options.num_containers)
     drawn = [_container(options, np.random.default_rng(stream)) for stream in streams]
     is_regular = options.missing == 0 and options.jitter == 0

@@ -210,7 +210,8 @@ def test_an_instance_without_jobs_can_be_drawn() -> None:
         ({"worker_mbps": (100, 6000)}, "worker_mbps must not exceed ps_mbps"),
         ({"communication": (0.5, 1.0)}, "communication must stay below 1"),
         ({"chunks": (0, 4)}, "chunks must be a range"),
-        ({"slot_s": 0.0}, "slot_s must be positive"),
+        ({"slot_s": 0.0}, r"slot_s must be in \(0, 1e9\]"),
+        ({"slot_s": 1e308}, r"slot_s must be in \(0, 1e9\]"),
         ({"slot_s": 1e-7}, "slot_s must have at most 6 digits"),
         ({"duration_sigma": float("inf")}, "duration_sigma must be positive"),
         ({"arrival_swing": 1.5}, r"arrival_swing must be in \[0, 1\]"),
@@ -234,3 +235,30 @@ def test_refuses_options_out_of_range(options: dict[str, Any], text: str) -> Non
 def test_refuses_a_mix_of_utilities_out_of_range(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptionError):
         UtilityMix(**options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        (
+            {"num_jobs": 10**6},
+            "num_jobs: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+        ),
+        ({"num_slots": 10**6}, "num_slots: at most 100000"),
+        ({"num_worker_servers": 10**6}, "num_worker_servers: at most 100000"),
+        ({"num_ps_servers": 2**63}, "num_ps_servers: at most 100000"),
+        ({"segments": 10**6}, "segments: at most 100000"),
+        ({"num_jobs": 10**5, "num_slots": 10**5}, "num_slots times num_jobs: at most 50000000"),
+        ({"num_jobs": 10**5, "num_slots": 1, "segments": 10**5}, "segments times num_jobs: at most 50000000"),
+    ],
+)
+def test_refuses_to_draw_more_than_a_reader_takes_before_anything_is_made(sizes: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=text):
+        generate(GeneratorOptions(**{**SMALL, **sizes}), seed=0)
+
+
+def test_the_largest_reference_is_within_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing it takes long: here only up to its servers."""
+    monkeypatch.setattr("optim.workloads.admission.generator._draw_sides", lambda options, rng: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generate(GeneratorOptions(num_jobs=10_000, num_slots=1_000, num_worker_servers=1_000, num_ps_servers=1_000), 0)

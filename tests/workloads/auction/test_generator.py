@@ -67,7 +67,8 @@ def test_bids_are_better_in_tighter_placements_and_with_more_gpus():
         ({"num_apps": -1}, "num_apps must be at least 0"),
         ({"num_gpus": 3, "num_machines": 4}, "at least one a slot"),
         ({"held_share": 1.5}, r"held_share must be in \[0, 1\]"),
-        ({"contention": -1.0}, "contention must be at least 0"),
+        ({"contention": -1.0}, r"contention must be in \[0, 1e6\]"),
+        ({"contention": 1e100}, r"contention must be in \[0, 1e6\]"),
         ({"gangs": "odd"}, "gangs must be one of"),
         ({"horizon": "never"}, "horizon must be one of"),
     ],
@@ -75,3 +76,19 @@ def test_bids_are_better_in_tighter_placements_and_with_more_gpus():
 def test_refuses_options_out_of_range(options, text):
     with pytest.raises(InvalidOptionError, match=text):
         GeneratorOptions(**options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        (
+            {"num_apps": 10**6},
+            "num_apps: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+        ),
+        ({"num_gpus": 10**6}, "num_gpus: at most 100000"),
+        ({"num_apps": 10**5, "num_gpus": 10**5}, "num_apps times num_gpus: at most 50000000"),
+    ],
+)
+def test_refuses_to_draw_more_than_a_reader_takes_before_anything_is_made(sizes, text):
+    with pytest.raises(InvalidOptionError, match=text):
+        generate(GeneratorOptions(**sizes), seed=0)

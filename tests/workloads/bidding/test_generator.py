@@ -46,3 +46,16 @@ def test_draws_from_files_where_they_are_named(tmp_path):
         GeneratorOptions(prices=str(prices))
     with pytest.raises(InvalidProblemError, match=r"none\.csv"):
         generate(GeneratorOptions(prices="none.csv", on_demand="none.csv"), 0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        ({"windows": 10**6}, "windows: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N"),
+        ({"windows": 10**5, "slots": 60}, "windows times slots times bids: at most 50000000 are drawn, got 72000000"),
+        ({"zone_types": 1000, "windows": 10**5}, "windows times zone_types: at most 50000000 are drawn, got 100000000"),
+    ],
+)
+def test_refuses_to_draw_more_than_a_reader_takes(sizes, text):
+    with pytest.raises(InvalidOptionError, match=text):
+        generate(GeneratorOptions(num_types=1, num_zones=1, days=2, **sizes), 0)

@@ -101,7 +101,18 @@ def test_network_is_a_third_resource_and_changes_nothing_else():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"num_containers": 0}, {"interval_s": 0}, {"noise": -1}, {"missing": 1.0}, {"jitter": 0.5}, {"drift": 4.0}],
+    [
+        {"num_containers": 0},
+        {"interval_s": 0},
+        {"interval_s": 1e-320},
+        {"interval_s": 1e308},
+        {"noise": 1e308},
+        {"size_spread": 1e308},
+        {"noise": -1},
+        {"missing": 1.0},
+        {"jitter": 0.5},
+        {"drift": 4.0},
+    ],
 )
 def test_options_out_of_range_are_refused_by_name(wrong):
     with pytest.raises(InvalidOptionError, match=next(iter(wrong))):
@@ -115,3 +126,19 @@ def test_a_chain_of_two_states_is_a_walk_step_by_step(is_high, draws):
         walked.append(state)
         state = draw >= 0.45 if state else draw < 0.35
     assert two_state_chain(is_high, np.array(draws), rise=0.35, fall=0.45).tolist() == walked
+
+
+@pytest.mark.parametrize(
+    ("sizes", "text"),
+    [
+        (
+            {"num_containers": 10**6},
+            "num_containers: at most 100000 are drawn, got 1000000; draw fewer, or raise .*--limit count=N",
+        ),
+        ({"phase_length": 1e100}, "samples of num_containers of this phase_length: at most 500000000 are drawn"),
+        ({"idle_share": 0.9999999}, "samples of num_containers of this phase_length: at most 500000000 are drawn"),
+    ],
+)
+def test_refuses_to_draw_more_than_a_reader_takes_before_anything_is_made(sizes, text):
+    with pytest.raises(InvalidOptionError, match=text):
+        drawn(**sizes)
