@@ -9,6 +9,9 @@ from optim.models.bidding.scalability import CurveKind, Scalability
 MOST_COUNT = 10**6
 """Largest number of instances of a bid."""
 
+LARGEST = 1e14
+"""Largest number of an instance: sums over instances, and products of two numbers, stay within what proofs hold (1e100)."""
+
 WEIGHT_TOL = 1e-9
 """Probabilities add up to 1 to this."""
 
@@ -23,8 +26,8 @@ def validate(instance: BiddingInstance) -> None:
     """
     for name in ("fixed_usd", "fixed_rate", "eviction_loss_h", "change_loss_h", "min_work"):
         value = getattr(instance, name)
-        if not 0 <= value < np.inf:
-            raise InvalidProblemError(f"{name} must be at least 0 and finite, got {value}")
+        if not 0 <= value <= LARGEST:
+            raise InvalidProblemError(f"{name} must be between 0 and {LARGEST:g}, got {value}")
     if len(set(instance.markets)) != len(instance.markets):
         raise InvalidProblemError("markets must have different names; rename one of those that come twice")
     _validate_bids(instance)
@@ -46,8 +49,8 @@ def _validate_bids(instance: BiddingInstance) -> None:
     order = np.lexsort((bids.delta_micro, bids.market))
     if not np.array_equal(order, np.arange(size)):
         raise InvalidProblemError("bids must be listed by market, and within a market by delta; sort them")
-    for j in np.flatnonzero(~((bids.rate >= 0) & np.isfinite(bids.rate)))[:1]:
-        raise InvalidProblemError(f"bids[{j}].rate must be at least 0 and finite, got {bids.rate[j]}")
+    for j in np.flatnonzero(~((bids.rate >= 0) & (bids.rate <= LARGEST)))[:1]:
+        raise InvalidProblemError(f"bids[{j}].rate must be between 0 and {LARGEST:g}, got {bids.rate[j]}")
     for j in np.flatnonzero((bids.max_count < 0) | (bids.max_count > MOST_COUNT))[:1]:
         raise InvalidProblemError(f"bids[{j}].max_count must be between 0 and {MOST_COUNT}, got {bids.max_count[j]}")
 
@@ -55,8 +58,8 @@ def _validate_bids(instance: BiddingInstance) -> None:
 def _validate_curve(curve: Scalability) -> None:
     if not 0 <= curve.serial < 1:
         raise InvalidProblemError(f"scalability.serial must be in [0, 1), got {curve.serial}")
-    if not 0 < curve.base < np.inf:
-        raise InvalidProblemError(f"scalability.base must be positive, got {curve.base}")
+    if not 0 < curve.base <= LARGEST:
+        raise InvalidProblemError(f"scalability.base must be positive and at most {LARGEST:g}, got {curve.base}")
     if not 0 <= curve.crosstalk <= 1 - curve.serial:
         raise InvalidProblemError(
             f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"
@@ -72,6 +75,8 @@ def _validate_curve(curve: Scalability) -> None:
         points = np.array([(0.0, 0.0), *curve.points])
         if len(points) < 2 or (np.diff(points[:, 0]) <= 0).any():
             raise InvalidProblemError("scalability.points must be ascending in V and start beyond 0")
+        if not (points <= LARGEST).all():
+            raise InvalidProblemError(f"scalability.points must be at most {LARGEST:g}, got {points.max()}")
         slopes = np.diff(points[:, 1]) / np.diff(points[:, 0])
         if (slopes < 0).any() or (np.diff(slopes) > 1e-12 * abs(slopes).max()).any():
             raise InvalidProblemError("scalability.points must rise ever more slowly; take their concave envelope")
@@ -83,8 +88,8 @@ def _validate_caps(instance: BiddingInstance) -> None:
         raise InvalidProblemError(f"caps must hold one weight a bid and one limit a cap, got shape {caps.weight.shape}")
     for r in np.flatnonzero(~((caps.limit >= 0) & np.isfinite(caps.limit)))[:1]:
         raise InvalidProblemError(f"caps[{r}].limit must be at least 0 and finite, got {caps.limit[r]}")
-    if not ((caps.weight >= 0) & np.isfinite(caps.weight)).all():
-        raise InvalidProblemError("caps[].weights must be at least 0 and finite; correct those that aren't")
+    if not ((caps.weight >= 0) & (caps.weight <= LARGEST)).all():
+        raise InvalidProblemError(f"caps[].weights must be between 0 and {LARGEST:g}; correct those that aren't")
 
 
 def _validate_lasting(instance: BiddingInstance) -> None:
@@ -105,11 +110,11 @@ def _validate_lasting(instance: BiddingInstance) -> None:
 def _validate_outlook(outlook: Outlook, instance: BiddingInstance) -> None:
     size = len(instance.bids)
     if isinstance(outlook, HourOutlook):
-        for name, most in (("price_usd", np.inf), ("evicted", 1.0), ("usable_h", 1.0), ("hours", 1.0)):
+        for name, most in (("price_usd", LARGEST), ("evicted", 1.0), ("usable_h", 1.0), ("hours", 1.0)):
             values = getattr(outlook, name)
             if values.shape != (size,):
                 raise InvalidProblemError(f"bids[].{name} must be given for every bid, got shape {values.shape}")
-            for j in np.flatnonzero(~((values >= 0) & (values <= most) & np.isfinite(values)))[:1]:
+            for j in np.flatnonzero(~((values >= 0) & (values <= most)))[:1]:
                 raise InvalidProblemError(f"bids[{j}].{name} must be between 0 and {most:g}, got {values[j]}")
         same = np.diff(instance.bids.market) == 0
         for j in np.flatnonzero(same & (np.diff(outlook.evicted) > 0))[:1]:

@@ -48,6 +48,14 @@ BAD = {
     "points that don't ascend": (Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (2.0, 3.0))), "ascending"),
     "no points": (Scalability(kind=CurveKind.POINTS), "ascending"),
     "points that rise faster": (Scalability(kind=CurveKind.POINTS, points=((2.0, 1.0), (4.0, 3.0))), "concave"),
+    "a base beyond all sums": (
+        Scalability(kind=CurveKind.SATURATING, base=1e16),
+        r"scalability.base .* at most 1e\+14",
+    ),
+    "points beyond all sums": (
+        Scalability(kind=CurveKind.POINTS, points=((2.0, 1.0), (1e308, 2.0))),
+        r"at most 1e\+14",
+    ),
     "points that fall": (Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (4.0, 1.0))), "concave"),
 }
 
@@ -62,6 +70,9 @@ def test_refuses_a_curve_with(name):
 FIELDS = {
     "a negative cost": ({"fixed_usd": -1e-9}, "fixed_usd"),
     "an endless loss": ({"eviction_loss_h": np.inf}, "eviction_loss_h"),
+    "a cost beyond all sums": ({"fixed_usd": 1e16}, r"fixed_usd must be between 0 and 1e\+14, got 1e\+16"),
+    "a rate beyond all sums": ({"work": [1e308]}, r"bids\[0\].rate must be between 0 and 1e\+14, got 1e\+308"),
+    "a price beyond all sums": ({"cost": [1e16]}, r"bids\[0\].price_usd must be between 0 and 1e\+14"),
     "a rate below 0": ({"work": [-1.0]}, r"bids\[0\].rate"),
     "a count below 0": ({"max_count": [-1]}, r"bids\[0\].max_count"),
     "too many instances": ({"max_count": [10**6 + 1]}, r"bids\[0\].max_count"),

@@ -69,8 +69,9 @@ def test_the_first_and_the_last_second_of_an_hour_are_within_it():
         ({"weight": np.ones((1, 3))}, "one weight a bid and one limit a cap"),
         ({"limit": np.ones(2)}, "one weight a bid and one limit a cap"),
         ({"limit": np.array([np.nan])}, r"caps\[0\].limit"),
-        ({"weight": np.array([[1.0, -1.0]])}, "weights must be at least 0"),
-        ({"weight": np.array([[1.0, np.inf]])}, "weights must be at least 0"),
+        ({"weight": np.array([[1.0, -1.0]])}, "weights must be between 0 and"),
+        ({"weight": np.array([[1.0, np.inf]])}, "weights must be between 0 and"),
+        ({"weight": np.array([[1.0, 1e16]])}, r"weights must be between 0 and 1e\+14"),
     ],
 )
 def test_refuses_caps_that_limit_nothing(caps, says):

@@ -15,6 +15,7 @@ from optim.models.bidding.cost_per_work import evaluate
 from optim.models.bidding.instance import HourOutlook
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme
 from optim.models.bidding.scalability import CurveKind, Scalability
+from optim.models.bidding.validation import LARGEST
 from optim.models.files import verify
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.dinkelbach import dinkelbach_steps
@@ -274,3 +275,15 @@ def test_a_peak_of_the_curve_stops_the_buying():
     curve = Scalability(kind=CurveKind.POINTS, points=((3.0, 3.0),))
     instance = hour_instance([0], [0.01], [1.0], max_count=50, fixed_usd=1.0, scalability=curve)
     assert solve(instance, "dinkelbach").decision.counts.tolist() == [3]
+
+
+@pytest.mark.parametrize("rates", [{1: LARGEST}, dict.fromkeys(range(12), LARGEST), {}])
+def test_the_largest_numbers_that_are_taken_leave_a_proof_that_holds(rates):
+    instance = reference_instance("spot-tiny-any")
+    rate = instance.bids.rate.copy()
+    for bid, value in rates.items():
+        rate[bid] = value
+    instance = replace(instance, bids=replace(instance.bids, rate=rate), fixed_usd=0.0 if rates else LARGEST)
+    solution = solve(instance, "dinkelbach", stop=IterationLimit(50))
+    assert verify(instance, solution).violations == ()
+    assert solution.bound <= solution.objective

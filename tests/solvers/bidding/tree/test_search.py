@@ -8,6 +8,7 @@ import pytest
 from optim.core.driver import Monitor, drive
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
+from optim.models.bidding.validation import LARGEST
 from optim.models.reference import reference_instance
 from optim.solvers.bidding.outcome import make_tree
 from tests.support.bidding.small_markets import all_footprints, best_of_all, hour_instance, published_vector, varied
@@ -76,10 +77,10 @@ def test_a_root_that_loses_most_bids_is_solved_again_before_it_is_split():
     assert result.counts.tolist() == [6, 0, 0, 5, *[0] * 12]
 
 
-def test_a_rate_near_the_largest_float_cuts_nothing_off():
+def test_the_largest_rate_that_is_taken_cuts_nothing_off():
     market = reference_instance("spot-tiny-windows")
     rate = market.bids.rate.copy()
-    rate[7] = 1e308
+    rate[7] = LARGEST
     instance = replace(market, bids=replace(market.bids, rate=rate))
     with np.errstate(all="ignore"):
         drive(make_tree(instance, best_of_all(published_vector()), None), Monitor(stop=IterationLimit(3)))
