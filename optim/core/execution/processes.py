@@ -13,10 +13,9 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection, resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
-from multiprocessing.synchronize import Event
 from typing import Any, Generic
 
 from optim.core.compiling import COMPILING
@@ -52,7 +51,8 @@ class InProcesses:
         if len(pieces) <= 1:
             yield from InThisProcess().run(task, pieces, stop, progress)
             return
-        asked_to_stop = _CONTEXT.Event()
+        # Neither this nor what workers tell has a lock: a process that dies would keep it, and semaphores outlive a driver that is ended.
+        asked_to_stop = _CONTEXT.RawValue("b", 0)
         queue = _Queue(task, pieces)
         workers: list[_Worker[Piece, Result]] = []
         packer = Packer()
@@ -65,7 +65,7 @@ class InProcesses:
                 queue.serve(workers[-1], workers)
             while busy := {worker.pipe: worker for worker in workers if worker.position is not None}:
                 if stop.is_requested:
-                    asked_to_stop.set()
+                    asked_to_stop.value = 1
                     queue.clear()
                 ready = connection.wait(list(busy), timeout=POLL_S)
                 compiling = sum(worker.compiles.value for worker in busy.values())
@@ -96,11 +96,10 @@ class InProcesses:
 class _Worker(Generic[Piece, Result]):
     """A child process and the piece it has in hand."""
 
-    def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Event, packer: Packer) -> None:
+    def __init__(self, task: AbstractTask[Piece, Result], asked_to_stop: Any, packer: Packer) -> None:
         self.task, self.packer = task, packer
         self.held: dict[str, None] = {}
         self.pipe, child_pipe = _CONTEXT.Pipe()
-        # Without a lock: a process that dies would keep it.
         self.compiles = _CONTEXT.RawValue("b", 0)
         self.process: SpawnProcess = _CONTEXT.Process(
             target=_serve, args=(task, child_pipe, asked_to_stop, self.compiles), daemon=True
@@ -178,27 +177,27 @@ class _Queue(Generic[Piece]):
         self._waiting.clear()
 
 
-class _EventStop:
-    """Stop when an event that several processes share is set."""
+class _SharedStop:
+    """Stop when a number that several processes share is no longer 0."""
 
-    def __init__(self, event: Event) -> None:
-        self._event = event
+    def __init__(self, asked: Any) -> None:
+        self._asked = asked
 
     def __call__(self, state: SolveState) -> Termination | None:
-        """Stop once the event is set."""
-        return Termination.INTERRUPTED if self._event.is_set() else None
+        """Stop once it is asked for."""
+        return Termination.INTERRUPTED if self._asked.value else None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """Return 0 once the event is set, infinity before."""
-        return 0.0 if self._event.is_set() else float("inf")
+        """Return 0 once it is asked for, infinity before."""
+        return 0.0 if self._asked.value else float("inf")
 
 
-def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Event, compiles: Any) -> None:
+def _serve(task: AbstractTask[Any, Any], pipe: Connection, asked_to_stop: Any, compiles: Any) -> None:
     """Do pieces as they come; `compiles.value` tells whether this process compiles just now."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     COMPILING.tell = partial(setattr, compiles, "value")
-    stop, progress, unpacker = _EventStop(asked_to_stop), SilentProgress(), Unpacker()
+    stop, progress, unpacker = _SharedStop(asked_to_stop), SilentProgress(), Unpacker()
     while True:
         try:
             parts, parcel = pipe.recv()
@@ -218,6 +217,11 @@ def _die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        last_word = threading.Timer(GRACE_S, os._exit, (1,))
+        last_word.daemon = True
+        last_word.start()
+        # Removes named semaphores, of which Python would otherwise say that they leaked.
+        util._run_finalizers(0)  # type: ignore[attr-defined]  # it has no public name
         os._exit(1)
 
 
