@@ -18,6 +18,7 @@ import numpy as np
 from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
 from optim.core.ranges import check_in
 from optim.core.registry import register
+from optim.core.solution import relative_gap
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
@@ -26,6 +27,7 @@ from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
+from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.tree.tree_search import TreeSearch
 from optim.solvers.admission.warm_up import compile_columns, compile_moves, compile_nodes
@@ -48,7 +50,7 @@ class BranchAndPriceOptions:
     Parameters
     ----------
     tol
-        Relative gap at which the plan counts as proven optimal.
+        Relative gap at which the search ends: with `optimal` up to 1e-6, with `gap_limit` above.
     search_moves
         Moves of the neighbourhood search at the root, and whenever the tree dives for a plan.
     max_nodes
@@ -88,7 +90,9 @@ class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
             guide = _Guide(tables, rows, options.search_moves, monitor, seed)
             search = TreeSearch(tables, rows, guide.first_plan(), improve=guide.improve, tol=options.tol, monitor=whole)
             plan = drive(search, whole, task=self.name)
-        tree, master = search.tree, search.bounder.master
+        tree, master, tol = search.tree, search.bounder.master, min(options.tol, OPTIMALITY_TOL)
+        gap = relative_gap(search.record, search.bound, self.sense)
+        is_close = gap is not None and tol < gap <= options.tol
         return Outcome(
             decision=plan,
             objective=search.record,
@@ -96,9 +100,9 @@ class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
             proof=tree.proof(rows),
             statement=f"no plan is worth more than {search.bound:.9g}: the leaves of a tree of {len(tree)} nodes",
             optimal_statement=f"the plan attains the bound {search.bound:.9g} of a tree of {len(tree)} nodes "
-            f"to {options.tol:g}",
-            tol=options.tol,
-            termination=whole.reason,
+            f"to {tol:g}",
+            tol=tol,
+            termination=whole.reason or (Termination.GAP_LIMIT if is_close else None),
             iterations=search.num_bounded,
             counts={
                 "nodes": float(len(tree)),
