@@ -78,6 +78,16 @@ class Frontier:
         """Return a lower bound of the cost of every footprint that does so much work."""
         return max((point.bound + point.ratio * work for point in self.points), default=0.0)
 
+    def corners(self, decided: IntArray, instance: BiddingInstance) -> list[tuple[float, float]]:
+        """Return cost and work of points in order, the decided footprint's among them, without those that do no more for no less."""
+        value = evaluate(instance, decided)
+        found: list[tuple[float, float]] = []
+        points = {(point.cost, point.work) for point in self.points} | {(value.cost, value.work)}
+        for cost, work in sorted(points, key=lambda point: (-point[1], point[0])):
+            if not found or cost < found[-1][0]:
+                found.append((cost, work))
+        return found[::-1]
+
 
 class Trace(AbstractIteration[Frontier]):
     """The frontier around a footprint, point by point: `trace_frontier` as an iteration.
@@ -164,8 +174,9 @@ def trace_frontier(
 class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
     """The whole curve of cost against work; its tangent from the origin is the best cost per work.
 
-    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The points of the curve are
-    among the counts of the statistics: `cost_0`, `work_0` and so on, in order of work. Iterations are boxes solved.
+    The decision is the footprint of the best ratio, with the same proof as `dinkelbach`. The points of the curve, the
+    decision's among them, are in the counts of the statistics: `cost_0`, `work_0` and so on, in order of work; of each more
+    work costs more. Iterations are boxes solved.
     """
 
     summary: ClassVar[str] = "cost against work: the whole curve, and the best ratio with a proof"
@@ -180,7 +191,10 @@ class FrontierSolver(AbstractBiddingSolver[FrontierOptions]):
             with monitor.clock.phase("curve"):
                 frontier = drive(trace, monitor, task="curve")
             best.solved = trace.solved
+        corners = frontier.corners(best.counts, instance) if frontier.points else []
         curve = {
-            f"{name}_{i}": getattr(point, name) for i, point in enumerate(frontier.points) for name in ("cost", "work")
+            f"{name}_{i}": figure
+            for i, point in enumerate(corners)
+            for name, figure in zip(("cost", "work"), point, strict=True)
         }
-        return best.outcome(points=float(len(frontier.points)), **curve)
+        return best.outcome(points=float(len(corners)), **curve)

@@ -1,5 +1,6 @@
 """From a footprint and a proof to an outcome; bounds by the relaxation alone."""
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Generic, Unpack
 
@@ -132,7 +133,11 @@ def outcome_of(
     """Return a footprint with what is proven, as a solver's outcome; without enough work it is no decision."""
     value = evaluate(instance, counts)
     kept = {} if instance.lasting is None else {"kept": kept_probability(instance, counts)}
-    figures = {"work": value.work, **kept, **figures}
+    figures = {
+        "work": value.work,
+        **kept,
+        **{name: figure for name, figure in figures.items() if math.isfinite(figure)},
+    }
     if not is_answer(instance, counts, value):
         if can_work(instance):
             message = "no footprint with enough work was found"

@@ -1,11 +1,13 @@
 """The frontier against trying all footprints, and against plain definitions."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
-from optim.solvers.bidding.frontier import FrontierOptions, trace_frontier
+from optim.solvers.bidding.frontier import Frontier, FrontierOptions, FrontierPoint, trace_frontier
 from optim.solvers.solve import solve
 from tests.support.bidding.small_markets import all_footprints, best_of_all, published_vector, small_instances
 
@@ -35,3 +37,22 @@ def test_the_curve_of_the_published_vector_touches_its_bound_at_every_corner():
     for ratio in (0.05, 0.1, 0.2, 0.3, 0.5, 1.0):
         best = (cost - ratio * work).min()
         assert min(p.cost - ratio * p.work for p in frontier.points) == pytest.approx(best, abs=2e-4)
+
+
+def test_a_curve_lists_each_corner_once_and_the_decision_among_them():
+    """Points that do no more for no less are left out: neighbours' programmes find the same footprint, or one to their tolerance."""
+    instance = published_vector()
+    solution = solve(instance, "frontier", options={"point_tol": 0.5})
+    counts = solution.stats.counts
+    points = [(counts[f"cost_{i}"], counts[f"work_{i}"]) for i in range(int(counts["points"]))]
+    value = evaluate(instance, solution.decision.counts)
+    assert (value.cost, value.work) in points
+    assert all(a < c and b < d for (a, b), (c, d) in pairwise(points))
+
+
+def test_corners_are_those_that_none_does_more_for_less():
+    instance, nothing = published_vector(), np.zeros(4, dtype=np.int64)
+    ends = [(1.0, 1.0), (1.0, 1.0), (2.0, 1.0), (3.0, 2.0), (2.5, 3.0)]
+    points = tuple(FrontierPoint(ratio=0.1, counts=nothing, cost=c, work=w, bound=0.0) for c, w in ends)
+    idle = evaluate(instance, nothing)
+    assert Frontier(points=points).corners(nothing, instance) == [(idle.cost, idle.work), (1.0, 1.0), (2.5, 3.0)]
