@@ -1,29 +1,27 @@
 """Claims against what can be shown: what the checkers of all problems share. It shares nothing with any solver.
 
 A stated number may differ from the recomputed one by 1e-9 of the absolute terms that were added up, so that a value
-near 0 is judged by its parts. Every field that a person may act on is recomputed, or refused; what remains (seconds,
-a solver's own counters, versions, seed, options, message) says how a solution came about, and proves nothing.
+near 0 is judged by its parts. Every field that a person may act on is recomputed, or refused. Why the work ended is the
+writer's word but for what the file itself contradicts, and a solver's own counters are held to what they can be
+(`counters`). What remains (seconds, versions, seed, options, message) says how a solution came about, and proves nothing.
 """
 
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Mapping
 from string import Formatter
 from typing import Any, ClassVar
 
 from optim.core.certificate import Certificate
-from optim.core.solution import GAP_FLOOR, Solution, relative_gap
+from optim.core.counters import CountRange, check_ranges
+from optim.core.recomputed import Recomputed, is_finite
+from optim.core.solution import GAP_FLOOR, Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import Verification, Violation, violation
 
-AGREEMENT_TOL = 1e-9
-"""Largest difference between a stated number and the recomputed one, as a share of the absolute terms added."""
-
 OPTIMALITY_TOL = 1e-6
-"""Largest relative gap, `relative_gap` of `optim.core.solution`, that is called optimal."""
+"""Largest relative gap, as `relative_gap` of `optim.core.solution` has it, that is called optimal."""
 
 NUMBER = r"[^\s,;:]+"  # or a word, in a certificate's sentence
 FURTHER = {"failing": rf"(?:, {NUMBER})*"}
@@ -35,45 +33,6 @@ SENTENCES: Mapping[CertificateKind, tuple[str, ...]] = {
     CertificateKind.OPTIMALITY: ("", "no decision is better than {bound}, and this one is as good to {tol}"),
 }
 """Sentences that any problem's certificate may state, besides its own. An empty one claims nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recomputed:
-    """A number that a checker worked out.
-
-    Parameters
-    ----------
-    value
-        The number.
-    terms
-        Sum of the absolute terms that were added up to it; its rounding errors are relative to that.
-    """
-
-    value: float
-    terms: float
-
-    @classmethod
-    def total(cls, terms: Iterable[float]) -> "Recomputed":
-        """Add terms up without rounding errors on the way."""
-        added = list(terms)
-        return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
-
-    @property
-    def tol(self) -> float:
-        """By how much a stated number may differ."""
-        return AGREEMENT_TOL * self.terms
-
-    def agrees(self, stated: Any) -> bool:
-        """Tell whether a stated number is this one."""
-        return is_finite(stated) and abs(stated - self.value) <= self.tol
-
-
-def is_finite(number: Any) -> bool:
-    """Tell whether something is a number that a double holds."""
-    try:
-        return isinstance(number, Real) and not isinstance(number, bool) and math.isfinite(number)
-    except OverflowError:
-        return False
 
 
 Findings = tuple[list[Violation], Recomputed | None]
@@ -125,6 +84,15 @@ class AbstractClaims(ABC):
     @abstractmethod
     def counts(self) -> Mapping[str, float]:
         """Return what counters that tell of the decision and its proof have to be, by name."""
+
+    def count_ranges(self) -> Mapping[str, CountRange]:
+        """Return what the other counters can be, by name."""
+        return {}
+
+    def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
+        """Check counters that go together; each is in its own range already."""
+        del stated
+        return []
 
     def figures(self) -> Mapping[str, float]:
         """Return further whole numbers that sentences may state, by their name in the templates."""
@@ -218,8 +186,8 @@ class AbstractClaims(ABC):
                 text = f"there is no proof of a bound, but the status is {solution.dual}"
                 found.append(violation("dual status", text))
             return found, None
-        if solution.dual not in (PointStatus.FEASIBLE, PointStatus.CERTIFICATE):
-            text = f"a proof must be feasible or a certificate, but the status is {solution.dual}"
+        if solution.dual != PointStatus.FEASIBLE:
+            text = f"a proof of a bound must be {PointStatus.FEASIBLE}, but the status is {solution.dual}"
             found.append(violation("dual status", text))
         if not isinstance(proof, self.proof_types):
             known = " or ".join(kind.__name__ for kind in self.proof_types)
@@ -244,7 +212,8 @@ class AbstractClaims(ABC):
         is_bare, is_hopeless = kind == CertificateKind.FEASIBLE_ONLY, ended == Termination.INFEASIBLE
         claims_bound = kind in (CertificateKind.BOUND, CertificateKind.OPTIMALITY)
         claims_best = ended == Termination.OPTIMAL and kind != CertificateKind.OPTIMALITY
-        is_unbounded = ended == Termination.DUAL_INFEASIBLE
+        is_shy = kind == CertificateKind.OPTIMALITY and ended != Termination.OPTIMAL
+        is_unbounded, is_failed = (ended == end for end in (Termination.DUAL_INFEASIBLE, Termination.NUMERICAL_ERROR))
         why = self.why_feasible() if is_hopeless else None
         rules = (
             ("certificate", is_bare and has_proof, "feasibility alone goes with no proof"),
@@ -252,6 +221,8 @@ class AbstractClaims(ABC):
             ("certificate", is_bare and not has_decision, "feasibility is certified, but there is no decision"),
             ("certificate", claims_bound and not has_proof, f"{kind} is claimed without a proof"),
             ("termination", claims_best, f"optimal is claimed, but the certificate is {kind}"),
+            ("termination", is_shy, f"optimality is certified, but the work is said to have ended as {ended}"),
+            ("termination", is_failed and has_decision, "numerical_error is claimed beside a decision"),
             ("termination", is_hopeless and has_decision, "infeasible is claimed beside a decision"),
             ("termination", why is not None, f"infeasible can't be: {why}"),
             ("termination", is_unbounded, "dual_infeasible can't be: the objective is bounded"),
@@ -271,12 +242,15 @@ class AbstractClaims(ABC):
         if excess > max(objective.tol, bound.tol):
             text = f"the decision's {objective.value!r} is better than the bound {bound.value!r}: one of them is wrong"
             return [violation("bound", text, amount=repr(excess))], False
-        gap = relative_gap(objective.value, bound.value, self.sense)
-        if not is_claimed or gap is None:
+        if not is_claimed:
             return [], False
-        if gap > OPTIMALITY_TOL or -excess > self.most_gap:
-            text = f"the gap of {gap:.3g} between bound and objective exceeds {OPTIMALITY_TOL:g}"
-            return [violation("certificate", text, amount=repr(gap))], False
+        stated = (self.solution.objective or 0.0, self.solution.bound or 0.0)  # sound, so that they are numbers
+        for origin, value, limit in (("", objective.value, bound.value), ("stated ", *stated)):
+            better = limit - value if self.sense is Sense.MAXIMISE else value - limit
+            gap = better / max(abs(value), GAP_FLOOR)
+            if gap > OPTIMALITY_TOL or better > self.most_gap:
+                text = f"the {origin}gap of {gap:.3g} between bound and objective exceeds {OPTIMALITY_TOL:g}"
+                return [violation("certificate", text, amount=repr(gap))], False
         return [], True
 
     def _check_sentence(self, certificate: Certificate) -> list[Violation]:
@@ -328,13 +302,15 @@ class AbstractClaims(ABC):
         return [violation("gap", text)]
 
     def _check_counts(self) -> list[Violation]:
-        """Check the counters that tell of the decision and its proof."""
-        stated = self.solution.stats.counts
-        return [
+        """Check the counters: those that tell of the decision and its proof are recounted, the others held to their ranges."""
+        stated, known = self.solution.stats.counts, self.counts()
+        others = {name: number for name, number in stated.items() if name not in known}
+        wrong = [
             violation("counts", f"{name} is stated as {stated[name]!r}, but is {actual!r}", where=name)
-            for name, actual in self.counts().items()
+            for name, actual in known.items()
             if name in stated and not Recomputed(value=actual, terms=max(1.0, abs(actual))).agrees(stated[name])
         ]
+        return wrong + (check_ranges(others, self.count_ranges()) or self.check_related_counts(others))
 
 
 def _number(text: str) -> float:

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from optim.core.certificate import Certificate
-from optim.core.claims import AbstractClaims, Recomputed, is_finite
+from optim.core.claims import AbstractClaims
+from optim.core.counters import CountRange
+from optim.core.recomputed import Recomputed, is_finite
 from optim.core.solution import Solution, Stats
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.verification import violation
@@ -40,6 +42,13 @@ class Toy(AbstractClaims):
 
     def counts(self):
         return {"terms": float(len(self.solution.decision or ()))}
+
+    def count_ranges(self):
+        return {"moves": CountRange.whole()}
+
+    def check_related_counts(self, stated):
+        wrong = stated.get("twins", 0.0) > stated.get("moves", 0.0)
+        return [violation("counts", "more twins than moves", where="twins")] if wrong else []
 
     def figures(self):
         return {"leaves": 3.0}
@@ -115,6 +124,8 @@ def test_what_is_no_number_agrees_with_nothing(number) -> None:
         ("sense", {"sense": Sense.MINIMISE}),
         ("primal status", {"primal": PointStatus.NEARLY_FEASIBLE}),
         ("dual status", {"dual": PointStatus.NONE}),
+        ("dual status", {"dual": PointStatus.CERTIFICATE}),
+        ("dual status", {"dual": PointStatus.NEARLY_FEASIBLE}),
         ("objective", {"objective": 9.0 + 1e-7}),
         ("objective", {"objective": 9.0 - 1e-7}),
         ("objective", {"objective": None}),
@@ -128,6 +139,11 @@ def test_what_is_no_number_agrees_with_nothing(number) -> None:
         ("termination", {"termination": Termination.OPTIMAL}),
         ("termination", {"termination": Termination.INFEASIBLE}),
         ("termination", {"termination": Termination.DUAL_INFEASIBLE}),
+        ("termination", {"termination": Termination.NUMERICAL_ERROR}),
+        ("counts [moves]", {"stats": Stats(counts={"moves": -1.0})}),
+        ("counts [moves]", {"stats": Stats(counts={"moves": 1.5})}),
+        ("counts [own]", {"stats": Stats(counts={"own": float("inf")})}),
+        ("counts [twins]", {"stats": Stats(counts={"moves": 2.0, "twins": 3.0})}),
         ("counts [terms]", {"stats": Stats(counts={"terms": 3.0})}),
         ("gap", {"stated": {"gap": 0.11}}),
         ("gap", {"stated": {"gap": None}}),
@@ -143,9 +159,9 @@ def test_names_the_claim_that_does_not_hold(row, fields) -> None:
         {"objective": 9.0 + 1e-9},
         {"bound": 10.0 - 1e-9},
         {"bound": 11.0},
-        {"dual": PointStatus.CERTIFICATE},
         {"termination": Termination.TIME_LIMIT},
-        {"stats": Stats(counts={"terms": 2.0, "moves": 7.0})},
+        {"termination": Termination.GAP_LIMIT},
+        {"stats": Stats(counts={"terms": 2.0, "moves": 7.0, "own": -0.5})},
         {"stated": {"gap": 1 / 9}},
         {"stated": {"gap": 1 / 9 + 1e-10}},
     ],
@@ -183,6 +199,24 @@ def test_optimality_needs_a_gap_of_a_millionth() -> None:
     assert optimal(1000.0, 1000.0011) == ["certificate"]
 
 
+@pytest.mark.parametrize("bound", [1000.0011, 1500.0])
+def test_an_optimal_file_states_a_bound_that_shows_it_and_not_only_a_proof(bound: float) -> None:
+    """A bound may claim less than its proof, but not beside the claim that nothing better exists."""
+    certificate = certified(KINDS.OPTIMALITY, proof=(1000.0,))
+    stated = solution((1000.0,), (1000.0,), certificate=certificate, termination=Termination.OPTIMAL)
+    assert checked(stated) == []
+    assert checked(replace(stated, bound=bound)) == ["certificate"]
+    weaker = replace(stated, bound=bound, certificate=certified(proof=(1000.0,)), termination=Termination.COMPLETED)
+    assert checked(weaker) == []
+
+
+@pytest.mark.parametrize("ended", [end for end in Termination if end is not Termination.OPTIMAL])
+def test_proven_optimality_is_called_optimal_however_the_work_ended(ended: Termination) -> None:
+    certificate = certified(KINDS.OPTIMALITY, proof=(9.0,))
+    stated = solution((9.0,), (9.0,), certificate=certificate, termination=ended)
+    assert set(checked(stated)) == {"termination"}
+
+
 def test_a_problem_may_limit_the_absolute_gap_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Toy, "most_gap", 1e-6)
     assert optimal(1000.0, 1000.0009) == ["certificate"]
@@ -191,7 +225,7 @@ def test_a_problem_may_limit_the_absolute_gap_too(monkeypatch: pytest.MonkeyPatc
 
 def test_optimality_is_said_to_be_proven_only_where_it_is_claimed() -> None:
     certificate = certified(KINDS.OPTIMALITY, proof=(9.0,))
-    found = Toy("one", solution((9.0,), (9.0,), certificate=certificate)).check()
+    found = Toy("one", solution((9.0,), (9.0,), certificate=certificate, termination=Termination.OPTIMAL)).check()
     assert found.proven[-1] == "it is the best"
     assert "it is the best" not in Toy("one", solution((9.0,), (9.0,))).check().proven
 
@@ -223,7 +257,7 @@ def test_a_sentence_is_recomputed_or_refused(kind, statement, is_true) -> None:
 def test_a_sentence_names_no_smaller_gap_than_there_is() -> None:
     def says(tol: str) -> list[str]:
         certificate = certified(KINDS.OPTIMALITY, f"it attains 10 to {tol}", proof=(10.0,))
-        return checked(solution((10.0 - 5e-6,), (10.0,), certificate=certificate))
+        return checked(solution((10.0 - 5e-6,), (10.0,), certificate=certificate, termination=Termination.OPTIMAL))
 
     assert says("1e-06") == []
     assert says("6e-07") == []

@@ -12,7 +12,7 @@ import numpy as np
 
 from optim.core.archives import read_arrays, write_arrays
 from optim.core.certificate import Certificate
-from optim.core.claims import AbstractClaims, Recomputed
+from optim.core.claims import AbstractClaims
 from optim.core.documents import Numbering, convert, decode, distinct, encode, encode_line, json_schema, peek_schema
 from optim.core.execution.pieces import in_order
 from optim.core.files import read_bytes, write_bytes
@@ -24,6 +24,7 @@ from optim.core.options import build_options, options_as_dict, read_options
 from optim.core.own_code import in_a_line, is_own, load_own
 from optim.core.problem import AbstractProblem
 from optim.core.ranges import check_choices, check_in
+from optim.core.recomputed import Recomputed
 from optim.core.solution import Solution, Stats, relative_gap
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import AnyOf, GapLimit, IterationLimit, Never, SolveState, TimeLimit

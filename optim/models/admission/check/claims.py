@@ -6,11 +6,14 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from optim.core.certificate import Certificate
-from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings, Recomputed
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
+from optim.core.counters import CountRange
+from optim.core.recomputed import Recomputed
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense, Termination
 from optim.core.verification import Verification, Violation, violation
 from optim.models.admission.check import rows
+from optim.models.admission.check.counters import check_jobs_counted, ranges_of
 from optim.models.admission.check.facts import Facts, read_facts
 from optim.models.admission.check.placement import check_plan
 from optim.models.admission.check.prices import CutChecks, check_prices
@@ -146,6 +149,20 @@ class AdmissionClaims(AbstractClaims):
         if self.solution.termination == Termination.COMPLETED:  # a run cut short has decided on some jobs only
             known["refused"] = len(self.facts.jobs) - admitted
         return known
+
+    def count_ranges(self) -> Mapping[str, CountRange]:
+        """Return what the other counters can be."""
+        plan, proof = (
+            self.solution.decision,
+            None if self.solution.certificate is None else self.solution.certificate.proof,
+        )
+        admitted = len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0
+        return ranges_of(self.facts, admitted, proof)
+
+    def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
+        """Check that jobs are counted once each."""
+        plan = self.solution.decision
+        return check_jobs_counted(self.facts, len(plan.admitted) if isinstance(plan, AdmissionPlan) else 0, stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:
         """Return why a competitive ratio isn't backed: the bound itself has to show it, and the conditions to say so."""

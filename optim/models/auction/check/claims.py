@@ -4,7 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings, Recomputed
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
+from optim.core.counters import CountRange
+from optim.core.recomputed import Recomputed
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense
 from optim.core.verification import Verification, Violation, violation
@@ -117,6 +119,17 @@ class AuctionClaims(AbstractClaims):
         if solution.bound is not None and solution.objective is not None:
             known["gap_log"] = solution.bound - solution.objective
         return known
+
+    def count_ranges(self) -> Mapping[str, CountRange]:
+        """Return what the other counters can be: those of the search, and of the division that was rounded."""
+        amounts = ("widest_interval", "envy_ratio", "clarabel_s", "kept_least", "kept_mean", "kept_widest")
+        return {
+            **CountRange.each_whole(("rows", "by_count", "by_tree", "unplaced", "steps")),
+            **CountRange.each_whole(("winners", "exact_payments", "decided_grants"), 0),
+            **dict.fromkeys(amounts, CountRange()),
+            **dict.fromkeys(("gap_log", "fractional_gap"), CountRange(low=-OPTIMALITY_TOL)),
+            "exact_main": CountRange.whole(1),
+        }
 
     def further_proven(self) -> list[str]:
         """Tell of the payments: how many grants are certain whatever the payment within its interval."""

@@ -6,10 +6,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.claims import AGREEMENT_TOL, OPTIMALITY_TOL, AbstractClaims, Findings, Recomputed
+from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
+from optim.core.counters import CountRange
+from optim.core.recomputed import AGREEMENT_TOL, Recomputed
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense
 from optim.core.verification import Verification, Violation, violation
+from optim.models.bidding.check.curve import check_curve
 from optim.models.bidding.check.facts import Facts, footprint_value
 from optim.models.bidding.check.lasting import keeps_enough, kept
 from optim.models.bidding.check.leaf import CAP_TOL
@@ -93,6 +96,21 @@ class BiddingClaims(AbstractClaims):
         instance = self.facts.instance
         lasts = {} if instance.lasting is None else {"kept": kept(instance, instance.lasting, plan.counts)}
         return {"work": footprint_value(self.facts, plan.counts.tolist())[1], **lasts}
+
+    def count_ranges(self) -> Mapping[str, CountRange]:
+        """Return what the other counters can be: those of the search, and of a footprint that is no decision."""
+        amounts = ("work", "risk_ratio", "neutral_risk_ratio")
+        return {
+            **CountRange.each_whole(("ratios", "leaves", "nodes", "points")),
+            **dict.fromkeys(amounts, CountRange()),
+            "kept": CountRange(high=1.0),
+        }
+
+    def check_related_counts(self, stated: Mapping[str, float]) -> list[Violation]:
+        """Check the points of a curve."""
+        plan = self.solution.decision
+        decided = footprint_value(self.facts, plan.counts.tolist()) if isinstance(plan, FootprintPlan) else None
+        return check_curve(self.facts, stated, self.solution.bound, decided)
 
 
 def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:

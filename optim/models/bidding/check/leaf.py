@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.claims import AGREEMENT_TOL
+from optim.core.recomputed import AGREEMENT_TOL
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, footprint_value, tangent_slope, useful_rate
 from optim.models.bidding.check.lasting import CheckedCovers, keeps_enough

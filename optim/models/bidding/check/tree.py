@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optim.core.claims import is_finite
+from optim.core.recomputed import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, least_rate_for
 from optim.models.bidding.check.lasting import CheckedCovers, checked_covers

@@ -228,7 +228,14 @@ def test_refuses_an_objective_without_a_decision() -> None:
         ("termination", {"termination": Termination.INFEASIBLE}),
         ("termination", {"termination": Termination.DUAL_INFEASIBLE}),
         ("certificate", {"certificate": Certificate(kind=CertificateKind.BOUND, statement="")}),
-        ("certificate", {"certificate": Certificate(kind=CertificateKind.OPTIMALITY, statement="")}),
+        ("termination", {"termination": Termination.NUMERICAL_ERROR}),
+        (
+            "certificate",
+            {
+                "certificate": Certificate(kind=CertificateKind.OPTIMALITY, statement=""),
+                "termination": Termination.OPTIMAL,
+            },
+        ),
     ],
 )
 def test_refuses_a_claim_that_nothing_backs(row: str, fields: dict[str, Any]) -> None:
@@ -362,7 +369,8 @@ def test_the_largest_share_is_what_one_job_alone_takes_of_a_server(trait: str) -
 def test_refuses_counters_that_are_not_the_plans(name: str, value: float) -> None:
     instance, solution = optim.reference_instance("tiny-0"), optim.reference_solution("tiny-0")
     honest = {"admitted": 2.0, "refused": instance.num_jobs - 2.0, "nodes": 5.0}
-    done = replace(solution, termination=Termination.COMPLETED)
+    weaker = replace(solution.certificate, kind=CertificateKind.BOUND, statement="")
+    done = replace(solution, termination=Termination.COMPLETED, certificate=weaker)
     assert check(instance, replace(done, stats=replace(solution.stats, counts=honest))).is_ok
     lying = replace(done, stats=replace(solution.stats, counts=honest | {name: value + 1}))
     assert families(check(instance, lying).violations) == {"counts"}

@@ -166,6 +166,15 @@ def test_a_leaf_without_multipliers_and_a_split_that_can_not_be_are_refused():
         assert not verify(instance, with_proof(solution, nodes=nodes)).is_ok
 
 
+@pytest.mark.parametrize("name", ["ratios", "leaves", "nodes"])
+def test_counters_of_the_search_are_counts(name):
+    instance, solution = solved()
+    for number, rows in ((3.0, []), (-1.0, [f"counts [{name}]"]), (1e308, [f"counts [{name}]"])):
+        counts = {**solution.stats.counts, name: number}
+        given = replace(solution, stats=replace(solution.stats, counts=counts))
+        assert [found.row for found in verify(instance, given).violations] == rows
+
+
 @pytest.mark.parametrize(
     ("fields", "is_hopeless"),
     [
