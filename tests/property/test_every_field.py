@@ -133,7 +133,7 @@ def lies(value: Any) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        return [value + 1, value - 1, 0 if value else 7, 2**62, -value or -3]
+        return [value + 1, value - 1, 0 if value else 7, 2**62, 1e308, -value or -3]
     if isinstance(value, float):
         return [value * (1 + share) + share * 1e-3 for share in LIES] + [0.0 if value else 1.0, 1e308, -value or -1.0]
     if value is None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from optim.core.counters import MOST
 from optim.core.recomputed import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, least_rate_for
@@ -72,7 +73,7 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
         else:
             parts = _split(facts, box, node)
             if parts is None:
-                text = f"the tree splits by bid {node.bid} at {node.value}, which can't be"
+                text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, which can't be"
                 return -math.inf, [violation("certificate", text)]
             pending += zip((node.low, node.high), parts, strict=True)
     return least, []
@@ -92,7 +93,7 @@ def _split(facts: Facts, box: CheckedBox, node: TreeNode) -> tuple[CheckedBox, C
     if node.bid == RATE:
         low, high = box.rate
         return replace(box, rate=(low, min(high, at))), replace(box, rate=(max(low, at), high))
-    if node.bid is not None and 0 <= node.bid < len(bids) and at == int(at):
+    if node.bid is not None and 0 <= node.bid < len(bids) and abs(at) <= MOST and at == int(at):
         least, most = box.low.copy(), box.high.copy()
         most[node.bid] = min(most[node.bid], at)
         least[node.bid] = max(least[node.bid], at + 1)

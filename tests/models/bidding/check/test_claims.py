@@ -166,6 +166,14 @@ def test_a_leaf_without_multipliers_and_a_split_that_can_not_be_are_refused():
         assert not verify(instance, with_proof(solution, nodes=nodes)).is_ok
 
 
+@pytest.mark.parametrize("value", [1e308, -1e308, 1e19, np.inf, np.nan, 0.5])
+def test_a_split_at_what_is_no_count_is_refused_with_its_node(value):
+    instance, solution = solved()
+    nodes = (TreeNode(bid=0, value=value, low=1, high=2), TreeNode(), TreeNode())
+    (found,) = verify(instance, with_proof(solution, nodes=nodes)).violations[:1]
+    assert found.message == f"nodes[0]: the tree splits by bid 0 at {value}, which can't be"
+
+
 @pytest.mark.parametrize("name", ["ratios", "leaves", "nodes"])
 def test_counters_of_the_search_are_counts(name):
     instance, solution = solved()
