@@ -1,10 +1,10 @@
 """Figures of a run: completion, fairness in both readings, waiting, and what GPUs were held for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optim.core.errors import UnsupportedProblemError
+from optim.core.errors import InvalidProblemError, UnsupportedProblemError
 from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.retries import useful_us
@@ -13,6 +13,8 @@ from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
 HOUR_US = 3600 * US
+
+MOST_FIGURE = 1e300
 
 SCORES = (1.0, 0.5, 0.25)
 """Placement score by locality: a machine has one island of fast links here."""
@@ -59,6 +61,11 @@ class Metrics:
     left, unfinished
         Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
         out, as they do those that failed; those of GPU-time count them.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a figure isn't finite.
     """
 
     jct_mean_h: float
@@ -94,6 +101,12 @@ class Metrics:
     failed: int = 0
     left: int = 0
     unfinished: int = 0
+
+    def __post_init__(self) -> None:
+        """Check that they are numbers."""
+        for figure in fields(self):
+            if not abs(getattr(self, figure.name)) <= MOST_FIGURE:
+                raise InvalidProblemError(f"{figure.name} must be a finite number of at most {MOST_FIGURE:g}")
 
 
 def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:

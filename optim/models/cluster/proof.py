@@ -2,7 +2,15 @@
 
 from dataclasses import dataclass
 
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.workload import LATEST_US, US
 from optim.models.cluster.world import FloatArray
+
+MOST_PRICE = 1e100
+"""Of a GPU for a second or a slot: sums over all jobs and slots stay finite."""
+
+MOST_SLOWDOWN, LAST_US = 2.0**50, 2**62
+"""Of a proof: the largest slowdown, and the end of an interval, which may lie that many times later than any submission."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -18,10 +26,22 @@ class PriceProof:
         Length of a slot in microseconds.
     price
         Price of a GPU-second in seconds of completion time, at least 0; shape (slots,).
+
+    Raises
+    ------
+    InvalidProblemError
+        If a price isn't finite or is negative, or a slot is shorter than a second.
     """
 
     slot_us: int
     price: FloatArray
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        if not US <= self.slot_us <= LATEST_US:
+            raise InvalidProblemError(f"slot_us must lie in {US}..{LATEST_US}, got {self.slot_us}")
+        if self.price.ndim != 1 or not ((self.price >= 0) & (self.price <= MOST_PRICE)).all():
+            raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MOST_PRICE:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +49,11 @@ class LoadProof:
     """A time: the work of all jobs submitted from then on can't be done earlier than the makespan that it gives (D.2)."""
 
     from_us: int
+
+    def __post_init__(self) -> None:
+        """Check the range, of which InvalidProblemError is raised."""
+        if not 0 <= self.from_us <= LATEST_US:
+            raise InvalidProblemError(f"from_us must lie in 0..{LATEST_US}, the times there are")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +63,11 @@ class IntervalProof:
     slowdown: float
     from_us: int
     to_us: int
+
+    def __post_init__(self) -> None:
+        """Check the ranges, of which InvalidProblemError is raised."""
+        if not 1 <= self.slowdown <= MOST_SLOWDOWN:
+            raise InvalidProblemError(f"slowdown must lie in 1..{MOST_SLOWDOWN:g}, got {self.slowdown}")
+        for name, most in (("from_us", LATEST_US), ("to_us", LAST_US)):
+            if not 0 <= getattr(self, name) <= most:
+                raise InvalidProblemError(f"{name} must lie in 0..{most}, the times there are")

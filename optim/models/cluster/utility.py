@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster.proof import MOST_PRICE
+from optim.models.cluster.workload import LATEST_US
 from optim.models.cluster.world import FloatArray
 
 
@@ -37,8 +39,12 @@ class Worth:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        is_whole = self.theta.ndim == 2 and self.theta.shape[1] == 3 and self.price.ndim == 1 and self.slot_us >= 1
-        if not is_whole or not (np.isfinite(self.theta).all() and np.isfinite(self.price).all()):
-            raise InvalidProblemError("utilities are three finite numbers a job, and prices finite numbers")
+        is_whole = self.theta.ndim == 2 and self.theta.shape[1] == 3 and self.price.ndim == 1
+        if not is_whole or not 1 <= self.slot_us <= LATEST_US:
+            raise InvalidProblemError(f"utilities are three numbers a job, and slots 1..{LATEST_US} microseconds")
+        if not ((abs(self.theta) <= MOST_PRICE).all() and (self.price <= MOST_PRICE).all()):
+            raise InvalidProblemError(f"theta and prices must be finite, and at most {MOST_PRICE:g}")
+        if not (np.isfinite(self.utility) and np.isfinite(self.bound)):
+            raise InvalidProblemError(f"utility and bound must be finite, got {self.utility} and {self.bound}")
         if (self.theta[:, :2] < 0).any() or (self.price < 0).any():
             raise InvalidProblemError("theta1, theta2 and prices must be at least 0")

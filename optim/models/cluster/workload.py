@@ -37,6 +37,9 @@ LABELS: Mapping[str, str] = {
 }
 """Columns that hold numbers into names, and where the names are."""
 
+TABLES = ("slowdown_ppm", "kind_ppm", "loss")
+"""Columns of several numbers a job."""
+
 REQUIRED = ("submit_us", "gpus", "duration_us")
 UNLESS_GIVEN: Mapping[str, int] = {
     "group": 0,
@@ -57,9 +60,11 @@ UNLESS_GIVEN: Mapping[str, int] = {
 """What a column of one number a job holds where it isn't given."""
 
 LIMITS: Mapping[str, tuple[int, int]] = {
+    "submit_us": (0, LATEST_US),
     "gpus": (1, 2**20),
     "duration_us": (1, LATEST_US),
     "slowdown_ppm": (PPM, 1_000 * PPM),
+    "app": (0, 2**53),
     "least_gpus": (1, 2**20),
     "most_gpus": (1, 2**20),
     "share_milli": (1, WHOLE_MILLI),
@@ -90,7 +95,7 @@ class Workload:
     slowdown_ppm
         How much longer work takes by locality (`LEVELS`), in parts per million, at least 1,000,000; shape (jobs, 3).
     app
-        Number of each job's app; jobs without one are apps of their own; shape (jobs,).
+        Number of each job's app, at least 0; jobs without one are apps of their own; shape (jobs,).
     group
         Number of each job's virtual cluster, into `groups`; shape (jobs,).
     least_gpus, most_gpus
@@ -131,7 +136,7 @@ class Workload:
     Raises
     ------
     InvalidProblemError
-        If arrays differ in length, times aren't sorted, or a number is outside its range.
+        If arrays differ in length or have another form, times aren't sorted, or a number is outside its range.
     """
 
     submit_us: IntArray
@@ -185,6 +190,7 @@ class Workload:
                 raise InvalidProblemError(f"{name} has {len(filled)} entries for {count} jobs; give one a job")
             dtype = np.float64 if name == "loss" else np.int64
             object.__setattr__(self, name, np.array(filled, dtype, order="C"))  # own and writable: one compiled type
+        self._check_forms()
         if self.submit_us[0] < 0 or (np.diff(self.submit_us) < 0).any():
             raise InvalidProblemError("jobs must be sorted by submission, from 0 on; sort them first")
         for name, (least, most) in LIMITS.items():
@@ -203,6 +209,16 @@ class Workload:
             raise InvalidProblemError("a job's GPUs x duration must stay below 2**62 microseconds; check the units")
         if not self.ids:
             object.__setattr__(self, "ids", tuple(f"j{row}" for row in range(count)))
+
+    def _check_forms(self) -> None:
+        for name in (*REQUIRED, *UNLESS_GIVEN, "app", "most_gpus", *TABLES):
+            values = getattr(self, name)
+            if values.ndim != (2 if name in TABLES else 1):
+                raise InvalidProblemError(f"{name} must have {'a row' if name in TABLES else 'one number'} a job")
+        if self.slowdown_ppm.shape[1] != len(LEVELS):
+            raise InvalidProblemError(f"slowdown_ppm must have {len(LEVELS)} numbers a job: {', '.join(LEVELS)}")
+        if not np.isfinite(self.loss).all():
+            raise InvalidProblemError("loss must be finite numbers; leave it out where it isn't known")
 
     def __len__(self) -> int:
         """Return the number of jobs."""

@@ -14,6 +14,10 @@ FloatArray = NDArray[np.float64]
 
 GRID = re.compile(r"(\d+)x(\d+)")
 MOST_MACHINES, MOST_GPUS = 100_000, 1_024
+MOST_CARDS = 2**20
+"""GPUs of a machine, however it is described: as many as a gang may ask for."""
+
+MOST_ROOM, MOST_RACK = 2.0**50, 2**53
 MACHINES_A_RACK = 16
 """Machines that share a switch where a cluster is given as machines x GPUs."""
 
@@ -30,18 +34,18 @@ class Cluster:
     gpus
         GPUs of each machine, at least 1; shape (machines,).
     rack
-        Number of each machine's rack; shape (machines,).
+        Number of each machine's rack, at least 0; shape (machines,).
     kind
         Type of each machine's GPUs, as a number into `kinds`; shape (machines,).
     kinds
-        Names of the types.
+        Names of the types, each once.
     cpus, memory_gb
-        Host room of each machine; shape (machines,).
+        Host room of each machine, at least 0; shape (machines,).
 
     Raises
     ------
     InvalidProblemError
-        If there is no machine, an array has another length, or a machine has no GPU.
+        If there is no machine, an array has another length, a machine has no GPU, or a number or name can't be one.
     """
 
     gpus: IntArray
@@ -69,6 +73,22 @@ class Cluster:
                 raise InvalidProblemError(f"{name} has {len(values)} entries for {count} machines; give one a machine")
             dtype = np.float64 if name in ("cpus", "memory_gb") else np.int64
             object.__setattr__(self, name, np.ascontiguousarray(values, dtype))
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
+            raise InvalidProblemError("kinds must be names, each once; give every type of GPU one of its own")
+        most = {
+            "gpus": MOST_CARDS,
+            "rack": MOST_RACK,
+            "kind": len(self.kinds) - 1,
+            "cpus": MOST_ROOM,
+            "memory_gb": MOST_ROOM,
+        }
+        for name, limit in most.items():
+            values = getattr(self, name)
+            if not (values.min() >= 0 and values.max() <= limit):  # not a number is neither
+                raise InvalidProblemError(f"{name} must lie in 0..{limit:g}, got {values.min()}..{values.max()}")
 
     @property
     def num_machines(self) -> int:

@@ -1,12 +1,13 @@
 """Figures of a run against sums second by second."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 
-from optim.models.cluster.metrics import fairness, localities, measure, placement_score
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -89,3 +90,13 @@ def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
     assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app isn't whole
     alone = replace(run, is_done=np.array([True, False, False]))
     assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no app is: what there is counts
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -1e308, 10**400], ids=["nan", "inf", "-1e308", "10**400"]
+)
+def test_figures_are_finite_numbers(value):
+    names = [figure.name for figure in fields(Metrics)]
+    for name in ("jct_mean_h", "preemptions"):
+        with pytest.raises(InvalidProblemError, match=f"{name} must be a finite number"):
+            Metrics(**{**dict.fromkeys(names, 1), name: value})

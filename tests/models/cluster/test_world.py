@@ -38,6 +38,13 @@ def test_the_tree_has_a_leaf_for_each_gpu():
         ({"duration_us": [2**49, 1], "gpus": [2**14, 1]}, "check the units"),
         ({"gpus": [1]}, "1 entries for 2 jobs"),
         ({"slowdown_ppm": [[PPM - 1] * 3, [PPM] * 3]}, "slowdown_ppm must lie"),
+        ({"slowdown_ppm": [[PPM] * 2] * 2}, "slowdown_ppm must have 3 numbers a job"),
+        ({"slowdown_ppm": [PPM, PPM]}, "slowdown_ppm must have a row a job"),
+        ({"app": [[0], [1]]}, "app must have one number a job"),
+        ({"submit_us": [0, 2**51]}, "submit_us must lie"),
+        ({"app": [0, 2**62]}, "app must lie"),
+        ({"app": [-1, 0]}, "app must lie"),
+        ({"loss": [[1.0, 0.5], [1.0, float("nan")]]}, "loss must be finite"),
     ],
 )
 def test_a_workload_that_is_none_is_refused(change, cause):
@@ -51,3 +58,26 @@ def test_a_cluster_without_machines_or_with_uneven_columns_is_refused():
         Cluster(gpus=np.array([], dtype=np.int64))
     with pytest.raises(InvalidProblemError, match="rack has 1 entries for 2 machines"):
         Cluster(gpus=np.array([1, 1]), rack=np.array([0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ({"gpus": [2**40, 1]}, "gpus must lie"),
+        ({"rack": [-1, 0]}, "rack must lie"),
+        ({"rack": [0, 2**62]}, "rack must lie"),
+        ({"kind": [0, 1]}, "kind must lie"),
+        ({"kind": [-1, 0]}, "kind must lie"),
+        ({"kinds": ()}, "kind must lie"),
+        ({"kinds": ("",)}, "kinds must be names"),
+        ({"kinds": ("a", "a")}, "kinds must be names"),
+        ({"cpus": [float("nan"), 1.0]}, "cpus must lie"),
+        ({"cpus": [1e308, 1.0]}, "cpus must lie"),
+        ({"memory_gb": [-1.0, 1.0]}, "memory_gb must lie"),
+        ({"memory_gb": [float("inf"), 1.0]}, "memory_gb must lie"),
+    ],
+)
+def test_a_cluster_of_impossible_machines_is_refused(change, cause):
+    columns = {name: values if name == "kinds" else np.array(values) for name, values in change.items()}
+    with pytest.raises(InvalidProblemError, match=cause):
+        Cluster(**{"gpus": np.array([2, 2]), **columns})

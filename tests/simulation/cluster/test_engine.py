@@ -252,5 +252,5 @@ def test_a_key_is_played_by_planning_where_gpus_are_shared_or_differ():
 )
 def test_the_compiled_loop_plays_types_that_are_all_as_fast(speeds, machines, expected):
     jobs = replace(_workload([(0, 1, 5)]), kind_ppm=np.array([speeds]))
-    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array(machines))
+    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array(machines), kinds=("a", "b"))
     assert is_compiled(jobs, cluster, EngineOptions()) is expected

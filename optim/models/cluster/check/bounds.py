@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
@@ -14,18 +13,10 @@ ROUNDING = 1e-9
 
 
 def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
-    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1) of docs/mathematics/cluster.md).
-
-    Raises
-    ------
-    InvalidProblemError
-        If prices aren't finite numbers of at least 0, or the slot has no length.
-    """
+    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1) of docs/mathematics/cluster.md)."""
     from optim.models.cluster.check.dearest_time import least_bills
 
     price = np.asarray(proof.price, float)
-    if proof.slot_us < US or price.ndim != 1 or not np.isfinite(price).all() or (price < 0).any():
-        raise InvalidProblemError("prices must be finite and at least 0, in slots of at least a second")
     slot = proof.slot_us / US
     bills = least_bills(
         jobs.submit_us / US, jobs.duration_us / US, jobs.gpus.astype(float), np.append(price, 0.0), slot
@@ -39,7 +30,7 @@ def least_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
     """Return the seconds from the first submission that no schedule of all jobs beats, rounded down ((D.2))."""
     later = jobs.submit_us >= proof.from_us
     work = sum(w * d for w, d in zip(jobs.gpus[later].tolist(), jobs.duration_us[later].tolist(), strict=True))
-    by_load = max(proof.from_us, 0) + work // cluster.num_gpus if work else 0
+    by_load = proof.from_us + work // cluster.num_gpus if work else 0
     last = max(r + d for r, d in zip(jobs.submit_us.tolist(), jobs.duration_us.tolist(), strict=True))
     makespan_us = int(max(by_load, last))
     return makespan_us / US * (1 - ROUNDING)
@@ -51,6 +42,5 @@ def least_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> fl
     ends = jobs.submit_us + proof.slowdown * jobs.duration_us
     inside &= ends <= proof.to_us * (1 + 1e-15)
     work = sum(w * d for w, d in zip(jobs.gpus[inside].tolist(), jobs.duration_us[inside].tolist(), strict=True))
-    is_interval = proof.to_us > proof.from_us
-    is_overloaded = is_interval and proof.slowdown >= 1 and work > cluster.num_gpus * (proof.to_us - proof.from_us)
+    is_overloaded = proof.to_us > proof.from_us and work > cluster.num_gpus * (proof.to_us - proof.from_us)
     return proof.slowdown * (1 - ROUNDING) if is_overloaded else 1.0

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_right, insort
 
+from optim.core.limits import check_limit
 from optim.core.verification import Violation, violation
 from optim.models.cluster.check.replay import Replayed
 from optim.models.cluster.utility import Worth
@@ -37,7 +38,16 @@ def check_worth(jobs: Workload, cluster: Cluster, replayed: Replayed, worth: Wor
 
 
 def most_earned(jobs: Workload, cluster: Cluster, worth: Worth) -> float:
-    """Return what no schedule earns more than: all GPU-slots at their prices, and each job's best utility less the least bill ((D.10))."""
+    """Return what no schedule earns more than: all GPU-slots at their prices, and each job's best utility less the least bill ((D.10)).
+
+    Raises
+    ------
+    InvalidProblemError
+        If a job's run time has more slots than are read.
+    """
+    check_limit(
+        "cells", int(jobs.duration_us.max()) // worth.slot_us, f"slots of {worth.slot_us} us in a job's run time"
+    )
     price = worth.price.tolist()
     rows = zip(
         worth.theta.tolist(), jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True

@@ -68,9 +68,34 @@ def test_the_makespan_counts_the_load_from_a_time_on_and_the_longest_job():
 
 @pytest.mark.parametrize("prices", [[-1.0], [float("nan")], [float("inf")]])
 def test_prices_that_are_none_are_refused(prices):
-    proof = PriceProof(slot_us=US, price=np.array(prices))
     with pytest.raises(InvalidProblemError, match="finite and at least 0"):
-        least_mean_completion(workload([(0, 1, 1)]), Cluster.grid("1x1"), proof)
+        PriceProof(slot_us=US, price=np.array(prices))
+
+
+@pytest.mark.parametrize("slot_us", [-1, 0, US - 1, 2**51])
+def test_a_slot_of_prices_has_a_second_at_least(slot_us):
+    with pytest.raises(InvalidProblemError, match="slot_us must lie in"):
+        PriceProof(slot_us=slot_us, price=np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("proof", "change"),
+    [
+        (LoadProof, {"from_us": -1}),
+        (LoadProof, {"from_us": 10**400}),
+        (IntervalProof, {"slowdown": 0.5}),
+        (IntervalProof, {"slowdown": float("nan")}),
+        (IntervalProof, {"slowdown": float("inf")}),
+        (IntervalProof, {"from_us": -1}),
+        (IntervalProof, {"to_us": -1}),
+        (IntervalProof, {"to_us": 10**400}),
+    ],
+)
+def test_a_proof_of_no_time_or_slowdown_is_refused(proof, change):
+    plain = {"from_us": 0} if proof is LoadProof else {"slowdown": 1.0, "from_us": 0, "to_us": 0}
+    proof(**plain)
+    with pytest.raises(InvalidProblemError, match=f"{next(iter(change))} must lie in"):
+        proof(**{**plain, **change})
 
 
 @given(small_worlds(), PRICES)

@@ -111,3 +111,27 @@ def test_worth_is_finite_and_not_negative():
     for theta, price in (([(np.inf, 1.0, 1.0)], [1.0]), ([(1.0, 1.0, 1.0)], [-1.0]), ([(1.0, -1.0, 1.0)], [1.0])):
         with pytest.raises(InvalidProblemError, match=r"must be at least 0|finite"):
             _worth(theta, price)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"slot_us": 0},
+        {"slot_us": 2**51},
+        {"utility": float("nan")},
+        {"bound": float("inf")},
+        {"price": np.array([1e308])},
+        {"theta": np.array([(1e308, 1.0, 1.0)])},
+        {"theta": np.array([(1.0, 1.0, -1e308)])},
+    ],
+)
+def test_worth_that_no_sum_could_hold_is_refused(change):
+    plain = _worth([(1.0, 1.0, 1.0)], [1.0])
+    with pytest.raises(InvalidProblemError, match=r"slots 1\.\.|finite"):
+        replace(plain, **change)
+
+
+def test_a_run_time_of_more_slots_than_are_read_is_refused():
+    jobs = workload([(0, 1, 10**6)])
+    with pytest.raises(InvalidProblemError, match="slots of 1 us in a job's run time"):
+        most_earned(jobs, Cluster.grid("1x1"), replace(_worth([(1.0, 1.0, 1.0)], []), slot_us=1))
