@@ -3,7 +3,7 @@
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,18 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
             unpacked = sum(entry.file_size for entry in packed.infolist())
         check_limit("document_bytes", unpacked, f"{path}: bytes unpacked")
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files}
+            _require_arrays(archive.files, arrays)
+            return arrays
     except DAMAGES as error:
         if isinstance(error, InvalidProblemError):
             raise
         said = " ".join(str(error).split()) or type(error).__name__
         raise InvalidProblemError(f"{path}: not {what} ({said}); {remedy}") from error
+
+
+def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:
+    """Refuse what comes twice, of which readers keep the last and other tools show the first, and what is no array."""
+    wrong = [name for name in names if names.count(name) > 1 or not isinstance(arrays[name], np.ndarray)]
+    if wrong:
+        raise ValueError(f"{wrong[0][:40]!r} in it is given twice, or no array")

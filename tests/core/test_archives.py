@@ -40,3 +40,26 @@ def test_a_small_archive_of_much_is_refused_before_it_is_unpacked(tmp_path):
         packed.writestr("a.npy", b"\0" * 10_000)
     with read_limits(document_bytes=9_999), pytest.raises(InvalidProblemError, match="bytes unpacked"):
         read_arrays(tmp_path / "x.npz", "a thing", "make one")
+
+
+def _packed(path, *entries):
+    """Write files into an archive, the same name twice if asked for."""
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, content in entries:
+            packed.writestr(name, content)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_array_that_is_given_twice_is_refused(tmp_path):
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(3))
+    _packed(tmp_path / "x.npz", ("a.npy", buffer.getvalue()), ("a.npy", buffer.getvalue()))
+    with pytest.raises(InvalidProblemError, match="'a' in it is given twice"):
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
+
+
+@pytest.mark.parametrize("name", ["a", "a.npy"])
+def test_a_file_in_an_archive_that_is_no_array_is_refused(tmp_path, name):
+    _packed(tmp_path / "x.npz", (name, b"text"))
+    with pytest.raises(InvalidProblemError, match="'a' in it is given twice, or no array"):
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
