@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from optim.core.errors import InvalidOptionError
 from optim.core.own_code import installed_names
+from optim.models.cluster.policy_names import SHIPPED
 
 CLUSTER_PLUGINS = "optim.policies"
 """Entry points that other packages name policies of `simulate cluster` in."""
 
 NAMES: Mapping[str, str] = {
-    "cluster": """
-        allox borg drf fifo finish-time-fairness gandiva gandiva-fair las max-min mesos oasis omega optimus random slaq srsf srtf
-        static tetris themis themis-greedy tiresias tiresias-gittins yarn-cs""",
+    "cluster": " ".join(sorted(SHIPPED)),
     "containers": """
         analogs analogs-phases autopilot autopilot-ml autopilot-serving boosted-quantiles boosted-quantiles-phases clairvoyant
         clairvoyant-harmless current-step-max current-step-rules ewma-10 ewma-2 ewma-5 forest forest-phases holt level-price oracle-static phase-markov

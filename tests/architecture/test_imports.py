@@ -155,7 +155,7 @@ def test_checkers_share_no_code_with_solvers() -> None:
     assert found, "no checker was found"
     data = (
         *("instance", "plan", "proof", "utility", "log", "rules", "run_file", "workload", "world", "zones.market"),
-        *("philly_tables", "lasting", "scalability"),
+        *("philly_tables", "lasting", "scalability", "policy_names"),
     )
     allowed = ("check", "metrics", *data)
     wrong = []

@@ -1,12 +1,15 @@
 """Runs on disk: jobs, cluster, options, every policy's log, figures and bounds, as one archive that `verify` can replay."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import UnsetType
 
 from optim.core.archives import Arrays, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
@@ -14,25 +17,26 @@ from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import Metrics
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.rules import Rules
+from optim.models.cluster.run_columns import (
+    JOB_COLUMNS,
+    LOG_COLUMNS,
+    MACHINE_COLUMNS,
+    MORE_JOB_COLUMNS,
+    MORE_LOG_COLUMNS,
+    MORE_MACHINE_COLUMNS,
+    WORTH_ARRAYS,
+    RunArrays,
+)
+from optim.models.cluster.run_header import SCHEMA, HeaderDocument, decode_header
 from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import LABELS, Workload
 from optim.models.cluster.world import Cluster
 
-SCHEMA = "optim/cluster-run/1"
 WHAT, REMEDY = "a run of optim simulate cluster", "write one with --log FILE"
-JOB_COLUMNS = ("submit_us", "gpus", "duration_us", "slowdown_ppm", "app", "group")
-MORE_JOB_COLUMNS = (
-    *("least_gpus", "most_gpus", "share_milli", "busy_milli", "kind_ppm", "cpu_milli", "memory_mib", "priority"),
-    *("fails_us", "tries", "good_us", "user", "model", "status", "reason", "loss"),
-)
-MACHINE_COLUMNS = ("gpus", "rack", "kind")
-MORE_MACHINE_COLUMNS = ("cpus", "memory_gb")
-LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
-MORE_LOG_COLUMNS = ("slot",)
-"""Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
-WORTH_ARRAYS, WORTH_NUMBERS = ("theta", "price"), ("slot_us", "utility", "bound")
-NOT_WHOLE = ("loss", "cpus", "memory_gb")
-TABLES = ("slowdown_ppm", "kind_ppm", "loss")
+MOST_SAID = 180
+"""Characters of a cause that are kept."""
+
+WORTH_NUMBERS = ("slot_us", "utility", "bound")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,9 +77,17 @@ class RunRecord:
     load: LoadProof | None = None
     interval: IntervalProof | None = None
 
+    def __post_init__(self) -> None:
+        """Check what a table of types and machines must share, of which InvalidProblemError is raised."""
+        types, used = self.jobs.kind_ppm.shape[1], int(self.cluster.kind.max()) + 1
+        if 0 < types < used:
+            raise InvalidProblemError(
+                f"kind_ppm must tell of every type of GPU: it has {types} columns for {used} types"
+            )
+
 
 def save_run(record: RunRecord, path: str | Path) -> None:
-    """Write a record."""
+    """Write a record; of a policy's own figures those that aren't finite are left out."""
     header = {
         "schema": SCHEMA,
         "overhead_us": record.overhead_us,
@@ -85,7 +97,9 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "policies": [run.policy for run in record.runs],
         "metrics": [asdict(run.metrics) for run in record.runs],
         "rules": [asdict(run.rules) for run in record.runs],
-        "figures": [dict(run.figures) for run in record.runs],
+        "figures": [
+            {name: float(value) for name, value in run.figures.items() if math.isfinite(value)} for run in record.runs
+        ],
         "worth": [
             None if run.worth is None else {name: getattr(run.worth, name) for name in WORTH_NUMBERS}
             for run in record.runs
@@ -108,97 +122,87 @@ def save_run(record: RunRecord, path: str | Path) -> None:
 
 
 def load_run(path: str | Path) -> RunRecord:
-    """Read a record.
+    """Read a record: all of it, and nothing else that the file may hold.
 
     Raises
     ------
     InvalidProblemError
-        If the file isn't one.
+        If the file isn't one; it names the field or array.
     """
     arrays = read_arrays(path, WHAT, REMEDY)
     try:
-        header = json.loads(bytes(arrays["header"]))
-        _require_schema(header["schema"])
-        return RunRecord(
-            jobs=_jobs(arrays, header.get("names", {})),
-            cluster=Cluster(
-                **_columns(arrays, "cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS),
-                kinds=tuple(map(str, header.get("kinds", ("gpu",)))),
-            ),
-            overhead_us=int(header["overhead_us"]),
-            settings=header["settings"],
-            runs=tuple(
-                LoggedRun(
-                    policy=str(policy),
-                    log=EventLog(**_columns(arrays, f"log{number}", LOG_COLUMNS, MORE_LOG_COLUMNS)),
-                    metrics=Metrics(**metrics),
-                    rules=Rules(**rules),
-                    figures={str(name): float(value) for name, value in figures.items()},
-                    worth=_worth(arrays, number, worth),
-                )
-                for number, (policy, metrics, rules, figures, worth) in enumerate(_headings(header))
-            ),
-            bounds={str(name): float(value) for name, value in header["bounds"].items()},
-            prices=PriceProof(slot_us=int(header["slot_us"]), price=arrays["price"].astype(float))
-            if header["slot_us"]
-            else None,
-            load=LoadProof(**header["load"]) if header["load"] else None,
-            interval=IntervalProof(**header["interval"]) if header["interval"] else None,
-        )
-    except InvalidProblemError:
-        raise
-    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        said = " ".join(str(error).split())[:150]
-        cause = f"no {said} in it" if isinstance(error, KeyError) else said
-        raise InvalidProblemError(f"{path}: not {WHAT} ({cause}); {REMEDY}") from error
+        return _record(RunArrays(arrays))
+    except InvalidProblemError as error:
+        said = " ".join(str(error).split())[:MOST_SAID]
+        raise InvalidProblemError(f"{path}: not {WHAT} ({said}); {REMEDY}") from error
 
 
-def _require_schema(schema: object) -> None:
-    if schema != SCHEMA:
-        raise ValueError(f"schema {schema!r} instead of {SCHEMA!r}")
+def _record(arrays: RunArrays) -> RunRecord:
+    header = decode_header(arrays.header(), is_whole=arrays.is_of_this_version)
+    arrays.check_parts(header)
+    slot = header.slot_us
+    record = RunRecord(
+        jobs=_jobs(arrays, header),
+        cluster=_cluster(arrays, header),
+        overhead_us=header.overhead_us,
+        settings=header.settings,
+        runs=tuple(_run(arrays, header, number) for number in range(len(header.policies))),
+        bounds=header.bounds_by_name(),
+        prices=None if slot is None else PriceProof(slot_us=slot, price=arrays.floats("price", 1)),
+        load=header.load,
+        interval=header.interval,
+    )
+    arrays.check_all_read()
+    return record
 
 
-def _jobs(arrays: Arrays, names: dict[str, Any]) -> Workload:
+def _run(arrays: RunArrays, header: HeaderDocument, number: int) -> LoggedRun:
+    return LoggedRun(
+        policy=header.policies[number],
+        log=arrays.log(number),
+        metrics=header.metrics[number],
+        rules=header.rules_of(number),
+        figures=header.figures_of(number),
+        worth=_worth(arrays, header, number),
+    )
+
+
+def _cluster(arrays: RunArrays, header: HeaderDocument) -> Cluster:
+    columns = arrays.table("cluster", MACHINE_COLUMNS, MORE_MACHINE_COLUMNS)
+    if not isinstance(header.kinds, UnsetType):
+        columns["kinds"] = tuple(header.kinds)
+    with _naming("cluster"):
+        return Cluster(**columns)
+
+
+def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
     """Return the jobs; names that a file of an earlier version lacks are numbers."""
-    columns = _columns(arrays, "jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)
-    told: dict[str, Any] = {
-        plural: tuple(map(str, names.get(plural, range(int(columns[column].max(initial=0)) + 1))))
+    columns = arrays.table("jobs", JOB_COLUMNS, MORE_JOB_COLUMNS)
+    columns |= {
+        plural: header.names_of(column, int(columns[column].max(initial=0)))
         for column, plural in LABELS.items()
         if column in columns
     }
-    return Workload(**columns, **told)
+    with _naming("jobs"):
+        return Workload(**columns)
 
 
-def _headings(header: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Return name, figures, rules and own words of each run; files of earlier versions hold index policies only."""
-    count, overhead = len(header["policies"]), int(header["overhead_us"])
-    rules = header.get("rules", [{"restart_us": overhead, "move_us": overhead}] * count)
-    more = [header.get(name, [nothing] * count) for name, nothing in (("figures", {}), ("worth", None))]
-    return zip(header["policies"], header["metrics"], rules, *more, strict=True)
-
-
-def _worth(arrays: Arrays, number: int, said: dict[str, Any] | None) -> Worth | None:
+def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | None:
     """Return what a run's jobs are worth."""
+    said = header.worth_of(number)
     if said is None:
         return None
-    theta, price = (arrays[f"worth{number}.{name}"].astype(float) for name in WORTH_ARRAYS)
-    utility, bound = (float(said[name]) for name in WORTH_NUMBERS[1:])
-    return Worth(theta=theta, price=price, slot_us=int(said["slot_us"]), utility=utility, bound=bound)
+    theta, price = (
+        arrays.floats(f"worth{number}.{name}", dims) for name, dims in zip(WORTH_ARRAYS, (2, 1), strict=True)
+    )
+    with _naming(f"worth[{number}]"):
+        return Worth(theta=theta, price=price, slot_us=said.slot_us, utility=said.utility, bound=said.bound)
 
 
-def _columns(arrays: Arrays, prefix: str, names: Sequence[str], more: Sequence[str]) -> dict[str, Any]:
-    columns = {name: arrays[f"{prefix}.{name}"] for name in names}
-    columns |= {name: arrays[f"{prefix}.{name}"] for name in more if f"{prefix}.{name}" in arrays}
-    for name, values in columns.items():
-        if values.dtype.kind not in ("iuf" if name in NOT_WHOLE else "iu") or values.ndim != (
-            2 if name in TABLES else 1
-        ):
-            raise ValueError(f"{prefix}.{name} must hold whole numbers")
-    if prefix.startswith("log"):
-        first, events, places = columns["first"], len(columns["time_us"]), len(columns["machine"])
-        sizes = {len(columns[name]) for name in ("time_us", "kind", "job")}
-        is_whole = len(first) == events + 1 and first[0] == 0 and first[-1] == places and (np.diff(first) >= 0).all()
-        per_place = {len(columns["gpus"]), len(columns.get("slot", columns["gpus"]))}
-        if len(sizes) > 1 or per_place != {places} or not is_whole:
-            raise ValueError(f"{prefix} has columns of different lengths")
-    return {name: values.astype(np.float64 if name in NOT_WHOLE else np.int64) for name, values in columns.items()}
+@contextmanager
+def _naming(part: str) -> Iterator[None]:
+    """Say of which part of a file an error tells."""
+    try:
+        yield
+    except InvalidProblemError as error:
+        raise InvalidProblemError(f"{part}: {error}") from error

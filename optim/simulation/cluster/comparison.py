@@ -15,7 +15,9 @@ from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.models.cluster.check import is_bounded, least_makespan, least_mean_completion, least_slowdown
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
-from optim.models.cluster.run_file import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS, LoggedRun
+from optim.models.cluster.policy_names import why_no_names
+from optim.models.cluster.run_columns import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS
+from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import label, make_policy, own_file
@@ -170,12 +172,15 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         Raises
         ------
         InvalidOptionError
-            If a policy or an option is unknown.
+            If a policy or an option is unknown, or the names of policies of one's own can't be told apart.
         UnsupportedProblemError
             If a policy can't serve these jobs on this cluster.
         """
-        for request in requests:
-            check_support(request.build(self.jobs), self.jobs, self.cluster, self.options)
+        policies = [request.build(self.jobs) for request in requests]
+        for policy in policies:
+            check_support(policy, self.jobs, self.cluster, self.options)
+        if why := why_no_names([policy.name for policy in policies]):
+            raise InvalidOptionError(f"policy {why}; give it another name in its class")
 
     def do(self, piece: PolicyRequest, stop: StoppingCriterion, progress: Progress) -> Played | None:
         """Play a policy."""

@@ -1,6 +1,7 @@
 """Runs on disk come back as they were; what is no run is refused in one line."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,3 +71,12 @@ def test_what_is_no_archive_is_refused(tmp_path, content):
     file.write_bytes(content)
     with pytest.raises(InvalidProblemError, match="write one with --log FILE"):
         load_run(file)
+
+
+def test_figures_of_ones_own_that_are_no_numbers_are_left_out(path):
+    record = load_run(path)
+    run = replace(
+        record.runs[0], figures={"a": np.int64(3), "b": float("nan"), "c": float("inf"), "d": np.float32(0.5)}
+    )
+    save_run(replace(record, runs=(run,)), path)
+    assert load_run(path).runs[0].figures == {"a": 3.0, "d": 0.5}

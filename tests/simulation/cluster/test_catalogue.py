@@ -5,7 +5,9 @@ import pytest
 from optim.core.errors import InvalidOptionError
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
 from tests.support.small_clusters import workload
 
 JOBS = workload([(0, 1, 2), (0, 1, 1)])
@@ -113,3 +115,13 @@ def test_wrappers_are_named_before_the_policy_and_take_options_of_their_name():
     assert policy.inner.inner.policy.backfill
     with pytest.raises(InvalidOptionError, match="unknown wrapper 'fifo'"):
         make_policy("fifo+fifo", JOBS)
+
+
+def test_two_policies_of_one_name_are_refused_before_they_are_played(file, tmp_path):
+    other = tmp_path / "other.py"
+    other.write_text(MINE)
+    task = Comparison(JOBS, Cluster.grid("1x1"), EngineOptions(), 0)
+    requests = [PolicyRequest(name=f"{path}:MyPolicy") for path in (file, other)]
+    task.check(requests[:1])
+    with pytest.raises(InvalidOptionError, match=r"'MyPolicy' is the name of two runs.*another name in its class"):
+        task.check(requests)

@@ -11,6 +11,7 @@ from optim.models.cluster.check.plan_replay import replay_plan
 from optim.models.cluster.check.replay import Replayed, replay
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
+from optim.models.cluster.policy_names import agrees, name_in
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
@@ -31,6 +32,7 @@ def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
 
 def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> Verification:
     replayed, problems = _replay(record, run)
+    problems = [*_misnamed(record, run), *problems]
     if replayed is None:
         return Verification(violations=tuple(problems))
     derived = Run(
@@ -49,11 +51,11 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
     if not derived.is_done.any():
         return Verification(violations=(violation("log", "no job is done", where=run.policy),))
     if run.worth is not None:
-        problems = check_worth(record.jobs, record.cluster, replayed, run.worth, run.policy)
+        problems += check_worth(record.jobs, record.cluster, replayed, run.worth, run.policy)
     metrics = measure(record.jobs, record.cluster, derived)
     for name in (each.name for each in fields(Metrics)):
         stated, true = getattr(run.metrics, name), getattr(metrics, name)
-        if not isinstance(stated, (int, float)) or not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
+        if not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
             problems.append(violation("metrics", f"{name} is {true!r}, not {stated!r}", where=run.policy))
     if not is_bounded(record.jobs, run.rules):
         bounds = {}
@@ -61,6 +63,15 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
         if getattr(metrics, name) < bound * (1 - AGREEMENT_TOL):
             problems.append(violation("bounds", f"{name} is below its bound {bound!r}", where=run.policy))
     return Verification(violations=tuple(problems), objective=metrics.jct_mean_h, bound=bounds.get("jct_mean_h"))
+
+
+def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
+    """Return that a run goes by another name than its key's; of files without keys the name is the writer's word."""
+    for other, key in zip(record.runs, record.settings.get("keys", ()), strict=False):
+        if other is run and not agrees(run.policy, key):
+            said = f"is the run of {name_in(key)[:40]!r} by its key in the settings"
+            return [violation("policies", said, where=run.policy)]
+    return []
 
 
 def is_bounded(jobs: Workload, rules: Rules) -> bool:

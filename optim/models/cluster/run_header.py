@@ -1,0 +1,153 @@
+"""The header of a run on disk: a typed JSON document, in which nothing is given twice, unknown or of another type."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from optim.core.documents import Name, convert, decode
+from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
+from optim.models.cluster.metrics import Metrics
+from optim.models.cluster.policy_names import why_no_names
+from optim.models.cluster.proof import IntervalProof, LoadProof
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import LABELS, LATEST_US
+
+SCHEMA = "optim/cluster-run/1"
+Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
+Bound = Annotated[float, Meta(ge=0)]
+Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}$")]
+RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
+"""Fields that hold one or more of a class, whose fields are all that may be in them."""
+
+
+class NamesDocument(Struct, forbid_unknown_fields=True):
+    """Names that columns of jobs hold numbers into."""
+
+    groups: list[str]
+    users: list[str]
+    models: list[str]
+    statuses: list[str]
+    reasons: list[str]
+
+
+class WorthDocument(Struct, forbid_unknown_fields=True):
+    """What a run earned, and what no schedule can, as claimed."""
+
+    slot_us: Time
+    utility: float
+    bound: float
+
+
+class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What no schedule beats, as claimed: those bounds that have a proof."""
+
+    jct_mean_h: Bound | UnsetType = UNSET
+    makespan_h: Bound | UnsetType = UNSET
+    slowdown_max: Bound | UnsetType = UNSET
+
+
+class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """All of a file that isn't an array; files of earlier versions lack what is unset."""
+
+    schema: Literal["optim/cluster-run/1"]
+    overhead_us: Time
+    settings: dict[str, Any]
+    policies: list[Name]
+    metrics: list[Metrics]
+    bounds: BoundsDocument
+    slot_us: Time | None
+    load: LoadProof | None
+    interval: IntervalProof | None
+    names: NamesDocument | UnsetType = UNSET
+    kinds: list[Name] | UnsetType = UNSET
+    rules: list[Rules] | UnsetType = UNSET
+    figures: list[dict[Name, float]] | UnsetType = UNSET
+    worth: list[WorthDocument | None] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Check that all runs have their parts; whoever decodes names the field."""
+        for name in ("metrics", "rules", "figures", "worth"):
+            said = getattr(self, name)
+            if said is not UNSET and len(said) != len(self.policies):
+                raise ValueError(f"{name} has {len(said)} entries for {len(self.policies)} policies; give one a policy")
+
+    def names_of(self, column: str, most: int) -> tuple[str, ...]:
+        """Return the names that a column of jobs holds numbers into, up to `most`; of files of earlier versions the numbers.
+
+        Raises
+        ------
+        InvalidProblemError
+            If there are more numbers than are read.
+        """
+        if isinstance(self.names, NamesDocument):
+            return tuple(getattr(self.names, LABELS[column]))
+        check_limit("count", most, f"numbers in jobs.{column}")
+        return tuple(map(str, range(most + 1)))
+
+    def rules_of(self, run: int) -> Rules:
+        """Return what a run was played by: in files of earlier versions, whole gangs."""
+        if isinstance(self.rules, UnsetType):
+            return Rules(restart_us=self.overhead_us, move_us=self.overhead_us)
+        return self.rules[run]
+
+    def figures_of(self, run: int) -> dict[str, float]:
+        """Return what a policy says of itself."""
+        return {} if isinstance(self.figures, UnsetType) else self.figures[run]
+
+    def worth_of(self, run: int) -> WorthDocument | None:
+        """Return what a run's jobs are said to be worth in all."""
+        return None if isinstance(self.worth, UnsetType) else self.worth[run]
+
+    def bounds_by_name(self) -> dict[str, float]:
+        """Return the bounds that are claimed."""
+        return {name: value for name, value in msgspec.structs.asdict(self.bounds).items() if value is not UNSET}
+
+
+def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
+    """Return the header.
+
+    Parameters
+    ----------
+    data
+        JSON.
+    is_whole
+        Whether figures and rules must be told in full, as all but files of earlier versions tell them.
+
+    Raises
+    ------
+    InvalidProblemError
+        Naming the path of the bad field.
+    """
+    header = decode(data, HeaderDocument)
+    plain = json.loads(data, parse_int=float)
+    for name, record in RECORDS.items():
+        entries = plain.get(name) or []
+        for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            _check_fields(f"{name}[{number}]" if isinstance(entries, list) else name, entry, record, is_whole)
+    if "keys" in header.settings:
+        keys = convert(header.settings["keys"], list[Key], "settings.keys")
+        _check_keys(keys, header.policies)
+    if why := why_no_names(header.policies):
+        raise InvalidProblemError(f"policies: {why}")
+    return header
+
+
+def _check_fields(where: str, entry: Mapping[str, Any], record: type[Any], is_whole: bool) -> None:
+    known = [field.name for field in fields(record)]
+    for unknown in entry.keys() - set(known):
+        raise InvalidProblemError(f"{where}: has no field {unknown[:40]!r}; remove it or correct its spelling")
+    missing = [name for name in known if name not in entry]
+    if is_whole and missing:
+        raise InvalidProblemError(f"{where}: lacks the field {missing[0]!r}; add it")
+
+
+def _check_keys(keys: Sequence[str], policies: Sequence[str]) -> None:
+    if len(keys) != len(policies) or len(set(keys)) < len(keys):
+        raise InvalidProblemError(
+            f"settings.keys: must be one a policy, each another one, for {len(policies)} policies"
+        )

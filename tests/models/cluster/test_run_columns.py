@@ -1,0 +1,129 @@
+"""Every array of a logged run, changed: refused in a line that names it, or known to say nothing that is checked."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from optim.core.errors import InvalidProblemError
+from optim.models.cluster.check import check_runs
+from optim.models.cluster.run_columns import STAGES
+from optim.models.cluster.run_file import load_run
+from tests.support.changed_runs import arrays_of, verdict, with_header, write_run
+
+HARMLESS = {
+    ("jobs.priority", "negative"),
+    ("jobs.loss", "negative"),
+    ("jobs.loss", "huge"),
+    ("jobs.loss", "narrow"),
+    ("worth1.price", "short"),
+    ("worth1.price", "emptied"),
+    ("price", "short"),
+    ("price", "emptied"),
+}
+"""What policies may have seen and no rule holds, and prices that are 0 anyway."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A file of two runs."""
+    path = tmp_path_factory.mktemp("run") / "run.npz"
+    write_run(path)
+    return path
+
+
+def _filled(values, number):
+    return np.full_like(values, number)
+
+
+def _most(values):
+    return np.iinfo(values.dtype).max if values.dtype.kind == "i" else 1e308
+
+
+CHANGES = {
+    "not a number": lambda values: values.astype(float) * np.nan,
+    "huge": lambda values: _filled(values, _most(values)),
+    "first huge": lambda values: np.concatenate([_filled(values[:1], _most(values)), values[1:]]),
+    "negative": lambda values: _filled(values, -9),
+    "least": lambda values: _filled(values, np.iinfo(values.dtype).min if values.dtype.kind == "i" else -1e308),
+    "beyond 64 bits": lambda values: np.full(values.shape, 2**64 - 1, np.uint64),
+    "text": lambda values: values.astype("S4"),
+    "complex": lambda values: values.astype(complex),
+    "truths": lambda values: values.astype(bool),
+    "wider": lambda values: values.astype(np.longdouble),
+    "of another form": lambda values: values[None],
+    "one number": lambda values: np.array(values.sum()),
+    "narrow": lambda values: values[:, :-1] if values.ndim == 2 else values,
+    "short": lambda values: values[:-1],
+    "emptied": lambda values: values[:0],
+}
+ALSO = {"least": "negative", "first huge": "huge", "beyond 64 bits": "huge"}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_array_that_is_changed_is_refused_unless_nobody_goes_by_it(path, tmp_path, change):
+    arrays, _ = arrays_of(path)
+    for name, values in arrays.items():
+        other = CHANGES[change](values) if name != "header" else CHANGES[change](values.view(np.int8))
+        if np.array_equal(other, values) and other.dtype.kind == values.dtype.kind:
+            continue
+        said = verdict(tmp_path / "run.npz", {**arrays, name: other})
+        assert said or (name, ALSO.get(change, change)) in HARMLESS or not values.size, f"{name} {change}"
+
+
+def test_an_array_that_is_missing_is_named(path, tmp_path):
+    arrays, _ = arrays_of(path)
+    for name in arrays:
+        said = verdict(tmp_path / "run.npz", {key: values for key, values in arrays.items() if key != name})
+        assert f"no {name} in it" in said
+
+
+@pytest.mark.parametrize("name", ["zzz", "jobs.zzz", "log2.time_us", "worth0.theta", "price "])
+def test_an_array_that_nobody_knows_is_refused(path, tmp_path, name):
+    arrays, _ = arrays_of(path)
+    assert f"unknown array {name!r}" in verdict(tmp_path / "run.npz", {**arrays, name: np.zeros(3)})
+
+
+@pytest.mark.parametrize("slots", [[-9], [0], [-2]])
+def test_places_name_gpus_all_or_none(path, tmp_path, slots):
+    arrays, _ = arrays_of(path)
+    changed = arrays["log0.slot"].copy()
+    changed[:1] = slots
+    said = verdict(tmp_path / "run.npz", {**arrays, "log0.slot": changed})
+    assert "log0.slot must name a GPU of each place, or be -1 for all" in said
+
+
+@pytest.mark.parametrize("lost", range(1, len(STAGES) + 1))
+def test_files_of_earlier_versions_are_read(path, tmp_path, lost):
+    arrays, header = arrays_of(path)
+    for name in ("policies", "metrics", "rules", "figures", "worth"):
+        header[name] = header[name][:1]  # an index policy: all that the first versions had
+    header["settings"] = {}
+    gone = {name.replace("log.", "log0.") for stage in STAGES[-lost:] for name in stage}
+    kept = {
+        name: values for name, values in arrays.items() if not name.startswith(("log1", "worth1")) and name not in gone
+    }
+    said = {name: value for name, value in header.items() if f"header.{name}" not in gone}
+    assert verdict(tmp_path / "run.npz", with_header(kept, json.dumps(said))) == ""
+
+
+def test_a_table_of_types_tells_of_every_type_there_is(path):
+    record = load_run(path)
+    jobs = replace(record.jobs, kind_ppm=np.full((len(record.jobs), 1), 1_000_000))
+    typed = replace(record.cluster, kind=np.array([0, 1]), kinds=("a", "b"))
+    assert all(found.is_ok for _, found in check_runs(replace(record, jobs=jobs)))
+    with pytest.raises(InvalidProblemError, match="1 columns for 2 types"):
+        replace(record, jobs=jobs, cluster=typed)
+
+
+def test_files_of_earlier_versions_have_no_more_names_than_are_read(path, tmp_path):
+    arrays, header = arrays_of(path)
+    gone = {name.replace("log.", "log0.") for stage in STAGES[1:] for name in stage}
+    said = {name: value for name, value in header.items() if f"header.{name}" not in gone}
+    kept = {name: values for name, values in arrays.items() if name not in gone and not name.startswith("worth")}
+    said = verdict(
+        tmp_path / "run.npz",
+        with_header({**kept, "jobs.group": _filled(arrays["jobs.group"], 2**62)}, json.dumps(said)),
+    )
+    assert "numbers in jobs.group" in said

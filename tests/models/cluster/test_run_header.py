@@ -1,0 +1,134 @@
+"""Every field of a logged run's header, changed: refused in a line that names it, or known to say nothing that is checked."""
+
+import json
+import re
+
+import pytest
+
+from optim.models.cluster.run_file import load_run
+from tests.support.changed_runs import (
+    NOWHERE,
+    arrays_of,
+    changed,
+    given_twice,
+    leaves,
+    verdict,
+    with_header,
+    write_run,
+)
+
+CHANGES = {
+    "null": None,
+    "text": "other",
+    "list": [1],
+    "low": -1e308,
+    "whole": 10**30,
+    "huge": 10**400,
+    "true": True,
+    "gone": NOWHERE,
+}
+HARMLESS = {
+    r"settings\.seed": CHANGES.keys(),
+    r"settings\.keys": {"gone"},
+    r"names\.\w+\.\d+|kinds\.\d+": {"text"},
+    r"rules\.1\.(is_elastic|is_shared|may_refuse)": {"true"},
+    r"figures\.1\.\w+": {"low", "whole", "gone"},
+    r"worth\.0": {"null"},
+    r"worth\.1\.bound": {"whole"},
+    r"bounds\.\w+": {"gone"},
+}
+"""What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A file of two runs."""
+    path = tmp_path_factory.mktemp("run") / "run.npz"
+    write_run(path)
+    return path
+
+
+def test_the_file_holds_as_it_was_written(path, tmp_path):
+    arrays, header = arrays_of(path)
+    assert verdict(tmp_path / "same.npz", arrays) == ""
+    assert len(list(leaves(header))) > 100
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(path, tmp_path, change):
+    arrays, header = arrays_of(path)
+    for where in leaves(header):
+        said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, CHANGES[change]))))
+        name = ".".join(map(str, where))
+        may_pass = any(re.fullmatch(pattern, name) and change in ways for pattern, ways in HARMLESS.items())
+        assert said or may_pass, f"{name} {change}"
+
+
+def test_a_field_of_another_type_is_named_beside_the_file(path, tmp_path):
+    arrays, header = arrays_of(path)
+    for where in (("interval", "slowdown"), ("interval", "to_us"), ("load", "from_us"), ("slot_us",), ("overhead_us",)):
+        for value in ("1", [1], {}, True):
+            said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, value))))
+            assert said.startswith(f"{tmp_path / 'run.npz'}: not a run of optim simulate cluster ({'.'.join(where)}: ")
+            assert said.endswith("write one with --log FILE")
+
+
+def test_a_number_of_400_digits_is_named_where_it_stands(path, tmp_path):
+    arrays, header = arrays_of(path)
+    for name, where in (("jct_mean_h", "metrics[0].jct_mean_h"), ("preemptions", "preemptions")):
+        text = json.dumps(changed(header, ("metrics", 0, name), 10**400))
+        assert where in verdict(tmp_path / "run.npz", with_header(arrays, text))
+
+
+def test_a_field_that_is_given_twice_is_refused(path, tmp_path):
+    arrays, header = arrays_of(path)
+    for where in leaves(header):
+        if isinstance(where[-1], str):
+            said = verdict(tmp_path / "run.npz", with_header(arrays, given_twice(header, where)))
+            assert f"the field {where[-1]!r} is given twice" in said
+
+
+@pytest.mark.parametrize(
+    "where", [(), ("names",), ("metrics", 0), ("rules", 1), ("worth", 1), ("bounds",), ("load",), ("interval",)]
+)
+def test_a_field_that_nobody_knows_is_refused(path, tmp_path, where):
+    arrays, header = arrays_of(path)
+    said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, (*where, "zzz"), 1))))
+    assert re.search(r"field ['`]zzz['`]", said)
+
+
+@pytest.mark.parametrize(
+    ("policies", "cause"),
+    [
+        (["oasis", "srtf"], "is the run of 'srtf' by its key"),
+        (["srtf", "optimal"], "is the run of 'oasis' by its key"),
+        (["srtf", ""], r"policies\[1\]: "),
+        (["srtf", " "], "is no name"),
+        (["srtf", "a\x1b[31m"], "is no name"),
+        (["srtf", "srtf"], "name of two runs"),
+        (["srtf", None], r"policies\[1\]: expected `str`"),
+        (["srtf", 7], r"policies\[1\]: expected `str`"),
+        (["srtf"], "for 1 policies"),
+    ],
+)
+def test_names_of_policies_agree_with_their_keys(path, tmp_path, policies, cause):
+    arrays, header = arrays_of(path)
+    assert re.search(
+        cause, verdict(tmp_path / "run.npz", with_header(arrays, json.dumps({**header, "policies": policies})))
+    )
+
+
+@pytest.mark.parametrize(
+    "keys", [None, "srtf", [], ["srtf", "oasis"], [1, 2], ["srtf:" + "0" * 32], ["srtf:" + "0" * 32] * 2]
+)
+def test_keys_are_one_a_policy(path, tmp_path, keys):
+    arrays, header = arrays_of(path)
+    text = json.dumps(changed(header, ("settings", "keys"), keys))
+    assert "settings.keys" in verdict(tmp_path / "run.npz", with_header(arrays, text))
+
+
+def test_without_keys_the_name_is_the_writers_word(path, tmp_path):
+    arrays, header = arrays_of(path)
+    text = json.dumps({**header, "settings": {}, "policies": ["mine", "other"]})
+    assert verdict(tmp_path / "run.npz", with_header(arrays, text)) == ""
+    assert [run.policy for run in load_run(tmp_path / "run.npz").runs] == ["mine", "other"]
