@@ -20,7 +20,7 @@ from optim.models.cluster.workload import LABELS, LATEST_US
 SCHEMA = "optim/cluster-run/1"
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
 Bound = Annotated[float, Meta(ge=0)]
-Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}$")]
+Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
 """Fields that hold one or more of a class, whose fields are all that may be in them."""
 

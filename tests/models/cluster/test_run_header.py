@@ -119,7 +119,17 @@ def test_names_of_policies_agree_with_their_keys(path, tmp_path, policies, cause
 
 
 @pytest.mark.parametrize(
-    "keys", [None, "srtf", [], ["srtf", "oasis"], [1, 2], ["srtf:" + "0" * 32], ["srtf:" + "0" * 32] * 2]
+    "keys",
+    [
+        None,
+        "srtf",
+        [],
+        ["srtf", "oasis"],
+        [1, 2],
+        ["srtf:" + "0" * 32],
+        ["srtf:" + "0" * 32] * 2,
+        ["srtf:" + "0" * 32, "oasis:" + "0" * 32 + "\n"],
+    ],
 )
 def test_keys_are_one_a_policy(path, tmp_path, keys):
     arrays, header = arrays_of(path)
