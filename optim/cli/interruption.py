@@ -3,9 +3,11 @@
 import os
 import select
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from optim.cli.border import note
@@ -14,6 +16,8 @@ from optim.core.stopping import Interruption
 
 GRACE_S = 1.0
 """How long a second Ctrl-C waits for the main thread, which may be inside a solver's compiled code."""
+
+SHOW_CURSOR = b"\x1b[?25h"
 
 
 @contextmanager
@@ -29,23 +33,54 @@ def listening(hint: str) -> Iterator[Interruption]:
         What the first Ctrl-C prints: what happens next.
     """
     interruption = Interruption()
-    if threading.current_thread() is not threading.main_thread():
+    with _reading_signals(partial(_watch, interruption=interruption, hint=hint), _SecondRaises()):
         yield interruption
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let the first Ctrl-C end the command, where there is nothing to keep yet.
+
+    It ends without cleaning up: libraries that are interrupted while they load or compile may crash in that.
+    """
+    with _reading_signals(_end, _ignore):
+        yield
+
+
+@contextmanager
+def _reading_signals(read: Callable[[int], None], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have a thread read signals from the end of a pipe; the handler is what the main thread does besides."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    watcher = threading.Thread(target=_watch, args=(read_end, interruption, hint), daemon=True)
+    watcher = threading.Thread(target=read, args=(read_end,), daemon=True)
     old_descriptor = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    old_handler = signal.signal(signal.SIGINT, _SecondRaises())
+    old_handler = signal.signal(signal.SIGINT, handler)
     watcher.start()
     try:
-        yield interruption
+        yield
     finally:
         signal.signal(signal.SIGINT, old_handler)
         signal.set_wakeup_fd(old_descriptor)
         os.close(write_end)
         watcher.join()
         os.close(read_end)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Leave a signal to the thread that reads it."""
+
+
+def _end(read_end: int) -> None:
+    """End the process at the first Ctrl-C, unless the pipe is closed before."""
+    while received := os.read(read_end, 1):
+        if received[0] == signal.SIGINT:
+            note("interrupted")
+            if sys.stderr.isatty():
+                os.write(2, SHOW_CURSOR)  # bars hide it
+            os._exit(ExitCode.INTERRUPTED)
 
 
 class _SecondRaises:

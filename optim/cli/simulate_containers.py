@@ -8,7 +8,7 @@ from optim.cli.border import note
 from optim.cli.completion import complete_policy
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
-from optim.cli.interruption import listening
+from optim.cli.interruption import ending_at_once, listening
 from optim.cli.output import OutputFormat, print_rows, print_table
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
@@ -111,18 +111,16 @@ def containers(
     _prepare(report, values)
     number = NUM_GENERATED if generate is None and not input_ else generate
     series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
-    with (
-        terminal_progress() as progress,
-        listening("the rows so far are printed") as interruption,
-        where.opened() as engine,
-    ):
-        trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
+    with terminal_progress() as progress:
+        with ending_at_once():  # so before an engine has processes of its own
+            trial = prepare_trial(series, options, seed, has_phases=need_phases(names))
         _tell(trial, wanted, options.encoder)
-        if values:
-            _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
-        else:
-            running = {"engine": engine, "stop": interruption, "progress": progress, "seed": seed}
-            _at_equal_risk(trial, names, wanted, {**running, "num_resamples": resamples}, report, output)
+        with listening("the rows so far are printed") as interruption, where.opened() as engine:
+            if values:
+                _at_multipliers(trial.test, names, wanted, values, output, progress, interruption)
+            else:
+                running = {"engine": engine, "stop": interruption, "progress": progress, "seed": seed}
+                _at_equal_risk(trial, names, wanted, {**running, "num_resamples": resamples}, report, output)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 

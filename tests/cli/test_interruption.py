@@ -120,6 +120,33 @@ def assert_stops_whole(code, stdout, stderr):
     assert_resumes_whole()
 
 
+LEARNING = """
+import time
+from optim.simulation.containers import preparation
+
+def learn(*given, **named):
+    open("learning", "w").close()
+    for _ in range(600):
+        time.sleep(0.1)
+
+preparation.prepare_trial = learn
+"""
+"""Phases that take a minute to learn."""
+
+
+def test_ctrl_c_ends_the_learning_of_phases_at_once(start):
+    """Nothing is done yet that could be kept; a shell's background jobs begin deaf to Ctrl-C, and hear this one."""
+    deaf = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LEARNING
+    process = start("simulate", "containers", "--generate", "20", "--format", "json", prelude=deaf)
+    wait_until(Path("learning").exists)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    code, stdout, stderr = end(process)
+    assert (code, stdout) == (130, [])
+    assert time.monotonic() - begun < 20
+    assert stderr[-1] == "optim: interrupted"
+
+
 @pytest.mark.prove
 def test_kill_9_loses_only_the_record_in_flight(dummies, start, started):
     process = start(*BENCH, stuck_on="tiny-2")

@@ -140,7 +140,7 @@ def compare_policies(
     engine
         Where policies are tuned and run, each a piece of work, in this process by default; the answer is the same for any.
     stop, progress
-        Ends the comparison early, after the policies that are running; hears how many are done.
+        Ends the comparison early, without the policies that are running; hears how many are done.
 
     Raises
     ------
@@ -167,19 +167,24 @@ def check_comparison(names: Sequence[str], num_resamples: int) -> None:
 
 
 def _rows(
-    world: World, names: Sequence[str], wanted: Requirement, counts: IntArray, found: Iterator[tuple[str, TunedRun]]
+    world: World,
+    names: Sequence[str],
+    wanted: Requirement,
+    counts: IntArray,
+    found: Iterator[tuple[str, TunedRun | None]],
 ) -> Iterator[tuple[Row, ...]]:
-    """Yield the rows of policies, in order, from runs of which the reference's is the first."""
+    """Yield the rows of policies, in order, from runs of which the reference's is the first; without those stopped."""
     runs = dict(itertools.islice(found, 1))
-    if not runs:
+    reference = runs.get(REFERENCE)
+    if reference is None:
         return
-    frame = _Frame(world=world, wanted=wanted, counts=counts, reference=runs[REFERENCE])
+    frame = _Frame(world=world, wanted=wanted, counts=counts, reference=reference)
     for name in names:
-        if name not in runs:
-            runs |= itertools.islice(found, 1)
-        if name not in runs:
-            return
-        yield tuple(_policy_rows(frame, name, runs[name]))
+        while name not in runs and (more := next(found, None)) is not None:
+            runs |= [more]
+        run = runs.get(name)
+        if run is not None:
+            yield tuple(_policy_rows(frame, name, run))
 
 
 def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.core.execution import AbstractTask
 from optim.core.progress import Progress
-from optim.core.stopping import StoppingCriterion
+from optim.core.stopping import SolveState, StoppingCriterion
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.catalogue import BOUNDS, HARMLESS, make_plan
 from optim.simulation.containers.clairvoyant import clairvoyant
@@ -30,7 +31,7 @@ class TunedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contest(AbstractTask[str, tuple[str, TunedRun]]):
+class Contest(AbstractTask[str, tuple[str, TunedRun | None]]):
     """Tune policies and run them: pieces are their names."""
 
     trial: Trial
@@ -42,19 +43,38 @@ class Contest(AbstractTask[str, tuple[str, TunedRun]]):
         """What progress shows."""
         return "policies"
 
-    def do(self, piece: str, stop: StoppingCriterion, progress: Progress) -> tuple[str, TunedRun]:
-        """Tune and run a policy; it is too short to be stopped."""
-        del stop, progress
-        return piece, run_policy(self.trial, piece, self.wanted, self.seed)
+    def do(self, piece: str, stop: StoppingCriterion, progress: Progress) -> tuple[str, TunedRun | None]:
+        """Tune and run a policy; None if it was stopped."""
+        del progress
+        try:
+            return piece, run_policy(self.trial, piece, self.wanted, self.seed, stop)
+        except _StoppedError:
+            return piece, None
 
 
-def run_policy(trial: Trial, name: str, wanted: Requirement, seed: int) -> TunedRun:
-    """Tune a policy on the calibration containers and run it on the test containers."""
+class _StoppedError(Exception):
+    """A policy was told to stop."""
+
+
+def run_policy(trial: Trial, name: str, wanted: Requirement, seed: int, stop: StoppingCriterion) -> TunedRun:
+    """Tune a policy on the calibration containers and run it on the test containers; `stop` is asked in between."""
+
+    def go_on() -> None:
+        if stop(SolveState(elapsed_s=0.0)) is not None:
+            raise _StoppedError
+
+    def is_met(allocation: FloatArray) -> NDArray[np.bool_]:
+        go_on()
+        return required(allocation)
+
+    go_on()
     if name in BOUNDS:
         return _bound(trial.test, wanted, is_harmless=name == HARMLESS)
-    is_met = requirement_on(trial.calibration, wanted, seed)
+    required = requirement_on(trial.calibration, wanted, seed)
     tuned = tune(make_plan(trial.calibration, name), is_met, len(trial.test.resources))
-    outcome = measure(trial.test, make_plan(trial.test, name).allocate(tuned.multiplier), wanted.restarts)
+    plan = make_plan(trial.test, name)
+    go_on()
+    outcome = measure(trial.test, plan.allocate(tuned.multiplier), wanted.restarts)
     return TunedRun(tuned=tuned, outcome=outcome, total=charged_allocation(outcome, wanted))
 
 

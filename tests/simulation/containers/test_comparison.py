@@ -1,9 +1,13 @@
 """Rows of a comparison: equal requirements, intervals that hold, and the savings one can work out by hand."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
+from optim.core.status import Termination
 from optim.simulation.containers import (
     Measure,
     PhaseLabels,
@@ -138,3 +142,41 @@ def test_an_unknown_policy_is_refused_before_any_work():
     world = world_of([np.ones(8)])
     with pytest.raises(InvalidOptionError, match="unknown policy"):
         compare_policies(Trial(calibration=world, test=world), ["best"], HARM, num_resamples=1, seed=0)
+
+
+@dataclass
+class Hurried:
+    """An engine that asks the work to stop once a policy, by its name, has asked so many times whether to."""
+
+    name: str
+    questions: int
+
+    def run(self, task, pieces, stop, progress):
+        """Do the pieces, in order."""
+        for position, piece in enumerate(pieces):
+            left = [self.questions if piece == self.name else math.inf]
+
+            def rule(state, left=left):
+                left[0] -= 1
+                return Termination.INTERRUPTED if left[0] < 0 else None
+
+            yield position, task.do(piece, rule, progress)
+
+
+@pytest.mark.parametrize("questions", [0, 5])
+def test_a_policy_that_is_stopped_has_no_rows_and_the_others_keep_theirs(drawn, questions):
+    names = ("prev-step-rules", "ewma-2", "static")
+    engine = Hurried("ewma-2", questions)
+    found = compare_policies(drawn, names, HARM, num_resamples=10, seed=0, engine=engine)
+    assert [rows[0].policy for rows in found] == ["prev-step-rules", "static"]
+
+
+def test_without_the_reference_there_is_nothing_to_compare_with(drawn):
+    engine = Hurried("prev-step-rules", 3)
+    assert list(compare_policies(drawn, ("static",), HARM, num_resamples=10, seed=0, engine=engine)) == []
+
+
+def test_a_bound_is_not_begun_once_the_work_is_to_stop(drawn):
+    engine = Hurried("clairvoyant", 0)
+    found = compare_policies(drawn, ("clairvoyant", "static"), HARM, num_resamples=10, seed=0, engine=engine)
+    assert [rows[0].policy for rows in found] == ["static"]
