@@ -16,7 +16,7 @@ import msgspec
 
 from optim.benchmarks.record import Record, record_from_json
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
-from optim.core.files import write_bytes
+from optim.core.files import read_bytes, write_bytes
 
 
 class Keyed(Protocol):
@@ -115,7 +115,7 @@ def open_lines(
             f"results file {path} can't be written: {cause}; choose another folder with --out"
         ) from error
     try:
-        lines, whole_size = _parse(path, read)
+        lines, whole_size = _parse(path, path.read_bytes(), read)
         os.ftruncate(descriptor, whole_size)
         kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
         if len(kept) < len(lines):
@@ -135,7 +135,7 @@ def read_records(path: Path) -> list[Record]:
     InvalidProblemError
         If the file can't be read, or a whole line of it is no record.
     """
-    return [record for _, record in _parse(path, record_from_json)[0]]
+    return [record for _, record in _parse(path, read_bytes(path), record_from_json)[0]]
 
 
 def _open_locked(path: Path) -> int:
@@ -157,12 +157,8 @@ def _open_locked(path: Path) -> int:
         os.close(descriptor)
 
 
-def _parse(path: Path, read: Callable[[bytes], Kept]) -> tuple[list[tuple[bytes, Kept]], int]:
+def _parse(path: Path, data: bytes, read: Callable[[bytes], Kept]) -> tuple[list[tuple[bytes, Kept]], int]:
     """Return lines with their records, and the size in bytes of all that is whole."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidProblemError(f"{path}: can't be read: {error.strerror or error}; check the path") from error
     whole_size = data.rfind(b"\n") + 1
     records = []
     for number, line in enumerate(data[:whole_size].split(b"\n"), start=1):

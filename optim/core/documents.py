@@ -43,7 +43,10 @@ def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
         Naming the path of the bad field and the remedy.
     """
     document = _decoded(data, document_type)
-    json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
+    try:
+        json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
+    except UnicodeDecodeError as error:  # in a field that the document type leaves out
+        raise InvalidProblemError(_why_malformed(data, str(error))) from error
     return document
 
 

@@ -153,3 +153,11 @@ def test_a_file_of_which_all_is_wanted_is_not_written_anew(tmp_path):
     with open_results(path) as results:
         assert list(results.records) == ["one", "two"]
     assert path.stat().st_ino == before
+
+
+def test_records_are_not_waited_for_where_nobody_writes_them(tmp_path, monkeypatch):
+    monkeypatch.setattr("optim.core.files.PATIENCE_S", 0.05)
+    os.mkfifo(tmp_path / "pipe")
+    assert read_records(tmp_path / "pipe") == []
+    with pytest.raises(InvalidProblemError, match="can't be read"):
+        read_records(tmp_path / "nothing")

@@ -94,3 +94,14 @@ def test_values_of_another_type_are_named_with_their_path() -> None:
 
 def test_schemas_name_themselves() -> None:
     assert json_schema(Toy, "toy/1")["$id"] == "toy/1"
+
+
+def test_bytes_that_are_no_text_are_told_also_in_fields_that_nobody_reads() -> None:
+    with pytest.raises(InvalidProblemError, match="not valid JSON"):
+        decode(b'{"number": 1, "more": "\xc4x"}', Loose)
+
+
+class Loose(msgspec.Struct):
+    """A document that may hold more than is read."""
+
+    number: int

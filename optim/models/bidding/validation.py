@@ -60,6 +60,8 @@ def _validate_curve(curve: Scalability) -> None:
         raise InvalidProblemError(f"scalability.serial must be in [0, 1), got {curve.serial}")
     if not 0 < curve.base <= LARGEST:
         raise InvalidProblemError(f"scalability.base must be positive and at most {LARGEST:g}, got {curve.base}")
+    if curve.base < 1 / LARGEST:
+        raise InvalidProblemError(f"scalability.base must be at least {1 / LARGEST:g}, got {curve.base}")
     if not 0 <= curve.crosstalk <= 1 - curve.serial:
         raise InvalidProblemError(
             f"scalability.crosstalk must be between 0 and {1 - curve.serial:g} (1 - serial), got {curve.crosstalk}"

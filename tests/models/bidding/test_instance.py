@@ -43,6 +43,7 @@ def test_peaks_are_where_more_machines_are_of_no_use():
 BAD = {
     "serial": (Scalability(kind=CurveKind.SATURATING, serial=1.0), "scalability.serial"),
     "base": (Scalability(kind=CurveKind.SATURATING, base=0.0), "scalability.base"),
+    "a base whose square is 0": (Scalability(kind=CurveKind.SATURATING, base=1e-200), "base must be at least 1e-14"),
     "crosstalk": (Scalability(kind=CurveKind.USL, serial=0.5, crosstalk=0.6), "scalability.crosstalk"),
     "a curve that bends upward": (Scalability(kind=CurveKind.USL, serial=0.01, crosstalk=0.05), "concave"),
     "points that don't ascend": (Scalability(kind=CurveKind.POINTS, points=((2.0, 2.0), (2.0, 3.0))), "ascending"),

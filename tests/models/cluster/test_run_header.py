@@ -54,10 +54,12 @@ def test_the_file_holds_as_it_was_written(path, tmp_path):
     assert len(list(leaves(header))) > 100
 
 
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(path, tmp_path, change):
+def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(path, tmp_path, change, step):
+    """Each change of other fields, one in six; `make prove` makes each of each."""
     arrays, header = arrays_of(path)
-    for where in leaves(header):
+    for where in list(leaves(header))[list(CHANGES).index(change) % step :: step]:
         said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, CHANGES[change]))))
         name = ".".join(map(str, where))
         may_pass = any(re.fullmatch(pattern, name) and change in ways for pattern, ways in HARMLESS.items())
