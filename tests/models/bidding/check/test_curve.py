@@ -12,12 +12,12 @@ from tests.support.bidding.small_markets import published_vector
 
 
 @cache
-def traced(name="spot-tiny-any"):
+def traced(name="published"):
     instance = published_vector() if name == "published" else optim.reference_instance(name)
     return instance, optim.solve(instance, "frontier")
 
 
-def refused(changes=None, *, without=(), name="spot-tiny-any"):
+def refused(changes=None, *, without=(), name="published"):
     """Return the rows that are refused once some counters are others, or left out."""
     instance, solution = traced(name)
     counts = {**solution.stats.counts, **(changes or {})}
@@ -34,8 +34,7 @@ def last() -> int:
     "name",
     [
         "published",
-        "spot-tiny-market",
-        *(pytest.param(one, marks=pytest.mark.prove) for one in ("spot-tiny-any", "spot-tiny-windows")),
+        *(pytest.param(f"spot-tiny-{one}", marks=pytest.mark.prove) for one in ("any", "market", "windows")),
     ],
 )
 def test_a_traced_curve_is_accepted(name):
