@@ -16,7 +16,7 @@ import msgspec
 
 from optim.benchmarks.record import Record, record_from_json
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
-from optim.core.files import read_bytes, write_bytes
+from optim.core.files import cant_be_read, read_bytes, write_bytes
 
 
 class Keyed(Protocol):
@@ -115,7 +115,7 @@ def open_lines(
             f"results file {path} can't be written: {cause}; choose another folder with --out"
         ) from error
     try:
-        lines, whole_size = _parse(path, path.read_bytes(), read)
+        lines, whole_size = _parse(path, _packed_bytes(path), read)
         os.ftruncate(descriptor, whole_size)
         kept = {record.key: (line, record) for line, record in lines if is_wanted(record)}
         if len(kept) < len(lines):
@@ -155,6 +155,14 @@ def _open_locked(path: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _packed_bytes(path: Path) -> bytes:
+    """Return a file as it is, whose size counts where it is cut."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise cant_be_read(path, error) from error
 
 
 def _parse(path: Path, data: bytes, read: Callable[[bytes], Kept]) -> tuple[list[tuple[bytes, Kept]], int]:

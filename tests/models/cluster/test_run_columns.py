@@ -10,7 +10,7 @@ from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
 from optim.models.cluster.run_columns import STAGES
 from optim.models.cluster.run_file import load_run
-from tests.support.changed_runs import arrays_of, verdict, with_header, write_run
+from tests.support.changed_runs import arrays_of, verdict, with_header
 
 HARMLESS = {
     ("jobs.priority", "negative"),
@@ -23,14 +23,6 @@ HARMLESS = {
     ("price", "emptied"),
 }
 """What policies may have seen and no rule holds, and prices that are 0 anyway."""
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    """A file of two runs."""
-    path = tmp_path_factory.mktemp("run") / "run.npz"
-    write_run(path)
-    return path
 
 
 def _filled(values, number):
@@ -62,8 +54,8 @@ ALSO = {"least": "negative", "first huge": "huge", "beyond 64 bits": "huge"}
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_an_array_that_is_changed_is_refused_unless_nobody_goes_by_it(path, tmp_path, change):
-    arrays, _ = arrays_of(path)
+def test_an_array_that_is_changed_is_refused_unless_nobody_goes_by_it(logged, tmp_path, change):
+    arrays, _ = arrays_of(logged)
     for name, values in arrays.items():
         other = CHANGES[change](values) if name != "header" else CHANGES[change](values.view(np.int8))
         if np.array_equal(other, values) and other.dtype.kind == values.dtype.kind:
@@ -72,22 +64,22 @@ def test_an_array_that_is_changed_is_refused_unless_nobody_goes_by_it(path, tmp_
         assert said or (name, ALSO.get(change, change)) in HARMLESS or not values.size, f"{name} {change}"
 
 
-def test_an_array_that_is_missing_is_named(path, tmp_path):
-    arrays, _ = arrays_of(path)
+def test_an_array_that_is_missing_is_named(logged, tmp_path):
+    arrays, _ = arrays_of(logged)
     for name in arrays:
         said = verdict(tmp_path / "run.npz", {key: values for key, values in arrays.items() if key != name})
         assert f"no {name} in it" in said
 
 
 @pytest.mark.parametrize("name", ["zzz", "jobs.zzz", "log2.time_us", "worth0.theta", "price "])
-def test_an_array_that_nobody_knows_is_refused(path, tmp_path, name):
-    arrays, _ = arrays_of(path)
+def test_an_array_that_nobody_knows_is_refused(logged, tmp_path, name):
+    arrays, _ = arrays_of(logged)
     assert f"unknown array {name!r}" in verdict(tmp_path / "run.npz", {**arrays, name: np.zeros(3)})
 
 
 @pytest.mark.parametrize("slots", [[-9], [0], [-2]])
-def test_places_name_gpus_all_or_none(path, tmp_path, slots):
-    arrays, _ = arrays_of(path)
+def test_places_name_gpus_all_or_none(logged, tmp_path, slots):
+    arrays, _ = arrays_of(logged)
     changed = arrays["log0.slot"].copy()
     changed[:1] = slots
     said = verdict(tmp_path / "run.npz", {**arrays, "log0.slot": changed})
@@ -95,8 +87,8 @@ def test_places_name_gpus_all_or_none(path, tmp_path, slots):
 
 
 @pytest.mark.parametrize("lost", range(1, len(STAGES) + 1))
-def test_files_of_earlier_versions_are_read(path, tmp_path, lost):
-    arrays, header = arrays_of(path)
+def test_files_of_earlier_versions_are_read(logged, tmp_path, lost):
+    arrays, header = arrays_of(logged)
     for name in ("policies", "metrics", "rules", "figures", "worth"):
         header[name] = header[name][:1]  # an index policy: all that the first versions had
     header["settings"] = {}
@@ -108,8 +100,8 @@ def test_files_of_earlier_versions_are_read(path, tmp_path, lost):
     assert verdict(tmp_path / "run.npz", with_header(kept, json.dumps(said))) == ""
 
 
-def test_a_table_of_types_tells_of_every_type_there_is(path):
-    record = load_run(path)
+def test_a_table_of_types_tells_of_every_type_there_is(logged):
+    record = load_run(logged)
     jobs = replace(record.jobs, kind_ppm=np.full((len(record.jobs), 1), 1_000_000))
     typed = replace(record.cluster, kind=np.array([0, 1]), kinds=("a", "b"))
     assert all(found.is_ok for _, found in check_runs(replace(record, jobs=jobs)))
@@ -117,8 +109,8 @@ def test_a_table_of_types_tells_of_every_type_there_is(path):
         replace(record, jobs=jobs, cluster=typed)
 
 
-def test_files_of_earlier_versions_have_no_more_names_than_are_read(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_files_of_earlier_versions_have_no_more_names_than_are_read(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     gone = {name.replace("log.", "log0.") for stage in STAGES[1:] for name in stage}
     said = {name: value for name, value in header.items() if f"header.{name}" not in gone}
     kept = {name: values for name, values in arrays.items() if name not in gone and not name.startswith("worth")}

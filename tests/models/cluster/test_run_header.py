@@ -14,7 +14,6 @@ from tests.support.changed_runs import (
     leaves,
     verdict,
     with_header,
-    write_run,
 )
 
 CHANGES = {
@@ -40,25 +39,17 @@ HARMLESS = {
 """What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    """A file of two runs."""
-    path = tmp_path_factory.mktemp("run") / "run.npz"
-    write_run(path)
-    return path
-
-
-def test_the_file_holds_as_it_was_written(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_the_file_holds_as_it_was_written(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     assert verdict(tmp_path / "same.npz", arrays) == ""
     assert len(list(leaves(header))) > 100
 
 
 @pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(path, tmp_path, change, step):
+def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(logged, tmp_path, change, step):
     """Each change of other fields, one in six; `make prove` makes each of each."""
-    arrays, header = arrays_of(path)
+    arrays, header = arrays_of(logged)
     for where in list(leaves(header))[list(CHANGES).index(change) % step :: step]:
         said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, CHANGES[change]))))
         name = ".".join(map(str, where))
@@ -66,8 +57,8 @@ def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(path, tmp_path
         assert said or may_pass, f"{name} {change}"
 
 
-def test_a_field_of_another_type_is_named_beside_the_file(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_a_field_of_another_type_is_named_beside_the_file(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     for where in (("interval", "slowdown"), ("interval", "to_us"), ("load", "from_us"), ("slot_us",), ("overhead_us",)):
         for value in ("1", [1], {}, True):
             said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, value))))
@@ -75,15 +66,15 @@ def test_a_field_of_another_type_is_named_beside_the_file(path, tmp_path):
             assert said.endswith("write one with --log FILE")
 
 
-def test_a_number_of_400_digits_is_named_where_it_stands(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_a_number_of_400_digits_is_named_where_it_stands(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     for name, where in (("jct_mean_h", "metrics[0].jct_mean_h"), ("preemptions", "preemptions")):
         text = json.dumps(changed(header, ("metrics", 0, name), 10**400))
         assert where in verdict(tmp_path / "run.npz", with_header(arrays, text))
 
 
-def test_a_field_that_is_given_twice_is_refused(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_a_field_that_is_given_twice_is_refused(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     for where in leaves(header):
         if isinstance(where[-1], str):
             said = verdict(tmp_path / "run.npz", with_header(arrays, given_twice(header, where)))
@@ -93,8 +84,8 @@ def test_a_field_that_is_given_twice_is_refused(path, tmp_path):
 @pytest.mark.parametrize(
     "where", [(), ("names",), ("metrics", 0), ("rules", 1), ("worth", 1), ("bounds",), ("load",), ("interval",)]
 )
-def test_a_field_that_nobody_knows_is_refused(path, tmp_path, where):
-    arrays, header = arrays_of(path)
+def test_a_field_that_nobody_knows_is_refused(logged, tmp_path, where):
+    arrays, header = arrays_of(logged)
     said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, (*where, "zzz"), 1))))
     assert re.search(r"field ['`]zzz['`]", said)
 
@@ -113,8 +104,8 @@ def test_a_field_that_nobody_knows_is_refused(path, tmp_path, where):
         (["srtf"], "for 1 policies"),
     ],
 )
-def test_names_of_policies_agree_with_their_keys(path, tmp_path, policies, cause):
-    arrays, header = arrays_of(path)
+def test_names_of_policies_agree_with_their_keys(logged, tmp_path, policies, cause):
+    arrays, header = arrays_of(logged)
     assert re.search(
         cause, verdict(tmp_path / "run.npz", with_header(arrays, json.dumps({**header, "policies": policies})))
     )
@@ -133,14 +124,14 @@ def test_names_of_policies_agree_with_their_keys(path, tmp_path, policies, cause
         ["srtf:" + "0" * 32, "oasis:" + "0" * 32 + "\n"],
     ],
 )
-def test_keys_are_one_a_policy(path, tmp_path, keys):
-    arrays, header = arrays_of(path)
+def test_keys_are_one_a_policy(logged, tmp_path, keys):
+    arrays, header = arrays_of(logged)
     text = json.dumps(changed(header, ("settings", "keys"), keys))
     assert "settings.keys" in verdict(tmp_path / "run.npz", with_header(arrays, text))
 
 
-def test_without_keys_the_name_is_the_writers_word(path, tmp_path):
-    arrays, header = arrays_of(path)
+def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):
+    arrays, header = arrays_of(logged)
     text = json.dumps({**header, "settings": {}, "policies": ["mine", "other"]})
     assert verdict(tmp_path / "run.npz", with_header(arrays, text)) == ""
     assert [run.policy for run in load_run(tmp_path / "run.npz").runs] == ["mine", "other"]

@@ -1,0 +1,13 @@
+"""What tests of logged runs share."""
+
+import pytest
+
+from tests.support.changed_runs import write_run
+
+
+@pytest.fixture(scope="session")
+def logged(tmp_path_factory):
+    """A file of two runs, only to be read."""
+    path = tmp_path_factory.mktemp("run") / "run.npz"
+    write_run(path)
+    return path
