@@ -148,5 +148,5 @@ class _Guide:
             search.adopt(plan)
         unit = search.record / max(1, int((search.best.completion >= 0).sum()))
         for share in np.geomspace(HOTTEST, COLDEST, STEPS).tolist():
-            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), LARGEST_RUIN)
+            search.run(self._num_moves // STEPS, max(share * unit, 1e-12), LARGEST_RUIN, self._monitor.is_over)
         return search.best_plan()

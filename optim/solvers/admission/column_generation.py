@@ -52,7 +52,7 @@ class ColumnGenerationOptions:
         (job shards on all cores), ``dask`` (on so many `workers` of a Dask cluster of this machine), or the address of a Dask
         scheduler. The same bound for all but ``here``, whose sums are rounded in another order.
     workers
-        Of a Dask cluster of this machine.
+        Of a Dask cluster of this machine, at most 1,000.
     """
 
     tol: float = 1e-6
@@ -69,7 +69,7 @@ class ColumnGenerationOptions:
             check_in("[1, inf)", self, "first_steps")
         if self.steps_between is not None:
             check_in("[0, inf)", self, "steps_between")
-        check_in("[1, inf)", self, "workers")
+        check_in("[1, 1000]", self, "workers")
         if self.engine not in ("auto", "here", "threads", "dask") and "://" not in self.engine:
             raise InvalidOptionError(
                 f"engine must be 'auto', 'here', 'threads', 'dask' or a scheduler's address (tcp://HOST:PORT), got {self.engine!r}"

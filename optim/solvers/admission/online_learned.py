@@ -160,6 +160,7 @@ def run_day(
             warm_up=options.warm_up,
             guard=guard,
             seed=seed,
+            is_over=monitor.is_over,
         )
     with clock.phase("solve"):
         result = drive(day, monitor, task="online-learned", total=float(instance.num_jobs))

@@ -27,7 +27,7 @@ from optim.core.solution import relative_gap
 from optim.core.status import Sense, Termination
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
-from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.neighbourhood.plan_moves import MOVES_A_CHECK, Neighbourhood
 from optim.solvers.admission.neighbourhood.price_dive import dive
 from optim.solvers.admission.packing.cut_rounds import Tightened, solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
@@ -35,9 +35,6 @@ from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.dual_points import OPTIMALITY_TOL
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_count_cuts, compile_cuts, compile_moves
-
-MOVES_A_CHECK = 200
-"""Moves of each chain between two looks at the stopping rule."""
 
 COUNT_ROUNDS, COUNT_ROWS = 20, 1_000
 """Rounds of count cuts by default, and the most capacity rows of instances that get them. On small-0..2 they close 29,
@@ -72,7 +69,7 @@ class SearchOptions:
     dives
         Whether the last chain starts from a dive with re-pricing.
     chains
-        Chains side by side. Their number changes the plan; how many processors there are doesn't.
+        Chains side by side, at most 1,000. Their number changes the plan; how many processors there are doesn't.
     first_cycle, cycle_moves
         Moves of the first cooling cycle, and of the longest.
     start_heat, end_heat
@@ -97,7 +94,8 @@ class SearchOptions:
     def __post_init__(self) -> None:
         check_in("(0, 1)", self, "lp_tol", "lp_share")
         check_in("[0, inf)", self, "num_moves", "cut_rounds", "count_rounds")
-        check_in("[1, inf)", self, "chains", "first_cycle", "cycle_moves", "largest_ruin")
+        check_in("[1, inf)", self, "first_cycle", "cycle_moves", "largest_ruin")
+        check_in("[1, 1000]", self, "chains")
         if not 0 < self.end_heat <= self.start_heat:
             raise InvalidOptionError(
                 f"heats must satisfy 0 < end_heat <= start_heat, got {self.end_heat} and {self.start_heat}"

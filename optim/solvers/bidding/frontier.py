@@ -40,6 +40,7 @@ class FrontierOptions:
     point_tol: float = 1e-4
 
     def __post_init__(self) -> None:
+        check_in("[1e-9, 1)", self, "tol")
         check_in("(1, inf)", self, "steepest")
         check_in("[1, inf)", self, "max_points")
         check_in("(0, 1)", self, "point_tol")

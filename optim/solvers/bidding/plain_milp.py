@@ -27,7 +27,7 @@ class PlainMilpOptions:
     Parameters
     ----------
     pieces
-        Tangents of a smooth scalability curve.
+        Tangents of a smooth scalability curve, at most 10,000.
     mip_gap
         Absolute gap of each step's programme, relative to the cost of the footprint it begins with.
     """
@@ -36,7 +36,7 @@ class PlainMilpOptions:
     mip_gap: float = 1e-6
 
     def __post_init__(self) -> None:
-        check_in("[1, inf)", self, "pieces")
+        check_in("[1, 10000]", self, "pieces")
         check_in("(0, 1)", self, "mip_gap")
 
 

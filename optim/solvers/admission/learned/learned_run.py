@@ -1,6 +1,7 @@
 """A day at learned prices, slot by slot: prices and plans change between slots, jobs are decided on at their arrival."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -106,6 +107,8 @@ class LearnedDay(AbstractIteration[DayResult]):
         The paper's rule on its share of the servers, or None.
     seed
         Of the moves.
+    is_over
+        Asked before each move whether the run is to end.
     """
 
     def __init__(
@@ -120,9 +123,10 @@ class LearnedDay(AbstractIteration[DayResult]):
         warm_up: float = 0.1,
         guard: Guard | None = None,
         seed: int = 0,
+        is_over: Callable[[], bool] | None = None,
     ) -> None:
         self._instance, self._tables, self._conduct, self._seed = instance, tables, conduct, seed
-        self._guard, self._fill = guard, fill
+        self._guard, self._fill, self._is_over = guard, fill, is_over
         self._prices = _no_prices(instance) if prices is None else prices
         state = posted_state(instance, self._prices)
         self._reservations = Reservations(instance, state, tables)
@@ -161,7 +165,8 @@ class LearnedDay(AbstractIteration[DayResult]):
         state = self._reservations.state
         if self._conduct.replan and self._rising is None:
             with discounted(state, slot, ahead=0.0):
-                improve(self._reservations, self._conduct.replan, np.random.default_rng((self._seed, slot)))
+                rng = np.random.default_rng((self._seed, slot))
+                improve(self._reservations, self._conduct.replan, rng, self._is_over)
         with discounted(state, slot, ahead=PATIENCE * self._instance.horizon) as posted:
             self._earned += self._standby.run_slot(slot, posted)
         self._reservations.run_slot(slot)

@@ -8,6 +8,8 @@ Source: Shaw, "Using constraint programming and local search methods to solve ve
 DOI 10.1007/3-540-49481-2_30; the promises are docs/mathematics/learned-prices.md, section 4.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from optim.models.admission.instance import FloatArray
@@ -23,13 +25,20 @@ KEPT_TOL = 1e-9
 """A move may lose this share of what the moved schedules are worth, through rounding."""
 
 
-def improve(reservations: Reservations, num_moves: int, rng: np.random.Generator) -> float:
-    """Make moves; return by how much the reservations' worth grew."""
+def improve(
+    reservations: Reservations,
+    num_moves: int,
+    rng: np.random.Generator,
+    is_over: Callable[[], bool] | None = None,
+) -> float:
+    """Make moves, unless the run is over before one; return by how much the reservations' worth grew."""
     gained = 0.0
     jobs = np.array(list(reservations.held), dtype=np.int64)
     if len(jobs) == 0:
         return gained
     for _ in range(num_moves):
+        if is_over is not None and is_over():
+            break
         # Small moves are cheap and often good; the square favours them.
         size = 1 + int(rng.random() ** 2 * min(LARGEST, len(jobs)))
         chosen = rng.choice(jobs, size=size, replace=False)

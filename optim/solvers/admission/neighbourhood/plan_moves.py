@@ -1,6 +1,6 @@
 """Neighbourhood search on real servers: a plan that `search` improves move by move."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from optim.solvers.admission.pricing.class_pricing import unit_costs
 from optim.solvers.admission.pricing.column_pool import Schedule
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
+
+MOVES_A_CHECK = 200
+"""Compiled moves between two questions whether the run is over; no signal is heard while they run."""
 
 LIKELY_WEIGHT, LIKELY_FACTOR = 0.01, 5
 """Jobs with at least this much weight in the LP are tried that many times more often."""
@@ -146,12 +149,16 @@ class Neighbourhood:
         self.value += float(self.ground.jobs.value[i, completion])
         self._remember()
 
-    def run(self, num_moves: int, heat: float, largest_ruin: int) -> None:
-        """Run moves at an acceptance temperature, in utils."""
-        self.value, self.record = search_moves(
-            self.ground, self.state, self.best, self._kept, self.scratch, num_moves, heat, self.value, self.record,
-            largest_ruin,
-        )  # fmt: skip
+    def run(self, num_moves: int, heat: float, largest_ruin: int, is_over: Callable[[], bool] | None = None) -> None:
+        """Run moves at an acceptance temperature, in utils; `is_over` is asked every `MOVES_A_CHECK` of them."""
+        for done in range(0, num_moves, MOVES_A_CHECK):
+            if is_over is not None and is_over():
+                return
+            num_now = min(MOVES_A_CHECK, num_moves - done)
+            self.value, self.record = search_moves(
+                self.ground, self.state, self.best, self._kept, self.scratch, num_now, heat, self.value, self.record,
+                largest_ruin,
+            )  # fmt: skip
 
     def run_at(self, heat: float, num_moves: int, largest_ruin: int) -> None:
         """Run moves at a temperature given as a share of the mean value of a job that the best plan admits."""
