@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-_STATUS = Path("/proc/self/status")
+from optim.core.process_memory import status_kib
+
 _CLEAR = Path("/proc/self/clear_refs")
 
 
@@ -39,7 +40,7 @@ class Meter:
     ) -> None:
         wall, processor = self._begun
         self.wall_s, self.processor_s = time.perf_counter() - wall, time.process_time() - processor
-        peak_kb = _status_kb("VmHWM")
+        peak_kb = status_kib("VmHWM")
         known = self._held_kb is not None and peak_kb is not None
         self.memory_mb = max(0, (peak_kb or 0) - (self._held_kb or 0)) / 1024 if known else None
 
@@ -61,13 +62,4 @@ def _restart_peak() -> int | None:
         _CLEAR.write_text("5")
     except OSError:
         return None
-    return _status_kb("VmRSS")
-
-
-def _status_kb(name: str) -> int | None:
-    """Return one line of the process' status."""
-    with suppress(OSError):
-        for line in _STATUS.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1])
-    return None
+    return status_kib("VmRSS")

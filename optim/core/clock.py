@@ -1,7 +1,5 @@
-"""Seconds by phase of a solve, and the process' memory."""
+"""Seconds by phase of a solve."""
 
-import resource
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +25,3 @@ class PhaseClock:
     def elapsed_s(self) -> float:
         """Seconds since the clock was made, less the phase ``compile`` (compiling is no solving)."""
         return time.perf_counter() - self._started - self.seconds.get("compile", 0.0)
-
-
-def peak_memory_mb() -> float:
-    """Return the peak resident memory of this process in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 1024

@@ -8,7 +8,6 @@ import atexit
 import json
 import operator
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optim.core.errors import InvalidOptionError
+from optim.core.process_memory import peak_memory_bytes
 from optim.core.ranges import check_in
 
 FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
@@ -144,8 +144,7 @@ class StepTimer:
             "cpu_share": (time.process_time() - self._processor_s) / wall if wall > 0 else None,
             "network_bytes": None if sent is None or self._network is None else sent - self._network,
             "wall_s": wall,
-            "host_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            * (1 if sys.platform == "darwin" else 1024),
+            "host_bytes": peak_memory_bytes(),
             **_device(),
             **self._facts,
         }

@@ -17,10 +17,11 @@ SOLVE = ("solve", "small-0", "--solver", "search", "--time-limit", "1", "--forma
 BENCH = ("bench", "admission", "--instance", "tiny-0", "--solver", "fifo", "--no-report")
 MOST_MIB = 250
 SAYS_WHAT_IT_LOADED = """
-import json, resource, sys, time
+import json, sys
 from optim.cli.main import app
 code = app({words!r}, standalone_mode=False)
-mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+from optim.core.process_memory import peak_memory_bytes
+mib = peak_memory_bytes() / 2**20
 print(json.dumps({{"loaded": sorted({heavy!r} & sys.modules.keys()), "mib": mib, "code": int(code)}}))
 """
 
