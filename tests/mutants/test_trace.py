@@ -7,7 +7,8 @@ import pytest
 from tests.mutants import trace
 from tests.mutants.line_map import line_sets
 
-pytestmark = pytest.mark.prove
+# A trace forks before any thread of its own; JAX, where another test has imported it, warns of that.
+pytestmark = [pytest.mark.prove, pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")]
 
 TESTED = """
 from optim.core.nearest import hint
