@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from optim.core.process_memory import status_kib
+from optim.core.memory import own_memory
 
 _CLEAR = Path("/proc/self/clear_refs")
 
@@ -31,7 +31,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         _give_back_free_memory()
-        self._held_kb = _restart_peak()
+        self._held = _restart_peak()
         self._begun = time.perf_counter(), time.process_time()
         return self
 
@@ -40,9 +40,9 @@ class Meter:
     ) -> None:
         wall, processor = self._begun
         self.wall_s, self.processor_s = time.perf_counter() - wall, time.process_time() - processor
-        peak_kb = status_kib("VmHWM")
-        known = self._held_kb is not None and peak_kb is not None
-        self.memory_mb = max(0, (peak_kb or 0) - (self._held_kb or 0)) / 1024 if known else None
+        peak = own_memory("VmHWM")
+        known = self._held is not None and peak is not None
+        self.memory_mb = max(0, (peak or 0) - (self._held or 0)) / 2**20 if known else None
 
     @property
     def figures(self) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def _give_back_free_memory() -> None:
 
 
 def _restart_peak() -> int | None:
-    """Begin counting the peak anew; return the KiB held now, None where the system can't."""
+    """Begin counting the peak anew; return the bytes held now, None where the system can't."""
     try:
         _CLEAR.write_text("5")
     except OSError:
         return None
-    return status_kib("VmRSS")
+    return own_memory("VmRSS")

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from optim.core.certificate import Certificate
 from optim.core.clock import PhaseClock
+from optim.core.memory import peak_memory
 from optim.core.options import options_as_dict
-from optim.core.process_memory import peak_memory_bytes
 from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import SUPPORTED, Support
 from optim.core.solution import Solution, Stats, relative_gap
@@ -302,7 +302,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
             stats=Stats(
                 seconds={**dict.fromkeys(PHASES, 0.0), **monitor.clock.seconds},
                 iterations=outcome.iterations,
-                memory_mb=peak_memory_bytes() / 2**20,
+                memory_mb=peak_memory() / 2**20,
                 decision_ms=outcome.decision_ms,
                 counts=outcome.counts,
             ),

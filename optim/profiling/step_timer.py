@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from optim.core.errors import InvalidOptionError
-from optim.core.process_memory import peak_memory_bytes
+from optim.core.memory import peak_memory
 from optim.core.ranges import check_in
 
 FOLDER_VARIABLE = "OPTIM_PROFILE_FOLDER"
@@ -144,7 +144,7 @@ class StepTimer:
             "cpu_share": (time.process_time() - self._processor_s) / wall if wall > 0 else None,
             "network_bytes": None if sent is None or self._network is None else sent - self._network,
             "wall_s": wall,
-            "host_bytes": peak_memory_bytes(),
+            "host_bytes": peak_memory(),
             **_device(),
             **self._facts,
         }

@@ -20,8 +20,8 @@ SAYS_WHAT_IT_LOADED = """
 import json, sys
 from optim.cli.main import app
 code = app({words!r}, standalone_mode=False)
-from optim.core.process_memory import peak_memory_bytes
-mib = peak_memory_bytes() / 2**20
+from optim.core.memory import peak_memory
+mib = peak_memory() / 2**20
 print(json.dumps({{"loaded": sorted({heavy!r} & sys.modules.keys()), "mib": mib, "code": int(code)}}))
 """
 

@@ -1,5 +1,10 @@
-"""What memory and which caches a process is told of."""
+"""What memory and which caches a process is told of; what it holds is its own, whoever started it."""
 
+import resource
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from optim.core import memory
@@ -14,6 +19,7 @@ def system(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path / "groups")
     monkeypatch.setattr(memory, "OWN_GROUP", tmp_path / "cgroup")
     monkeypatch.setattr(memory, "FREE_MEMORY", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "OWN_MEMORY", tmp_path / "status")
 
     def write(path, text):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -49,3 +55,30 @@ def test_the_machines_memory_counts_where_nothing_else_is_told(system):
 @pytest.mark.parametrize(("cache", "allowed", "size"), [(32, 24_000, 128), (480, 24_000, 1920), (480, 4_000, 1000)])
 def test_a_working_set_is_four_caches_or_a_quarter_of_the_memory(cache, allowed, size):
     assert memory.working_set(cache * MIB, allowed * MIB) == size * MIB
+
+
+TELLS = "from optim.core.memory import peak_memory; print(peak_memory())"
+
+
+@pytest.mark.skipif(memory.own_memory("VmHWM") is None, reason="the system tells no peak of a process' own")
+def test_a_small_process_that_a_large_one_starts_is_small():
+    held = np.ones(300 * 2**17)  # 300 MiB
+    done = subprocess.run([sys.executable, "-c", TELLS], capture_output=True, text=True, check=True)
+    assert 5 * MIB < int(done.stdout) < 0.5 * held.nbytes
+    assert memory.peak_memory() > held.nbytes
+
+
+def test_what_the_process_holds_is_read_line_by_line(system):
+    system("status", "Name:\tpython\nVmPeak:\t 9 kB\nVmHWM:\t 7 kB\nVmRSS:\t 5 kB\n")
+    assert (memory.own_memory("VmHWM"), memory.own_memory("VmRSS")) == (7 * 1024, 5 * 1024)
+    assert memory.own_memory("VmSwap") is None
+    assert memory.peak_memory() == 7 * 1024
+
+
+def test_where_the_system_tells_nothing_of_it_getrusage_does(system, monkeypatch):
+    del system
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert memory.peak_memory() >= most
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert memory.peak_memory() < most

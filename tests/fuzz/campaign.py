@@ -83,11 +83,10 @@ def place(content: bytes | str, path: Path) -> None:
 
 
 def peak_bytes() -> int:
-    """Return the highest resident memory since `forget_peak`."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    """Return the highest resident memory since the input was placed, in bytes."""
+    from optim.core.memory import own_memory
+
+    return own_memory("VmHWM") or 0
 
 
 def judge(

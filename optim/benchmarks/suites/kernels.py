@@ -21,7 +21,7 @@ from optim.benchmarks.racing import Times, medians, race, timed
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
-from optim.core.process_memory import peak_memory_bytes
+from optim.core.memory import peak_memory
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
@@ -147,7 +147,7 @@ class KernelWork(AbstractStudy):
                 **figures,
                 "error": error,
                 "shards": contest.shards,
-                "peak_memory_mb": peak_memory_bytes() / 2**20,
+                "peak_memory_mb": peak_memory() / 2**20,
                 "compile_ms": max(0.0, 1e3 * compile_s[JAX] - figures["milliseconds"]),
             },
             seconds=clock.seconds | {"compile": compile_s[JAX], "solve": float(np.sum(rounds[JAX], axis=0)[0])},

@@ -12,8 +12,8 @@ from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.week import drawn_block
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
+from optim.core.memory import peak_memory
 from optim.core.options import options_as_dict
-from optim.core.process_memory import peak_memory_bytes
 from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import SolveState, StoppingCriterion
@@ -93,7 +93,7 @@ class ScaleWork(AbstractStudy):
             measures={
                 "samples": tally.containers * options.samples,
                 "ms_a_container": 1e3 * clock.seconds["solve"] / tally.containers,
-                "process_peak_gb": peak_memory_bytes() / 2**30,
+                "process_peak_gb": peak_memory() / 2**30,
             },
             seconds=clock.seconds,
             problems=tally.problems,
