@@ -38,6 +38,9 @@ def test_the_largest_cache_of_the_first_core_counts(system):
 def test_the_least_limit_of_all_groups_above_the_process_holds(system):
     system("meminfo", "MemTotal: 24000000 kB\nMemAvailable: 23000000 kB\n")
     assert memory.memory_allowed() == 23_000_000 * 1024
+    system("meminfo", "MemAvailable: 9000000000000 kB\n")
+    assert memory.memory_allowed() == 9_000_000_000_000 * 1024, "what is said to be free is asked of nobody else"
+    system("meminfo", "MemAvailable: 23000000 kB\n")
     system("cgroup", "0::/pod/job\n")
     system("groups/memory.max", "max\n")
     system("groups/pod/job/memory.max", "max\n")
@@ -69,7 +72,7 @@ def test_a_small_process_that_a_large_one_starts_is_small():
 
 
 def test_what_the_process_holds_is_read_line_by_line(system):
-    system("status", "Name:\tpython\nVmPeak:\t 9 kB\nVmHWM:\t 7 kB\nVmRSS:\t 5 kB\n")
+    system("status", "Name:\tpython\nVmHWMs:\t 9 kB\nVmHWM:\t 7 kB\nVmRSS:\t 5 kB\n")
     assert (memory.own_memory("VmHWM"), memory.own_memory("VmRSS")) == (7 * 1024, 5 * 1024)
     assert memory.own_memory("VmSwap") is None
     assert memory.peak_memory() == 7 * 1024
