@@ -1,7 +1,8 @@
 """Claims against what can be shown: what the checkers of all problems share. It shares nothing with any solver.
 
 A stated number may differ from the recomputed one by 1e-9 of the absolute terms that were added up, so that a value
-near 0 is judged by its parts. Every field that a person may act on is recomputed, or refused. Why the work ended is the
+near 0 is judged by its parts. A proof's terms are its author's choice, so that a bound's are held to what the instance
+has: no proof buys a wider tolerance by large terms that cancel. Every field that a person may act on is recomputed, or refused. Why the work ended is the
 writer's word but for what the file itself contradicts, and a solver's own counters are held to what they can be
 (`counters`). What remains (seconds, versions, seed, options, message) says how a solution came about, and proves nothing.
 """
@@ -76,6 +77,10 @@ class AbstractClaims(ABC):
     @abstractmethod
     def check_proof(self, proof: Any) -> Findings:
         """Check a proof, and work out the bound that it gives, rounded outward."""
+
+    def most_terms(self) -> float:
+        """Return the largest sum of absolute terms that the instance gives a bound; where it is less, a bound's own size."""
+        return 0.0
 
     @abstractmethod
     def why_feasible(self) -> str | None:
@@ -197,6 +202,7 @@ class AbstractClaims(ABC):
         if solution.bound is None:
             found.append(violation("bound", "there is a proof, but no bound is stated"))
         elif bound is not None:
+            bound = bound.held_to(self.most_terms())
             excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
             if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
                 text = f"the bound {solution.bound!r} claims more than its proof gives, {bound.value!r}"

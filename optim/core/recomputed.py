@@ -39,6 +39,10 @@ class Recomputed:
         added = list(terms)
         return cls(value=math.fsum(added), terms=math.fsum(map(abs, added)))
 
+    def held_to(self, most_terms: float) -> "Recomputed":
+        """Return the same number with terms of at most `most_terms`, or of its own size: who wrote a proof chose its terms."""
+        return Recomputed(value=self.value, terms=min(self.terms, max(abs(self.value), most_terms)))
+
     @property
     def tol(self) -> float:
         """By how much a stated number may differ."""

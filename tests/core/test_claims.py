@@ -60,6 +60,13 @@ class Dear(Toy):
     sense = Sense.MINIMISE
 
 
+class Vast(Toy):
+    """The same, with an instance whose own terms are large."""
+
+    def most_terms(self):
+        return 2e9
+
+
 def solution(decision=(5.0, 4.0), proof=(6.0, 4.0), **fields) -> Solution:
     """Return an honest solution of the toy problem."""
     kind = KINDS.BOUND if proof else KINDS.FEASIBLE_ONLY
@@ -182,11 +189,24 @@ def test_a_decision_better_than_the_bound_shows_that_one_of_them_is_wrong() -> N
     assert rows(Dear("one", solution(proof=(9.5,), sense=Sense.MINIMISE))) == ["bound"]
 
 
-@pytest.mark.parametrize(("decision", "proof"), [((1e9, -1e9, 3.0), (2.0,)), ((3.0,), (1e9, -1e9, 2.0))])
-def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms(decision, proof) -> None:
+CANCELLING = (1e9, -1e9, 2.0)
+
+
+def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms() -> None:
     """Sums of terms of a billion are known to two units, whichever of the two they are; sums of small terms aren't."""
-    assert checked(solution(decision, proof)) == []
+    assert checked(solution((1e9, -1e9, 3.0), (2.0,))) == []
+    assert rows(Vast("one", solution((3.0,), CANCELLING))) == []
+    assert rows(Vast("one", solution((3.0,), (2.0,)))) == ["bound"]
     assert checked(solution((3.0,), (2.0,))) == ["bound"]
+
+
+def test_terms_that_only_a_proof_brings_buy_no_tolerance() -> None:
+    """Who writes a proof may let terms of any size cancel; the instance, or the bound itself, says what is large."""
+    assert checked(solution((3.0,), CANCELLING)) == ["bound"]
+    assert checked(solution((1.0,), CANCELLING, bound=1.9)) == ["bound"]
+    assert rows(Vast("one", solution((1.0,), CANCELLING, bound=0.1))) == []
+    assert rows(Vast("one", solution((1.0,), (1e12, -1e12, 2.0), bound=-0.1))) == ["bound"]
+    assert checked(solution((1.0,), (2e9,), bound=2e9 - 1.9)) == []
 
 
 def optimal(objective: float, bound: float) -> list[str]:

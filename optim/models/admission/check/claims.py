@@ -1,5 +1,6 @@
 """What a solution of an admission problem claims against what can be shown: the checker's entry."""
 
+import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -131,6 +132,10 @@ class AdmissionClaims(AbstractClaims):
                 found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
             return found, None
         return found, Recomputed(value=round_up(findings.bound), terms=round_up(findings.terms))
+
+    def most_terms(self) -> float:
+        """Return what all jobs earn at best."""
+        return math.fsum(max(job.worth, default=0.0) for job in self.facts.jobs)
 
     def why_feasible(self) -> str:
         """Refusing is always possible."""

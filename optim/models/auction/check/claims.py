@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
 from optim.core.counters import CountRange
 from optim.core.recomputed import Recomputed
@@ -95,6 +97,12 @@ class AuctionClaims(AbstractClaims):
         """Check what bounds the welfare of all apps."""
         value, terms, wrong = self._evaluate(proof.welfare, None)
         return wrong, Recomputed(value=value, terms=terms) if math.isfinite(value) else None
+
+    def most_terms(self) -> float:
+        """Return what all apps' rows of the largest weight have together, each without its sign."""
+        largest = np.zeros(self.facts.num_apps)
+        np.maximum.at(largest, self.facts.instance.bids.app, np.abs(self.facts.weight))
+        return math.fsum(largest.tolist())
 
     def why_feasible(self) -> str:
         """Granting nothing is always possible."""

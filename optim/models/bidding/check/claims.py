@@ -77,7 +77,7 @@ class BiddingClaims(AbstractClaims):
     def check_proof(self, proof: RatioProof) -> Findings:
         """Check a tree and its ratio."""
         bound, wrong = proven_bound(self.facts, proof)
-        return wrong, None if bound is None else Recomputed(value=bound, terms=proof.ratio)
+        return wrong, None if bound is None else Recomputed(value=bound, terms=bound)  # costs are of one sign
 
     def why_feasible(self) -> str | None:
         """Look for a bid that fits and works; where capacity must last, for whether all bids together do all that."""
