@@ -53,6 +53,8 @@ class AbstractClaims(ABC):
         Templates of what a certificate of each kind may state, with bound, tol and `figures` in braces.
     most_gap
         Largest absolute gap that is called optimal, besides the relative one.
+    claims
+        Names in templates that `why_false_claim` judges.
     achieves, nothing_beats, attains
         What a sound decision, a sound bound (with the number in braces) and a small gap prove, in words.
     """
@@ -62,6 +64,7 @@ class AbstractClaims(ABC):
     decision_type: ClassVar[type[Any]]
     proof_types: ClassVar[tuple[type[Any], ...]]
     sentences: ClassVar[Mapping[CertificateKind, tuple[str, ...]]]
+    claims: ClassVar[frozenset[str]] = frozenset()
     most_gap: ClassVar[float] = math.inf
     achieves: ClassVar[str]
     nothing_beats: ClassVar[str]
@@ -102,6 +105,10 @@ class AbstractClaims(ABC):
     def figures(self) -> Mapping[str, float]:
         """Return further whole numbers that sentences may state, by their name in the templates."""
         return {}
+
+    def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:
+        """Return the templates of what a certificate of this kind, with its kind of proof, may state."""
+        return self.sentences[certificate.kind]
 
     def check_conditions(self, certificate: Certificate) -> list[Violation]:
         """Check the conditions of a certificate's further claim; a problem without such claims has none."""
@@ -201,7 +208,9 @@ class AbstractClaims(ABC):
         found += wrong
         if solution.bound is None:
             found.append(violation("bound", "there is a proof, but no bound is stated"))
-        elif bound is not None:
+        elif bound is None:
+            found += [] if wrong else [violation("bound", "the proof gives no finite bound, so that it proves nothing")]
+        else:
             bound = bound.held_to(self.most_terms())
             excess = bound.value - solution.bound if is_finite(solution.bound) else math.inf
             if (excess if self.sense is Sense.MAXIMISE else -excess) > bound.tol or not math.isfinite(excess):
@@ -261,7 +270,7 @@ class AbstractClaims(ABC):
 
     def _check_sentence(self, certificate: Certificate) -> list[Violation]:
         """Check the sentence: known words, and no number that isn't the solution's own."""
-        known = (*SENTENCES[certificate.kind], *self.sentences[certificate.kind])
+        known = (*SENTENCES[certificate.kind], *self.sentences_of(certificate))
         reasons = [self._why_false(template, certificate.statement) for template in known]
         if None in reasons:
             return []
@@ -286,8 +295,9 @@ class AbstractClaims(ABC):
                 return f"it says {text}, but the bound is {solution.bound}"
             if name == "tol" and not (_number(text) >= (solution.gap or 0.0)):
                 return f"it says {text}, but the gap is {solution.gap}"
-            if name in figures and _number(text) != figures[name]:
-                return f"it says {text} {name}, but there are {figures[name]:g}"
+            if name not in {"bound", "tol"} | self.claims and _number(text) != figures.get(name):
+                actual = figures.get(name)
+                return f"it says {text} {name}, but there are {'none' if actual is None else f'{actual:g}'}"
         return self.why_false_claim(stated)
 
     def why_false_claim(self, stated: Mapping[str, str]) -> str | None:

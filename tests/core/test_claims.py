@@ -200,6 +200,28 @@ def test_a_decision_may_pass_the_bound_by_the_rounding_of_either_sums_terms() ->
     assert checked(solution((3.0,), (2.0,))) == ["bound"]
 
 
+class Endless(Toy):
+    """The same, with proofs that give no bound at all."""
+
+    def check_proof(self, proof):
+        return [], None
+
+
+def test_a_bound_whose_proof_gives_none_is_refused() -> None:
+    assert rows(Endless("one", solution())) == ["bound"]
+
+
+class Wordy(Toy):
+    """The same, with a sentence whose figure nothing tells of."""
+
+    sentences = {**Toy.sentences, KINDS.BOUND: ("nothing beats {bound} in {rounds} rounds",)}  # noqa: RUF012
+
+
+def test_a_figure_in_a_sentence_that_nothing_tells_of_is_refused() -> None:
+    stating = certified(statement="nothing beats 10 in 7 rounds")
+    assert rows(Wordy("one", solution(certificate=stating))) == ["certificate"]
+
+
 def test_terms_that_only_a_proof_brings_buy_no_tolerance() -> None:
     """Who writes a proof may let terms of any size cancel; the instance, or the bound itself, says what is large."""
     assert checked(solution((3.0,), CANCELLING)) == ["bound"]

@@ -12,6 +12,7 @@ from optim.core.status import CertificateKind, PointStatus, Termination
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, TreeNode, TreeProof
 from optim.models.auction import proof as auction
 from optim.models.bidding.proof import RatioProof
+from tests.support.admission.tiny import job_document, tiny_instance
 
 FAR = 1e13
 """A billionth of it is far above any objective here."""
@@ -56,6 +57,36 @@ def auction_proof(price: float) -> auction.AuctionProof:
 def ratio_proof(ratio: float) -> RatioProof:
     """Return an exact solver's proof that states another ratio."""
     return replace(optim.solve(optim.reference_instance("spot-hour-0"), "dinkelbach").certificate.proof, ratio=ratio)
+
+
+def test_a_job_that_cannot_run_buys_no_tolerance() -> None:
+    """Job `big` is worth 1e12 and fits nowhere; the leaf in which the other has 1,001 workers is empty."""
+    big, other = ({"kind": "constant", "value": worth} for worth in (1e12, 16))
+    instance = tiny_instance(job_document("big", worker=[3, 0], utility=big), job_document("b", utility=other))
+    solution = optim.solve(instance, "branch-and-price")
+    assert solution.objective == 16.0
+    prices = np.zeros(instance.worker_servers.capacity.shape)
+    free, empty = (
+        TreeNode(proof=PriceProof(worker_price=prices, ps_price=prices, payoff=np.array([0.0, payoff])))
+        for payoff in (16.0, -1e15)
+    )
+    split = Branch(kind=BranchKind.WORKERS, job=1, value=1000, server_class=0, slot=0)
+    tree = TreeProof(nodes=(TreeNode(branch=split, low=1, high=2), free, empty))
+    for bound in (1.0, -400.0):
+        assert [wrong.row for wrong in optim.verify(instance, claiming(solution, tree, bound)).violations] == ["bound"]
+    assert optim.verify(instance, claiming(solution, tree, 16.0)).is_ok
+
+
+@pytest.mark.parametrize("bound", [0.5, -3.0])
+def test_an_infinite_bound_proves_no_other(bound: float) -> None:
+    """Rows that cost more than the supply asks for, without a limit on how many there are."""
+    instance = optim.reference_instance("auction-tiny-0")
+    solution = optim.solve(instance, "exact")
+    endless = auction.PriceProof(
+        kinds=np.array([[1, 4, -1]]), row_price=np.ones(1), supply_price=np.zeros(1), is_counted=True
+    )
+    proof = replace(solution.certificate.proof, welfare=endless)
+    assert [wrong.row for wrong in optim.verify(instance, claiming(solution, proof, bound)).violations] == ["bound"]
 
 
 CASES = {

@@ -1,6 +1,5 @@
 """Dinkelbach's method: the least cost per work by a sequence of programmes that are linear in cost and work."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,14 +26,8 @@ from optim.solvers.bidding.outcome import (
 from optim.solvers.bidding.tree.result import TreeResult
 from optim.solvers.bidding.tree.search import TreeLimits
 
-MOST_STEPS = 100
-"""Steps of the method; it takes a handful, as it converges faster than linearly."""
-
 CURVE_SHARE = 0.1
 """Boxes are solved to this share of the gap to prove: closer to the curve is time lost."""
-
-STEP_GAP = 1e-9
-"""Absolute gap of a step's programme, relative to the cost of the footprint it begins with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,38 +48,6 @@ class DinkelbachOptions:
 
     def __post_init__(self) -> None:
         check_in("[1e-9, 1)", self, "tol")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One step: the ratio it was solved at, the best footprint and its ``cost - ratio * work``."""
-
-    ratio: float
-    counts: IntArray
-    value: float
-
-
-def dinkelbach_steps(instance: BiddingInstance, start_ratio: float) -> Iterator[Step]:
-    """Yield the steps of the plain method from a ratio on, each programme solved to its end.
-
-    The last step's value is 0 to rounding: its footprint has the ratio that the programme was solved at.
-
-    References
-    ----------
-    Dinkelbach, "On Nonlinear Fractional Programming", Management Science 13 (1967), DOI 10.1287/mnsc.13.7.492.
-    """
-    ratio, counts = start_ratio, None
-    for _ in range(MOST_STEPS):
-        gap = STEP_GAP * max(instance.fixed_usd, ratio * 1e-3)
-        result = drive(make_tree(instance, ratio, counts, cutoff=np.inf, gap=gap), Monitor())
-        if result.counts is None:
-            return
-        counts = result.counts
-        yield Step(ratio=ratio, counts=counts, value=result.value)
-        value = evaluate(instance, counts)
-        if result.value >= -10 * gap or value.work <= 0:
-            return
-        ratio = value.ratio
 
 
 @register("dinkelbach", problem="bidding")

@@ -29,7 +29,7 @@ class FrontierOptions:
     steepest
         The frontier ends where more work costs so many times the best ratio.
     max_points
-        Most footprints.
+        Most footprints looked for, the two ends of the curve always among them; the decided one comes besides.
     point_tol
         Absolute gap of each point's programme, as a share of its cost.
     """

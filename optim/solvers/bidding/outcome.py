@@ -6,7 +6,7 @@ from typing import ClassVar, Generic, Unpack
 
 import numpy as np
 
-from optim.core.driver import AbstractSolver, OptionsT, Outcome
+from optim.core.driver import AbstractSolver, Monitor, OptionsT, Outcome
 from optim.core.status import Sense, Termination
 from optim.models.bidding.cost_per_work import CostWork, evaluate
 from optim.models.bidding.instance import BiddingInstance, BoolArray, HourOutlook, IntArray
@@ -14,6 +14,7 @@ from optim.models.bidding.lasting import kept_probability
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
 from optim.models.bidding.scalability import CurveKind, Scalability
+from optim.solvers.bidding.cap_units import cap_units, in_units, taken_back
 from optim.solvers.bidding.lasting.probability import shortfall
 from optim.solvers.bidding.tree.result import TreeResult
 from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits
@@ -103,13 +104,21 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
 
 
 def can_work(instance: BiddingInstance) -> bool:
-    """Tell whether any instance that may be taken, or what is there anyway, works at all."""
+    """Tell whether any instance that may be taken, or what is there anyway, works at all, losses taken off."""
+    if instance.fixed_rate > 0:
+        return True
     fits = (instance.caps.weight <= instance.caps.limit[:, None]).all(axis=0)
-    return instance.fixed_rate > 0 or bool((_works(instance) & fits).any())
+    one = np.zeros(instance.num_bids, dtype=np.int64)
+    for j in np.flatnonzero(_works(instance) & fits):
+        one[j] = 1
+        if evaluate(instance, one).work > 0:
+            return True
+        one[j] = 0
+    return False
 
 
 def _works(instance: BiddingInstance) -> BoolArray:
-    """Mark bids whose instances may be taken and work."""
+    """Mark bids whose instances may be taken and would work, but for what they lose."""
     bids, outlook = instance.bids, instance.outlook
     useful = outlook.usable_h if isinstance(outlook, HourOutlook) else outlook.alive.sum(axis=(1, 2))
     return np.asarray((bids.max_count > 0) & (bids.rate > 0) & (useful > 0))
@@ -119,6 +128,13 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
     """A solver of the bidding problem: cost per work is minimised."""
 
     sense: ClassVar[Sense] = Sense.MINIMISE
+
+    def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
+        """Run with small caps in units of their own."""
+        units = cap_units(instance)
+        if (units == 1.0).all():
+            return self.run(instance, options, monitor, seed)
+        return taken_back(self.run(in_units(instance, units), options, monitor, seed), units)
 
 
 def outcome_of(

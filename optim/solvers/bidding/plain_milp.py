@@ -29,7 +29,8 @@ class PlainMilpOptions:
     pieces
         Tangents of a smooth scalability curve, at most 10,000.
     mip_gap
-        Absolute gap of each step's programme, relative to the cost of the footprint it begins with.
+        Absolute gap of each step's programme, relative to the fixed cost; to the cost of the footprint it begins with, up to
+        a tenth of a cent, where that is more.
     """
 
     pieces: int = 48
@@ -121,7 +122,7 @@ class PlainSteps(AbstractIteration["PlainSteps"]):
                 time_limit_s=self._monitor.remaining_s,
                 seed=self._seed,
                 options={
-                    "mip_abs_gap": self._options.mip_gap * max(self.instance.fixed_usd, 1e-3),
+                    "mip_abs_gap": self._options.mip_gap * max(self.instance.fixed_usd, min(self._value.cost, 1e-3)),
                     "mip_rel_gap": 0.0,
                 },
                 watch=self._watch,

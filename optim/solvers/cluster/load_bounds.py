@@ -44,7 +44,8 @@ def _overload(jobs: Workload, cluster: Cluster, slowdown: float) -> IntervalProo
     if end < 0:
         return None
     from_us, to_us = round(begin * US), int(np.floor(end * US)) + 1
-    inside = (jobs.submit_us >= from_us) & (jobs.submit_us + slowdown * jobs.duration_us <= to_us)
+    room = (to_us - jobs.submit_us) * (1 - 1e-15)  # what ends inside by rounded numbers does so by exact ones
+    inside = (jobs.submit_us >= from_us) & (slowdown * jobs.duration_us <= room)
     work = int((jobs.gpus[inside] * jobs.duration_us[inside]).sum())
     is_overloaded = work > cluster.num_gpus * (to_us - from_us)
     return IntervalProof(slowdown=slowdown, from_us=from_us, to_us=to_us) if is_overloaded else None

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.driver import Monitor, drive
 from optim.core.status import Termination
 from optim.core.stopping import IterationLimit
 from optim.models.bidding.cost_per_work import evaluate
@@ -18,8 +19,7 @@ from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.models.bidding.validation import LARGEST
 from optim.models.files import verify
 from optim.models.reference import reference_instance
-from optim.solvers.bidding.dinkelbach import dinkelbach_steps
-from optim.solvers.bidding.outcome import least_rate_of
+from optim.solvers.bidding.outcome import least_rate_of, make_tree
 from optim.solvers.lp.highs_model import CompiledModel, solve_with_highs
 from optim.solvers.solve import solve
 from optim.workloads.bidding.generator import GeneratorOptions, generate
@@ -40,12 +40,17 @@ REL_TOL = 1e-6
 """What is proven of the optimum, relative."""
 
 
-def test_the_method_takes_the_published_steps():
-    steps = list(dinkelbach_steps(published_vector(), 1.0))
-    assert [step.counts.tolist() for step in steps] == [[0, 6, 0, 6], [6, 0, 0, 6], [6, 0, 0, 5], [6, 0, 0, 5]]
-    ratios = [step.ratio for step in steps]
-    assert ratios == pytest.approx([1.0, 0.22507144, 0.20490055, 0.20458961], abs=5e-9)
-    assert steps[-1].value == pytest.approx(0.0, abs=1e-9)
+def test_the_plain_method_takes_the_published_steps():
+    """Each programme solved to its end, ratio by ratio, as Dinkelbach has it (1967, DOI 10.1287/mnsc.13.7.492)."""
+    instance, ratios, steps = published_vector(), [1.0], []
+    while len(steps) < 4:
+        tree = make_tree(instance, ratios[-1], steps[-1] if steps else None, cutoff=np.inf, gap=1e-12)
+        result = drive(tree, Monitor())
+        steps.append(result.counts)
+        ratios.append(evaluate(instance, result.counts).ratio)
+    assert [counts.tolist() for counts in steps] == [[0, 6, 0, 6], [6, 0, 0, 6], [6, 0, 0, 5], [6, 0, 0, 5]]
+    assert ratios[:4] == pytest.approx([1.0, 0.22507144, 0.20490055, 0.20458961], abs=5e-9)
+    assert result.value == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_cap_of_the_published_vector_is_not_filled():

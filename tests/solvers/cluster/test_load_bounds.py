@@ -1,5 +1,8 @@
 """Loads and intervals found against all of them tried."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,8 +33,8 @@ def test_the_interval_found_proves_what_the_best_of_all_intervals_does(world):
     for begin in {submit for submit, *_ in rows}:
         for slowdown in np.arange(1.05, 14, 0.05):
             for submit, _, duration in rows:
-                end = submit + slowdown * duration
-                proof = IntervalProof(slowdown=float(slowdown), from_us=begin * US, to_us=round(end * US))
+                to_us = submit * US + math.ceil(Fraction(float(slowdown)) * duration * US)
+                proof = IntervalProof(slowdown=float(slowdown), from_us=begin * US, to_us=to_us)
                 best = max(best, least_slowdown(jobs, cluster, proof))
     assert proven >= best - 1e-6
     assert proven <= max(1.0, best + 0.06)

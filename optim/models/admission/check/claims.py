@@ -1,6 +1,5 @@
 """What a solution of an admission problem claims against what can be shown: the checker's entry."""
 
-import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -25,8 +24,16 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import PriceProof, TreeProof
 
-TREE_BOUND = ("no plan is worth more than {bound}: the leaves of a tree of {nodes} nodes",)
-DUAL_BOUND = ("no plan is worth more than {bound}: a feasible point of the packing LP's dual",)
+DUAL_BOUND = "no plan is worth more than {bound}: a feasible point of the packing LP's dual"
+OF_TREES: Mapping[CertificateKind, tuple[str, ...]] = {
+    CertificateKind.BOUND: ("no plan is worth more than {bound}: the leaves of a tree of {nodes} nodes",),
+    CertificateKind.OPTIMALITY: (
+        "the plan attains the bound {bound} of the tree's leaves to {tol}",
+        "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
+    ),
+}
+"""What a tree's certificate may state, in place of a dual point's."""
+
 RATIO_CLAIMS = (
     "; no plan is worth more than {ratio} times this one ({theorem} price, C1 to C6 hold)",
     "; no plan is worth more than {ratio} times this one plus {wide} "
@@ -46,6 +53,9 @@ CONDITIONS = {
     "C6": re.compile(r"C6 (holds): caps and deadlines belong to the instance"),
 }
 """The conditions of the competitive ratio's theorems, with the figures that decide them."""
+
+C5_BEGINS = {"zero-start": "sum of lambda a", "exponential": "D_0 = "}
+"""By theorem, how its C5 is put."""
 
 PRINTED_TOL = 1e-5
 """Largest relative error of a figure printed with six digits."""
@@ -95,13 +105,10 @@ class AdmissionClaims(AbstractClaims):
             "the plan is feasible; no bound is claimed",
             "the plan is feasible; a run cut short claims no bound",
         ),
-        CertificateKind.BOUND: (*DUAL_BOUND, *TREE_BOUND, *(DUAL_BOUND[0] + claim for claim in RATIO_CLAIMS)),
-        CertificateKind.OPTIMALITY: (
-            "the plan attains the bound {bound} of the packing LP's dual to {tol}",
-            "the plan attains the bound {bound} of the tree's leaves to {tol}",
-            "the plan attains the bound {bound} of a tree of {nodes} nodes to {tol}",
-        ),
+        CertificateKind.BOUND: (DUAL_BOUND, *(DUAL_BOUND + claim for claim in RATIO_CLAIMS)),
+        CertificateKind.OPTIMALITY: ("the plan attains the bound {bound} of the packing LP's dual to {tol}",),
     }
+    claims = frozenset({"ratio", "theorem", "wide", "failing"})
     achieves = "the plan meets rows (2)-(13) exactly and earns {}"
     nothing_beats = "no plan earns more than {}"
     attains = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
@@ -131,15 +138,17 @@ class AdmissionClaims(AbstractClaims):
             if not found:
                 found.append(violation(rows.BOUND, "the proof's leaves are all empty, which proves no bound"))
             return found, None
-        return found, Recomputed(value=round_up(findings.bound), terms=round_up(findings.terms))
-
-    def most_terms(self) -> float:
-        """Return what all jobs earn at best."""
-        return math.fsum(max(job.worth, default=0.0) for job in self.facts.jobs)
+        bound = round_up(findings.bound)
+        return found, Recomputed(value=bound, terms=bound)  # no plan earns less than nothing
 
     def why_feasible(self) -> str:
         """Refusing is always possible."""
         return "refusing every job is feasible"
+
+    def sentences_of(self, certificate: Certificate) -> tuple[str, ...]:
+        """Return the sentences of trees, or of dual points."""
+        is_tree = isinstance(certificate.proof, TreeProof)
+        return OF_TREES.get(certificate.kind, ()) if is_tree else super().sentences_of(certificate)
 
     def figures(self) -> Mapping[str, float]:
         """Return how large the tree is."""
@@ -174,12 +183,14 @@ class AdmissionClaims(AbstractClaims):
         certificate = self.solution.certificate
         if "theorem" not in stated or certificate is None:
             return None
-        if stated["theorem"] not in ("zero-start", "exponential"):
+        if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
         verdicts = [_verdict(text) for text in certificate.conditions]
         failing = [name for name, holds in verdicts if not holds]
         if [name for name, _ in verdicts] != list(CONDITIONS):
             return "the conditions C1 to C6 have to be listed"
+        if C5_BEGINS[stated["theorem"]] not in certificate.conditions[4]:
+            return f"C5 is stated as of another price than the {stated['theorem']} one"
         if "failing" in stated:
             return (
                 None
@@ -200,7 +211,7 @@ class AdmissionClaims(AbstractClaims):
         """Check that each condition is one of the theorem's, and that its figures decide it as it says."""
         found = []
         is_claimed = (
-            certificate.statement.startswith(DUAL_BOUND[0].partition("{")[0]) and " price" in certificate.statement
+            certificate.statement.startswith(DUAL_BOUND.partition("{")[0]) and " price" in certificate.statement
         )
         if certificate.conditions and not is_claimed:
             return super().check_conditions(certificate)

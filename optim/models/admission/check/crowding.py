@@ -96,17 +96,36 @@ class _Packing:
         self._steps = 0
 
     def fits(self, rest: tuple[Pair, ...], number: int) -> bool:
-        """Tell whether so many empty servers hold the rest; True, too, where the search is given up."""
+        """Tell whether so many empty servers hold the rest; True, too, where the search is given up.
+
+        Depth first, with the open servers on a list of its own: there may be more of them than calls may be nested.
+        """
+        verdict = self._verdict(rest, number)
+        if verdict is not None:
+            return verdict
+        opened = [(rest, number, self._after_one(rest))]
+        while opened:
+            rest, number, ways = opened[-1]
+            left = next(ways, None)
+            if self._steps > STEP_LIMIT:
+                return True
+            if left is None:
+                self._hopeless.add((rest, number))
+                opened.pop()
+                continue
+            verdict = self._verdict(left, number - 1)
+            if verdict:
+                return True
+            if verdict is None:
+                opened.append((left, number - 1, self._after_one(left)))
+        return False
+
+    def _verdict(self, rest: tuple[Pair, ...], number: int) -> bool | None:
+        """Tell whether servers hold the rest where that is plain, None where it has to be tried."""
         if not any(map(any, rest)):
             return True
-        if number == 0 or (rest, number) in self._hopeless:
-            return False
-        if not self._has_room(rest, number):
-            return False
-        if any(self.fits(left, number - 1) for left in self._after_one(rest)) or self._steps > STEP_LIMIT:
-            return True
-        self._hopeless.add((rest, number))
-        return False
+        is_hopeless = number == 0 or (rest, number) in self._hopeless or not self._has_room(rest, number)
+        return False if is_hopeless else None
 
     def _has_room(self, rest: tuple[Pair, ...], number: int) -> bool:
         return all(

@@ -27,11 +27,10 @@ PAYOFF_TOL = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundFindings:
-    """What was found in a proof: violated rows, the bound that holds (None if nothing is proven), its absolute terms."""
+    """What was found in a proof: violated rows, and the bound that holds (None if nothing is proven)."""
 
     violations: tuple[Violation, ...]
     bound: Fraction | None = None
-    terms: Fraction = Fraction(0)
 
 
 class CutChecks(NamedTuple):
@@ -82,7 +81,7 @@ def check_prices(
     if found:
         return BoundFindings(violations=tuple(found))
     prices = _prices(facts, proof)
-    total, terms = ExactSum(), ExactSum()
+    total = ExactSum()
     for job, stated in zip(facts.jobs, proof.payoff.tolist(), strict=True):
         restriction = (restrictions or {}).get(job.index, FREE)
         # An admitted job's row is an equation, so that its payoff may have either sign.
@@ -93,9 +92,7 @@ def check_prices(
             text = f"the payoff {stated!r} is less than {needed!r}, the job's best value less cost"
             found.append(violation(rows.PAYOFF, text, amount=repr(needed - stated), where=where))
         total.add(max(stated, needed))
-        terms.add(abs(max(stated, needed)))
-    rents = _rents(facts, proof)
-    return BoundFindings(violations=tuple(found), bound=total.total + rents, terms=terms.total + rents)
+    return BoundFindings(violations=tuple(found), bound=total.total + _rents(facts, proof))
 
 
 def _malformed(facts: Facts, proof: PriceProof, leaf: str) -> list[Violation]:

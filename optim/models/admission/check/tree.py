@@ -61,7 +61,6 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
     return BoundFindings(
         violations=tuple(found),
         bound=max(leaf.bound for leaf in leaves if leaf.bound is not None),
-        terms=max(leaf.terms for leaf in leaves),
     )
 
 

@@ -76,6 +76,7 @@ class AuctionClaims(AbstractClaims):
         self.facts = facts
         self._count: CountBound | None = None
         self._certain: dict[str, float] = {"decided": math.nan, "winners": math.nan}
+        self._widest = math.nan
         self._price: PriceBound | None = None
         self._shared: Prepared | None = None
 
@@ -86,10 +87,10 @@ class AuctionClaims(AbstractClaims):
         found = found or check_bundles(facts, decision.row, decision.placement)
         if found:
             return found, None
-        wrong_shares = check_shares(facts, decision, lambda app: self._bound_without(app, found))
-        found += wrong_shares or check_grants(facts, decision)
+        wrong_shares, shares = check_shares(facts, decision, lambda app: self._bound_without(app, found))
+        found += wrong_shares or check_grants(facts, decision, shares)
         if not wrong_shares:
-            decided, winners, _ = decided_grants(facts, decision)
+            decided, winners, self._widest = decided_grants(facts, decision, shares)
             self._certain = {"decided": decided, "winners": winners}
         return found, Recomputed.total(facts.weight[decision.row[decision.row >= 0]].tolist())
 
@@ -141,11 +142,10 @@ class AuctionClaims(AbstractClaims):
 
     def further_proven(self) -> list[str]:
         """Tell of the payments: how many grants are certain whatever the payment within its interval."""
-        plan = self.solution.decision
-        decided, num_winners, widest = decided_grants(self.facts, plan)
+        decided, winners = (f"{self._certain[name]:g}" for name in ("decided", "winners"))
         return [
             "every payment lies in its interval, and grants follow by the rule from its upper end",
-            f"{decided} of {num_winners} grants are the same at both ends; the widest interval is {widest:.6g}",
+            f"{decided} of {winners} grants are the same at both ends; the widest interval is {self._widest:.6g}",
         ]
 
     def _evaluate(self, proof: Any, without: int | None) -> tuple[float, float, list[Violation]]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from optim.core.verification import Violation, violation
 from optim.models.auction.check.allocation import check_bundles, check_entries, check_rows
 from optim.models.auction.check.facts import Facts
 from optim.models.auction.check.packing import fits
+from optim.models.auction.instance import FloatArray
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness
 
 SHARE = "share"
@@ -16,29 +18,44 @@ WITNESS = "witness"
 GRANT = "grant"
 
 SHARE_TOL = 1e-9
-"""Shares are compared up to this: sums in another order."""
+"""Shares are compared up to this part of themselves: sums in another order."""
 
 WHOLE_TOL = 1e-9
 """c |G| counts as the whole number that it misses by this much."""
 
 
-def check_shares(facts: Facts, plan: AuctionPlan, bound_without: Callable[[int], float | None]) -> list[Violation]:
-    """Check that each share's interval is proven: from below by a bound, from above by a witness."""
+class Shares(NamedTuple):
+    """The interval of each app's share as it was worked out here, shape (apps,): grants follow from it, not from a file's."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+def check_shares(
+    facts: Facts, plan: AuctionPlan, bound_without: Callable[[int], float | None]
+) -> tuple[list[Violation], Shares]:
+    """Check that each share's interval is proven: from below by a bound, from above by a witness.
+
+    A plan may claim a lower end below what its bound shows: then that is the interval's.
+    """
     found = []
     won = plan.row >= 0
+    shares = Shares(low=np.ones(facts.num_apps), high=np.ones(facts.num_apps))
     for name, share in (("low", plan.share_low), ("high", plan.share_high)):
         if share.shape != plan.row.shape or not ((share >= 0) & (share <= 1)).all() or (share[~won] != 1).any():
-            return [violation(SHARE, f"shares ({name}) must be one an app, in [0, 1], and 1 for apps without a bid")]
+            text = f"shares ({name}) must be one an app, in [0, 1], and 1 for apps without a bid"
+            return [violation(SHARE, text)], shares
     weights = np.where(won, facts.weight[np.where(won, plan.row, 0)] if len(facts.weight) else 0.0, 0.0)
     total = math.fsum(weights.tolist())
+    most = 1.0 + SHARE_TOL + facts.rounding(total)
     for i in np.flatnonzero(won).tolist():
         where = f"app {facts.app_name(i)}"
         low, high = float(plan.share_low[i]), float(plan.share_high[i])
         others = total - float(weights[i])
         bound = bound_without(i)
         proven_low = 0.0 if bound is None else math.exp(min(0.0, others - bound))
-        slack = SHARE_TOL + facts.rounding(total)
-        if low > proven_low + slack:
+        shares.low[i] = min(low, proven_low)
+        if low > proven_low * most:
             text = f"c is said to be at least {low!r}, but only {proven_low!r} is proven"
             found.append(violation(SHARE, text, amount=repr(low - proven_low), where=where))
         witness, reached = plan.witnesses.get(i), others
@@ -48,13 +65,13 @@ def check_shares(facts: Facts, plan: AuctionPlan, bound_without: Callable[[int],
             if wrong:
                 continue
             reached = max(others, math.fsum(facts.weight[witness.row[witness.row >= 0]].tolist()))
-        proven_high = math.exp(others - reached)
-        if abs(high - proven_high) > slack or low > high + slack:
+        proven_high = shares.high[i] = math.exp(others - reached)
+        if not proven_high <= high * most <= proven_high * most**2 or low > high * most:
             text = f"c is said to be at most {high!r}, but {proven_high!r} is proven"
             found.append(violation(SHARE, text, amount=repr(proven_high - high), where=where))
     outside = sorted(plan.witnesses.keys() - set(np.flatnonzero(won).tolist()))
     found += [violation(WITNESS, f"app {i} pays nothing that a witness could prove") for i in outside]
-    return found
+    return found, shares
 
 
 def _check_witness(facts: Facts, app: int, witness: Witness) -> list[Violation]:
@@ -75,8 +92,8 @@ def _check_witness(facts: Facts, app: int, witness: Witness) -> list[Violation]:
     return found
 
 
-def check_grants(facts: Facts, plan: AuctionPlan) -> list[Violation]:
-    """Check that grants lie within the bundles and have the sizes that the rule gives for some share proven."""
+def check_grants(facts: Facts, plan: AuctionPlan, shares: Shares) -> list[Violation]:
+    """Check that grants lie within the bundles and have the sizes that the rule gives for the upper ends proven."""
     found = check_entries(facts, plan.grants, "grants")
     if found:
         return found
@@ -89,14 +106,14 @@ def check_grants(facts: Facts, plan: AuctionPlan) -> list[Violation]:
     granted = np.bincount(plan.grants[:, 0], plan.grants[:, 2], facts.num_apps).astype(np.int64)
     for i in np.flatnonzero(awarded).tolist():
         gang = int(facts.instance.apps.gang[i])
-        allowed = _sizes(plan.rule, float(plan.share_high[i]), int(awarded[i]), gang)
+        allowed = _sizes(plan.rule, float(shares.high[i]), int(awarded[i]), gang)
         if int(granted[i]) not in allowed:
             text = f"{granted[i]} of {awarded[i]} GPUs are granted, the rule {plan.rule} gives {sorted(allowed)}"
             found.append(violation(GRANT, text, where=f"app {facts.app_name(i)}"))
     return found
 
 
-def decided_grants(facts: Facts, plan: AuctionPlan) -> tuple[int, int, float]:
+def decided_grants(facts: Facts, plan: AuctionPlan, shares: Shares) -> tuple[int, int, float]:
     """Return how many grants are the same at both ends of their intervals, of how many, and the widest interval.
 
     A lottery's odds are the share itself: its grant is certain to follow from the share only if the ends meet.
@@ -105,12 +122,12 @@ def decided_grants(facts: Facts, plan: AuctionPlan) -> tuple[int, int, float]:
     awarded = np.bincount(plan.placement[:, 0], plan.placement[:, 2], facts.num_apps).astype(np.int64)
     ends = [
         [_sizes(plan.rule, float(share[i]), int(awarded[i]), int(facts.instance.apps.gang[i])) for i in won]
-        for share in (plan.share_low, plan.share_high)
+        for share in shares
     ]
     width = (plan.share_high - plan.share_low)[won]
     is_same = [low == high for low, high in zip(*ends, strict=True)]
     if plan.rule is PaymentRule.LOTTERY:
-        is_same = (width <= SHARE_TOL).tolist()
+        is_same = (width <= SHARE_TOL * shares.high[won]).tolist()
     return sum(is_same), len(won), float(width.max(initial=0.0))
 
 

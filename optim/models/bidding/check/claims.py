@@ -17,7 +17,7 @@ from optim.models.bidding.check.facts import Facts, footprint_value
 from optim.models.bidding.check.lasting import keeps_enough, kept
 from optim.models.bidding.check.leaf import CAP_TOL
 from optim.models.bidding.check.tree import proven_bound
-from optim.models.bidding.instance import BiddingInstance
+from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof
 
@@ -80,13 +80,24 @@ class BiddingClaims(AbstractClaims):
         return wrong, None if bound is None else Recomputed(value=bound, terms=bound)  # costs are of one sign
 
     def why_feasible(self) -> str | None:
-        """Look for a bid that fits and works; where capacity must last, for whether all bids together do all that."""
-        instance = self.facts.instance
-        if instance.lasting is None:
-            return "a bid of the instance does work" if _can_work(self.facts) else None
-        most = FootprintPlan.of(instance.bids.max_count)
-        fits = not _check_rows(self.facts, most)
-        return "all bids together keep enough" if fits and _can_work(self.facts) else None
+        """Try what is there anyway, all bids together, and as many instances of each bid alone as fit."""
+        most, alone = self.facts.instance.bids.max_count, _most_alone(self.facts.instance)
+        one_bid = (np.where(np.arange(len(most)) == j, alone, 0) for j in range(len(most)))
+        for what, counts in (
+            ("what is there anyway does", (np.zeros_like(most),)),
+            ("all bids together do", (most,)),
+            ("a bid of the instance does", one_bid),
+        ):
+            if any(map(self._is_answer, counts)):
+                return f"{what} enough work"
+        return None
+
+    def _is_answer(self, counts: IntArray) -> bool:
+        """Tell whether a footprint breaks no rule and does enough work."""
+        work = footprint_value(self.facts, counts.tolist())[1]
+        return (
+            not _check_rows(self.facts, FootprintPlan.of(counts)) and work > 0 and work >= self.facts.instance.min_work
+        )
 
     def counts(self) -> Mapping[str, float]:
         """Return the work of the footprint."""
@@ -127,7 +138,7 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
     caps = instance.caps
     for name, weight, limit in zip(caps.names, caps.weight, caps.limit.tolist(), strict=True):
         used = math.fsum((weight * counts).tolist())
-        if used > limit + CAP_TOL * max(1.0, limit):
+        if used > limit * (1.0 + CAP_TOL):
             found.append(
                 violation(f"cap [{name}]", f"{used:g} is used, the limit is {limit:g}", amount=repr(used - limit))
             )
@@ -145,13 +156,10 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
     return found
 
 
-def _can_work(facts: Facts) -> bool:
-    """Tell whether one instance of any bid fits and works, or what is there anyway does."""
-    instance = facts.instance
-    if instance.fixed_rate > 0:
-        return True
-    for j in range(instance.num_bids):
-        fits = bool((instance.caps.weight[:, j] <= instance.caps.limit).all())
-        if fits and instance.bids.max_count[j] > 0 and instance.bids.rate[j] > 0 and facts.alive[j].any():
-            return True
-    return False
+def _most_alone(instance: BiddingInstance) -> IntArray:
+    """Return how many instances of each bid fit where no other is taken, shape (bids,)."""
+    caps, most = instance.caps, instance.bids.max_count.astype(np.float64)
+    for weight, limit in zip(caps.weight, caps.limit.tolist(), strict=True):
+        uses = weight > 0
+        most[uses] = np.minimum(most[uses], limit / weight[uses])
+    return np.floor(most).astype(np.int64)

@@ -162,7 +162,7 @@ def _exceeds_a_cap(facts: Facts, box: CheckedBox) -> bool:
     """Tell whether the least counts alone are more than a cap allows, by the rule that footprints are held to."""
     caps = facts.instance.caps
     return any(
-        math.fsum((weight * box.low).tolist()) > limit + CAP_TOL * max(1.0, limit)
+        math.fsum((weight * box.low).tolist()) > limit * (1.0 + CAP_TOL)
         for weight, limit in zip(caps.weight, caps.limit.tolist(), strict=True)
     )
 

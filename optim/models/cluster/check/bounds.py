@@ -39,8 +39,9 @@ def least_makespan(jobs: Workload, cluster: Cluster, proof: LoadProof) -> float:
 def least_slowdown(jobs: Workload, cluster: Cluster, proof: IntervalProof) -> float:
     """Return the largest slowdown that every schedule has at least, rounded down: 1 if the interval isn't overloaded ((D.3))."""
     inside = jobs.submit_us >= proof.from_us
-    ends = jobs.submit_us + proof.slowdown * jobs.duration_us
-    inside &= ends <= proof.to_us * (1 + 1e-15)
+    times, parts = float(proof.slowdown).as_integer_ratio()
+    room = (proof.to_us - jobs.submit_us).tolist()
+    inside &= [times * d <= parts * left for d, left in zip(jobs.duration_us.tolist(), room, strict=True)]
     work = sum(w * d for w, d in zip(jobs.gpus[inside].tolist(), jobs.duration_us[inside].tolist(), strict=True))
     is_overloaded = proof.to_us > proof.from_us and work > cluster.num_gpus * (proof.to_us - proof.from_us)
     return proof.slowdown * (1 - ROUNDING) if is_overloaded else 1.0

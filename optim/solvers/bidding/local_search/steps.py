@@ -9,6 +9,7 @@ from optim.core.status import Termination
 from optim.models.bidding.cost_per_work import evaluate, evaluate_many
 from optim.models.bidding.instance import BiddingInstance, BoolArray, FloatArray, IntArray
 from optim.solvers.bidding.lasting.probability import shortfall
+from optim.solvers.bidding.tree.box import CAP_TOL
 
 MOST_STEPS = 64
 """Up to so many instances every number is tried; beyond, numbers double."""
@@ -151,7 +152,7 @@ def lack_of(instance: BiddingInstance, table: IntArray) -> FloatArray:
 def is_feasible(instance: BiddingInstance, table: IntArray) -> BoolArray:
     """Tell which of many footprints keep the caps and the rule of one bid a market."""
     caps, bids = instance.caps, instance.bids
-    fits = (table @ caps.weight.T <= caps.limit * (1 + 1e-12) + 1e-9).all(axis=1)
+    fits = (table @ caps.weight.T <= caps.limit * (1.0 + CAP_TOL)).all(axis=1)
     if instance.one_bid_a_market and instance.num_bids:
         first = np.flatnonzero(np.diff(bids.market, prepend=-1))
         fits &= (np.add.reduceat((table > 0).astype(np.int64), first, axis=1) <= 1).all(axis=1)

@@ -47,7 +47,7 @@ class Box:
     def exceeds_a_cap(self, instance: BiddingInstance) -> bool:
         """Tell whether the least counts alone are more than a cap allows."""
         caps = instance.caps
-        return bool((caps.weight @ self.low > caps.limit + CAP_TOL * np.maximum(1.0, caps.limit)).any())
+        return bool((caps.weight @ self.low > caps.limit * (1.0 + CAP_TOL)).any())
 
     def split(self, instance: BiddingInstance, by: int, at: float) -> tuple["Box", "Box"]:
         """Return the parts with at most and with more than `at` instances of a bid, or below and above it of a sum."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
 from optim.models.bidding.proof import RATE, THETA
-from optim.solvers.bidding.tree.box import Box
+from optim.solvers.bidding.tree.box import CAP_TOL, Box
 from optim.solvers.bidding.tree.node_lp import LpPoint
 from optim.solvers.bidding.tree.relaxation import Relaxation
 
@@ -81,10 +81,11 @@ def rounded(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -
         full[active] = np.clip(counts, relaxation.low, relaxation.high)
         for j in active[np.argsort(point.counts, kind="stable")]:
             over = caps.weight @ full - caps.limit
-            if (over <= 1e-9).all():
+            too_much = over > CAP_TOL * caps.limit
+            if not too_much.any():
                 break
             weight = caps.weight[:, j]
-            drop = np.where((over > 1e-9) & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
+            drop = np.where(too_much & (weight > 0), np.ceil(over / np.where(weight > 0, weight, 1.0)), 0)
             full[j] -= min(int(full[j]), int(drop.max()))
         rounded_counts.append(full)
     return np.array(rounded_counts)

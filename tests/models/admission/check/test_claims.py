@@ -78,6 +78,33 @@ def test_accepts_an_instance_without_jobs() -> None:
     assert found.bound == 0.0
 
 
+@pytest.mark.parametrize(
+    ("solver", "kind", "false"),
+    [
+        ("online", CertificateKind.BOUND, "no plan is worth more than {}: the leaves of a tree of 7777 nodes"),
+        ("column-generation", CertificateKind.BOUND, "no plan is worth more than {}: the leaves of a tree of 1 nodes"),
+        (
+            "branch-and-price",
+            CertificateKind.OPTIMALITY,
+            "the plan attains the bound {} of a tree of 7777 nodes to 1e-06",
+        ),
+        (
+            "branch-and-price",
+            CertificateKind.OPTIMALITY,
+            "the plan attains the bound {} of the packing LP's dual to 1e-06",
+        ),
+    ],
+)
+def test_a_sentence_is_of_its_kind_of_proof(solver: str, kind: CertificateKind, false: str) -> None:
+    instance = optim.reference_instance("tiny-0")
+    found = optim.solve(instance, solver)
+    assert found.certificate is not None
+    assert found.certificate.kind == kind
+    assert check(instance, found).is_ok
+    forged = replace(found.certificate, statement=false.format(found.bound), conditions=())
+    assert [wrong.row for wrong in check(instance, replace(found, certificate=forged)).violations] == ["certificate"]
+
+
 def test_states_what_it_has_proven() -> None:
     instance = one_job()
     found = check_rows(instance, TWO_SLOTS, ONE_PS, objective=8.0)
@@ -350,6 +377,14 @@ def test_says_which_conditions_fail_and_claims_no_ratio() -> None:
     assert with_certificate(conditions=tuple(conditions), statement=statement).is_ok
     wrong = statement.replace("C2", "C2, C3")
     assert not with_certificate(conditions=tuple(conditions), statement=wrong).is_ok
+
+
+def test_the_fifth_condition_is_the_named_theorems() -> None:
+    """A ratio of the zero-start price doesn't rest on what the exponential one asks for."""
+    conditions = list(strict()[1].certificate.conditions)
+    assert conditions[4].startswith("C5 holds: sum of lambda a")
+    conditions[4] = "C5 holds: D_0 = 1, optimum >= 2"
+    assert families(with_certificate(conditions=tuple(conditions)).violations) == {"certificate"}
 
 
 def test_conditions_without_a_ratio_are_refused() -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.models.admission.check import crowding
 from optim.models.admission.check.crowding import is_crowded
 from optim.models.admission.check.facts import read_facts
 from optim.models.admission.check.restrictions import FREE, Restriction
@@ -72,3 +73,22 @@ def test_a_job_counts_in_the_segment_in_which_it_certainly_is(is_fixed: bool) ->
     )
     left = at_least(1, slot=1, after=at_least(1) if is_fixed else FREE)
     assert is_crowded(facts, dict.fromkeys(range(3), left)) == is_fixed
+
+
+def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() -> None:
+    """Workers that take two of three units: one a server, so that 1,200 servers hold 1,200 of them."""
+    job = job_document("a", epochs=1, chunks=2000, worker=[2, 0])
+    instance = tiny_instance(job, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 1200}], horizon=2)
+    facts = read_facts(instance)
+    for fewest, crowds in ((1201, True), (1200, False)):
+        assert is_crowded(facts, {0: at_least(fewest)}) is crowds
+
+
+def test_a_search_that_is_given_up_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = [job_document(name, epochs=1, chunks=9, worker=[2, 0]) for name in "ab"]
+    instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [3, 0], "count": 6}], horizon=2)
+    restrictions = {job: at_least(4) for job in (0, 1)}
+    assert is_crowded(read_facts(instance), restrictions)
+    for limit in range(4):
+        monkeypatch.setattr(crowding, "STEP_LIMIT", limit)
+        assert not is_crowded(read_facts(instance), restrictions)

@@ -10,9 +10,10 @@ from optim.core.errors import InvalidProblemError
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.auction.check import check
-from optim.models.auction.instance import as_floats, as_ints
+from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
 from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
+from optim.solvers.solve import solve
 from tests.support.auction.builders import auction
 
 RIVALS = auction([4], [(4, "machine", 4.0)], [(4, "machine", 3.0)])
@@ -197,6 +198,43 @@ def test_a_lower_end_below_its_bound_is_true_and_leaves_the_grant_open() -> None
     found = check(RIVALS, rivals(share_low=as_floats([0.0, 1.0])))
     assert found.is_ok
     assert "0 of 1 grants are the same at both ends; the widest interval is 0.333333" in found.proven
+
+
+@pytest.mark.parametrize("rule", ["ceil", "lottery"])
+def test_a_share_of_nothing_buys_nothing(rule) -> None:
+    """Two apps want the same GPUs, and an app without any is worth 0: the winner's share is 0 to the last digit."""
+    instance = auction_of_two(8, 0.6, empty_value="zero", gangs={"a": 8, "b": 8})
+    honest = solve(instance, "exact", options={"rule": rule})
+    assert check(instance, honest).is_ok
+    assert honest.decision.granted_gpus(2).tolist() == [0, 0]
+    assert names(check(instance, forged(honest, 1e-9, 8))) >= {"share"}
+
+
+def test_a_share_that_is_off_by_less_than_a_billionth_buys_no_gpu() -> None:
+    """30,000 less 2e-5 GPUs are 29,999 by the floor; a share larger by 5e-10 would make them 30,000."""
+    instance = auction_of_two(90_000, 2 * (30_000 - 2e-5) / 90_000)
+    honest = solve(instance, "exact", options={"rule": "floor"})
+    share = float(honest.decision.share_high[0])
+    assert check(instance, honest).is_ok
+    assert honest.decision.granted_gpus(2).tolist() == [29_999, 0]
+    assert "share" in names(check(instance, forged(honest, share + 5e-10, 30_000)))
+    assert names(check(instance, forged(honest, share * (1 + 5e-10), 30_000))) == {"grant", "certificate"}
+    assert check(instance, forged(honest, share * (1 + 5e-10), 29_999)).is_ok
+
+
+def auction_of_two(gpus, rho, **fields):
+    """Two apps that want all GPUs of the only machine: `a` bids 0.5, `b` so much."""
+    bids = {"a": [(gpus, "slot", 0.5)], "b": [(gpus, "slot", rho)]}
+    return AuctionInstance.from_bids([gpus], bids, empty_rho=2.0, **fields)
+
+
+def forged(solution, share, granted):
+    """Return a solution whose winner states another share and takes so many GPUs."""
+    plan = solution.decision
+    shares = as_floats(np.where(plan.row >= 0, share, 1.0))
+    grants = sorted_entries([(app, slot, granted) for app, slot, _ in plan.placement.tolist()])
+    stats = replace(solution.stats, counts={})
+    return replace(solution, decision=replace(plan, share_low=shares, share_high=shares, grants=grants), stats=stats)
 
 
 def test_apps_without_a_bid_pay_nothing() -> None:

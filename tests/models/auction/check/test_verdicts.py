@@ -63,11 +63,12 @@ def test_every_part_of_the_checker_by_itself(auctions):
         whom, bound, counts = (None, *range(instance.num_apps)), PriceBound(facts), CountBound(facts)
         items = [(int(rng.integers(4)), int(rng.integers(1, 4)), int(rng.integers(-1, 2))) for _ in range(4)]
         sold = {(int(rng.integers(4)), int(rng.integers(1, 4)), -1): float(rng.integers(1, 9)) / 4 for _ in range(5)}
+        wrong_shares, shares = check_shares(facts, plan, lambda app: 1.5 + app)
         told = {
             "rows": check_rows(facts, plan.row), "bundles": check_bundles(facts, plan.row, plan.placement),
             "entries": check_entries(facts, plan.placement + rng.integers(2, size=plan.placement.shape), "placement"),
-            "shares": check_shares(facts, plan, lambda app: 1.5 + app), "grants": check_grants(facts, plan),
-            "decided": decided_grants(facts, plan), "fits": fits(facts, plan.row), "form": check_form(facts, prices),
+            "shares": wrong_shares, "grants": check_grants(facts, plan, shares),
+            "decided": decided_grants(facts, plan, shares), "fits": fits(facts, plan.row), "form": check_form(facts, prices),
             "room": [has_no_room(facts, [(a, b, c if a == 4 else -1) for a, b, c in items[:k]]) for k in range(5)],
             "counts": [[counts.welfare(app), app is not None and counts.without(app)] for app in whom],
             "prices": [outcome(bound.evaluate, prices, app, {}) for app in whom],

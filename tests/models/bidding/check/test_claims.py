@@ -192,6 +192,12 @@ def test_counters_of_the_search_are_counts(name):
         ({"max_count": 1, "cap": 1}, False),
         ({"max_count": 1, "cap": 0.5}, True),
         ({"max_count": 1, "usable_h": [0.0]}, True),
+        ({"max_count": 4, "cap": 6, "min_work": 4.0}, False),
+        ({"max_count": 4, "cap": 6, "min_work": 4.1}, True),
+        ({"max_count": 9, "cap": 6, "min_work": 6.0}, False),
+        ({"max_count": 9, "cap": 6, "min_work": 6.1}, True),
+        ({"max_count": 0, "fixed_rate": 0.5, "min_work": 0.5}, False),
+        ({"max_count": 0, "fixed_rate": 0.5, "min_work": 0.6}, True),
     ],
 )
 def test_infeasible_can_be_claimed_only_where_no_bid_works(fields, is_hopeless):
@@ -201,6 +207,24 @@ def test_infeasible_can_be_claimed_only_where_no_bid_works(fields, is_hopeless):
         termination=Termination.INFEASIBLE, primal=PointStatus.NONE,
     )  # fmt: skip
     assert verify(instance, claim).is_ok is is_hopeless
+
+
+def test_all_bids_together_show_that_enough_work_can_be_done():
+    instance = hour_instance([0, 1], [0.1, 0.1], [1.0, 1.0], max_count=4, min_work=8.0)
+    for given, is_hopeless in ((instance, False), (replace(instance, min_work=8.1), True)):
+        claim = Solution(
+            problem="bidding", instance=given.name, solver="by-hand", sense=Sense.MINIMISE,
+            termination=Termination.INFEASIBLE, primal=PointStatus.NONE,
+        )  # fmt: skip
+        assert verify(given, claim).is_ok is is_hopeless
+
+
+@pytest.mark.parametrize("solver", ["plain-milp", "dinkelbach", "greedy", "frontier"])
+def test_a_solver_that_finds_no_footprint_with_enough_work_says_nothing_false(solver):
+    instance = hour_instance([0, 1], [0.1, 0.2], [1.0, 1.0], max_count=4, cap=6, min_work=10.0)
+    found = solve(instance, solver)
+    assert found.decision is None
+    assert verify(instance, found).is_ok
 
 
 def test_one_bid_a_market_is_counted_market_by_market():
