@@ -1,8 +1,9 @@
 """JSON documents in and out: one clear line for whatever is wrong with a file."""
 
+import codecs
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ PositiveInt = Annotated[int, Meta(ge=1, le=MOST_WHOLE)]
 Name = Annotated[str, Meta(min_length=1)]
 
 _AT_PATH = re.compile(r"^(?P<cause>.*?) - at `(?P<path>[^`]*)`$", re.DOTALL)
+_HALF = re.compile("[\ud800-\udfff]")
 _NOT_JSON_NUMBERS = ("NaN", "Infinity", "-Infinity")
 
 
@@ -35,19 +37,29 @@ class _NotANumber:
 
 
 def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
-    """Decode JSON into a document type, decimals exact.
+    """Decode JSON into a document type, decimals exact; a mark of the byte order (UTF-8) before it is no part of it.
 
     Raises
     ------
     InvalidProblemError
         Naming the path of the bad field and the remedy.
     """
+    data = _without_mark(data)
     document = _decoded(data, document_type)
     try:
         json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
     except UnicodeDecodeError as error:  # in a field that the document type leaves out
         raise InvalidProblemError(_why_malformed(data, str(error))) from error
     return document
+
+
+def first_sign(data: bytes) -> bytes:
+    """Return the first byte that is neither white space nor a mark of the byte order; none of an empty text."""
+    return _without_mark(data).lstrip()[:1]
+
+
+def _without_mark(data: bytes) -> bytes:
+    return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _decoded(data: bytes, document_type: type[DocumentT]) -> DocumentT:
@@ -142,7 +154,7 @@ def peek_schema(data: bytes) -> str:
     class Header(msgspec.Struct):
         schema: str
 
-    return _decoded(data, Header).schema
+    return _decoded(_without_mark(data), Header).schema
 
 
 def json_schema(document_type: type[Any], schema: str) -> dict[str, Any]:
@@ -187,30 +199,43 @@ def _with_path(text: str) -> str:
 
 
 def _why_malformed(data: bytes, cause: str) -> str:
-    """Say where a text stops being JSON; NaN and infinities are traced to their field."""
+    """Say where a text stops being JSON; NaN, infinities and halves of characters are traced to their field."""
     if not data.strip():
         return "the file is empty; write it again"
     try:
         parsed = json.loads(data, parse_constant=_NotANumber)
     except (ValueError, UnicodeDecodeError, RecursionError) as error:
         return f"not valid JSON: {error}; check that the file is whole"
-    path = _find_constant(parsed, "")
-    if path is None:
-        return f"not valid JSON: {cause}"
-    return f"{path[0]}: must be a finite number, got {path[1]}; JSON has no {' or '.join(_NOT_JSON_NUMBERS[:2])}"
+    found = _first(parsed, lambda value: isinstance(value, _NotANumber))
+    if found is not None:
+        place, constant = found
+        return (
+            f"{place}: must be a finite number, got {constant.text}; JSON has no {' or '.join(_NOT_JSON_NUMBERS[:2])}"
+        )
+    found = _first(parsed, lambda value: isinstance(value, str) and _HALF.search(value) is not None)
+    if found is not None:
+        place, text = found
+        half = ascii(_HALF.findall(text)[0])[1:-1]
+        return f"{place}: holds half of a character, {half}; write the whole one, or leave it out"
+    return f"not valid JSON: {cause}; check that the file is whole"
 
 
-def _find_constant(value: Any, path: str) -> tuple[str, str] | None:
-    if isinstance(value, _NotANumber):
-        return path or "document", value.text
-    if isinstance(value, dict):
-        children = ((f"{path}.{key}" if path else str(key), child) for key, child in value.items())
-    elif isinstance(value, list):
-        children = ((f"{path}[{index}]", child) for index, child in enumerate(value))
-    else:
-        return None
-    for child_path, child in children:
-        found = _find_constant(child, child_path)
+def _first(value: Any, is_wrong: Callable[[Any], bool], path: str = "") -> tuple[str, Any] | None:
+    """Return the first value, or name of a field, that is wrong, after its path (that of its object for a name)."""
+    if is_wrong(value):
+        return path or "document", value
+    for child_path, child in _children(value, path):
+        found = _first(child, is_wrong, child_path)
         if found is not None:
             return found
     return None
+
+
+def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the names of fields, each with the path of their object, and what is in fields and lists, with its own."""
+    if isinstance(value, dict):
+        for name, child in value.items():
+            yield path, name
+            yield f"{path}.{name}" if path else name, child
+    elif isinstance(value, list):
+        yield from ((f"{path}[{index}]", child) for index, child in enumerate(value))

@@ -1,7 +1,12 @@
 """Columns of CSV files, read with one clear line for whatever is wrong."""
 
+import csv
 import io
-from collections.abc import Mapping, Sequence
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +25,18 @@ LARGEST = 1e18
 SEPARATORS = ",;\t|"
 """What tables are written with: spreadsheets of some countries write semicolons."""
 HEADER_ROWS = 1
-"""Rows before the first row of data, for messages that number rows as an editor does."""
+"""Rows before the first row of data."""
 
 
 def read_columns(
     path: str | Path, numbers: Sequence[str], texts: Sequence[str] = (), separator: str = ","
 ) -> dict[str, NDArray[Any]]:
-    """Read columns of a CSV file, plain or gzip.
+    """Read columns of a CSV file, plain or gzip; a row may have fewer fields than the header, and never more.
 
     Parameters
     ----------
     path
-        The file.
+        The file; no pipe, since a table is read more than once.
     numbers
         Columns of finite numbers; an empty field becomes NaN.
     texts
@@ -54,38 +59,70 @@ def read_columns(
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     num_rows = 0
     try:
-        with _open(path) as source:
-            columns = len(_names(source, separator))
-            check_limit("columns", columns, f"{path}: columns")
-            rows = max(1, BLOCK_CELLS // columns)
-            options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
-            for block in pd.read_csv(io.BufferedReader(source), **options):
-                _require_columns(path, tuple(read), block.columns, separator)
-                for name in texts:
-                    # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
-                    codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
-                    read[name].append(known[codes])
-                for name in numbers:
-                    read[name].append(_numbers(path, block[name], num_rows))
-                num_rows += len(block)
-                check_limit("rows", num_rows, f"{path}: rows")
+        names = _header(path, separator, errors="strict")
+        check_limit("columns", len(names), f"{path}: columns")
+        if names:
+            _require_columns(path, tuple(read), names, separator)
+        for block in _blocks(path, max(1, BLOCK_CELLS // max(1, len(names))), separator):
+            for name in texts:
+                # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
+                codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
+                read[name].append(known[codes])
+            for name in numbers:
+                read[name].append(_numbers(path, block[name], num_rows))
+            num_rows += len(block)
+            check_limit("rows", num_rows, f"{path}: rows")
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
-        cause = " ".join(str(error).split())
-        raise InvalidProblemError(f"{path}: not a CSV file ({cause}); give a CSV file with a header") from error
+    except pd.errors.ParserError as error:
+        _refuse_wide(path, len(names), separator)
+        raise _no_table(path, error) from error
+    except UnicodeDecodeError as error:
+        raise _no_table(path, error) from error
     if num_rows == 0:
         raise InvalidProblemError(f"{path}: the file has a header but no rows; give one with rows")
     return {name: np.concatenate(parts) for name, parts in read.items()}
 
 
+def _blocks(path: str | Path, rows: int, separator: str) -> Iterator[Any]:
+    """Yield a table's fields as texts, some rows at a time."""
+    pd = require_package("pandas", "reading CSV files")
+
+    options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
+    with _open(path) as source:
+        for block in pd.read_csv(io.BufferedReader(source), **options):
+            if not isinstance(block.index, pd.RangeIndex):  # the first fields were taken for names of the rows
+                raise pd.errors.ParserError("rows have more fields than the header")
+            yield block
+
+
+def _no_table(path: str | Path, error: Exception) -> InvalidProblemError:
+    cause = " ".join(str(error).split())
+    return InvalidProblemError(f"{path}: not a CSV file ({cause}); give a CSV file with a header")
+
+
+def _refuse_wide(path: str | Path, width: int, separator: str) -> None:
+    """Raise InvalidProblemError at the first row that has more fields than the header."""
+    with suppress(csv.Error):
+        for line, fields in _records(path, separator):
+            if len(fields) > width:
+                raise InvalidProblemError(
+                    f"{path}: row {line} has more fields than the header ({len(fields)}, not {width}); "
+                    f"remove what is too much, such as {separator!r} at its end, or name the column"
+                )
+
+
 def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str], separator: str) -> None:
+    """Raise InvalidProblemError if a column that is read is missing, or named twice."""
+    for name in wanted:
+        if found.count(name) > 1:
+            raise InvalidProblemError(f"{path}: column {name!r} is named twice in the header; rename or remove one")
     missing = [name for name in wanted if name not in found]
     if missing:
-        shown = ", ".join(map(str, found[:12]))
-        other = next((sign for sign in SEPARATORS if len(found) == 1 and sign in str(found[0])), None)
+        shown = ", ".join(found[:12])
+        other = next((sign for sign in SEPARATORS if len(found) == 1 and sign in found[0]), None)
         remedy = "check file and trace format" if other is None else f"separate columns by {separator!r}, not {other!r}"
-        alike = [name for name in map(str, found) if name.strip().lower() == missing[0].lower()]
+        alike = [name for name in found if name.strip().lower() == missing[0].lower()]
         remedy = f"rename {alike[0][:40]!r}" if alike else remedy
         raise InvalidProblemError(f"{path}: column {missing[0]!r} is missing (there are: {shown}); {remedy}")
 
@@ -104,22 +141,63 @@ def _numbers(path: str | Path, column: Any, rows_before: int) -> NDArray[np.floa
 
 
 def header_of(path: str | Path, separator: str = ",") -> tuple[str, ...]:
-    """Return the names of a CSV file's columns; () if there is no first line."""
-    with _open(path) as source:
-        return tuple(name.strip().strip('"') for name in _names(source, separator) if name.strip())
+    """Return the names of a CSV file's columns, without white space around them; () if there is none."""
+    return tuple(name.strip() for name in _header(path, separator) if name.strip())
+
+
+def require_rereadable(path: str | Path) -> None:
+    """Raise InvalidProblemError for a pipe or a device: nothing comes out of it a second time."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:  # whoever reads it says why
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InvalidProblemError(
+            f"{path}: a table is read more than once, and this is a pipe or a device; write it to a file first"
+        )
 
 
 def _open(path: str | Path) -> Source:
     """Open a table, its bytes and lines within the limits."""
+    require_rereadable(path)
     try:
         return Source(path, "table_bytes", current_limits().line_bytes)
     except OSError as error:
         raise cant_be_read(path, error) from error
 
 
-def _names(source: Source, separator: str) -> list[str]:
-    """Return the fields of the first line, which is read again afterwards."""
-    return source.peek_line().decode("utf-8", errors="replace").split(separator)
+def _records(path: str | Path, separator: str, errors: str = "replace") -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of header and rows, after the number of the line where each begins; blank lines are left out."""
+    with _open(path) as source:
+        lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors=errors, newline="")
+        reader = csv.reader(lines, delimiter=separator)
+        line = 1
+        for fields in reader:
+            if fields and (len(fields) > 1 or not fields[0] or fields[0].strip(" \t")):
+                yield line, fields
+            line = reader.line_num + 1
+
+
+def _header(path: str | Path, separator: str, errors: str = "replace") -> list[str]:
+    """Return the names of the columns as they are written."""
+    try:
+        return next(_records(path, separator, errors), (0, []))[1]
+    except csv.Error as error:
+        raise _no_table(path, error) from error
+
+
+def _line_of(path: str | Path, row: int) -> int:
+    """Return the line where a row of data begins, as an editor counts it: blank lines and those in quotes are lines.
+
+    What separates fields is the sign that the header has most of. If the file can't be read again, or has a field of
+    more than 131,072 characters before, rows are counted as if each were a line.
+    """
+    counted = row + 1 + HEADER_ROWS
+    try:
+        separator = max(SEPARATORS, key=",".join(_header(path, ",")).count)
+        return next(islice(_records(path, separator), row + HEADER_ROWS, None), (counted, []))[0]
+    except (InvalidProblemError, csv.Error):
+        return counted
 
 
 def refuse(
@@ -129,24 +207,33 @@ def refuse(
     due: str,
     values: Sequence[Any] | NDArray[Any],
     rows_before: int = 0,
+    *,
+    is_table: bool = True,
 ) -> None:
-    """Raise InvalidProblemError at the first row whose field is wrong: where it is, what is due, and what is there."""
+    """Raise InvalidProblemError at the first row whose field is wrong: where it is, what is due, and what is there.
+
+    Values of lists, which are no tables of rows, are found by what is there.
+    """
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
         found = repr(value) if isinstance(value, str) else "nothing" if np.isnan(value) else f"{value:g}"
-        raise InvalidProblemError(
-            f"{path}: row {rows_before + row + 1 + HEADER_ROWS}, column {column!r}: {due}, got {found}; correct or remove the row"
-        )
+        place, what = (f"row {_line_of(path, rows_before + row)}, column", "the row") if is_table else ("field", "it")
+        raise InvalidProblemError(f"{path}: {place} {column!r}: {due}, got {found}; correct or remove {what}")
 
 
 def require(
-    path: str | Path, columns: Mapping[str, NDArray[Any]], *names: str, least: float, may_lack: bool = False
+    path: str | Path,
+    columns: Mapping[str, NDArray[Any]],
+    *names: str,
+    least: float,
+    may_lack: bool = False,
+    is_table: bool = True,
 ) -> None:
     """Raise InvalidProblemError at the first field of some columns that is below `least`, or empty unless `may_lack`."""
     for name in names:
         values = columns[name]
         is_wrong = (values < least) | (np.isnan(values) & (not may_lack))
-        refuse(path, name, is_wrong, f"must be at least {least:g}", values)
+        refuse(path, name, is_wrong, f"must be at least {least:g}", values, is_table=is_table)
 
 
 def require_whole(path: str | Path, column: str, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -161,7 +248,7 @@ def require_order(
     """Raise InvalidProblemError where the times of a group's rows fall, or stand still where they mustn't."""
     steps = np.diff(times)
     for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
-        row = rows[place + 1] + 1 + HEADER_ROWS
+        row = _line_of(path, int(rows[place + 1]))
         raise InvalidProblemError(f"{path}: row {row}: {name} goes back in time; sort the rows of each by {by}")
 
 

@@ -9,6 +9,7 @@ import pytest
 from optim.core.archives import read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import read_limits
+from tests.fuzz.mutations import ARRAY_HEADERS, archive_of, array_of, encrypted
 
 
 def test_arrays_come_back_with_their_types(tmp_path):
@@ -63,3 +64,25 @@ def test_a_file_in_an_archive_that_is_no_array_is_refused(tmp_path, name):
     _packed(tmp_path / "x.npz", (name, b"text"))
     with pytest.raises(InvalidProblemError, match="'a' in it is given twice, or no array"):
         read_arrays(tmp_path / "x.npz", "a thing", "make one")
+
+
+@pytest.mark.parametrize("header", ARRAY_HEADERS)
+def test_an_array_that_says_nonsense_of_itself_is_refused(tmp_path, header):
+    (tmp_path / "x.npz").write_bytes(archive_of({"a.npy": array_of(header)}))
+    with pytest.raises(InvalidProblemError, match=r"x.npz: not a thing \(.+\); make one$") as raised:
+        read_arrays(tmp_path / "x.npz", "a thing", "make one")
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_any_packing_is_read_if_it_is_whole_and_plain(tmp_path, method):
+    buffer = io.BytesIO()
+    np.save(buffer, np.arange(200))
+    content = archive_of({"a.npy": buffer.getvalue()}, method)
+    (tmp_path / "x.npz").write_bytes(content)
+    assert read_arrays(tmp_path / "x.npz", "a thing", "make one")["a"].tolist() == list(range(200))
+    damaged = content[:60] + bytes(byte ^ 255 for byte in content[60:90]) + content[90:]
+    for spoilt in (damaged, encrypted(content)):
+        (tmp_path / "x.npz").write_bytes(spoilt)
+        with pytest.raises(InvalidProblemError, match=r"x.npz: not a thing \(.+\); make one$"):
+            read_arrays(tmp_path / "x.npz", "a thing", "make one")

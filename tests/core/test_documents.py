@@ -11,6 +11,7 @@ from optim.core.documents import (
     decode,
     distinct,
     encode,
+    first_sign,
     json_schema,
     peek_schema,
 )
@@ -47,6 +48,10 @@ def test_reading_back_gives_the_same() -> None:
         ('{"schema": "toy", "number": NaN}', "number: must be a finite number, got NaN"),
         ('{"schema": "toy", "parts": [{"a": Infinity}]}', "parts[0].a: must be a finite number"),
         ('{"schema": "toy"', "check that the file is whole"),
+        ('{"schema": "\\ud800"}', "schema: holds half of a character, \\ud800; write the whole one, or leave it out"),
+        ('{"schema": "toy", "parts": [{"a\\udc00b": 1}]}', "parts[0]: holds half of a character, \\udc00; write"),
+        ('{"\\ud83dx": {"y": ["\\ud83d"]}, "schema": 1}', "document: holds half of a character, \\ud83d; write"),
+        ('{"schema": "\\ud83d\\ude00 \\ud83d"}', "schema: holds half of a character, \\ud83d; write"),
     ],
 )
 def test_says_in_one_line_what_is_wrong(text: str, says: str) -> None:
@@ -60,6 +65,17 @@ def test_says_in_one_line_what_is_wrong(text: str, says: str) -> None:
 def test_deep_values_of_any_type_are_refused() -> None:
     with pytest.raises(InvalidProblemError, match="nested too deeply"):
         peek_schema(b'{"schema": "toy", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_mark_of_the_byte_order_is_no_part_of_a_document(mark: bytes) -> None:
+    assert decode(mark + b'{"schema": "toy", "number": 3}', Toy) == Toy(schema="toy", number=3)
+    assert peek_schema(mark + b'{"schema": "toy"}') == "toy"
+    assert [first_sign(mark + text) for text in (b' \n{"', b"[", b"", b" ")] == [b"{", b"[", b"", b""]
+    with pytest.raises(InvalidProblemError, match="the field 'number' is given twice"):
+        decode(mark + b'{"schema": "toy", "number": 1, "number": 2}', Toy)
+    with pytest.raises(InvalidProblemError, match="the file is empty"):
+        decode(mark, Toy)
 
 
 def test_whole_numbers_reach_as_far_as_doubles_tell_them_apart() -> None:

@@ -30,6 +30,8 @@ PATIENCE_S = 60.0
 """After which a worker counts as hanging."""
 CODES = (0, 1, 2, 3)
 NOT_FILES = ("folder", "nothing", "pipe", "unreadable name")
+SUFFIXES = {"answer.json": ".json", "run": ".npz"}
+"""Of kinds that commands know by their names."""
 OPTION_VALUES = (
     "-1",
     "0",
@@ -67,7 +69,7 @@ def draw(kinds: list[Any], seed: int, number: int) -> tuple[str, bytes | str, st
     else:
         mutation = mutation_for(rng, kind.content)
         content, how = mutation(rng, kind.content), mutation.__name__
-    suffix = ".json" if kind.name == "answer.json" else rng.choice(("", ".json", ".csv", ".gz"))
+    suffix = SUFFIXES.get(kind.name) or rng.choice(("", ".json", ".csv", ".gz"))
     path = f"spoilt{suffix}" if content != "unreadable name" else "n" * 300
     return kind.name, content, how, [word.replace(FILE, path) for word in words]
 

@@ -130,6 +130,20 @@ def _traces() -> list[Kind]:
     ]  # fmt: skip
 
 
+def _runs(run: Callable[[str], object]) -> list[Kind]:
+    """Return one's own table of jobs, and the record of a run."""
+    simulate = "simulate cluster --gpus 2x8 --policy fifo,srtf"
+    run(f"{simulate} --generate philly --jobs 20 --log run.npz")
+    jobs = [
+        [n % 5, f"j{n}", 60 * n, 1 + n % 4, 600 + 50 * n, f"vc{n % 2}", f"u{n % 3}", "COMPLETED"] for n in range(40)
+    ]
+    return [
+        Kind("own jobs", _table("priority,id,submit,gpus,duration,vc,user,status", jobs),
+             (f"{simulate} --trace {FILE} --trace-format csv",), {}),
+        Kind("run", Path("run.npz").read_bytes(), (f"verify {FILE}",), {}),
+    ]  # fmt: skip
+
+
 def _containers(folder: Path) -> list[Kind]:
     from optim.phases.model import PhaseModel
     from optim.phases.model_file import save_model
@@ -184,4 +198,4 @@ def _others() -> list[Kind]:
 def all_kinds(folder: Path, run: Callable[[str], object]) -> list[Kind]:
     """Return every kind of file; `run` runs a command in the present folder, which must be `folder`."""
     run("bench admission --instance tiny-0 --solver fifo --no-report")
-    return [*_instances(), *_prices(), *_availability(), *_traces(), *_containers(folder), *_others()]
+    return [*_instances(), *_prices(), *_availability(), *_traces(), *_runs(run), *_containers(folder), *_others()]

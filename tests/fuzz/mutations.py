@@ -1,9 +1,12 @@
 """Ways to spoil a file: bytes, fields of JSON, cells of tables, and what isn't a file at all."""
 
 import gzip
+import io
 import json
 import random
-from collections.abc import Callable
+import struct
+import zipfile
+from collections.abc import Callable, Mapping
 from typing import Any
 
 DEEP = 20_000
@@ -31,6 +34,24 @@ CELLS: tuple[str, ...] = (
     "true", "\x1b[31mred", "\x00", '"', '"a""b"', '"two\nlines"', "é", "2015-13-45", "9999-12-31T23:59:59Z",
     "0001-01-01", "1e9", "1", "2", "3", "1e15", "1e300", "100000", "x" * 5000, " 7 ", "1_000", "0x10", "--", "1;2",
 )  # fmt: skip
+
+ARRAY_HEADERS: tuple[str, ...] = (
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': 1,), }",
+    "{[1]: 2}", "{'descr", "(" * 300, "-" * 9_000, "\n  {1:2}\n x", "\\x00", "'\\ud800'", "None", "1+", "{1, 2}", "{}",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000,), }",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (-1,), }",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': (9223372036854775808,), }",
+    "{'descr': '<f8', 'fortran_order': 2, 'shape': (1,), }",
+    "{'descr': '<f8', 'fortran_order': False, 'shape': ('a',), }",
+    "{'descr': 'q9', 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': 'O', 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': None, 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': [1], 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': [('a', '<f8', -3)], 'fortran_order': False, 'shape': (1,), }",
+    "{'descr': '<U9999999999', 'fortran_order': False, 'shape': (1,), }",
+)  # fmt: skip
+"""What stands at the beginning of an array in an archive, and says what the rest is; none of these can be read."""
 
 Mutation = Callable[[random.Random, bytes], bytes]
 
@@ -211,6 +232,52 @@ def spoil_member(rng: random.Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
+def spoil_archive(rng: random.Random, content: bytes) -> bytes:
+    """Change what an array of an archive says of itself, or pack the archive in ways that NumPy never does."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            entries = {name: packed.read(name) for name in packed.namelist()}
+    except (ValueError, zipfile.BadZipFile):
+        return spoil_member(rng, content)
+    kind = rng.randrange(4)
+    if kind == 0:
+        return encrypted(content)
+    if kind == 1:
+        method = rng.choice((zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA))
+        return spoil_member(rng, archive_of(entries, method))
+    name = rng.choice(list(entries))
+    entries[name] = array_of(rng.choice(ARRAY_HEADERS), entries[name][-rng.randrange(1, 100) :])
+    return archive_of(entries)
+
+
+def archive_of(entries: Mapping[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return an archive of files."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as packed:
+        for name, content in entries.items():
+            packed.writestr(name, content)
+    return buffer.getvalue()
+
+
+def array_of(header: str, content: bytes = bytes(8)) -> bytes:
+    """Return a file of an array as NumPy writes it, but with any header."""
+    text = header.encode("utf-8", errors="surrogatepass") + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + content
+
+
+def encrypted(content: bytes) -> bytes:
+    """Return an archive whose entries are said to be encrypted."""
+    changed = bytearray(content)
+    with zipfile.ZipFile(io.BytesIO(content)) as packed:
+        for entry in packed.infolist():
+            changed[entry.header_offset + 6] |= 1
+        place = packed.start_dir
+    while (place := changed.find(b"PK\x01\x02", place)) >= 0:
+        changed[place + 8] |= 1
+        place += 4
+    return bytes(changed)
+
+
 ANY: tuple[Mutation, ...] = (truncate, flip, splice, encode, pack, replace_all)
 
 
@@ -219,4 +286,6 @@ def mutation_for(rng: random.Random, content: bytes) -> Mutation:
     if rng.random() < 0.3:
         return rng.choice(ANY)
     head = content[:1]
-    return spoil_json if head in b"{[" and head else spoil_member if content[:2] == b"PK" else spoil_lines
+    if content[:2] == b"PK":
+        return rng.choice((spoil_member, spoil_archive))
+    return spoil_json if head in b"{[" and head else spoil_lines

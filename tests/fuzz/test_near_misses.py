@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import os
 import random
 import time
+import zipfile
 
 import pytest
 from typer.testing import CliRunner
@@ -12,7 +14,17 @@ from optim.cli.main import app
 from optim.models.catalogue import problem_of
 from optim.models.reference import reference_instance
 from tests.fuzz.campaign import judge
-from tests.fuzz.mutations import CELLS, STRANGE, _dump, _places, _Raw
+from tests.fuzz.mutations import (
+    ARRAY_HEADERS,
+    CELLS,
+    STRANGE,
+    _dump,
+    _places,
+    _Raw,
+    archive_of,
+    array_of,
+    encrypted,
+)
 
 PHILLY = "job_id,submit_s,num_gpus,duration_s,vc\n" + "".join(
     f"application_{n},{600 * n},{1 + n % 4},{3000 + 500 * (n % 9)},vc1\n" for n in range(60)
@@ -72,6 +84,7 @@ FILES = {
     "deep lists": b"[" * 20_000,
     "deep fields": b'{"schema":' * 20_000,
     "a byte order mark": b"\xef\xbb\xbf{}",
+    "a byte order mark and no more": b"\xef\xbb\xbf",
     "another encoding": '{"schema": "é"}'.encode("utf-16"),
     "no text": bytes(range(256)),
     "a gzip header": b"\x1f\x8b",
@@ -83,6 +96,10 @@ FILES = {
     "a long line": b"x" * 3_000_000,
     "escapes": b'{"schema": "\\u001b[2J\\u009b"}',
     "a lone surrogate": b'{"schema": "\\ud800"}',
+    "a name of half a character": b'{"\\udfff": 1, "schema": "\\udfff"}',
+    "rows of more fields than the header": b"a,b\n1,2,\n",
+    "a column twice": b"a,a\n1,2\n",
+    "quotes without an end": b'"a,b\n1,2\n',
     "a number of 5,000 digits": b'{"schema": ' + b"9" * 5_000 + b"}",
 }
 COMMANDS = (
@@ -107,6 +124,41 @@ def test_a_file_of_something_else_is_refused_by_every_reader(tmp_path, monkeypat
         is_settings = "options-file" in command and name in ("nothing", "white space", "a byte order mark")
         is_empty_golden = "compare" in command and not FILES[name].strip()
         assert code == 2 or (code, is_settings or is_empty_golden) in ((0, True), (4, True)), (command, said)
+
+
+PLAIN = "{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }"
+WELL_PACKED = {"header.npy": array_of(PLAIN % 200, bytes(1_600))}
+ARCHIVES = {
+    "encrypted": encrypted(archive_of(WELL_PACKED)),
+    **{
+        f"packed by method {method} and damaged": content[:60]
+        + bytes(byte ^ 255 for byte in content[60:90])
+        + content[90:]
+        for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+        for content in (archive_of(WELL_PACKED, method),)
+    },
+    **{f"header {number}": archive_of({"header.npy": array_of(text)}) for number, text in enumerate(ARRAY_HEADERS)},
+}
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+def test_an_archive_of_what_is_no_array_is_refused_by_every_reader(tmp_path, monkeypatch, name):
+    (tmp_path / "run.npz").write_bytes(ARCHIVES[name])
+    for command, what in (
+        ("phases graph spoilt", "a phase model"),
+        ("verify run.npz", "a run of optim simulate cluster"),
+    ):
+        code, said = assert_ends_well(tmp_path, monkeypatch, command, ARCHIVES[name])
+        assert code == 2
+        assert said.startswith(f"optim: error: {command.split()[-1]}: not {what} (")
+
+
+def test_a_table_from_a_pipe_is_refused_in_one_line(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")  # nobody writes to it, and nobody waits for it
+    for command in (CONVERT, "simulate cluster --trace {} --trace-format csv --gpus 2x8 --policy fifo"):
+        code, said = assert_ends_well(tmp_path, monkeypatch, command.replace("{}", "pipe"), b"")
+        assert code == 2
+        assert "pipe: a table is read more than once" in said
 
 
 COUNTS = {

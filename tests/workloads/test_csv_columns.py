@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import stat
 
 import numpy as np
 import pytest
@@ -53,8 +54,48 @@ def test_rows_are_numbered_as_an_editor_does_it(table, monkeypatch, cells):
         InvalidProblemError, match=r"row 3, column 'a': a number of at most 1e\+18 is due, got '-1.1e18'"
     ):
         read_columns(table("a\n1e18\n-1.1e18\n"), ("a",))
-    with pytest.raises(InvalidProblemError, match=r"not a CSV file .*saw 2"):
-        read_columns(table("a\n1\n2\n3,4\n"), ("a",))
+
+
+@pytest.mark.parametrize("cells", [1, 1_000])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("a|b\n\n\n1|2\nx|3\n", 5),
+        ("\n \na,b\n1,2\nx,3\n", 5),
+        ("\ufeffa,b\r\n\r\n1,2\r\nx,3\r\n", 4),
+        ("a,b\r\r1,2\rx,3\r", 4),
+        ('a,b\n1,"two\nlines"\n\t \nx,3\n', 5),
+        ('a,b\n1,5" wide\nx,3\n', 3),
+        ("b,a\n1\n ,\n,2\n3,x\n", 5),
+        ('a\n""\n\nx\n', 4),
+        ('"a,b;";a\n";\n";1\n2;x\n', 4),
+    ],
+)
+def test_blank_lines_and_those_in_quotes_count_as_an_editor_counts_them(table, monkeypatch, cells, packed, text, line):
+    monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
+    path = table(gzip.compress(text.encode()) if packed else text)
+    separator = next(sign for sign in "|;," if sign in text or sign == ",")
+    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': a finite number is due, got 'x'"):
+        read_columns(path, ("a",), separator=separator)
+    texts = read_columns(path, (), ("a",), separator)["a"]
+    with pytest.raises(InvalidProblemError, match=f"row {line}, column 'a': no x is due"):
+        refuse(path, "a", texts == "x", "no x is due", texts)
+    with pytest.raises(InvalidProblemError, match=f"row {line}: g goes back in time"):
+        require_order(path, "g", np.array([0, len(texts) - 1]), np.array([1, 0]), by="t")
+
+
+def test_rows_are_counted_where_the_file_cant_be_read_again(table, tmp_path):
+    for path in (tmp_path / "nothing", table(f'a\n\n"{"x" * 200_000}"\n1\n')):
+        with pytest.raises(InvalidProblemError, match="row 3, column 'a': more is due"):
+            refuse(path, "a", np.array([False, True]), "more is due", np.zeros(2))
+
+
+def test_values_of_lists_have_no_row(table):
+    with pytest.raises(InvalidProblemError, match=r"csv: field 'a': more is due, got 0; correct or remove it$"):
+        refuse(table("a\n0\n"), "a", np.array([True]), "more is due", np.zeros(1), is_table=False)
+    with pytest.raises(InvalidProblemError, match=r"csv: field 'a': must be at least 1, got 0; correct or remove it$"):
+        require(table("a\n0\n"), {"a": np.zeros(1)}, "a", least=1.0, is_table=False)
 
 
 def test_wide_tables_long_lines_and_many_rows_are_refused_at_once(table):
@@ -73,15 +114,100 @@ def test_wide_tables_long_lines_and_many_rows_are_refused_at_once(table):
             read_columns(table("a\n12345\n12345678901\n"), ("a",))
 
 
-def test_a_table_may_come_through_a_pipe_or_packed(table, tmp_path):
+@pytest.mark.parametrize("cells", [1, 1_000])
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ("1,2,", 2),
+        ("1,2,\n3,4,", 2),
+        ("1,2,7,8", 2),
+        ("1,2\n3,4,", 3),
+        ("1,2\n3\n5,6\n7,8,9", 5),
+        ('\n \n"x\ny,z",4\n5,6,7', 6),
+    ],
+)
+def test_a_row_of_more_fields_than_the_header_is_refused(table, monkeypatch, cells, rows, line):
+    monkeypatch.setattr(csv_columns, "BLOCK_CELLS", cells)
+    with pytest.raises(
+        InvalidProblemError, match=rf"row {line} has more fields than the header \([34], not 2\); remove"
+    ):
+        read_columns(table(f"a,b\n{rows}\n"), (), ("a", "b"))
+
+
+def test_a_row_of_more_fields_is_named_where_quotes_are_long_or_open(table):
+    with pytest.raises(InvalidProblemError, match="row 3 has more fields than the header"):
+        read_columns(table(f'a,b\n"{"x" * 100_000}",1\n1,2,3\n'), ("b",))
+    for rows in (f'"{"x" * 200_000}",1\n1,2,3', '"never closed'):
+        with pytest.raises(InvalidProblemError, match=r"not a CSV file .*C error"):
+            read_columns(table(f"a,b\n{rows}\n"), ("b",))
+
+
+@pytest.mark.parametrize("text", ["a,b,\n1,2,\n3,4,\n", "a,b,,\n1,2\n3,4,,\n", "a,b,c\n1,2\n3,4,5\n"])
+def test_a_row_may_have_fewer_fields_and_the_last_column_no_name(table, text):
+    assert read_columns(table(text), ("a", "b"))["b"].tolist() == [2, 4]
+
+
+def test_a_column_that_is_read_is_named_once(table):
+    path = table("a,b,a,c,c,a.1\n1,2,3,4,5,6\n")
+    for name in ("a", "c"):
+        with pytest.raises(
+            InvalidProblemError, match=f"column '{name}' is named twice in the header; rename or remove"
+        ):
+            read_columns(path, ("b",), (name,))
+    columns = read_columns(path, ("b", "a.1"))
+    assert (columns["b"].tolist(), columns["a.1"].tolist()) == ([2], [6])
+    with pytest.raises(InvalidProblemError, match=r"column 'c.1' is missing \(there are: a, b, a, c, c, a.1\)"):
+        read_columns(path, ("c.1",))
+
+
+@pytest.mark.parametrize("header", ["a,b", '"a",b', '\n \n"a","b"', "a,b\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_mark_of_the_byte_order_quotes_and_blank_lines_before_are_no_part_of_a_name(table, header, mark):
+    path = table(f"{mark}{header}\n1,2\n")
+    assert header_of(path) == ("a", "b")
+    columns = read_columns(path, ("a", "b"))
+    assert (columns["a"].tolist(), columns["b"].tolist()) == ([1], [2])
+
+
+def test_names_may_hold_what_separates_them(table):
+    assert header_of(table('"a,b",c\n1,2\n')) == ("a,b", "c")
+    assert read_columns(table('"a,b",c\n1,2\n'), ("a,b",))["a,b"].tolist() == [1]
+    with read_limits(columns=2):
+        assert read_columns(table('"a,b",c\n1,2\n'), ("c",))["c"].tolist() == [2]
+
+
+def test_a_header_without_an_end_is_refused(table):
+    path = table('"' + "a\n" * 100_000)
+    with pytest.raises(InvalidProblemError, match=r"not a CSV file \(field larger than"):
+        read_columns(path, ("a",))
+    with pytest.raises(InvalidProblemError, match=r"not a CSV file \(field larger than"):
+        header_of(path)
+
+
+def test_a_table_may_be_packed(table):
     packed = table(gzip.compress(b"a,b\n1,2\n"))
     assert header_of(packed) == ("a", "b")
     assert read_columns(packed, ("b",))["b"].tolist() == [2]
+
+
+def test_a_pipe_and_a_device_are_refused_at_once(tmp_path):
     reader, writer = os.pipe()
     os.write(writer, b"a,b\n1,2\n")
     os.close(writer)
-    assert read_columns(f"/proc/self/fd/{reader}", ("a",))["a"].tolist() == [1]
+    os.mkfifo(tmp_path / "named")  # nobody writes to it
+    for path in (f"/proc/self/fd/{reader}", tmp_path / "named", "/dev/null"):
+        for read in (header_of, lambda path: read_columns(path, ("a",))):
+            with pytest.raises(
+                InvalidProblemError, match=f"{path}: a table is read more than once, .* write it to a file"
+            ):
+                read(path)
+    assert os.read(reader, 99) == b"a,b\n1,2\n"
     os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "named").stat().st_mode)
+    with pytest.raises(InvalidProblemError, match="can't be read: Is a directory"):
+        header_of(tmp_path)
+    with pytest.raises(InvalidProblemError, match="can't be read: No such file"):
+        header_of(tmp_path / "nothing")
 
 
 def test_an_empty_table_one_without_rows_and_one_without_the_column_are_told_apart(table):

@@ -33,6 +33,7 @@ def read_spells(path: str | Path) -> Spells:
     is_series = columns["kind"] == "preemption"
     if not is_series.any():
         raise InvalidProblemError(f"{path}: no row is of kind 'preemption'; give a file with preemption series")
+    numbered = np.flatnonzero(is_series)
     columns = {name: values[is_series] for name, values in columns.items()}
     check_limit("count", int(columns["value"].max()), f"{path}: machines at once")
     keys = joined(*(columns[name] for name in ("campaign", "zone", "resource")), by="/")
@@ -40,7 +41,7 @@ def read_spells(path: str | Path) -> Spells:
     kind, start, length, lost = [], [], [], []
     for number, (key, rows) in enumerate(rows_of.items()):
         times = columns["tick"][rows] * columns["gap_seconds"][rows]
-        require_order(path, key, rows, np.rint(times).astype(np.int64), by="tick", is_strict=True)
+        require_order(path, key, numbered[rows], np.rint(times).astype(np.int64), by="tick", is_strict=True)
         end = float(times[-1] + columns["gap_seconds"][rows[0]])
         for begin, until, is_lost in _spells(times.tolist(), columns["value"][rows].tolist(), end):
             kind.append(number)

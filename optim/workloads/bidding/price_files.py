@@ -8,14 +8,23 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.documents import decode
+from optim.core.documents import decode, first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.missing import require as require_package
 from optim.models.bidding.price_history import MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import Work, kind_of_work, work_rate
 from optim.workloads.bidding.price_lists import provider_in, read_price_list
-from optim.workloads.csv_columns import groups, header_of, joined, read_columns, refuse, require, require_order
+from optim.workloads.csv_columns import (
+    groups,
+    header_of,
+    joined,
+    read_columns,
+    refuse,
+    require,
+    require_order,
+    require_rereadable,
+)
 
 PRODUCT = "Linux/UNIX"
 """Of Amazon's products the one that is read by default."""
@@ -89,7 +98,7 @@ def read_prices(
     if provider_in(data) in SNAPSHOTS:
         types, zones, times, prices, listed = _from_list(path, product)
         on_demand, gap_s = {**listed, **on_demand}, NO_GAP_S if gap_s is None else gap_s
-    elif data.lstrip()[:1] == b"{":
+    elif first_sign(data) == b"{":
         types, zones, times, prices = _from_json(path, data, product)
     elif product is not None:
         raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
@@ -141,8 +150,10 @@ def read_rates(path: str | Path) -> dict[str, float]:
     return dict(zip(map(str, columns["instance_type"][known]), columns["rate"][known].tolist(), strict=True))
 
 
-def parse_times(path: str | Path, column: str, texts: Sequence[str] | NDArray[Any]) -> IntArray:
-    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC.
+def parse_times(
+    path: str | Path, column: str, texts: Sequence[str] | NDArray[Any], *, is_table: bool = True
+) -> IntArray:
+    """Return ISO 8601 times as seconds since 1970; without a zone they are UTC. With `is_table` each has a row.
 
     Raises
     ------
@@ -152,7 +163,7 @@ def parse_times(path: str | Path, column: str, texts: Sequence[str] | NDArray[An
     pd = require_package("pandas", "reading prices")
 
     parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce")
-    refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts)
+    refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts, is_table=is_table)
     seconds: IntArray = parsed.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
     return seconds
 
@@ -174,12 +185,12 @@ def _from_json(
     if not entries:
         raise InvalidProblemError(f"{path}: SpotPriceHistory is empty; ask for a longer time or other types")
     entries = _of_product(path, entries, product)
-    times = parse_times(path, "Timestamp", [entry.Timestamp for entry in entries])
+    times = parse_times(path, "Timestamp", [entry.Timestamp for entry in entries], is_table=False)
     try:
         usd = np.array([float(entry.SpotPrice) for entry in entries])
     except ValueError as error:
         raise InvalidProblemError(f"{path}: SpotPrice must be a number ({error}); correct the entry") from error
-    micro = _micro(path, "SpotPrice", usd)
+    micro = _micro(path, "SpotPrice", usd, is_table=False)
     order = np.lexsort((-np.arange(len(times)), times))
     types = np.array([entry.InstanceType for entry in entries], dtype=object)
     zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
@@ -190,6 +201,7 @@ def _from_list(
     path: str | Path, product: str | None
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray, dict[str, int]]:
     """Read Azure's or Google's list: spot prices in order of time, and the most that each type costs on demand."""
+    require_rereadable(path)
     every = read_price_list(path).prices
     products = {price.product for price in every}
     wanted = (product or PRODUCT) if products != {""} else product or ""
@@ -207,10 +219,10 @@ def _from_list(
         if not price.is_spot:
             listed = round(price.usd_per_hour * MICRO)
             on_demand[price.instance_type] = max(on_demand.get(price.instance_type, 0), listed)
-    times = parse_times(path, "date", [price.since for price in spot])
+    times = parse_times(path, "date", [price.since for price in spot], is_table=False)
     order = np.argsort(times, kind="stable")
     types, zones = (np.array([getattr(p, name) for p in spot], dtype=object) for name in ("instance_type", "zone"))
-    micro = _micro(path, "price", np.array([price.usd_per_hour for price in spot]))
+    micro = _micro(path, "price", np.array([price.usd_per_hour for price in spot]), is_table=False)
     return types[order], zones[order], times[order], micro[order], on_demand
 
 
@@ -233,7 +245,7 @@ def _of_product(path: str | Path, entries: list[_AwsPrice], product: str | None)
     )
 
 
-def _micro(path: str | Path, column: str, usd: NDArray[np.float64]) -> IntArray:
+def _micro(path: str | Path, column: str, usd: NDArray[np.float64], *, is_table: bool = True) -> IntArray:
     """Return dollars as whole micro-dollars, at least 1."""
-    require(path, {column: usd}, column, least=1.0 / MICRO)
+    require(path, {column: usd}, column, least=1.0 / MICRO, is_table=is_table)
     return np.rint(usd * MICRO).astype(np.int64)

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from optim.core.documents import decode
+from optim.core.documents import decode, first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 
@@ -155,7 +155,7 @@ def read_price_list(path: str | Path) -> PriceList:
         If the file is no price list, an entry lacks a field (such as its currency), or a price is no positive number.
     """
     data = read_bytes(path)
-    lists = _from_json(path, data) if data.lstrip()[:1] == b"{" else _Lists(Items=_azure_rows(path, data))
+    lists = _from_json(path, data) if first_sign(data) == b"{" else _Lists(Items=_azure_rows(path, data))
     left_out: Counter[str] = Counter()
     if lists.SpotPriceHistory is not None:
         provider, found = "Amazon", _amazon(path, lists.SpotPriceHistory)
@@ -183,7 +183,7 @@ def is_price_list(path: str | Path) -> bool:
 
 def provider_in(data: bytes) -> str:
     """Return whose price list a file's content looks like, by the first bytes of JSON or Azure's columns; "" for none."""
-    if data.lstrip()[:1] == b"{":
+    if first_sign(data) == b"{":
         head = data[:MOST_OF_HEAD]
         return next((name for key, name in PROVIDERS.items() if f'"{key}"'.encode() in head), "")
     return "Azure" if b"armSkuName" in data.split(b"\n", 1)[0] else ""

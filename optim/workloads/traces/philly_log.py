@@ -5,9 +5,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from optim.core.documents import decode
+from optim.core.documents import decode, first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import Source, cant_be_read, read_bytes
+from optim.workloads.csv_columns import require_rereadable
 from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK, JobTable, ReadOptions, is_elsewhere, leave_out
 from optim.workloads.traces.time_stamps import PHILLY_STAMP, parse_stamps, seconds_from
 
@@ -46,9 +47,10 @@ class _Job(msgspec.Struct):
 
 def is_log(path: str | Path) -> bool:
     """Tell whether a file is such a log: a JSON list, not a table."""
+    require_rereadable(path)
     try:
         with Source(path, "document_bytes") as source:
-            return source.read(PEEKED).lstrip().startswith(b"[")
+            return first_sign(source.read(PEEKED)) == b"["
     except OSError as error:
         raise cant_be_read(path, error) from error
 
@@ -75,12 +77,13 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         raise InvalidProblemError(f"{path}: not Philly's job log: {error}") from error
     if not jobs:
         raise InvalidProblemError(f"{path}: there is no job in it; give a log with jobs")
-    submitted = parse_stamps(path, "submitted_time", _texts([job.submitted_time for job in jobs]), PHILLY_STAMP)
+    submitted_texts = _texts([job.submitted_time for job in jobs])
+    submitted = parse_stamps(path, "submitted_time", submitted_texts, PHILLY_STAMP, is_table=False)
     begin = submitted.min().to_pydatetime()
     owner = np.repeat(np.arange(len(jobs)), [len(job.attempts) for job in jobs])
     attempts = [attempt for job in jobs for attempt in job.attempts]
     start, end = (
-        seconds_from(begin, parse_stamps(path, name, _texts(texts), PHILLY_STAMP, may_lack=True))
+        seconds_from(begin, parse_stamps(path, name, _texts(texts), PHILLY_STAMP, may_lack=True, is_table=False))
         for name, texts in (
             ("start_time", [attempt.start_time for attempt in attempts]),
             ("end_time", [attempt.end_time for attempt in attempts]),

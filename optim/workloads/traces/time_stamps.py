@@ -16,8 +16,10 @@ PHILLY_STAMP, SLURM_STAMP = "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S"
 IN_WORDS = {PHILLY_STAMP: "YYYY-MM-DD hh:mm:ss", SLURM_STAMP: "YYYY-MM-DDThh:mm:ss"}
 
 
-def parse_stamps(path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False) -> Any:
-    """Return time stamps as a pandas series; an empty one is refused unless `may_lack`.
+def parse_stamps(
+    path: str | Path, column: str, texts: TextArray, form: str, *, may_lack: bool = False, is_table: bool = True
+) -> Any:
+    """Return time stamps as a pandas series; an empty one is refused unless `may_lack`. With `is_table` each has a row.
 
     Raises
     ------
@@ -29,7 +31,7 @@ def parse_stamps(path: str | Path, column: str, texts: TextArray, form: str, *, 
     series = pd.Series(texts)
     times = pd.to_datetime(series, format=form, errors="coerce")
     is_wrong = (times.isna() & ~(may_lack & (series == ""))).to_numpy()
-    refuse(path, column, is_wrong, f"{IN_WORDS[form]} is due", texts)
+    refuse(path, column, is_wrong, f"{IN_WORDS[form]} is due", texts, is_table=is_table)
     return times
 
 

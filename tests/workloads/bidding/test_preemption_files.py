@@ -39,3 +39,11 @@ def test_refuses_a_file_without_preemption_series(tmp_path):
 def test_refuses_more_machines_at_once_than_can_be_told_apart(tmp_path):
     with pytest.raises(InvalidProblemError, match="machines at once: at most 100000 are read, got 1000000000"):
         read_spells(write(tmp_path, {"a": [1, 10**9]}))
+
+
+def test_names_the_row_of_the_file_whatever_rows_are_left_out(tmp_path):
+    path = write(tmp_path, {"a": [1, 1, 1]})
+    first, second, third, fourth = path.read_text().splitlines()
+    path.write_text("\n".join((first, second.replace("preemption", "availability"), "", second, fourth, third)))
+    with pytest.raises(InvalidProblemError, match="row 6: c/a/v100_1 goes back in time"):
+        read_spells(path)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -87,6 +88,46 @@ def test_bad_json_gives_one_clear_line(tmp_path):
     path.write_text('{"Else": []}')
     with pytest.raises(InvalidProblemError, match="SpotPriceHistory"):
         read_prices(path, OD)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"SpotPrice": "0"}, "amazon.json: field 'SpotPrice': must be at least 1e-06, got 0; correct or remove it"),
+        ({"Timestamp": "soon"}, "amazon.json: field 'Timestamp': a time like .* is due, got 'soon'; correct"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_not_told_by_a_row(tmp_path, changed, message):
+    path = amazon(tmp_path, (None, "0.1"), (None, "0.2"))
+    listed = json.loads(path.read_text())
+    listed["SpotPriceHistory"][1].update(changed)
+    path.write_text(json.dumps(listed, indent=1))
+    with pytest.raises(InvalidProblemError, match=message):
+        read_prices(path, OD)
+
+
+def test_a_mark_of_the_byte_order_makes_no_difference(tmp_path):
+    path = amazon(tmp_path, (None, "0.04"), (None, "0.05"))
+    path.write_text("\ufeff" + path.read_text())
+    assert read_prices(path, OD).paths[0].price_micro.tolist() == [40_000, 50_000]
+    on_demand = csv(tmp_path, "2,c3.xlarge,0.21", header="\ufeffrate,instance_type,on_demand_usd_per_hour\n")
+    assert read_rates(on_demand) == {"c3.xlarge": 2.0}
+
+
+def test_prices_come_through_a_pipe_if_they_are_json(tmp_path):
+    def piped(content):
+        reader, writer = os.pipe()
+        os.write(writer, content)
+        os.close(writer)
+        try:
+            return read_prices(f"/proc/self/fd/{reader}", OD).paths[0].price_micro.tolist()
+        finally:
+            os.close(reader)
+
+    assert piped(amazon(tmp_path, (None, "0.04"), (None, "0.05")).read_bytes()) == [40_000, 50_000]
+    for content in (csv(tmp_path, "2015-03-11T00:00:00Z,z1,c3.xlarge,0.0324").read_bytes(), b'{"Items": []}'):
+        with pytest.raises(InvalidProblemError, match="a table is read more than once"):
+            piped(content)
 
 
 def amazon(tmp_path, *entries):

@@ -65,6 +65,13 @@ def test_azures_list_keeps_windows_apart_and_says_what_it_leaves_out(tmp_path):
     assert read_price_list(table) == found
 
 
+def test_a_list_may_begin_with_a_mark_of_the_byte_order(tmp_path):
+    path = write(tmp_path, "\ufeff" + json.dumps({"Items": [azure()]}))
+    assert is_price_list(path)
+    assert read_price_list(path).provider == "Azure"
+    assert read_prices(path, {"Standard_NC6s_v3": 3_060_000}).paths[0].price_micro.tolist() == [610_000]
+
+
 def test_googles_list_has_gpus_by_region_and_leaves_cores_out(tmp_path):
     entries = [
         google(),

@@ -85,6 +85,11 @@ def test_launches_and_transfers_take_whole_ticks_and_moves_their_dollars(tmp_pat
     assert (plain.work, plain.deadline, plain.move_micro.sum(), set(plain.setup.ravel())) == (12, 30, 0, {1})
 
 
+def test_the_first_column_may_stand_behind_a_mark_of_the_byte_order(tmp_path):
+    table = egress(tmp_path, "0.5,a,b,0.02", header="\ufeffgb_per_s,from,to,usd_per_gb")
+    assert table.links["a", "b"].gb_per_s == 0.5
+
+
 def test_refuses_bad_tables(tmp_path):
     market = market_of(TRACES, ["us-west-2a", "us-east-1a"])
     options = ZoneOptions(job_hours=2, deadline_hours=5, state_gb=1)

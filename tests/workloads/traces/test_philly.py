@@ -43,7 +43,10 @@ def _truncated_gzip() -> bytes:
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1.5,9,a\n", "'num_gpus': a whole number is due, got 1.5"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,-9,a\n", "'duration_s': must be at least 0, got -9"),
         (b"job_id,submit_s,num_gpus,duration_s,vc\n0,-1,1,9,a\n", "'submit_s': must be at least 0"),
-        (b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,9,a,b,c\n0,0\n1,1,1,1,1,1,1,1\n", "not a CSV file"),
+        (
+            b"job_id,submit_s,num_gpus,duration_s,vc\n0,0,1,9,a,b,c\n0,0\n1,1,1,1,1,1,1,1\n",
+            "row 2 has more fields than the header .7, not 5",
+        ),
         (b"timestamp,duration,num_gpus,cluster\n2017-13-45,1,1,a\n", "column 'timestamp': YYYY-MM-DD hh:mm:ss is due"),
         (b"job_id,submit_s\xff\xfe,num_gpus,duration_s,vc\n0,0,1,9,a\n", "not a CSV file"),
         (_truncated_gzip(), "gzip data is damaged or truncated"),

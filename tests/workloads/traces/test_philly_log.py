@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from datetime import datetime
 
 import numpy as np
@@ -78,12 +79,26 @@ def test_a_log_of_jobs_that_never_ran_has_no_job(tmp_path):
         ([{"jobid": "x"}], "submitted_time"),
         (
             [_job("x", 1, "Pass") | {"submitted_time": "soon"}],
-            "'submitted_time': YYYY-MM-DD hh:mm:ss is due, got 'soon'",
+            "log: field 'submitted_time': YYYY-MM-DD hh:mm:ss is due, got 'soon'",
         ),
-        ([_job("x", 1, "Pass", _attempt("then", None, 1))], "'start_time': YYYY-MM-DD"),
+        ([_job("x", 1, "Pass", _attempt("then", None, 1))], "log: field 'start_time': YYYY-MM-DD"),
     ],
 )
 def test_a_bad_log_gives_one_clear_line(tmp_path, content, cause):
     with pytest.raises(InvalidProblemError, match=cause) as caught:
         _table(tmp_path, content)
     assert "\n" not in str(caught.value)
+
+
+def test_a_log_may_begin_with_a_mark_of_the_byte_order(tmp_path):
+    (tmp_path / "log").write_text("\ufeff\n" + json.dumps(LOG))
+    assert read_jobs(tmp_path / "log", "philly", ReadOptions()).ids == ("late", "retried", "dead")
+
+
+def test_a_log_is_read_more_than_once_and_so_never_from_a_pipe(tmp_path):
+    reader, writer = os.pipe()
+    os.write(writer, json.dumps(LOG).encode())
+    os.close(writer)
+    with pytest.raises(InvalidProblemError, match="read more than once"):
+        read_jobs(f"/proc/self/fd/{reader}", "philly", ReadOptions())
+    os.close(reader)

@@ -34,6 +34,29 @@ def test_names_and_virtual_clusters_are_kept(tmp_path):
     assert read_jobs(path, "csv", ReadOptions(virtual_cluster="y")).ids == ("b",)
 
 
+def test_the_first_column_may_stand_behind_a_mark_of_the_byte_order(tmp_path):
+    text = "priority,submit,gpus,duration\n3,0,1,3600\n1,60,2,7200\n"
+    for mark in ("", "\ufeff"):
+        table = read_jobs(_file(tmp_path, mark + text), "csv", ReadOptions())
+        assert (table.priority.tolist(), table.submit_s.tolist()) == ([3, 1], [0, 60])
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            "submit,gpus,duration,user,model\n10,2,60,7,resnet,\n20,1,90,8,vgg,\n",
+            "row 2 has more fields than the header",
+        ),
+        ("submit,gpus,duration,gpus\n10,2,60,7\n20,1,90,8\n", "column 'gpus' is named twice"),
+        ("submit,gpus,duration,user,user\n10,2,60,7,8\n", "column 'user' is named twice"),
+    ],
+)
+def test_no_field_is_taken_for_another(tmp_path, text, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        read_jobs(_file(tmp_path, text), "csv", ReadOptions())
+
+
 def test_muris_times_are_milliseconds_and_tiresias_seconds(tmp_path):
     path = _file(tmp_path, "job_id,num_gpu,submit_time,duration,model_name\n7,4,2000,5000,vgg19\n")
     for name, submit, duration in (("muri", 2.0, 5.0), ("tiresias", 2000.0, 5000.0)):

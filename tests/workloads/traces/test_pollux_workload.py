@@ -44,6 +44,11 @@ def test_run_times_are_iterations_times_measured_steps(folder):
     assert table.slowdown.tolist() == [[1, 1.5, 1.5], [1, 3, 2]]
 
 
+def test_a_workload_is_known_by_its_columns_behind_a_mark_of_the_byte_order(folder):
+    folder.write_text("\ufeffapplication,name,time,num_replicas,batch_size\nnet,a,5,2,30\n")
+    assert read_jobs(folder, "pollux", ReadOptions()).duration_s.tolist() == [150]
+
+
 def test_jobs_are_submitted_from_the_beginning_on_and_not_before(folder):
     folder.write_text(folder.read_text().replace("a,5", "a,0").replace("b,7", "b,0.5"))
     assert read_jobs(folder, "pollux", ReadOptions()).submit_s.tolist() == [0, 0.5]

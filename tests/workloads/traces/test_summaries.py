@@ -56,6 +56,11 @@ def test_samples_are_run_times_with_gpus_or_service(tmp_path):
         read_samples(_file(tmp_path, "duration_s,num_gpus\n5,1.5\n"))
 
 
+def test_a_mark_of_the_byte_order_makes_no_other_column(tmp_path):
+    assert read_daily_gpus(_file(tmp_path, "\ufeffdate,x\n2020-04-01,1\n"))[0] == ("x",)
+    assert read_samples(_file(tmp_path, "\ufeffduration_s,num_gpus\n5,2\n"))[1].tolist() == [2]
+
+
 def test_the_published_files_are_read():
     assert [s.id for s in read_summaries(trace_file("acme/cluster_summary.csv"))][2:4] == ["Philly", "Helios"]
     assert len(read_summaries(trace_file("helios/helios_cluster_summary.csv"))) == 5
