@@ -8,11 +8,12 @@ import typer
 
 from optim.cli.completion import complete_instance, complete_solver, complete_suite
 from optim.cli.parameters import INSTANCES, option
+from optim.core.errors import InvalidOptionError
 
 SOLVING, RESULTS = "Solving", "Results"
 PROFILES = "Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds."
 OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
-GOLDEN = "A results file, or the name of shipped golden results; exit code 4 on a regression."
+GOLDEN = "A results file, or the name of shipped golden results; exit code 4 on a regression, also of merged results."
 
 Several = list[str] | None
 SuitesArgument = Annotated[
@@ -88,12 +89,20 @@ class ResultsChoice:
         bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
     ] = True
     merge: Annotated[
-        Path | None, option("--merge", "Run nothing: join this and the files named after it.", "FILE", RESULTS)
+        Path | None,
+        option(
+            "--merge", "Run nothing: join this and the files named after it, print and compare them.", "FILE", RESULTS
+        ),
     ] = None
     compare: Annotated[str | None, option("--compare", GOLDEN, "GOLDEN", RESULTS)] = None
     write_golden: Annotated[
         Path | None, option("--write-golden", "Store the results to compare with later.", "FILE", RESULTS)
     ] = None
+
+    def check(self) -> None:
+        """Refuse to be told where a page goes that isn't written."""
+        if self.no_report and self.report is not None:
+            raise InvalidOptionError("--no-report writes no page; leave it out, or --report")
 
     @property
     def results_path(self) -> Path:

@@ -53,8 +53,15 @@ class Border(TyperGroup):
             words = ["--quiet", *(word for word in words if word != "--quiet")]
         try:
             code = super().main(words, "optim", complete_var, False, windows_expand_args, **extra)
+            sys.stdout.flush()
         except _UsageError as error:
             code = _usage_error(error)
+        except SystemExit as error:  # what prints tables and help ends so where its reader went away
+            if not isinstance(error.__context__, BrokenPipeError):
+                raise
+            code = _failed(error.__context__)
+        except OSError as error:  # of help, version and names for shells: printed while words are read
+            code = _failed(error)
         code = ExitCode.DONE if code is None else code
         if not standalone_mode:
             return code
@@ -65,8 +72,6 @@ class Border(TyperGroup):
         try:
             code = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            return _close_stdout()
         except CertificateRefusedError as error:
             return fail(str(error), ExitCode.REFUSED)
         except OptimError as error:
@@ -77,10 +82,7 @@ class Border(TyperGroup):
         except KeyboardInterrupt:
             return fail("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
-            where = f"{error.filename}: " if error.filename else ""
-            if error.errno in WRONG_PATH:
-                return fail(f"{where}{error.strerror}; check the path")
-            return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
+            return _failed(error)
         return code
 
 
@@ -112,9 +114,23 @@ def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
     return text if len(text) <= most else f"{text[: most - rest - 3]}...{text[-rest:]}"
 
 
-def _close_stdout() -> ExitCode:
-    """Let nothing more be written to a pipe without a reader, not even by the interpreter's last flush."""
+def _failed(error: OSError) -> ExitCode:
+    """Say what the system refused, but nothing of a reader that went away; what stdout doesn't take is left unsaid."""
+    if isinstance(error, BrokenPipeError):
+        _close_stdout()
+        return ExitCode.CLOSED_PIPE
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _close_stdout()
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in WRONG_PATH:
+        return fail(f"{where}{error.strerror}; check the path")
+    return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
+
+
+def _close_stdout() -> None:
+    """Let nothing more be written to where nothing can be, not even by the interpreter's last flush."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, sys.stdout.fileno())
     os.close(sink)
-    return ExitCode.CLOSED_PIPE

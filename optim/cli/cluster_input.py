@@ -69,7 +69,7 @@ def read_or_draw(
     from optim.core.options import build_options
     from optim.workloads.cluster.jobs import Selection, cluster_jobs
 
-    _check(choice, own)
+    _check(choice, selecting, own)
     said: dict[str, Any] = {"first": choice.jobs, "since": choice.since, "seed": seed, **selecting}
     selection = build_options(Selection, said)
     if choice.trace is not None:
@@ -91,7 +91,7 @@ def read_or_draw(
     return draw_apps(build_options(ThemisOptions, {**number, **own["generate"]}), seed)
 
 
-def _check(choice: JobChoice, own: Mapping[str, Mapping[str, str]]) -> None:
+def _check(choice: JobChoice, selecting: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse what doesn't go together."""
     if (choice.trace is None) == (choice.generate is None):
         raise InvalidOptionError(f"give either --trace FILE or --generate {' or '.join(GENERATORS)}")
@@ -105,6 +105,7 @@ def _check(choice: JobChoice, own: Mapping[str, Mapping[str, str]]) -> None:
         ("--option generate.NAME", bool(own["generate"]), "--generate", is_drawn),
         ("--apps", choice.apps is not None, "--generate themis", is_themis),
         ("--jobs", choice.jobs is not None, "--trace or --generate philly", not is_themis),
+        *((f"--option {name}", True, "--trace or --generate philly", not is_themis) for name in selecting),
     ):
         if is_given and not is_there:
             raise InvalidOptionError(f"{name} goes with {goes_with} only; leave it out")

@@ -12,6 +12,7 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.output import print_line
 from optim.cli.parameters import SeedOption, option, split_options
 from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder, write_bytes
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 app = typer.Typer(name="containers", help="What containers should ask for.", no_args_is_help=True)
 BLOCK = 100
 """Series that are looked at together."""
+REQUIRED = frozenset({"kills", "throttled"})
+"""What recommendations keep of all that may be required of policies."""
 
 
 class Form(StrEnum):
@@ -56,11 +59,16 @@ def recommend(
     from optim.simulation.containers.recommendation_file import as_json, as_yaml
     from optim.simulation.containers.requirement import Requirement
 
+    required = split_options(require, "--require")
+    wanted = build_options(Requirement, required)
+    for name in required:
+        if name not in REQUIRED:
+            raise InvalidOptionError(f"recommendations are tuned to kills and throttled, not {name}; leave it out")
     options = RecommendOptions(
         cycle_s=60.0 * cycle_minutes,
         interval_s=interval_s,
         max_gap_s=max_gap_s,
-        requirement=build_options(Requirement, split_options(require, "--require")),
+        requirement=wanted,
     )
     if out is not None:
         prepare_folder(out)

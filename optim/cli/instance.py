@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="instance", help="Make, convert and describe instances.", no_args_is_help=True)
 
+PRICED = "bidding"
+"""The problem that a cloud's price list is for."""
+
 ProblemArgument = Annotated[
     str, typer.Argument(autocompletion=complete_problem, metavar="PROBLEM", help="Name of the problem.")
 ]
@@ -115,6 +118,8 @@ def describe(
 
     problem, (name,) = split_problem(words, ("INSTANCE",))
     if is_price_list(name):
+        if problem not in (None, PRICED):
+            raise InvalidOptionError(f"{name} is a price list, for {PRICED!r}, not for {problem!r}; leave the name out")
         print_rows(describe_list(name), output, [field.name for field in fields(ListedKind)], title=name)
         return ExitCode.DONE
     subject = Subject(find_instance(name))

@@ -16,7 +16,7 @@ app = typer.Typer(
     cls=Border,
     help="Optimisation for machine-learning clusters: solve, certify, verify, benchmark.",
     epilog="Exit codes: 0 done and verified, 1 nothing found or work left undone, 2 wrong use or bad input, "
-    "3 certificate refused, 4 regression, 130 interrupted.",
+    "3 certificate refused, 4 regression, 130 interrupted, 141 nobody reads what is printed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -141,7 +141,7 @@ def report(
 
     prepare_folder(out)
     fitted = PhaseModel.load(model)
-    is_given = input_ or generate is not None
+    is_given = input_ or generate is not None or generator_option
     series = read_or_draw(input_, generate, generator_option, seed) if is_given else None
     write_phase_report(fitted, series, out)
     note(f"report written to {out}")
@@ -172,6 +172,8 @@ def score(
     from optim.phases.encoders import ENCODERS, make_encoder
     from optim.workloads.containers import ContainerOptions
 
+    if confusion and output is OutputFormat.TABLE:
+        raise InvalidOptionError("--confusion goes with --format json; add it, or leave it out")
     names = split_list(encoder) or tuple(ENCODERS)
     own = _encoder_options(option, names)
     for name in names:

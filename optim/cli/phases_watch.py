@@ -10,9 +10,11 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_rows
 from optim.cli.parameters import FormatOption, SeedOption, option
 from optim.cli.series_input import GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that 'optim phases fit' wrote.")]
+LEVEL = 0.95
 MOST_STEPS = 5760
 """A day at 15 s; beyond it a forecast is the phases' long-run shares."""
 
@@ -66,7 +68,7 @@ def forecast(
         str | None, option("--method", "markov, semi-markov (default), prototype or same.", "NAME")
     ] = None,
     steps: Annotated[int, option("--steps", "Samples ahead.", "N", min=1, max=MOST_STEPS)] = 40,
-    level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = 0.95,
+    level: Annotated[float, option("--level", "Of the next samples' demand: the quantile shown.", "SHARE")] = LEVEL,
     score: Annotated[
         bool, option("--score", "Instead, score the methods on these series: a row a method and horizon.")
     ] = False,
@@ -78,6 +80,8 @@ def forecast(
     from optim.phases.model import PhaseModel
     from optim.phases.rows import forecast_rows, score_rows
 
+    if score and level != LEVEL:
+        raise InvalidOptionError("--level is of a forecast, which --score doesn't print; leave one of them out")
     fitted = PhaseModel.load(model)
     series = read_or_draw(input_, generate, generator_option, seed)
     if score:

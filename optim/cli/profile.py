@@ -1,6 +1,7 @@
 """`optim profile`: measure this machine and training jobs on it, as profiles that instances are built from."""
 
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,7 +9,7 @@ from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options
+from optim.cli.parameters import FormatOption, SeedOption, check_out, option, split_list, split_options, whole_number
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
     from optim.workloads.profiles.job_profile import ProfileOptions
 
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
+OF_SCRIPTS = frozenset({"rounds"})
+OF_APPLICATIONS = frozenset({
+    "gpu", "memory_gb", "most_workers", "most_servers", "most_points", "repeats", "epochs", "cache_mib", "allowed_gb"
+})  # fmt: skip
+"""Options that say how the one or the other is measured, or what a script tells itself."""
+
+NO_APPLICATION = "--command profiles a script of one's own; leave --application, --scale, --seed and --accept-noise out"
 
 
 def profile(
@@ -53,15 +61,16 @@ def profile(
     check_out(out)
     if not 0 < scale <= 1:
         raise InvalidOptionError(f"--scale must be above 0 and at most 1, got {scale}")
-    options = build_options(ProfileOptions, split_options(settings))
+    given = split_options(settings)
+    options = build_options(ProfileOptions, given)
     if command is not None:
-        if application or accept_noise or scale != SCALE:
-            raise InvalidOptionError(
-                "--command profiles a script of one's own; leave --application, --scale and --accept-noise out"
-            )
+        _check_options(given, OF_APPLICATIONS, "the applications; leave it out, or --command")
+        if application or accept_noise or seed or scale != SCALE:
+            raise InvalidOptionError(NO_APPLICATION)
         return _profile_script(command, workers, options, name, out, output)
     if (workers, name) != (WORKERS, NAME):
         raise InvalidOptionError("--workers and --name are of a script of one's own; add --command, or leave them out")
+    _check_options(given, OF_SCRIPTS, "a script of one's own; add --command, or leave it out")
     names = split_list(application) or tuple(APPLICATIONS)
     for word in names:
         if word not in APPLICATIONS:
@@ -84,6 +93,13 @@ def profile(
     return ExitCode.DONE
 
 
+def _check_options(given: Mapping[str, str], others: Collection[str], whose: str) -> None:
+    """Refuse options that only what isn't profiled has."""
+    for name in given:
+        if name in others:
+            raise InvalidOptionError(f"--option {name} is of {whose}")
+
+
 def _profile_script(
     command: str, workers: str, options: "ProfileOptions", name: str, out: Path | None, output: OutputFormat
 ) -> ExitCode:
@@ -93,10 +109,8 @@ def _profile_script(
     from optim.workloads.profiles.doubts import doubts
     from optim.workloads.profiles.timing import MOST_LOAD, present_load
 
-    words = workers.split(",")
-    if not all(word.strip().isdecimal() for word in words):
-        raise InvalidOptionError(f"--workers must be 1 and other numbers with commas between them, got {workers!r}")
-    numbers, load = [int(word) for word in words], present_load()
+    numbers = [whole_number(word.strip(), "each of --workers") for word in workers.split(",")]
+    load = present_load()
     with terminal_progress() as progress, listening("the script is ended") as stop:
         job = profile_command(command, numbers, options, name=name, stop=stop, progress=progress)
     found = ProfileDocument(schema=SCHEMA, jobs=[job], slot_s=options.slot_s)

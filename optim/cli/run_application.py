@@ -56,6 +56,13 @@ class ApplicationRun:
 
     def __post_init__(self) -> None:
         check_in("(0, inf)", self, "rate")
+        usual, own = PushChoice(), self.pushes
+        if own.top_share != usual.top_share and own.compression is not Compression.TOP_K:
+            raise InvalidOptionError("--top-share is of --compression top-k; add it, or leave --top-share out")
+        if own.delay_compensation and not own.staleness:
+            raise InvalidOptionError(
+                "--delay-compensation corrects late gradients, and none is without --staleness N; add it, or leave it out"
+            )
 
 
 def train_application(asked: ApplicationRun, output: OutputFormat) -> ExitCode:

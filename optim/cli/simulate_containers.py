@@ -1,6 +1,6 @@
 """`optim simulate containers`: allocations of containers, policy by policy, at equal risk."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 
 NUM_GENERATED = 500
+RESAMPLES, TEST_SHARE = 1000, 0.2
+TUNED_TO = frozenset({"kills", "throttled", "under_time"})
+"""What is required of tuned policies only; measure and restarts also make up figures of others."""
 REQUIRE = (
     "What all are tuned to: kills, throttled (shares), checkpoint_s, startup_s; or measure=under-time, under_time."
 )
@@ -60,6 +63,7 @@ PolicyOption = Annotated[
         autocompletion=complete_policy("containers"),
     ),
 ]
+TestShareOption = Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)]
 ByTimeOption = Annotated[bool, option("--by-time", "Learn and tune on first halves, test on second.", panel=SERIES)]
 
 
@@ -68,7 +72,7 @@ def containers(
     *,
     policy: PolicyOption = None,
     require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
-    resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = 1000,
+    resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = RESAMPLES,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: MultipliersOption = None,
     report: ReportOption = None,
@@ -77,7 +81,7 @@ def containers(
         int | None, option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2)
     ] = None,
     generator_option: GeneratorOption = None,
-    test_share: Annotated[float, option("--test-share", "Containers that policies run on.", "SHARE", SERIES)] = 0.2,
+    test_share: TestShareOption = TEST_SHARE,
     by_time: ByTimeOption = False,
     interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
     max_gap_s: Annotated[float, option("--max-gap,--max-gap-s", "Longest gap bridged.", "S", SERIES)] = 60.0,
@@ -98,7 +102,10 @@ def containers(
     values = _multipliers(multiplier)
     names = split_list(policy) or (policy_names() if values else (*policy_names(), *BOUNDS))
     check_comparison(names, resamples)
-    wanted = build_options(Requirement, split_options(require, "--require"))
+    required = split_options(require, "--require")
+    wanted = build_options(Requirement, required)
+    _check_untuned(values, required, is_placed=resamples != RESAMPLES or where != EngineChoice())
+    _check_split(by_time, test_share)
     options = WorldOptions(
         encoder=encoder or DEFAULT_ENCODER,
         num_phases=num_phases,
@@ -122,6 +129,26 @@ def containers(
                 running = {"engine": engine, "stop": interruption, "progress": progress, "seed": seed}
                 _at_equal_risk(trial, names, wanted, {**running, "num_resamples": resamples}, report, output)
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
+
+
+def _check_untuned(multipliers: Sequence[float], required: Mapping[str, str], *, is_placed: bool) -> None:
+    """Refuse beside multipliers what tells how to tune, or what is done with tuned policies."""
+    if not multipliers:
+        return
+    for name in required:
+        if name in TUNED_TO:
+            raise InvalidOptionError(f"--require {name} is what policies are tuned to; leave it out, or --multipliers")
+    if is_placed:
+        raise InvalidOptionError(
+            "--multipliers measures in this process, without intervals; leave --resamples, --engine, --processes, "
+            "--scheduler and --dashboard out"
+        )
+
+
+def _check_split(by_time: bool, test_share: float) -> None:
+    """Refuse a share of containers where none is held apart."""
+    if by_time and test_share != TEST_SHARE:
+        raise InvalidOptionError("--by-time tests on the second half of each series; leave --test-share out")
 
 
 def _prepare(report: Path | None, multipliers: Sequence[float]) -> None:

@@ -1,7 +1,7 @@
 """`optim simulate spot`: training jobs on spot markets, policy by policy, from random starts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,14 +85,12 @@ def spot(
         if trace.availability is not None:
             if prices != PriceChoice(on_demand=prices.on_demand):
                 raise InvalidOptionError(
-                    "--availability goes with none of --prices, --product, --train-until and --volatile"
+                    "--availability goes with none of --prices, --product, --train-until, --volatile, --gap-hours and --work"
                 )
             given = {"job_hours": job_hours, **split_options(settings)}
             entries = _deadlines(trace, prices.on_demand, names, given, running, is_placed=where != PairChoice())
         else:
-            for name in ("zone", "deadline_hours", "egress"):
-                if getattr(trace, name) is not None:
-                    raise InvalidOptionError(f"--{name.replace('_', '-')} goes with --availability FILE")
+            _check_absent(trace)
             given = {"job_hours": job_hours, **split_options(settings)}
             entries = _backtest(prices, names or DEFAULT_POLICIES, given, running)
         rows: list[Row] = []
@@ -110,6 +108,13 @@ def spot(
     if was_stopped:
         return ExitCode.INTERRUPTED
     return ExitCode.NOTHING if lost else ExitCode.DONE
+
+
+def _check_absent(trace: AvailabilityChoice) -> None:
+    """Refuse what says more about a trace of availability where there is none."""
+    for field in fields(trace):
+        if getattr(trace, field.name) != field.default:
+            raise InvalidOptionError(f"--{field.name.replace('_', '-')} goes with --availability FILE")
 
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:

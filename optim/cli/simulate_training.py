@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = ("proteus", "standard-checkpoint")
 PICTURES = (".png", ".svg", ".pdf")
+TYPES, SPIKES = 1, 12.0
 REPLAY = "Processes"
 CHANGE: Mapping[str, tuple[str, int | None]] = {
     "policy": ("policy", None), "hours": ("hours", 3), "event": ("event", None), "machines": ("machines", None),
@@ -58,8 +59,8 @@ class ReplayChoice:
 def training(
     *,
     prices: PriceChoice,
-    types: Annotated[int, option("--types", "Instance types of generated prices.", "N", PRICES)] = 1,
-    spikes: Annotated[float, option("--spikes", "A day, of a generated market's price.", "N", PRICES)] = 12.0,
+    types: Annotated[int, option("--types", "Instance types of generated prices.", "N", PRICES)] = TYPES,
+    spikes: Annotated[float, option("--spikes", "A day, of a generated market's price.", "N", PRICES)] = SPIKES,
     policy: Annotated[
         list[str] | None,
         option(
@@ -100,8 +101,11 @@ def training(
         seed=seed,
     )
     job = build_options(SpotOptions, {"job_hours": job_hours, **split_options(settings)})
+    if prices.prices is not None and (types, spikes) != (TYPES, SPIKES):
+        raise InvalidOptionError("--types and --spikes are of generated prices; leave them out, or --prices")
     drawn = PriceOptions(num_types=types, spikes_per_day=spikes)
-    world = make_world(read_or_draw(prices, drawn, seed), split_time(prices.train_until), job)
+    history = read_or_draw(prices, drawn, seed)
+    world = make_world(history, split_time(prices.train_until), job, volatile=prices.volatile)
     timelines = record_start(world, split_list(policy) or DEFAULT_POLICIES, seed, start)
     with terminal_progress() as progress, listening("the processes end; what is done is told") as interruption:
         rows, summaries = _play(timelines, replay, interruption, progress, output)

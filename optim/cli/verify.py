@@ -1,7 +1,9 @@
 """`optim verify`: check a solution file against its instance, with code that no solver uses."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +12,10 @@ from optim.cli.completion import complete_problem_or_instance
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_fields, print_json, print_table
 from optim.cli.parameters import FormatOption, check_problem, split_problem
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+
+if TYPE_CHECKING:
+    from optim.core.verification import Violation
 
 
 def verify(
@@ -17,15 +23,15 @@ def verify(
         list[str],
         typer.Argument(
             autocompletion=complete_problem_or_instance,
-            metavar="[PROBLEM] INSTANCE SOLUTION | RUN.npz",
-            help="The two files, or a logged run.",
+            metavar="[PROBLEM] INSTANCE SOLUTION | RUN",
+            help="The two files, or a logged run (RUN.npz, or as --log named it).",
         ),
     ],
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Recompute every claim of a solution from the instance alone, or replay a logged run; exit code 3 if one doesn't hold."""
-    if len(words) == 1 and words[0].endswith(".npz"):
-        return _verify_runs(words[0], output)
+    if len(words) == 1:
+        return _verify_runs(_run_named(words[0]), output)
     from optim.benchmarks.sources import find_instance
     from optim.models.catalogue import problem_of
     from optim.models.files import load_solution
@@ -44,17 +50,23 @@ def verify(
         "bound": verification.bound,
         "proven": list(verification.proven),
     }
-    violations = verification.violations
-    if output is OutputFormat.JSON:
-        print_json({**fields, "violations": [asdict(violation) for violation in violations]})
-    else:
-        print_fields(fields)
-        if violations:
-            rows = [(violation.row, violation.amount, violation.message) for violation in violations]
-            print_table(("row", "amount", "violation"), rows, is_wrapped=True)
-    if violations:
-        return fail(f"{solution_path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
-    return ExitCode.DONE
+    _print(fields, verification.violations, output)
+    return _ending(solution_path, verification.violations)
+
+
+def _run_named(word: str) -> str:
+    """Return the path of a logged run, whatever its name.
+
+    Raises
+    ------
+    InvalidOptionError
+        If a word alone is no file, as where a solution was forgotten.
+    """
+    if not word.endswith(".npz") and not os.path.exists(word):
+        raise InvalidOptionError(
+            f"expected [PROBLEM] INSTANCE SOLUTION, or a run that 'optim simulate cluster --log' wrote; {word} is no such file"
+        )
+    return word
 
 
 def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
@@ -62,15 +74,33 @@ def _verify_runs(path: str, output: OutputFormat) -> ExitCode:
     from optim.models.cluster.check import check_runs
     from optim.models.cluster.run_file import load_run
 
-    refused: list[object] = []
-    for name, found in check_runs(load_run(path)):
+    try:
+        record = load_run(path)
+    except InvalidProblemError as error:
+        if path.endswith(".npz"):
+            raise
+        raise InvalidProblemError(f"{error}; a solution goes after its instance: INSTANCE SOLUTION") from error
+    violations: list[Violation] = []
+    for name, found in check_runs(record):
         fields = {"policy": name, "verified": found.is_ok, "jct_mean_h": found.objective, "proven": list(found.proven)}
-        violations = found.violations
-        refused.extend(violations[:1])
-        if output is OutputFormat.JSON:
-            print_json({**fields, "violations": [asdict(violation) for violation in violations]})
-        else:
-            print_fields(fields)
-    if refused:
-        return fail(f"{path}: {len(refused)} claims don't hold, first: {refused[0]}", ExitCode.REFUSED)
+        violations += found.violations
+        _print(fields, found.violations, output)
+    return _ending(path, violations)
+
+
+def _print(fields: dict[str, object], violations: "Sequence[Violation]", output: OutputFormat) -> None:
+    """Print what was found, and every row and claim that doesn't hold."""
+    if output is OutputFormat.JSON:
+        print_json({**fields, "violations": [asdict(violation) for violation in violations]})
+        return
+    print_fields(fields)
+    if violations:
+        rows = [(violation.row, violation.amount, violation.message) for violation in violations]
+        print_table(("row", "amount", "violation"), rows, is_wrapped=True)
+
+
+def _ending(path: str, violations: "Sequence[Violation]") -> ExitCode:
+    """Tell whether all claims of a file hold, and the first that doesn't."""
+    if violations:
+        return fail(f"{path}: {len(violations)} claims don't hold, first: {violations[0]}", ExitCode.REFUSED)
     return ExitCode.DONE

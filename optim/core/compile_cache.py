@@ -3,7 +3,8 @@
 Numba renews a cached loop when its own file changes and is blind to the loops that it calls. Here an entry is named
 after everything its machine code was made from: the loop's byte code and that of all it calls, the constants and tuples
 they name, the types of its arguments, the processor and the versions. An edit therefore recompiles what depends on it
-and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written.
+and nothing else; comments and docstrings recompile nothing. The folder is made when the first entry is written, and is
+the user's alone: entries are run, so that none is read where others may have put it.
 """
 
 import hashlib
@@ -36,6 +37,7 @@ from optim.core.files import write_bytes
 FOLDER = "mlcluster-optim"
 MOST_BYTES = 512 * 2**20
 """What the folder may hold; entries unused for longest go first. All loops of one state take some 40 MiB."""
+PRIVATE, ADMINISTRATOR = 0o700, 0
 DIGEST_BYTES = 16
 VERSIONS = (*sys.version_info[:2], np.__version__, numba.__version__)
 OPTIMISATION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
@@ -112,7 +114,7 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
     """One loop's entries on disk: the calls that Numba's dispatcher makes of a cache."""
 
     may_write = True
-    """Whether the folder can be written to: one failure speaks for all loops of the process."""
+    """Whether the folder can be used: one failure speaks for all loops of the process."""
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
@@ -127,8 +129,11 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         target.refresh()
         path = self._path(signature, target.codegen())
         try:
+            check_private(path.parent)
             content = path.read_bytes()
-        except OSError:
+        except OSError as error:
+            if isinstance(error, SharedFolderError):
+                _go_without(error)
             COMPILING.begin(self._loop.py_func.__qualname__)
             return None
         try:
@@ -150,12 +155,12 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         path = self._path(signature, result.codegen)
         payload = dumps(result._reduce())
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+            check_private(path.parent)
             write_bytes(path, _digest(payload) + payload)
             drop_oldest(path.parent, MOST_BYTES)
         except (OSError, InvalidProblemError) as error:
-            LoopCache.may_write = False
-            LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
+            _go_without(error)
 
     def _path(self, signature: Any, codegen: Any) -> Path:
         arguments = signature.args if hasattr(signature, "args") else signature
@@ -164,6 +169,13 @@ class LoopCache(NullCache):  # type: ignore[misc]  # Numba has no types
         stamp = (*state, *map(describe_type, arguments), codegen.magic_tuple(), VERSIONS, *settings)
         name = f"{self._loop.py_func.__qualname__}-{_digest(repr(stamp).encode()).hex()}.loop"
         return cache_folder() / name.replace("<", "").replace(">", "")
+
+
+def _go_without(error: Exception) -> None:
+    """Say once in a process that there is no folder for entries."""
+    if LoopCache.may_write:
+        LoopCache.may_write = False
+        LOGGER.warning("compiled loops can't be kept: %s; until then every process compiles its own", error)
 
 
 def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
@@ -178,10 +190,30 @@ def cache_folder() -> Path:
     if numba.config.CACHE_DIR:
         return Path(numba.config.CACHE_DIR) / FOLDER
     try:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / FOLDER
     except RuntimeError:  # a user without a home
-        home = Path(tempfile.gettempdir())
-    return home / FOLDER
+        return Path(tempfile.gettempdir()) / f"{FOLDER}-{os.geteuid()}"
+
+
+class SharedFolderError(OSError):
+    """Others than the user may write to a folder whose entries are run."""
+
+
+def check_private(folder: Path) -> None:
+    """Check that nobody but the user, and the system's administrator, could have put anything into a folder.
+
+    Raises
+    ------
+    SharedFolderError
+        If somebody could.
+    OSError
+        If there is no such folder.
+    """
+    found = folder.stat()
+    if not {folder.lstat().st_uid, found.st_uid} <= {os.geteuid(), ADMINISTRATOR}:
+        raise SharedFolderError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise SharedFolderError(f"{folder} may be written to by others; remove it, it is made anew for you alone")
 
 
 def drop_oldest(folder: Path, most_bytes: int) -> None:

@@ -225,7 +225,8 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it, so that nobody ever sees half of it.
 
     A name that ends in ``.gz`` is compressed (with no time stamp, so equal data gives equal files). A link keeps
-    pointing to what is written. A pipe or a character device is written to as it is, never replaced by a file.
+    pointing to what is written, and a file that is there its permissions. A pipe or a character device is written to
+    as it is, never replaced by a file.
 
     Raises
     ------
@@ -250,13 +251,21 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        os.chmod(temporary, _permissions(target))
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _permissions(path: Path) -> int:
+    """Return who may do what with a file: as it is, or as of any other that is made."""
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        umask = os.umask(0)
+        os.umask(umask)
+        return 0o666 & ~umask
 
 
 def _is_written_through(path: str | Path) -> bool:

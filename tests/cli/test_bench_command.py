@@ -193,3 +193,76 @@ def test_joining_makes_the_folders_of_what_it_writes(folder):
     assert CliRunner().invoke(app, command).exit_code == 0
     assert (folder / "new" / "all.jsonl").is_file()
     assert (folder / "other" / "bench.html").is_file()
+
+
+@pytest.fixture
+def apart():
+    """Results of two runs, of three records each."""
+    for name, solver in (("a.jsonl", "idle"), ("b.jsonl", "tiny-only")):
+        bench("--solver", solver, "--results", name, "--no-report")
+
+
+def merge(*words):
+    return CliRunner().invoke(app, ["bench", "--merge", "a.jsonl", *words, "--results", "all.jsonl", "--no-report"])
+
+
+def test_joined_results_are_printed_stored_and_compared(folder, apart):
+    stored = merge("b.jsonl", "--write-golden", "new/golden.jsonl", "--format", "json")
+    assert stored.exit_code == 0
+    assert [row["solver"] for row in rows_of(stored)] == ["idle"] * 3 + ["tiny-only"] * 3
+    same = merge("b.jsonl", "--compare", "new/golden.jsonl")
+    assert same.exit_code == 0
+    assert "compared: 6 same" in same.stderr
+    assert same.stdout.count("tiny-only") == 3
+
+
+def test_a_regression_of_joined_results_exits_with_4(folder, apart):
+    merge("b.jsonl", "--write-golden", "golden.jsonl")
+    lines = (folder / "golden.jsonl").read_text().splitlines()
+    worse = json.loads(lines[0]) | {"objective": 1.0}
+    (folder / "golden.jsonl").write_text("\n".join([json.dumps(worse), *lines[1:], ""]))
+    result = merge("b.jsonl", "--compare", "golden.jsonl")
+    assert result.exit_code == 4
+    assert "tiny-0, idle, seed 0: worse: objective 0, was 1" in result.stderr
+
+
+def test_a_machine_whose_results_were_not_joined_is_missed(folder, apart):
+    merge("b.jsonl", "--write-golden", "golden.jsonl")
+    (folder / "all.jsonl").unlink()
+    result = merge("--compare", "golden.jsonl")
+    assert result.exit_code == 4
+    assert "tiny-0, tiny-only, seed 0: missing: it was not run" in result.stderr
+    assert merge("--compare", "nowhere.jsonl").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--solver", "idle"), ("--suite", "admission"), ("--size", "full"), ("--jobs", "3"), ("--profile", "published"),
+     ("--trace", "x.csv"), ("--instance-option", "x=1"), ("--processes", "2"), ("--no-resume",), ("--histories", "0")],
+)  # fmt: skip
+def test_joining_runs_nothing_and_refuses_what_says_how(apart, words):
+    result = merge("b.jsonl", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--merge runs nothing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--no-report", "--report", "page.html"), "leave it out, or --report"),
+        (("--size", "full"), "--size is of the suites' own instances"),
+        (("--histories", "2"), "add --solver online-learned"),
+        (("--histories", "2", "--history", "x.json", "--solver", "online-learned"), "leave one of them out"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(folder, words, cause):
+    result = bench("--solver", "idle", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert cause in result.stderr
+    assert list(folder.iterdir()) == []
+
+
+def test_earlier_days_are_of_the_suite_that_learns_from_them():
+    result = CliRunner().invoke(app, ["bench", "dummy", "--solver", "idle", "--histories", "2"])
+    assert result.exit_code == 2
+    assert "--histories is of the suite 'admission'" in result.stderr

@@ -1,7 +1,11 @@
 """What reaches a terminal: one line, short, without anything that steers it."""
 
 import logging
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -50,6 +54,55 @@ def test_a_limit_that_makes_no_sense_is_wrong_use(text, named):
     result = CliRunner().invoke(app, ["--limit", text, "info"])
     assert result.exit_code == 2
     assert named in result.stderr
+
+
+PRINTING = [
+    ["--version"],
+    ["--help"],
+    [],
+    ["--show-completion", "bash"],
+    pytest.param(["solve", "--help"], marks=pytest.mark.prove),
+    pytest.param(["instance"], marks=pytest.mark.prove),
+    ["solvers", "bidding"],
+    ["instance", "schema", "auction"],
+]
+"""Words that are answered while they are read, and others."""
+
+
+def printing(words, stdout, **environment):
+    """Run a command in a process of its own, and return its exit code and lines of stderr."""
+    command = [sys.executable, "-m", "optim", *words]
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    env = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env, check=False, timeout=60)
+    return done.returncode, done.stderr.splitlines()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
+@pytest.mark.parametrize("words", PRINTING)
+def test_what_finds_no_room_ends_in_one_line(words):
+    with open("/dev/full", "w") as full:
+        code, lines = printing(words, full)
+    assert (code, lines) == (1, ["optim: error: No space left on device; free some space or choose another place"])
+
+
+@pytest.mark.parametrize("words", PRINTING)
+def test_what_nobody_reads_ends_quietly(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert printing(words, writer) == (141, [])
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is played by /dev/full")
+def test_names_for_a_shell_that_find_no_room_end_in_one_line():
+    shell = {"_OPTIM_COMPLETE": "complete_bash", "COMP_WORDS": "optim so", "COMP_CWORD": "1"}
+    with open("/dev/full", "w") as full:
+        code, lines = printing([], full, **shell)
+    assert (code, len(lines)) == (1, 1)
+    assert lines[0].startswith("optim: error: No space left on device")
 
 
 @pytest.fixture

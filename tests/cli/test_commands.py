@@ -3,6 +3,7 @@
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.core import TyperGroup
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 
 from optim.cli.commands import COMMANDS, load
 from optim.cli.examples import EXAMPLES
+from optim.cli.exit_code import ExitCode
 from optim.cli.main import app
 
 RUNNER = CliRunner()
@@ -40,6 +42,15 @@ def test_what_the_list_says_of_a_command_is_what_its_help_says():
     shown = " ".join(RUNNER.invoke(app, ["--help"], env={"COLUMNS": "300"}).output.split())
     for name, listed in COMMANDS.items():
         assert f"{name} {listed.help}" in shown
+
+
+def test_every_exit_code_is_told_by_the_help_and_on_the_page():
+    shown = " ".join(RUNNER.invoke(app, ["--help"], env={"COLUMNS": "300"}).output.split())
+    told = shown[shown.index("Exit codes:") :]
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "commands.md").read_text().splitlines()
+    for code in ExitCode:
+        assert f" {code.value} " in told, code
+        assert sum(line.startswith(f"| {code.value} |") for line in page) == 1, code
 
 
 def test_every_command_has_three_examples_and_shows_them(commands):

@@ -42,6 +42,8 @@ def test_generated_containers_as_patches():
         (("--generate", 1), "at least two containers of different pods"),
         (("--generate", 4, "--cycle-minutes", 0), "cycle_s must be positive"),
         (("--generate", 4, "--require", "kills=2"), "kills must be in"),
+        (("--generate", 4, "--require", "measure=under-time"), "kills and throttled, not measure"),
+        (("--generate", 4, "--require", "startup_s=9"), "kills and throttled, not startup_s"),
         (("--generate", 4, "--cycle-minutes", 0.1), "cycle_s must be at least the interval"),
         (("--input", "absent.csv"), "absent.csv"),
     ],

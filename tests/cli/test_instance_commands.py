@@ -160,3 +160,7 @@ def test_describes_what_was_read_of_a_price_list_and_what_was_left_out(folder):
         "Linux/UNIX",
     )
     assert run("instance", "describe", "prices.json").exit_code == 0
+    assert run("instance", "describe", "bidding", "prices.json").exit_code == 0
+    other = run("instance", "describe", "admission", "prices.json")
+    assert (other.exit_code, other.stdout) == (2, "")
+    assert "prices.json is a price list, for 'bidding', not for 'admission'; leave the name out" in other.stderr

@@ -144,6 +144,7 @@ def test_score_prints_an_interval_an_encoder(encoders):
         (("score", "--option", "num_delays=3"), "ENCODER.NAME=VALUE"),
         (("score", "--encoder", "pca"), "unknown encoder"),
         (("watch", "none.npz", "--generate", 2), "none.npz"),
+        (("score", "--generate", 5, "--confusion"), "--confusion goes with --format json"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_two(words, cause):
@@ -157,6 +158,8 @@ def test_wrong_use_is_one_line_and_code_two(words, cause):
         (("watch",), "either --input FILE or --generate N"),
         (("forecast", "--generate", 2, "--method", "magic"), "method"),
         (("forecast", "--generate", 2, "--level", 2), "level must be in [0, 1]"),
+        (("forecast", "--generate", 2, "--level", 0.9, "--score"), "--level is of a forecast"),
+        (("report", "--generator-option", "noise=2"), "either --input FILE or --generate N"),
         (("encode", "--input", "OTHER"), "no resource 'memory'; they have: cpu; name it so"),
         (("watch", "--input", "OTHER"), "no resource 'memory'"),
         (("forecast", "--score", "--input", "SHORT"), "no series is longer"),

@@ -156,6 +156,19 @@ def test_an_own_class_that_fails_is_told_in_one_line(name, cause):
 
 
 @pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--top-share", "0.2"), "--top-share is of --compression top-k"),
+        (("--delay-compensation", "1"), "--delay-compensation corrects late gradients"),
+    ],
+)
+def test_what_changes_nothing_about_pushes_is_refused(words, cause):
+    result = CliRunner().invoke(app, ["run", "--application", "logistic-regression", "--clocks", "1", *words])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert cause in result.stderr
+
+
+@pytest.mark.parametrize(
     ("text", "cause"), [("def f(:", "SyntaxError"), ("1/0", "ZeroDivisionError: division by zero")]
 )
 def test_an_own_module_that_fails_is_told_in_one_line(text, cause, monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from optim.benchmarks.pictures import cluster_report
 from optim.cli import simulate_cluster
 from optim.cli.main import app
-from optim.models.cluster.run_file import load_run
+from optim.models.cluster.run_file import load_run, save_run
 
 RUNNER = CliRunner()
 ROWS = "submit,gpus,duration,id\n0,2,2000,a\n0,1,8000,b\n0,2,6000,c\n"
@@ -61,6 +62,50 @@ def test_the_table_shows_the_bounds_first(trace):
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert any(line.strip().startswith("no schedule beats") for line in lines)
+
+
+@pytest.fixture
+def log(trace, tmp_path):
+    """The log of two policies, under a name of any kind."""
+    path = tmp_path / "run"
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "srsf,fifo", "--log", path)
+    assert run(*words).exit_code == 0
+    return path
+
+
+def test_a_log_of_any_name_is_verified(log, tmp_path):
+    verified = run("verify", log)
+    assert verified.exit_code == 0, verified.stderr
+    assert verified.stdout.count("yes") == 3
+    for name, cause in (
+        (
+            "nothing",
+            "or a run that 'optim simulate cluster --log' wrote; nothing is no such file",
+        ),
+        ("tiny-0", "expected [PROBLEM] INSTANCE SOLUTION, or a run"),
+        ("nothing.npz", "can't be read"),
+        (tmp_path / "mine.csv", "write one with --log FILE; a solution goes after its instance: INSTANCE SOLUTION"),
+    ):
+        refused = run("verify", name)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert cause in refused.stderr
+    assert "got 4 words" in run("verify", "admission", "a", "b", log).stderr
+
+
+def test_every_violation_of_a_run_is_counted_and_shown(log):
+    record = load_run(log)
+    told = [replace(run, metrics=replace(run.metrics, jct_mean_h=9.0, makespan_h=9.0)) for run in record.runs]
+    save_run(replace(record, runs=tuple(told)), log)
+    refused = run("verify", log)
+    assert refused.exit_code == 3
+    assert "4 claims don't hold, first: metrics [srsf]: jct_mean_h is" in refused.stderr
+    lines = refused.stdout.splitlines()
+    assert sum(line.split() == ["row", "amount", "violation"] for line in lines) == 2
+    for policy in ("srsf", "fifo"):
+        for name in ("jct_mean_h", "makespan_h"):
+            assert sum(f"metrics [{policy}]" in line and f"{name} is" in line for line in lines) == 1
+    rows = [json.loads(line) for line in run("verify", log, "--format", "json").stdout.splitlines()]
+    assert [len(row["violations"]) for row in rows] == [0, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -141,6 +186,8 @@ def test_a_policy_of_ones_own_is_played_and_replayed(trace, tmp_path, name, code
         (("--generate", "themis", "--trace-format", "csv"), "goes with --trace only"),
         (("--generate", "themis", "--option", "generate.gap_min=-1"), "gap_min"),
         (("--generate", "philly", "--from", "7"), "goes with --trace only"),
+        (("--generate", "themis", "--option", "oversized=drop"), "--option oversized goes with --trace or --generate"),
+        (("--generate", "themis", "--option", "failures=study"), "--option failures goes with --trace or --generate"),
         ((), "either --trace FILE or --generate"),
     ],
 )

@@ -8,7 +8,8 @@ from typer.testing import CliRunner
 from optim.cli.main import app
 
 RUNNER = CliRunner()
-SMALL = ["--generate", "12", "--test-share", "0.4", "--resamples", "20", "--encoder", "truth"]
+FEW = ["--generate", "12", "--test-share", "0.4", "--encoder", "truth"]
+SMALL = [*FEW, "--resamples", "20"]
 
 
 def run(*words):
@@ -82,7 +83,7 @@ def test_phases_of_a_fitted_model_and_a_file_of_ones_own(tmp_path, encoder, word
 
 
 def test_multipliers_are_taken_as_they_are():
-    result = run("--policy", "prev-step-max", "--multipliers", "0,1,1.5", "--format", "json", *SMALL)
+    result = run("--policy", "prev-step-max", "--multipliers", "0,1,1.5", "--format", "json", *FEW)
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [(row["multiplier"], row["resource"]) for row in rows] == [
@@ -143,6 +144,11 @@ def test_answers_of_prometheus_are_read(tmp_path):
         (("--multipliers", "1,many"), "--multipliers must be numbers, got 'many'"),
         (("--multipliers", "-1", "--policy", "static", *SMALL), "multiplier must be at least 0"),
         (("--multipliers", "1", "--report", "a.html"), "leave --multipliers out"),
+        (("--multipliers", "1", "--resamples", "20"), "leave --resamples, --engine"),
+        (("--multipliers", "1", "--processes", "2"), "--multipliers measures in this process"),
+        (("--multipliers", "1", "--engine", "dask"), "--multipliers measures in this process"),
+        (("--multipliers", "1", "--require", "kills=0.2"), "kills is what policies are tuned to"),
+        (("--by-time", "--test-share", "0.4"), "leave --test-share out"),
         (("--cycle-minutes", "nan", "--policy", "static", *SMALL), "cycle_s must be positive"),
         (("--cycle-minutes", "inf", "--policy", "static", *SMALL), "cycle_s must be positive"),
         (("--cycle-minutes", "0", "--policy", "static", *SMALL), "cycle_s must be positive"),

@@ -82,6 +82,9 @@ def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path
         (("--on-demand", "x.csv"), "goes with --prices"),
         (("--prices", "x.csv"), "needs --on-demand"),
         (("--types", "9"), "num_types must be in [1, 5]"),
+        (("--volatile", "9"), "--volatile must be from 1 to the"),
+        (("--prices", "x.csv", "--types", "2"), "--types and --spikes are of generated prices"),
+        (("--prices", "x.csv", "--spikes", "2"), "leave them out, or --prices"),
     ],
 )
 def test_wrong_use_is_one_line(words, message):
@@ -106,6 +109,20 @@ def test_the_exit_code_tells_whether_all_are_done_and_none_differs(outcomes, cod
     monkeypatch.setattr("optim.simulation.live.timeline.record_start", lambda *_: [])
     monkeypatch.setattr("optim.cli.simulate_training._play", lambda *_: ([], summaries))
     assert run("training", "--format", "json").exit_code == code
+
+
+def test_only_the_markets_that_varied_most_are_trained_on(prices, monkeypatch):
+    worlds = []
+    monkeypatch.setattr("optim.simulation.live.timeline.record_start", lambda world, *_: worlds.append(world) or [])
+    monkeypatch.setattr("optim.cli.simulate_training._play", lambda *_: ([], []))
+    file = prices[1]
+    calm = "".join(
+        line.replace(",z,", ",y,").replace("0.5", "0.05") + "\n" for line in file.read_text().splitlines()[1:]
+    )
+    file.write_text(file.read_text() + calm)
+    for words, names in (((), ["c3.xlarge@y", "c3.xlarge@z"]), (("--volatile", "1"), ["c3.xlarge@z"])):
+        assert run("training", *prices, *words).exit_code == 0
+        assert sorted(market.name for market in worlds.pop().history.markets) == names
 
 
 def is_alive(process_id):

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -204,6 +205,76 @@ def test_without_a_place_to_write_loops_run_and_one_line_says_so(modules, monkey
     assert call_all()["compiled"] == ALL
     (line,) = caplog.messages
     assert "compiled loops can't be kept" in line
+
+
+def test_a_user_without_a_home_has_a_folder_of_their_own(modules, tmp_path, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(compile_cache.Path, "home", homeless)
+    monkeypatch.setattr(compile_cache.tempfile, "tempdir", str(tmp_path))
+    assert call_all()["compiled"] == ALL
+    assert call_all()["compiled"] == []
+    folder = tmp_path / f"mlcluster-optim-{os.geteuid()}"
+    assert list(folder.glob("*.loop"))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_made_is_the_users_alone(modules):
+    before = os.umask(0)
+    try:
+        call_all()
+    finally:
+        os.umask(before)
+    assert modules.entries
+    assert stat.S_IMODE(modules.cache.stat().st_mode) == 0o700
+
+
+def give_away(path, monkeypatch):
+    """Let a path, not what it points to, belong to another user than the one who looks."""
+    own = os.geteuid()
+    if own == 0:
+        os.chown(path, 12345, -1, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(compile_cache.os, "geteuid", lambda: own + 1)
+
+
+def give_away_a_link(path, monkeypatch):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+    give_away(path, monkeypatch)
+
+
+OPENED = {
+    "all may write": (lambda path, _: path.chmod(0o777), "may be written to by others"),
+    "a group may write": (lambda path, _: path.chmod(0o770), "may be written to by others"),
+    "somebody else's": (give_away, "belongs to another user"),
+    "somebody else's link": (give_away_a_link, "belongs to another user"),
+}
+
+
+@pytest.mark.parametrize("kind", OPENED)
+def test_what_others_may_have_written_is_not_run_and_one_line_says_so(modules, monkeypatch, caplog, kind):
+    act, cause = OPENED[kind]
+    assert call_all()["compiled"] == ALL
+    before = {path.name: path.stat().st_mtime_ns for path in modules.entries}
+    act(modules.cache, monkeypatch)
+    monkeypatch.setattr(compile_cache.pickle, "loads", None)
+    assert call_all() == {"results": [7, 2, 0, 2], "compiled": ALL}
+    assert call_all()["compiled"] == ALL
+    assert {path.name: path.stat().st_mtime_ns for path in modules.entries} == before
+    (line,) = caplog.messages
+    assert "compiled loops can't be kept" in line
+    assert cause in line
+
+
+def test_a_folder_of_the_systems_administrator_is_read(modules, monkeypatch):
+    """Who could change the programs themselves may have made the entries, too: an image with compiled loops."""
+    assert call_all()["compiled"] == ALL
+    if os.geteuid() == 0:
+        monkeypatch.setattr(compile_cache.os, "geteuid", lambda: 12345)
+    assert call_all()["compiled"] == []
 
 
 def test_a_process_without_compiling_runs_the_functions_themselves(modules):

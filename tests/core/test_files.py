@@ -223,6 +223,26 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
     assert after == 0o027, "files that others write from now on are open to all"
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_a_file_that_is_written_over_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    (tmp_path / "link").symlink_to("file")
+    for name in ("file", "link"):
+        write_bytes(tmp_path / name, name.encode())
+        assert path.read_bytes() == name.encode()
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_file_that_is_written_over_runs_as_nobody_else(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o6755)
+    write_bytes(path, b"new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
 def test_a_folder_is_not_written_over_and_named_as_it_was_given(tmp_path):
     (tmp_path / "taken").mkdir()
     with pytest.raises(InvalidProblemError, match=r"/taken: can't be written: it is a folder"):
