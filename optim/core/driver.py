@@ -76,6 +76,8 @@ class Monitor:
         Of the objective, for gaps.
     clock
         Of the solve; a new one by default.
+    unit
+        What one unit of the run's objectives and bounds is worth to the rule and the progress.
     """
 
     def __init__(
@@ -85,11 +87,13 @@ class Monitor:
         *,
         sense: Sense = Sense.MAXIMISE,
         clock: PhaseClock | None = None,
+        unit: float = 1.0,
     ) -> None:
         self.stop: StoppingCriterion = Never() if stop is None else stop
         self.progress: Progress = SilentProgress() if progress is None else progress
         self.sense = sense
         self.clock = PhaseClock() if clock is None else clock
+        self.unit = unit
         self.reason: Termination | None = None
         """Why the run was told to stop; None while it wasn't."""
 
@@ -100,8 +104,8 @@ class Monitor:
                 SolveState(
                     elapsed_s=self.clock.elapsed_s,
                     iterations=standing.iterations,
-                    objective=standing.objective,
-                    bound=standing.bound,
+                    objective=self._worth(standing.objective),
+                    bound=self._worth(standing.bound),
                     sense=self.sense,
                 )
             )
@@ -109,8 +113,8 @@ class Monitor:
 
     def show(self, standing: Standing) -> None:
         """Tell the progress where the run stands; what is not known is None."""
-        gap = relative_gap(standing.objective, standing.bound, self.sense)
-        known = {"objective": standing.objective, "bound": standing.bound, "gap": gap}
+        objective, bound = self._worth(standing.objective), self._worth(standing.bound)
+        known = {"objective": objective, "bound": bound, "gap": relative_gap(objective, bound, self.sense)}
         self.progress.update(standing.iterations, {**known, **standing.figures})
 
     @property
@@ -126,7 +130,14 @@ class Monitor:
         rules = [self.stop, *further]
         if share < 1.0 and self.remaining_s < float("inf"):
             rules.append(TimeLimit(share * self.remaining_s + self.clock.elapsed_s))
-        return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock)
+        return Monitor(AnyOf(*rules), self.progress, sense=self.sense, clock=self.clock, unit=self.unit)
+
+    def in_unit(self, unit: float) -> "Monitor":
+        """Return a monitor for the whole run in another unit of objectives and bounds."""
+        return Monitor(self.stop, self.progress, sense=self.sense, clock=self.clock, unit=unit * self.unit)
+
+    def _worth(self, number: float | None) -> float | None:
+        return None if number is None else number * self.unit
 
 
 class AbstractIteration(ABC, Generic[ResultT]):
@@ -194,7 +205,8 @@ class Outcome:
     bound, proof
         What is proven of every decision's value, and by what.
     statement, conditions
-        Of the certificate, where the objective doesn't attain the bound; no statement, no certificate.
+        Of the certificate, where the objective doesn't attain the bound, with ``{bound}`` in the bound's place; no
+        statement, no certificate.
     optimal_statement
         Of the certificate where it does; the same by default.
     tol
@@ -239,7 +251,8 @@ class Outcome:
             kind = CertificateKind.FEASIBLE_ONLY
         if not statement:
             return None
-        return Certificate(kind=kind, statement=statement, proof=self.proof, conditions=self.conditions)
+        sentence = statement if self.bound is None else statement.replace("{bound}", f"{self.bound:.9g}")
+        return Certificate(kind=kind, statement=sentence, proof=self.proof, conditions=self.conditions)
 
 
 class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
@@ -254,6 +267,10 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
     @abstractmethod
     def run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
         """Solve the instance; work is timed by phases of the monitor's clock."""
+
+    def _run(self, instance: InstanceT, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
+        """Run; a solver that runs on another form of the instance says so here."""
+        return self.run(instance, options, monitor, seed)
 
     def warm_up(self, instance: InstanceT, options: OptionsT) -> None:
         """Compile the loops that a run needs, once a process; it is timed as ``compile``. By default there are none."""
@@ -277,7 +294,7 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         monitor = Monitor(stop, progress, sense=self.sense)
         with monitor.clock.phase("compile"):
             self.warm_up(instance, options)
-        outcome = self.run(instance, options, monitor, seed)
+        outcome = self._run(instance, options, monitor, seed)
         return self.solution(instance, outcome, options=options, seed=seed, monitor=monitor)
 
     def solution(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome, drive
+from optim.core.driver import Monitor, Outcome, drive
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.core.solution import relative_gap
@@ -24,6 +24,7 @@ from optim.core.stopping import IterationLimit
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.own_unit import OwnUnitSolver
 from optim.solvers.admission.packing.packing_lp import PackingLP
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -67,7 +68,7 @@ class BranchAndPriceOptions:
 
 
 @register("branch-and-price", problem="admission")
-class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
+class BranchAndPrice(OwnUnitSolver[BranchAndPriceOptions]):
     """Search a tree of packing LPs until the plan is proven optimal."""
 
     summary = "proven optimal plans on real servers, by a tree of packing LPs with server and count cuts"
@@ -98,9 +99,8 @@ class BranchAndPrice(AbstractSolver[AdmissionInstance, BranchAndPriceOptions]):
             objective=search.record,
             bound=search.bound,
             proof=tree.proof(rows),
-            statement=f"no plan is worth more than {search.bound:.9g}: the leaves of a tree of {len(tree)} nodes",
-            optimal_statement=f"the plan attains the bound {search.bound:.9g} of a tree of {len(tree)} nodes "
-            f"to {tol:g}",
+            statement=f"no plan is worth more than {{bound}}: the leaves of a tree of {len(tree)} nodes",
+            optimal_statement=f"the plan attains the bound {{bound}} of a tree of {len(tree)} nodes to {tol:g}",
             tol=tol,
             termination=whole.reason or (Termination.GAP_LIMIT if is_close else None),
             iterations=search.num_bounded,

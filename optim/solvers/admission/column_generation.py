@@ -5,12 +5,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome
+from optim.core.driver import Monitor, Outcome
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
 from optim.solvers.admission.online import default_run
+from optim.solvers.admission.own_unit import OwnUnitSolver
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.plain_column_generation import solve_plain
 from optim.solvers.admission.packing.price_search import Walk
@@ -81,7 +82,7 @@ class ColumnGenerationOptions:
 
 
 @register("column-generation", problem="admission")
-class ColumnGeneration(AbstractSolver[AdmissionInstance, ColumnGenerationOptions]):
+class ColumnGeneration(OwnUnitSolver[ColumnGenerationOptions]):
     """Bound the optimum by the packing LP over server classes, whose pricing problem is the best schedule."""
 
     summary = "LP optimum of the packing form: a bound with its proof, no plan"

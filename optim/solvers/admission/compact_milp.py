@@ -31,7 +31,8 @@ class CompactMilpOptions:
         Order equal servers in each slot, which leaves the optimum as it is. Off by default: HiGHS finds the
         symmetry itself, and on small instances finds better plans and bounds without the order.
     mip_gap
-        Relative gap at which HiGHS stops, by its own bound.
+        Relative gap at which HiGHS stops, by its own bound. Its tolerances are absolute: it may miss what is
+        better by a millionth of a util, or of the largest worth of a job where no job is worth a util.
     max_variables
         Refuse larger programmes; at most the limit of 400,000 that `supports` applies.
     """
@@ -172,7 +173,7 @@ def _run_highs(
 
 def _nothing_found(reason: Termination | None) -> HighsOutcome:
     assert reason is not None
-    return HighsOutcome(termination=reason, has_values=False, objective=None, bound=None, nodes=0, simplex_iterations=0)
+    return HighsOutcome(termination=reason, values=None, objective=None, bound=None, nodes=0, simplex_iterations=0)
 
 
 def _message(outcome: HighsOutcome, worth: float) -> str:

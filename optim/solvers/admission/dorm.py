@@ -88,7 +88,7 @@ class DormPolicy:
         if not (state.is_event and views):
             return held
         self.counts["programmes"] += 1
-        outcome = divide(self.division_problem(views, held, board), self._limits(state.remaining_s))
+        outcome = divide(self.division_problem(views, held, board), self._limits(state))
         self.counts["confined"] += outcome.is_confined
         self.counts["out_of_time"] += outcome.is_out_of_time
         if outcome.division is None:
@@ -143,13 +143,14 @@ class DormPolicy:
             change_limit=math.ceil(self._options.theta2 * int((num_held > 0).sum())),
         )
 
-    def _limits(self, remaining_s: float) -> DivisionLimits:
+    def _limits(self, state: SlotState) -> DivisionLimits:
         options = self._options
         return DivisionLimits(
             columns=options.full_columns,
             nodes=options.node_limit,
-            time_s=min(options.time_limit_s, remaining_s),
+            time_s=min(options.time_limit_s, state.remaining_s),
             relative_gap=options.relative_gap,
+            should_stop=state.should_stop,
         )
 
     def _place(

@@ -10,19 +10,21 @@ import highspy
 import numpy as np
 from scipy.sparse import csr_array
 
-from optim.core.driver import AbstractSolver, Monitor, Outcome, Standing
+from optim.core.driver import Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
+from optim.solvers.admission.own_unit import OwnUnitSolver
 from optim.solvers.admission.packing.highs_programme import add_rows
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_moves
+from optim.solvers.lp.highs_run import run_highs, silent_highs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class PriceAndBranchOptions:
 
 
 @register("price-and-branch", problem="admission")
-class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
+class PriceAndBranch(OwnUnitSolver[PriceAndBranchOptions]):
     """A MILP over the columns of the packing LP, repaired onto real servers."""
 
     summary = "a MILP over the packing LP's columns, placed on real servers, with the LP's bound"
@@ -79,8 +81,7 @@ class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
                 between=Walk(num_steps=10),
             )
             with clock.phase("mip"):
-                limit = min(options.mip_seconds, monitor.remaining_s)
-                chosen = _choose_columns(relaxed, rows, options.max_columns, limit, seed)
+                chosen = _choose_columns(relaxed, rows, options, monitor, seed)
             plan = _place(tables, rows, relaxed, chosen, seed)
         outcome = relaxed.outcome(plan)
         monitor.is_over(Standing(objective=outcome.objective, bound=outcome.bound))
@@ -88,23 +89,19 @@ class PriceAndBranch(AbstractSolver[AdmissionInstance, PriceAndBranchOptions]):
 
 
 def _choose_columns(
-    relaxed: PackingResult, rows: CapacityRows, max_columns: int, time_limit_s: float, seed: int
+    relaxed: PackingResult, rows: CapacityRows, options: PriceAndBranchOptions, monitor: Monitor, seed: int
 ) -> IntArray:
-    """Return the pool columns that a MILP over server classes selects."""
+    """Return the pool columns that a MILP over server classes selects, the best found where it is told to stop."""
     pool = relaxed.pool
     if len(pool) == 0:
         return np.zeros(0, dtype=np.int64)
     row_worth = relaxed.point.row_prices * rows.capacity
     loss = relaxed.point.payoff[pool.job] + pool.share.T @ row_worth - pool.value
-    columns = np.sort(np.argsort(loss, kind="stable")[:max_columns])
+    columns = np.sort(np.argsort(loss, kind="stable")[: options.max_columns])
     share, job = pool.share[:, columns].tocsr(), pool.job[columns]
     used = np.flatnonzero((rows.capacity > 0) & (share.sum(axis=1) > 1.0))
     share = share[used]
-    solver = highspy.Highs()
-    for option, value in (
-        ("output_flag", False), ("threads", 1), ("random_seed", seed % 2**31), ("time_limit", max(0.0, time_limit_s)),
-    ):  # fmt: skip
-        solver.setOptionValue(option, value)
+    solver = silent_highs()
     count = len(columns)
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
     solver.addVars(count, np.zeros(count), np.ones(count))
@@ -114,9 +111,15 @@ def _choose_columns(
     jobs, starts = np.unique(job, return_index=True)
     add_rows(solver, share)
     add_rows(solver, csr_array((np.ones(count), everyone, np.append(starts, count)), shape=(len(jobs), count)))
-    solver.run()
-    values = np.array(solver.getSolution().col_value)
-    return columns[values > 0.5] if len(values) == count else np.zeros(0, dtype=np.int64)
+    outcome = run_highs(
+        solver,
+        time_limit_s=min(options.mip_seconds, monitor.remaining_s),
+        seed=seed,
+        watch=lambda _: monitor.reason if monitor.is_over() else None,
+    )
+    if outcome.is_aborted:
+        raise KeyboardInterrupt
+    return columns[:0] if outcome.values is None else columns[outcome.values > 0.5]
 
 
 def _place(tables: JobTables, rows: CapacityRows, relaxed: PackingResult, chosen: IntArray, seed: int) -> AdmissionPlan:

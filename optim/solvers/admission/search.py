@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optim.core.driver import AbstractIteration, AbstractSolver, Monitor, Outcome, Standing, drive
+from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
@@ -29,6 +29,7 @@ from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import MOVES_A_CHECK, Neighbourhood
 from optim.solvers.admission.neighbourhood.price_dive import dive
+from optim.solvers.admission.own_unit import OwnUnitSolver
 from optim.solvers.admission.packing.cut_rounds import Tightened, solve_with_cuts
 from optim.solvers.admission.packing.packing_lp import PackingResult
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -103,7 +104,7 @@ class SearchOptions:
 
 
 @register("search", problem="admission")
-class Search(AbstractSolver[AdmissionInstance, SearchOptions]):
+class Search(OwnUnitSolver[SearchOptions]):
     """Neighbourhood search guided by the packing LP's prices, with the LP's bound as certificate."""
 
     summary = "plans on real servers by LP prices and neighbourhood search, with a certified gap"
@@ -176,8 +177,9 @@ class _Chains(AbstractIteration[AdmissionPlan]):
         if self._place == 0:
             self._restart()
         heat = options.start_heat * (options.end_heat / options.start_heat) ** (self._place / self._cycle)
-        list(self._threads.map(lambda chain: chain.run_at(heat, MOVES_A_CHECK, options.largest_ruin), self._chains))
-        self.moves, self._place = self.moves + MOVES_A_CHECK, self._place + MOVES_A_CHECK
+        moves = MOVES_A_CHECK if self._num_moves is None else min(MOVES_A_CHECK, self._num_moves - self.moves)
+        list(self._threads.map(lambda chain: chain.run_at(heat, moves, options.largest_ruin), self._chains))
+        self.moves, self._place = self.moves + moves, self._place + moves
         if self._place >= self._cycle:
             self._place, self._cycle = 0, min(2 * self._cycle, options.cycle_moves)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from optim.core.driver import Outcome
+from optim.core.units import unit_of
 from optim.models.bidding.instance import BiddingInstance, FloatArray
 from optim.models.bidding.proof import RatioProof
 from optim.models.bidding.validation import LARGEST
@@ -15,9 +16,7 @@ from optim.models.bidding.validation import LARGEST
 
 def cap_units(instance: BiddingInstance) -> FloatArray:
     """Return by cap the power of two in which its limit lies between 1 and 2; 1 where it is larger, or 0. Shape (caps,)."""
-    limit = instance.caps.limit
-    _, exponent = np.frexp(limit)
-    return np.where((limit > 0) & (limit < 1), np.ldexp(1.0, np.maximum(exponent - 1, -1000)), 1.0)
+    return np.array([unit_of(limit) for limit in instance.caps.limit.tolist()], dtype=np.float64)
 
 
 def in_units(instance: BiddingInstance, units: FloatArray) -> BiddingInstance:

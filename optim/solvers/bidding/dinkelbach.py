@@ -62,7 +62,8 @@ class DinkelbachSolver(AbstractBiddingSolver[DinkelbachOptions]):
     With the ratio, the curve's tangents and the prices of the caps fixed, the programme falls apart into the markets,
     and a box is bounded by one small minimum a market. These multipliers come from the linear relaxation of the box,
     and stand in the certificate. Bids that they prove too costly are fixed before the box is solved again. Iterations
-    are boxes solved.
+    are boxes solved. A bound is known once a tree has closed, so that a stopping rule's gap has nothing to go by before:
+    ask for a wider `tol` instead.
 
     References
     ----------

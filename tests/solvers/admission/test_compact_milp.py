@@ -90,6 +90,26 @@ def test_finds_the_known_optima_and_states_highs_bound_as_a_count_only(name: str
     assert verify(tiny, solution).raise_unless_ok().objective == pytest.approx(best)
 
 
+@pytest.mark.parametrize("scale", [1e-5, 1e-9])
+@pytest.mark.parametrize("name", ["tiny-0", "tiny-2"])
+def test_finds_what_it_finds_where_worths_are_tiny(name: str, scale: float):
+    tiny = reference_instance(name)
+    utilities = tuple(_times(utility, scale) for utility in tiny.jobs.utilities)
+    small = replace(tiny, jobs=replace(tiny.jobs, utilities=utilities))
+    usual, found = solve(tiny, NAME), solve(small, NAME)
+    assert found.objective == pytest.approx(usual.objective * scale, rel=1e-6, abs=0)
+    for count in ("milp_objective", "milp_bound"):
+        assert found.stats.counts[count] == pytest.approx(usual.stats.counts[count] * scale, rel=2e-6, abs=0)
+    assert f"{found.stats.counts['milp_bound']:.9g}" in found.message
+    assert verify(small, found).is_ok
+
+
+@pytest.mark.parametrize("seed", [2**31, 2**40])
+def test_large_seeds_are_seeds(seed: int):
+    alone = instance(job())
+    assert solve(alone, NAME, seed=seed).objective == solve(alone, NAME).objective
+
+
 def test_says_optimal_where_prices_prove_it():
     alone = instance(job())
     solution = solve(alone, NAME)
@@ -223,6 +243,11 @@ def test_tells_objective_and_bound_while_it_runs_and_prints_nothing(capfd: pytes
     assert progress.has_finished
     assert {"objective", "bound", "gap"} == set(progress.told[-1])
     assert capfd.readouterr() == ("", "")
+
+
+def _times(utility: Any, scale: float) -> Any:
+    """Return a utility worth a multiple of another."""
+    return replace(utility, theta1=utility.theta1 * scale)
 
 
 def _answer(solution: Solution) -> tuple[Any, ...]:

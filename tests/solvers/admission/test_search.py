@@ -158,15 +158,16 @@ def test_time_limit_zero_still_returns_a_verified_solution():
 
 
 class Thermometer:
-    """A chain that notes at which heats it is run, and when it goes back to its best plan."""
+    """A chain that notes at which heats and how long it is run, and when it goes back to its best plan."""
 
     record = 0.0
 
     def __init__(self):
-        self.heats = []
+        self.heats, self.moves = [], []
 
     def run_at(self, heat, num_moves, largest_ruin):
         self.heats[-1].append(heat)
+        self.moves.append(num_moves)
 
     def return_to_best(self):
         self.heats.append([])
@@ -182,6 +183,30 @@ def test_cycles_cool_from_the_first_heat_towards_the_last_and_begin_anew_twice_a
     assert [len(cycle) for cycle in chain.heats] == [4, 6, 6]
     for cycle in chain.heats:
         np.testing.assert_allclose(cycle, 0.4 * 0.25 ** (np.arange(len(cycle)) / len(cycle)))
+
+
+@pytest.mark.parametrize(
+    ("num_moves", "moves"),
+    [
+        (1, [1]),
+        (MOVES_A_CHECK, [MOVES_A_CHECK]),
+        (2 * MOVES_A_CHECK + 3, [MOVES_A_CHECK, MOVES_A_CHECK, 3]),
+        (None, [MOVES_A_CHECK] * 3),
+    ],
+)
+def test_makes_as_many_moves_as_are_asked_for(num_moves, moves):
+    chain = Thermometer()
+    chains = _Chains([chain], SimpleNamespace(point=SimpleNamespace(bound=1.0)), SearchOptions(), num_moves)
+    while not chains.is_done() and len(chain.moves) < 3:
+        chains.step()
+    assert chain.moves == moves
+    assert chains.moves == sum(moves)
+
+
+def test_tells_how_many_moves_all_chains_made():
+    options = {"num_moves": 1, "chains": 3, "cut_rounds": 0, "count_rounds": 0, "lp_tol": 0.05, "dives": False}
+    solution = optim.solve(optim.reference_instance("small-0"), "search", options=options)
+    assert (solution.stats.iterations, solution.stats.counts["moves"]) == (1, 3)
 
 
 def test_the_last_chain_goes_on_from_a_dive_that_is_better(monkeypatch):

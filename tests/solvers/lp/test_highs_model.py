@@ -158,6 +158,31 @@ def test_an_unknown_option_is_refused():
         solve_with_highs(CompiledModel(knapsack([1], 1)), options={"no_such_option": 1})
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1e-9, 1e-300])
+def test_small_costs_are_told_apart_like_large_ones(scale: float):
+    """The best point is better than the next by a hundred-thousandth, and both are worth less than HiGHS' tolerances."""
+    model = knapsack([5, 4, 4], 8)
+    model.value.deactivate()
+    model.small = pyo.Objective(
+        expr=scale * (-3 + 5 * model.taken[0] + 4 * model.taken[1] + (1 + 1e-5) * model.taken[2]), sense=pyo.maximize
+    )
+    told: list[HighsState] = []
+    outcome = solve_with_highs(CompiledModel(model), options={"mip_rel_gap": 0.0}, watch=told.append)
+    assert [round(model.taken[k].value) for k in range(3)] == [0, 1, 1]
+    assert outcome.objective == pytest.approx(scale * (2 + 1e-5), rel=1e-9, abs=0.0)
+    assert outcome.bound == pytest.approx(outcome.objective, rel=1e-9, abs=0.0)
+    assert all(state.bound is None or state.bound <= 10 * scale for state in told)
+
+
+def test_a_stated_absolute_gap_is_one_of_the_models_own_unit():
+    model = hard_model()
+    model.total_utility_1.deactivate()
+    model.small = pyo.Objective(expr=1e-6 * model.total_utility_1.expr, sense=pyo.maximize)
+    outcome = solve_with_highs(CompiledModel(model), options={"mip_rel_gap": 0.0, "mip_abs_gap": 0.01})
+    assert outcome.termination is Termination.OPTIMAL
+    assert outcome.bound > 1.1 * outcome.objective
+
+
 def test_says_nothing(capfd: pytest.CaptureFixture[str]):
     solve_with_highs(CompiledModel(knapsack([3, 2, 5], 6)))
     assert capfd.readouterr() == ("", "")

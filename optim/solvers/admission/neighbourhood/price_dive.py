@@ -42,7 +42,7 @@ def dive(
     Parameters
     ----------
     tables, rows
-        The instance; workers and PSs must live on different servers.
+        The instance.
     point
         Prices and payoffs of the packing LP.
     weight

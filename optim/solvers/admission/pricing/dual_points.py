@@ -138,8 +138,8 @@ def bounded(rows: CapacityRows, point: PricePoint) -> Outcome:
     return Outcome(
         bound=point.bound,
         proof=point.proof(rows),
-        statement=f"no plan is worth more than {point.bound:.9g}: a feasible point of the packing LP's dual",
-        optimal_statement=f"the plan attains the bound {point.bound:.9g} of the packing LP's dual to {OPTIMALITY_TOL:g}",
+        statement="no plan is worth more than {bound}: a feasible point of the packing LP's dual",
+        optimal_statement=f"the plan attains the bound {{bound}} of the packing LP's dual to {OPTIMALITY_TOL:g}",
     )
 
 

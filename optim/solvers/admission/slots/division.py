@@ -12,12 +12,15 @@ For jobs i, server classes c of workers and k of PSs, with Y_i = sum_c y_ic:
 Identical servers are one class: whether its totals split onto single servers is left to the placement.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
+from optim.core.status import Termination
 from optim.models.admission.instance import FloatArray, IntArray
+from optim.solvers.lp.highs_run import run_highs, silent_highs
 
 INTEGER_TOL = 1e-6
 """A relaxed count closer than this to a whole number is that number (HiGHS' own integrality tolerance)."""
@@ -99,6 +102,11 @@ class DivisionProblem:
         return result
 
 
+def never() -> bool:
+    """Let HiGHS run to its limits."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DivisionLimits:
     """How much work HiGHS may do on one programme.
@@ -110,12 +118,15 @@ class DivisionLimits:
         relaxation, or next to what is held.
     nodes, time_s, relative_gap
         Limits of the branch and bound.
+    should_stop
+        Asked while HiGHS runs: told to stop, it is out of time.
     """
 
     columns: int
     nodes: int
     time_s: float
     relative_gap: float
+    should_stop: Callable[[], bool] = never
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -213,19 +224,15 @@ def _solve(
         num_others = len(columns.cost) - columns.num_integers
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
         model.integrality_ = [integer] * columns.num_integers + [continuous] * num_others
-    solver = highspy.Highs()
-    for name, value in (
-        ("output_flag", False), ("threads", 1), ("random_seed", 0), ("mip_rel_gap", limits.relative_gap),
-        ("mip_max_nodes", limits.nodes), ("time_limit", limits.time_s),
-    ):  # fmt: skip
-        solver.setOptionValue(name, value)
-    solver.passModel(model)
-    solver.run()
-    is_out_of_time = solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit
-    feasible = int(highspy.SolutionStatus.kSolutionStatusFeasible)
-    if solver.getInfo().primal_solution_status != feasible:
-        return None, is_out_of_time
-    return np.array(solver.getSolution().col_value), is_out_of_time
+    outcome = run_highs(
+        silent_highs(model),
+        time_limit_s=limits.time_s,
+        options={"mip_rel_gap": limits.relative_gap, "mip_max_nodes": limits.nodes},
+        watch=lambda _: Termination.TIME_LIMIT if limits.should_stop() else None,
+    )
+    if outcome.is_aborted:
+        raise KeyboardInterrupt
+    return outcome.values, outcome.termination is Termination.TIME_LIMIT
 
 
 def _division(problem: DivisionProblem, values: FloatArray) -> Division:

@@ -4,7 +4,7 @@ The engine owns time, servers and progress; a policy sees the jobs that have arr
 each slot, and answers with an allocation for that slot. What happened becomes a plan.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -38,6 +38,8 @@ class SlotState:
         changed, since the slot before.
     remaining_s
         Seconds left to the whole run, infinity without a limit: a policy that computes for long ends by then.
+    should_stop
+        Tells such a policy whether the run is over.
     """
 
     slot: int
@@ -46,6 +48,7 @@ class SlotState:
     previous: Mapping[int, Allocation]
     is_event: bool
     remaining_s: float
+    should_stop: Callable[[], bool]
 
 
 class SlotPolicy(Protocol):
@@ -155,6 +158,7 @@ class _Cluster(AbstractIteration[SlotRun]):
             previous=self.previous,
             is_event=bool(arrived) or self.has_changed or _has_new_capacity(self.instance, slot),
             remaining_s=self.monitor.remaining_s,
+            should_stop=self.monitor.is_over,
         )
         answer = self.policy.allocate(state)
         decision = {job: answer[job] for job in sorted(answer)}

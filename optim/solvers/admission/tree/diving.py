@@ -1,6 +1,7 @@
 """Diving for plans: fix one job's schedule after the other, and price the rest anew in between."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def dive(
     while result.master is not None:
         schedules, weight = bounder.master.schedules, result.master.weight
         if is_whole(weight):
-            plan = split(tables, chosen(schedules, weight))
+            plan = split(tables, chosen(schedules, weight), partial(should_stop, result.point.bound))
             return None if isinstance(plan, Crowded) else plan
         if should_stop(result.point.bound):
             return None

@@ -86,18 +86,6 @@ class NodeLimits(NamedTuple):
         high[own, *place] = np.minimum(high[own, *place], v)
         return self._replace(**{"worker_high" if is_worker else "ps_high": high})
 
-    def is_free(self, tables: JobTables, job: int) -> bool:
-        """Tell whether the job's schedules are not restricted at all."""
-        own = slice(int(tables.segment_offset[job]), int(tables.segment_offset[job + 1]))
-        return not (
-            self.is_refused[job]
-            or self.is_admitted[job]
-            or self.first[job] > 0
-            or self.last[job] < tables.value.shape[1] - 1
-            or (self.worker_high[own] < tables.worker_limit[own]).any()
-            or (self.ps_high[own] < tables.ps_limit[own]).any()
-        )
-
     def allows(self, tables: JobTables, schedules: PricedSchedules) -> NDArray[np.bool_]:
         """Tell which schedules the node leaves, shape (schedules,)."""
         job, completion = schedules.jobs, schedules.completion

@@ -1,6 +1,6 @@
 """From counts over server classes to counts on single servers: each class and slot is a packing problem."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,10 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.shared_room import share_limit
 
 NODE_LIMIT = 20_000
-"""Nodes of one search, after which it is given up: then the counts may or may not split."""
+"""Ways to place a kind that one search takes, after which it is given up: then the counts may or may not split."""
+
+NODES_A_CHECK = 64
+"""Nodes between two questions whether to stop."""
 
 Vector = tuple[int, ...]
 
@@ -65,8 +68,22 @@ class Crowded:
     is_proven: bool
 
 
-def split(tables: JobTables, schedules: PricedSchedules) -> AdmissionPlan | Crowded:
+def go_on() -> bool:
+    """Let a search come to its end."""
+    return False
+
+
+def split(
+    tables: JobTables, schedules: PricedSchedules, should_stop: Callable[[], bool] = go_on
+) -> AdmissionPlan | Crowded:
     """Place schedules of different jobs over server classes on single servers, exactly.
+
+    Parameters
+    ----------
+    tables, schedules
+        The instance, and what is placed.
+    should_stop
+        Asked within searches that take long; one that is stopped is given up.
 
     Returns
     -------
@@ -83,9 +100,9 @@ def split(tables: JobTables, schedules: PricedSchedules) -> AdmissionPlan | Crow
             kinds = [kind for own in sides for kind in _kinds(instance, schedules, segments, own, c, t)]
             first = int(servers.count[:c].sum())
             room = Room(servers, c, t, None if shared_room is None else tuple(shared_room[c, t].tolist()))
-            placed, is_proven = spread(kinds, room)
+            placed, is_proven = spread(kinds, room, should_stop)
             if placed is None:
-                few = tuple(_fewest(kinds, room)) if is_proven else tuple(kinds)
+                few = tuple(_fewest(kinds, room, should_stop)) if is_proven else tuple(kinds)
                 return Crowded(hosts=side, server_class=c, slot=t, kinds=few, is_proven=is_proven)
             for kind, by_server in zip(kinds, placed, strict=True):
                 job = int(schedules.jobs[kind.owner])
@@ -129,7 +146,9 @@ class Room:
         self.share = share
 
 
-def spread(kinds: Sequence[Kind], room: Room) -> tuple[list[list[int]] | None, bool]:
+def spread(
+    kinds: Sequence[Kind], room: Room, should_stop: Callable[[], bool] = go_on
+) -> tuple[list[list[int]] | None, bool]:
     """Spread units over equal servers.
 
     Returns
@@ -140,17 +159,17 @@ def spread(kinds: Sequence[Kind], room: Room) -> tuple[list[list[int]] | None, b
     for r, limit in enumerate(room.one):
         if sum(kind.units * kind.demand[r] for kind in kinds) > room.number * limit:
             return None, True
-    search = _Spread(kinds, room)
+    search = _Spread(kinds, room, should_stop)
     placed = search.place()
     return placed, not search.is_given_up
 
 
-def _fewest(kinds: Sequence[Kind], room: Room) -> list[Kind]:
+def _fewest(kinds: Sequence[Kind], room: Room, should_stop: Callable[[], bool]) -> list[Kind]:
     """Leave out kinds one after the other as long as the servers certainly don't hold the rest."""
     left = list(kinds)
     for kind in sorted(kinds, key=lambda kind: (kind.units * max(kind.demand), kind.owner)):
         rest = [other for other in left if other is not kind]
-        placed, is_proven = spread(rest, room)
+        placed, is_proven = spread(rest, room, should_stop)
         if placed is None and is_proven:
             left = rest
     return left
@@ -159,11 +178,11 @@ def _fewest(kinds: Sequence[Kind], room: Room) -> list[Kind]:
 class _Spread:
     """Depth-first over kinds; servers that hold the same are tried once."""
 
-    def __init__(self, kinds: Sequence[Kind], room: Room) -> None:
-        self._kinds, self._room = kinds, room
+    def __init__(self, kinds: Sequence[Kind], room: Room, should_stop: Callable[[], bool]) -> None:
+        self._kinds, self._room, self._should_stop = kinds, room, should_stop
         self._left = [list(room.one) for _ in range(room.number)]
         self._placed = [[0] * room.number for _ in kinds]
-        self._nodes = 0
+        self._nodes, self._is_stopped = 0, False
         owners = [kind.owner for kind in kinds]
         self._partner = [
             next((j for j, owner in enumerate(owners) if owner == own and j != k), None) for k, own in enumerate(owners)
@@ -174,46 +193,60 @@ class _Spread:
     @property
     def is_given_up(self) -> bool:
         """Whether the search ended before its end."""
-        return self._nodes > NODE_LIMIT
+        return self._is_stopped or self._nodes > NODE_LIMIT
 
     def place(self) -> list[list[int]] | None:
         """Return all kinds' units by server."""
-        return self._placed if self._extend(0) else None
+        ways: list[Iterator[list[int]]] = []
+        taken: list[list[int]] = []
+        while len(taken) < len(self._order):
+            k = self._order[len(taken)]
+            if len(ways) == len(taken):
+                ways.append(self._ways(k))
+            counts = next(ways[-1], None)
+            if counts is not None:
+                self._nodes += 1
+                self._is_stopped = self._nodes % NODES_A_CHECK == 0 and self._should_stop()
+                if self.is_given_up:
+                    return None
+                self._take(k, counts, 1)
+                taken.append(counts)
+            elif taken:
+                ways.pop()
+                counts = taken.pop()
+                self._take(self._order[len(taken)], counts, -1)
+            else:
+                return None
+        return self._placed
 
     def _share_of_room(self, demand: Vector) -> float:
         return max((d / c if c else 0.0 for d, c in zip(demand, self._room.one, strict=True)), default=0.0)
 
-    def _extend(self, depth: int) -> bool:
-        if depth == len(self._order):
-            return True
-        k = self._order[depth]
-        for counts in self._ways(k, self._kinds[k].units, 0):
-            self._nodes += 1
-            if self.is_given_up:
-                return False
-            self._take(k, counts, 1)
-            if self._extend(depth + 1):
-                return True
-            self._take(k, counts, -1)
-        return False
+    def _ways(self, k: int) -> Iterator[list[int]]:
+        """Yield the ways to place a kind's units on the servers, fullest first.
 
-    def _ways(self, k: int, units: int, first: int) -> Iterator[tuple[int, ...]]:
-        """Yield the ways to place units of one kind on the servers from `first` on, fullest first.
-
-        Of neighbouring servers that hold the same an earlier one never gets fewer than a later one.
+        Of neighbouring servers that hold the same an earlier one never gets fewer than a later one. So a count bounds
+        those of the servers like it that follow, which tells whether the rest has room: every way that is begun ends.
         """
-        if first == len(self._left):
-            if units == 0:
-                yield ()
+        most = [self._fits(k, h) for h in range(self._room.number)]
+        is_led = [h > 0 and self._are_equal(h - 1, h) for h in range(self._room.number)]
+        left, first = self._kinds[k].units, 0
+        if left > sum(most):
             return
-        for count in range(min(units, self._fits(k, first)), -1, -1):
-            for rest in self._ways(k, units - count, first + 1):
-                if rest and rest[0] > count and self._are_equal(k, first, first + 1):
-                    continue
-                yield count, *rest
+        counts = [0] * len(most)
+        while True:
+            for h in range(first, len(most)):
+                counts[h] = min(left, counts[h - 1] if is_led[h] else most[h])
+                left -= counts[h]
+            yield counts.copy()
+            lowered, left = _next_to_lower(counts, most, is_led)
+            if lowered < 0:
+                return
+            counts[lowered] -= 1
+            first = lowered + 1
 
-    def _are_equal(self, k: int, a: int, b: int) -> bool:
-        """Tell whether two servers are alike for a kind and all that come after it."""
+    def _are_equal(self, a: int, b: int) -> bool:
+        """Tell whether two servers are alike for all kinds that aren't placed yet."""
         if self._left[a] != self._left[b]:
             return False
         return self._room.share is None or all(placed[a] == placed[b] for placed in self._placed)
@@ -243,3 +276,31 @@ class _Spread:
                 self._placed[k][h] = count if sign > 0 else 0
                 for r, need in enumerate(self._kinds[k].demand):
                     self._left[h][r] -= sign * need * count
+
+
+def _next_to_lower(counts: Sequence[int], most: Sequence[int], is_led: Sequence[bool]) -> tuple[int, int]:
+    """Return the last server that can hold one unit less, as those after it have room, and what they then hold.
+
+    Parameters
+    ----------
+    counts, most
+        Units on each server, and the most that it holds.
+    is_led
+        Whether a server gets no more than the one before it.
+
+    Returns
+    -------
+    tuple
+        The server, -1 if there is none; and the units for the servers after it.
+    """
+    after = room_beyond = like_it = 0
+    for h in range(len(counts) - 1, -1, -1):
+        # `like_it` servers after this one get as much as it at most; `room_beyond` holds for those after them.
+        if counts[h] and after + 1 <= (counts[h] - 1) * like_it + room_beyond:
+            return h, after + 1
+        after += counts[h]
+        if is_led[h]:
+            like_it += 1
+        else:
+            room_beyond, like_it = room_beyond + most[h] * (like_it + 1), 0
+    return -1, 0

@@ -181,7 +181,7 @@ class TreeSearch(AbstractIteration[AdmissionPlan]):
 
     def _settle(self, node: OpenNode, result: NodeResult, schedules: PricedSchedules) -> None:
         """Deal with a whole point: it is a plan, or single servers don't hold what classes do."""
-        placed = split(self._tables, schedules)
+        placed = split(self._tables, schedules, self._is_over)
         if isinstance(placed, AdmissionPlan):
             # Where the bound lags behind the master, by rounding or for want of rounds, it has to stand: nothing is
             # left to split.

@@ -1,6 +1,8 @@
 """Counts over classes split over single servers, against trying every way."""
 
+import sys
 from itertools import product
+from time import process_time
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from optim.models.admission.proof import Side
 from optim.solvers.admission.pricing.capacity_rows import plan_schedules
 from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
-from optim.solvers.admission.tree.splitting import Crowded, Kind, Room, split, spread
+from optim.solvers.admission.tree.splitting import NODES_A_CHECK, Crowded, Kind, Room, split, spread
 from tests.support.admission.strategies import tiny_instances
 from tests.support.admission.tiny import job_document, tiny_instance
 
@@ -60,6 +62,52 @@ def test_spreads_units_exactly_where_some_way_exists(kinds: list[Sketch], room: 
     else:
         assert [sum(row) for row in found] == [units for units, _, _ in kinds]
         assert is_held(kinds, tuple(tuple(row) for row in found), room, number)
+
+
+@pytest.mark.parametrize("number", [22, 60])
+def test_no_way_is_begun_that_leaves_units_over(number: int) -> None:
+    # A server of three holds one unit of two, and there is one unit more than there are servers.
+    begun = process_time()
+    half = number // 2
+    kinds = [as_kind(0, half, (2, 0), 1), as_kind(1, number + 1 - half, (2, 0), 1)]
+    assert spread(kinds, equal_servers((3, 0), number)) == (None, True)
+    assert process_time() - begun < 0.5
+
+
+def test_spreads_over_more_servers_than_functions_may_call_each_other() -> None:
+    number = 2 * sys.getrecursionlimit()
+    kinds = [as_kind(k, number, (1, 1), 1) for k in range(2)]
+    assert spread(kinds, equal_servers((2, 2), number)) == ([[1] * number] * 2, True)
+
+
+def test_spreads_more_kinds_than_functions_may_call_each_other() -> None:
+    number = 2 * sys.getrecursionlimit()
+    placed, is_proven = spread([as_kind(k, 1, (1, 1), 1) for k in range(number)], equal_servers((number, number), 1))
+    assert (placed, is_proven) == ([[1]] * number, True)
+
+
+TANGLED = [
+    as_kind(owner, units, (demand, 0), 3)
+    for owner, (units, demand) in enumerate([(2, 6), (2, 8), (3, 6), (1, 5), (1, 9), (2, 7), (3, 6)])
+]
+"""Units that would fill four servers of 23 to the last, which some hundred ways show to be impossible."""
+
+
+@pytest.mark.parametrize("asked", [1, 3])
+def test_a_search_that_is_stopped_proves_nothing(asked: int) -> None:
+    room, answers = equal_servers((23, 0), 4), iter([False] * (asked - 1) + [True])
+    assert spread(TANGLED, room) == (None, True)
+    assert spread(TANGLED, room, lambda: next(answers)) == (None, False)
+    assert list(answers) == []
+
+
+def test_a_short_search_is_not_asked_to_stop() -> None:
+    def answer() -> bool:
+        pytest.fail("asked")
+
+    number = NODES_A_CHECK - 1
+    kinds = [as_kind(k, 1, (1, 1), 1) for k in range(number)]
+    assert spread(kinds, equal_servers((number, number), 1), answer) == ([[1]] * number, True)
 
 
 @given(st.booleans().flatmap(lambda is_shared: tiny_instances(is_shared=is_shared)))
