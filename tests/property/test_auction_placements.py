@@ -12,8 +12,8 @@ from tests.support.auction.enumeration import optimum
 TOL = 1e-9
 """Sums of a few logarithms."""
 
-further = st.tuples(st.integers(1, 3), st.sampled_from(["slot", "machine", "rack", "cluster"]), st.just(1.5))
-"""A bid that some app makes beside its own."""
+further = st.tuples(st.integers(1, 3), st.sampled_from(["slot", "machine", "rack", "cluster"]), st.just(1.75))
+"""A bid that some app makes beside its own; no quotient of values is a half, where rounding decides what is granted."""
 
 
 @st.composite

@@ -18,7 +18,7 @@ from optim.models.auction.instance import AuctionInstance, Cluster, FloatArray, 
 from optim.models.auction.plan import COUNT, PaymentRule, sorted_entries
 
 WHOLE_TOL = 1e-9
-"""A number of gangs counts as the whole number that it misses by this much."""
+"""A number of gangs counts as the number, whole or a half, that it misses by this part of itself, or of one."""
 
 
 def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticket: float = 1.0) -> int:
@@ -45,14 +45,15 @@ def gpus_kept(rule: PaymentRule, share: float, bundle: int, gang: int = 1, ticke
     if rule is PaymentRule.LOTTERY:
         return bundle if ticket < share or share >= 1.0 else 0
     gangs = share * bundle / gang
+    tol = WHOLE_TOL * max(1.0, gangs)
     if rule is PaymentRule.FLOOR:
-        number = math.floor(gangs + WHOLE_TOL)
-        if number == 0 and gang == 1 and share * bundle >= 0.5:
+        number = math.floor(gangs + tol)
+        if number == 0 and gang == 1 and share * bundle >= 0.5 - tol:
             number = 1
     elif rule is PaymentRule.NEAREST:
-        number = math.floor(gangs + 0.5)
+        number = math.floor(gangs + 0.5 + tol)
     else:
-        number = math.ceil(gangs - WHOLE_TOL)
+        number = math.ceil(gangs - tol)
     return min(bundle, number * gang)
 
 

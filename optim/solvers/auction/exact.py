@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from optim.core.driver import Monitor, Standing, drive
+from optim.core.driver import Monitor, drive
 from optim.core.ranges import check_choices, check_in
 from optim.core.registry import register
 from optim.core.status import Termination
@@ -20,7 +20,7 @@ from optim.solvers.auction.kinds.tree import Tree
 from optim.solvers.auction.packing.packer import Packer
 from optim.solvers.auction.payments.deciding import Deciding, Payments
 from optim.solvers.auction.payments.options import PaymentOptions
-from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award, Bracket
+from optim.solvers.auction.payments.settlement import CLOSED_TOL, AbstractAuctionSolver, Award, Bracket
 from optim.solvers.auction.tables import Tables
 
 
@@ -80,8 +80,7 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
                 search.find_main()
             with clock.phase("payments"):
                 without = search.payments()
-        deciding, nodes = search.deciding, search.nodes + search.deciding.nodes
-        monitor.is_over(Standing(iterations=nodes))
+        deciding = search.deciding
         return Award(
             row=search.row,
             placement=search.placement,
@@ -89,8 +88,8 @@ class Exact(AbstractAuctionSolver[ExactOptions]):
             proof=search.proof,
             without=without,
             shared=deciding.shared,
-            iterations=nodes,
-            termination=Termination.NODE_LIMIT,
+            iterations=search.nodes + deciding.nodes,
+            termination=search.termination,
             figures={
                 "rows": float(len(search.tables.row)),
                 "by_count": float(deciding.by_count),
@@ -115,6 +114,8 @@ class _Search:
         self.bound = self._relaxed.bound
         self.proof: BoundProof = CountProof()
         self.nodes = self.unplaced = 0
+        self.termination = Termination.NODE_LIMIT
+        """Why the allocation isn't proven optimal, unless the monitor says why."""
 
     @cached_property
     def _lp(self) -> KindLP:
@@ -136,7 +137,7 @@ class _Search:
             return
         repaired = self._allocator.repaired(choice)
         self.row, self.placement = self.tables.chosen_rows(repaired.choice), repaired.placement
-        found = self._branch(self.tables.welfare(repaired.choice), -1, self._options.main_nodes)
+        found = self._branch(self.tables.welfare(repaired.choice))
         if found.witness is not None:
             self.row, placement = found.witness.row, found.witness.placement
             placed = self._packer.place(self.row, is_thorough=True) if placement is None else placement
@@ -149,11 +150,13 @@ class _Search:
         """Return both ends of what the others can have without each winner."""
         options = self._options
         deciding = self.deciding
-        return deciding.run(self._main, PaymentRule(options.rule), Payments(options.payments), options.payment_nodes)
+        rule, reach = PaymentRule(options.rule), Payments(options.payments)
+        return deciding.run(self._main, rule, reach, options.payment_nodes, earlier=self.nodes)
 
-    def _branch(self, known: float, absent: int, node_limit: int) -> Bracket:
-        tree = Tree(self._lp, self._packer, known, absent=absent, node_limit=node_limit)
+    def _branch(self, known: float) -> Bracket:
+        tree = Tree(self._lp, self._packer, known, proven=self.bound, node_limit=self._options.main_nodes)
         found = drive(tree, self._monitor)
-        self.nodes += tree.solved
-        self.unplaced += tree.unplaced
+        self.nodes, self.unplaced = tree.solved, tree.unplaced
+        if found.bound - found.reached > CLOSED_TOL and tree.is_exhausted:
+            self.termination = Termination.COMPLETED
         return found

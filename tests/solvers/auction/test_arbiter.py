@@ -186,7 +186,7 @@ def test_a_limit_and_a_stop_end_an_auction_with_what_it_has():
         def remaining_s(self, elapsed_s):
             return float("inf")
 
-    Arbiter(ArbiterOptions(fairness=0.0)).hold(where, agents(12, where), stop=Counting())
+    Arbiter(ArbiterOptions(fairness=0.0, solver="greedy")).hold(where, agents(12, where), stop=Counting())
     assert asked
 
 

@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from optim.core.stopping import GapLimit, IterationLimit
 from optim.models.auction.instance import EmptyValue
 from optim.models.auction.payment import gpus_kept
 from optim.models.auction.plan import PaymentRule
 from optim.models.auction.proof import CountProof
 from optim.models.files import verify
+from optim.solvers.auction.kinds import supply
+from optim.solvers.auction.packing import room
 from optim.solvers.solve import solve
 from optim.workloads.auction.generator import GeneratorOptions, generate
 from tests.support.auction.builders import auction, fractional, linear
@@ -51,6 +54,18 @@ def test_a_bundle_goes_past_machines_that_others_name():
     )  # fmt: skip
     solution, best = check_against_enumeration(instance, "exact", payments="closed")
     assert solution.objective == pytest.approx(best, abs=TOL)
+
+
+def test_no_bundle_moves_to_a_machine_that_lacks_its_slot():
+    """Two machines of a slot held and one of 4 free, one of 4 alone: as much is free on each, but not slot by slot."""
+    instance = auction(
+        [(0, [0, 4]), (1, [4]), (1, [0, 4])],
+        [(3, "slot", 3.0)], [(3, "rack", 3.0)], [(4, "slot", 3.0)], [(2, "slot", 3.0)],
+    )  # fmt: skip
+    for solver in ("exact", "count-dp"):
+        solution, best = check_against_enumeration(instance, solver)
+        assert solution.objective == pytest.approx(best, abs=TOL)
+        assert solution.decision.awarded_gpus(4).tolist() == [3, 3, 4, 2]
 
 
 def test_a_leaf_that_awards_more_than_there_is_needs_no_proof():
@@ -189,6 +204,59 @@ def test_one_programme_a_tree_leaves_a_bound_and_payments_that_hold():
     assert verify(instance, solution).is_ok
     assert solution.objective <= optimum(instance) + TOL <= solution.bound + 2 * TOL
     assert solution.termination == "node_limit"
+
+
+@pytest.mark.parametrize("reach", ["decided", "closed"])
+@pytest.mark.parametrize("main_nodes", [1, 3])
+def test_a_limit_of_as_many_programmes_as_a_run_makes_cuts_nothing(main_nodes, reach):
+    options = {"main_nodes": main_nodes, "payment_nodes": 3, "payments": reach}
+    free = solve(fractional(), "exact", options=options)
+    limited = solve(fractional(), "exact", options=options, stop=IterationLimit(free.stats.iterations))
+    assert free.termination == limited.termination == "node_limit"
+    assert limited.stats.iterations == free.stats.iterations
+    assert (limited.objective, limited.bound, *shares(limited)) == (free.objective, free.bound, *shares(free))
+
+
+@pytest.mark.parametrize("most", range(1, 19))
+def test_a_limit_of_programmes_is_heard_in_the_tree_of_all_apps_and_after_it(most):
+    """A step solves two at most, and one prices the others without each winner."""
+    instance = fractional()
+    solution = solve(instance, "exact", stop=IterationLimit(most))
+    assert verify(instance, solution).is_ok
+    assert solution.termination == "iteration_limit"
+    assert solution.stats.iterations <= most + 2
+    assert solution.objective <= optimum(instance) + TOL <= solution.bound + 2 * TOL
+
+
+def test_trees_of_payments_count_the_programmes_of_the_run():
+    options = {"main_nodes": 3, "payments": "closed"}
+    whole = solve(fractional(), "exact", options=options)
+    for most in range(4, whole.stats.iterations):
+        limited = solve(fractional(), "exact", options=options, stop=IterationLimit(most))
+        assert (limited.termination, limited.stats.iterations) == ("iteration_limit", most)
+
+
+@pytest.mark.parametrize("gap", [0.1, 0.01])
+def test_a_gap_that_is_small_enough_ends_the_search(gap):
+    instance = fractional()
+    whole, ended = solve(instance, "exact"), solve(instance, "exact", stop=GapLimit(gap))
+    assert verify(instance, ended).is_ok
+    assert ended.termination == "gap_limit"
+    assert 0 < ended.gap <= gap
+    assert ended.stats.iterations < whole.stats.iterations
+
+
+def test_a_tree_that_ends_with_leaves_of_which_nobody_knows_is_complete(monkeypatch):
+    """Where the GPUs alone count and no search tells that three fives find no room on two machines of 8."""
+    instance = auction([8, 8], *[[(5, "machine", 4.0)]] * 3)
+    monkeypatch.setattr(supply, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(room, "MOST_LOOKED", 0)
+    solution = solve(instance, "exact")
+    assert verify(instance, solution).is_ok
+    assert solution.stats.counts["unplaced"] > 0
+    assert solution.termination == "completed"
+    assert solution.objective == pytest.approx(2 * math.log(4.0))
+    assert solution.bound == pytest.approx(3 * math.log(4.0))
 
 
 def test_without_time_the_main_allocation_is_still_there():

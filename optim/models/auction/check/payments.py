@@ -21,7 +21,7 @@ SHARE_TOL = 1e-9
 """Shares are compared up to this part of themselves: sums in another order."""
 
 WHOLE_TOL = 1e-9
-"""c |G| counts as the whole number that it misses by this much."""
+"""c |G| gangs count as the number, whole or a half, that they miss by this part of themselves, or of one."""
 
 
 class Shares(NamedTuple):
@@ -138,11 +138,12 @@ def _sizes(rule: PaymentRule, share: float, bundle: int, gang: int) -> set[int]:
     if rule is PaymentRule.LOTTERY:
         return {bundle} if share >= 1 else {0, bundle} if share > 0 else {0}
     gangs = share * bundle / gang
+    tol = WHOLE_TOL * max(1.0, gangs)
     if rule is PaymentRule.FLOOR:
-        number = math.floor(gangs + WHOLE_TOL)
-        number = 1 if number == 0 and gang == 1 and share * bundle >= 0.5 else number
+        number = math.floor(gangs + tol)
+        number = 1 if number == 0 and gang == 1 and share * bundle >= 0.5 - tol else number
     elif rule is PaymentRule.NEAREST:
-        number = math.floor(gangs + 0.5)
+        number = math.floor(gangs + 0.5 + tol)
     else:
-        number = math.ceil(gangs - WHOLE_TOL)
+        number = math.ceil(gangs - tol)
     return {min(bundle, number * gang)}

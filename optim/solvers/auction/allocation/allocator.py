@@ -70,7 +70,8 @@ class Allocator:
         size = np.append(self._tables.size, 0)[wanted]
         order = np.lexsort((np.arange(len(wanted)), -size))
         parts = (allocation.choice, allocation.held, allocation.free)
-        insert(order, wanted, *self._rows, *parts, *self._tree)
+        _, level, row_size, _, named = self._rows
+        insert(order, wanted, level, row_size, named, *parts, *self._tree)
         return self.filled(allocation, absent)
 
     def without(self, allocation: Allocation, app: int) -> Allocation:

@@ -222,7 +222,7 @@ def exchange(offset, level, size, weight, named, choice, held, free, slot_machin
 
 
 @compiled
-def insert(order, wanted, offset, level, size, weight, named, choice, held, free, slot_machine, machine_rack):
+def insert(order, wanted, level, size, named, choice, held, free, slot_machine, machine_rack):
     """Place wanted rows in order; those that find no room are left out. Return how many were placed."""
     placed = 0
     for i in order:

@@ -16,7 +16,7 @@ from typing import Any
 
 import highspy
 import numpy as np
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, diags_array, find
 
 from optim.models.auction.instance import FloatArray, Locality
 from optim.models.auction.proof import PriceProof
@@ -83,6 +83,14 @@ class _Builder:
         table = np.array(self._entries, dtype=np.float64).reshape(-1, 3)
         shape = (len(self.right), len(self.cost))
         return csc_array((table[:, 2], (table[:, 0].astype(np.int32), table[:, 1].astype(np.int32))), shape=shape)
+
+
+def _pattern_table(slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]) -> Any:
+    """Return how many bundles of each kind a machine holds, by pattern; of one kind alone, in parts, if these are too many."""
+    table = patterns(slots, slot_sizes, machine_sizes)
+    if table is None:
+        return diags_array(sum(slots) / np.array([*slot_sizes, *machine_sizes])).tocsr()
+    return np.array(table, dtype=np.float64)
 
 
 class KindLP:
@@ -187,19 +195,15 @@ class KindLP:
                 builder.add(self._named[machine.machine], named_column, -1.0)
                 named_cover = builder.row(0.0)
                 builder.add(named_cover, named_column, 1.0)
-            table = patterns(machine.slots, slot_sizes, machine_sizes + unit)
+            table = _pattern_table(machine.slots, slot_sizes, machine_sizes + unit)
             total = rack_class.count * machine.count
-            self._patterns.append(
-                (np.array(kinds, dtype=np.int64), machine.machine, total, np.array(table, dtype=float))
-            )
-            for pattern in table:
-                column = builder.column()
+            self._patterns.append((np.array(kinds, dtype=np.int64), machine.machine, total, table))
+            columns = [builder.column() for _ in range(table.shape[0])]
+            for column in columns:
                 builder.add(number, column, 1.0)
-                for position, count in enumerate(pattern):
-                    if count and position < len(kinds):
-                        builder.add(inside[kinds[position]][1], column, -float(count))
-                    elif count:
-                        builder.add(named_cover, column, -float(count))
+            for p, position, count in zip(*(part.tolist() for part in find(table)), strict=True):
+                cover = inside[kinds[position]][1] if position < len(kinds) else named_cover
+                builder.add(cover, columns[p], -float(count))
         for size in kind_sizes(tables, Locality.RACK, rack_class.free):
             column = builder.column(upper=float(rack_class.count * (rack_class.free // size)))
             builder.add(room, column, float(size))

@@ -1,19 +1,33 @@
 """What a cluster can supply, as rows of a linear programme: patterns of machines, room of racks.
 
 Racks with equal machines form one class. A pattern is a maximal set of bundles that one machine holds at once;
-machines of a class are covered by patterns, so that equal machines are never told apart.
+machines of a class are covered by patterns, so that equal machines are never told apart. Of machines with too many
+patterns only the GPUs count.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-
-import numpy as np
+from operator import add
 
 from optim.models.auction.instance import Locality
 from optim.solvers.auction.tables import Tables
 
 Pattern = tuple[int, ...]
 """Number of bundles of each kind that a machine holds, by position in the kinds asked for."""
+
+Counts = tuple[tuple[int, int], ...]
+"""Positions and numbers of the kinds of which there are any."""
+
+MOST_PATTERNS = 10_000
+"""Most sets of bundles that are looked at for one machine.
+
+Their number grows as that of partitions does: an island of 32 GPUs that is bid for in all sizes has 8,349 of them, one
+of 40 has 37,338, one of 64 over a million. Each is a column of the programme, and so many take a third of a second.
+"""
+
+MOST_NUMBERS = 1_000_000
+"""Most numbers of bundles in a table of patterns by kinds: few sets of thousands of kinds are large, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,60 +74,101 @@ def rack_classes(tables: Tables) -> tuple[RackClass, ...]:
 
 def patterns(
     slots: tuple[int, ...], slot_sizes: tuple[int, ...], machine_sizes: tuple[int, ...]
-) -> tuple[Pattern, ...]:
+) -> tuple[Pattern, ...] | None:
     """Return the maximal sets of bundles that a machine holds, numbers by slot size, then by machine size.
 
-    Sets that another one contains are left out.
+    Sets that another one contains are left out. Sizes of slots are ascending. None where more sets have to be looked
+    at than `MOST_PATTERNS` or `MOST_NUMBERS` allow: then the programme lets a machine hold parts of bundles, as many
+    as it has GPUs for, and bounds what it supplies by the number of its GPUs, as the count relaxation does. Any bound
+    proven so holds, and awards are placed as ever; what is lost is that bundles leave GPUs which nobody can use.
 
     Examples
     --------
     >>> len(patterns((8,), (1, 2, 3, 4, 5, 6, 7, 8), ()))
     22
     """
-    found: set[tuple[tuple[int, ...], tuple[int, ...]]] = set()
-    in_slots = _slot_patterns(slots, slot_sizes)
-    total = sum(slots)
-    for inner in in_slots:
-        left = total - sum(n * k for n, k in zip(inner, slot_sizes, strict=True))
-        for outer in _fillings(left, machine_sizes):
-            found.add((inner, outer))
-    flat = [inner + outer for inner, outer in found]
-    sizes = np.array([*slot_sizes, *machine_sizes])
-    table = np.array(flat, dtype=np.int64).reshape(len(flat), len(sizes))
-    is_kept = np.ones(len(table), dtype=bool)
-    for p in range(len(table)):
-        contains = (table >= table[p]).all(axis=1) & (table > table[p]).any(axis=1)
-        is_kept[p] = not contains.any()
-    return tuple(sorted(map(tuple, table[is_kept].tolist()), reverse=True))
+    most = min(MOST_PATTERNS, MOST_NUMBERS // max(1, len(slot_sizes) + len(machine_sizes)))
+    in_slots = _in_slots(slots, slot_sizes, most)
+    if in_slots is None:
+        return None
+    outer: dict[int, list[tuple[int, Pattern]] | None] = {}
+    found: list[Pattern] = []
+    looked = 0
+    for inner, left in in_slots.items():
+        if left not in outer:
+            outer[left] = _full(left, machine_sizes, most)
+        beside = outer[left]
+        if beside is None or looked + len(beside) > most:
+            return None
+        looked += len(beside)
+        least = _least_added(inner, slot_sizes, in_slots)
+        found += [(*inner, *more) for unused, more in beside if unused < least]
+    return tuple(sorted(found, reverse=True))
 
 
-def _slot_patterns(slots: tuple[int, ...], sizes: tuple[int, ...]) -> set[tuple[int, ...]]:
-    """Return the numbers of each size that fit into the slots together."""
-    sums = {(0,) * len(sizes)}
+def _least_added(inner: Pattern, sizes: tuple[int, ...], in_slots: Mapping[Pattern, int]) -> float:
+    """Return the size of the smallest bundle of one slot for which the slots still have room, infinity without one."""
+    for k, size in enumerate(sizes):
+        if (*inner[:k], inner[k] + 1, *inner[k + 1 :]) in in_slots:
+            return size
+    return math.inf
+
+
+def _in_slots(slots: tuple[int, ...], sizes: tuple[int, ...], most: int) -> dict[Pattern, int] | None:
+    """Return the numbers of each size that fit into the slots together, with the GPUs that they leave.
+
+    None where more than `most` have to be looked at, here and below.
+    """
+    sums: dict[Pattern, int] = {(0,) * len(sizes): sum(slots)}
     for room in slots:
-        options = set(_all_fillings(room, sizes))
-        sums = {tuple(a + b for a, b in zip(one, two, strict=True)) for one in sums for two in options}
+        options = _fillings(room, sizes, most)
+        if options is None or len(sums) * len(options) > most:
+            return None
+        dense = [(room - left, _dense(counts, len(sizes))) for left, counts in options]
+        sums = {tuple(map(add, one, two)): left - taken for one, left in sums.items() for taken, two in dense}
     return sums
 
 
-@cache
-def _all_fillings(room: int, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return every number of each size within a room."""
+def _full(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Pattern]] | None:
+    """Return the numbers of each size within a room to which nothing can be added, with the GPUs that they leave.
+
+    The smallest size takes all that the others leave.
+    """
     if not sizes:
-        return ((),)
-    first, rest = sizes[0], sizes[1:]
-    return tuple((n, *tail) for n in range(room // first + 1) for tail in _all_fillings(room - n * first, rest))
+        return [(room, ())]
+    least, *others = sorted(range(len(sizes)), key=lambda k: sizes[k])
+    options = _fillings(room, tuple(sizes[k] for k in others), most)
+    if options is None:
+        return None
+    return [
+        (left % sizes[least], _dense(((least, left // sizes[least]), *((others[k], n) for k, n in counts)), len(sizes)))
+        for left, counts in options
+    ]
 
 
-@cache
-def _fillings(room: int, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return the numbers of each size within a room to which nothing can be added."""
-    least = min(sizes, default=room + 1)
-    return tuple(
-        counts
-        for counts in _all_fillings(room, sizes)
-        if room - sum(n * k for n, k in zip(counts, sizes, strict=True)) < least
-    )
+def _fillings(room: int, sizes: tuple[int, ...], most: int) -> list[tuple[int, Counts]] | None:
+    """Return every number of each size, ascending, within a room, with what it leaves."""
+    found: list[tuple[int, Counts]] = []
+    waiting: list[tuple[int, int, Counts]] = [(0, room, ())]
+    while waiting:
+        first, left, counts = waiting.pop()
+        found.append((left, counts))
+        for k in range(first, len(sizes)):
+            if sizes[k] > left:
+                break
+            for n in range(1, left // sizes[k] + 1):
+                waiting.append((k + 1, left - n * sizes[k], (*counts, (k, n))))
+                if len(found) + len(waiting) > most:
+                    return None
+    return found
+
+
+def _dense(counts: Counts, length: int) -> Pattern:
+    """Return numbers at their positions, 0 elsewhere."""
+    numbers = [0] * length
+    for k, n in counts:
+        numbers[k] = n
+    return tuple(numbers)
 
 
 def kind_sizes(tables: Tables, level: Locality, most: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.driver import NOWHERE, AbstractIteration, Standing
+from optim.core.driver import AbstractIteration, Standing
 from optim.core.status import Termination
 from optim.models.auction.instance import IntArray, Locality
 from optim.models.auction.plan import Witness
@@ -49,8 +49,8 @@ class Tree(AbstractIteration[Bracket]):
         The programme; shared by all trees of an auction, so that each starts warm.
     packer
         Finds room for whole numbers of bundles.
-    known
-        Log welfare of an allocation that is known.
+    known, proven
+        Log welfare of an allocation that is known, and what none exceeds by another proof.
     absent
         The app that is left out, -1 for none.
     node_limit
@@ -65,15 +65,18 @@ class Tree(AbstractIteration[Bracket]):
         packer: Packer,
         known: float,
         *,
+        proven: float = np.inf,
         absent: int = -1,
         node_limit: int = 200,
         is_enough: Callable[[float, float], bool] | None = None,
     ) -> None:
         self._lp, self._packer, self._room = lp, packer, packer.room
         self._absent, self.node_limit, self._is_enough = absent, node_limit, is_enough
-        self._best = known
+        self._best, self._proven = known, proven
         self._witness: Witness | None = None
         self.solved = self.unplaced = 0
+        self.earlier = 0
+        """Programmes that the run has solved elsewhere."""
         self._nodes, self._stack = [_Node({})], [0]
 
     def init(self) -> None:
@@ -102,8 +105,14 @@ class Tree(AbstractIteration[Bracket]):
         self._stack += self._treat(self._nodes[self._stack.pop(at)])
 
     def standing(self) -> Standing:
-        """Return nothing but what a clock or an interruption needs: programmes are limited by `node_limit`."""
-        return NOWHERE
+        """Return the programmes that the run has solved, and both ends of its optimum.
+
+        Without an app they are the ends of a payment, of which the run's gap knows nothing.
+        """
+        solved = self.earlier + self.solved
+        if self._absent >= 0:
+            return Standing(iterations=solved)
+        return Standing(iterations=solved, objective=self._best, bound=min(self._bound(), self._proven))
 
     def finish(self, reason: Termination | None) -> Bracket:
         """Return the best allocation if it beats the known one, and the bound with its tree."""

@@ -74,7 +74,8 @@ def best_fit(level, size, target, slot_machine, machine_rack, slot, machine, rac
 def concretise(level, size, place, slot_machine, machine_rack, slot_free):
     """Return (item, slot, count) entries; narrow items first, so that wide ones take what is left in their place.
 
-    Within a rack or the whole cluster the machine with most room left gives first.
+    Within a rack or the whole cluster the machine with most room left gives first. There are no entries at all where
+    some item finds less room in its place than it needs.
     """
     room = slot_free.copy()
     num_slots = len(room)

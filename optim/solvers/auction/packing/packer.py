@@ -60,9 +60,11 @@ class Packer:
             return None
         place = np.full(len(owner), -1, dtype=np.int64)
         order = _largest_first(level, size)
+        found = None
         if reserve(level[order], size[order], target[order], *self._tree, *self._free, place):
-            return self._entries(row, order, place)
-        found = self.search(row)
+            found = self._entries(row, order, place)
+        if found is None:
+            found = self.search(row)
         if found is None and is_thorough:
             found = self._by_room(row)
         if found is None:
@@ -88,7 +90,9 @@ class Packer:
             order = np.lexsort((np.arange(len(size)), -size * shake, level == Locality.RACK, level != Locality.NAMED))
             items = (level[order], size[order], target[order])
             if rearrange(*items, *self._tree, *self._free, place, self._seed + turn, MOVES):
-                return self._entries(row, order, place)
+                found = self._entries(row, order, place)
+                if found is not None:
+                    return found
         return None
 
     def _by_room(self, row: IntArray) -> IntArray | None:
@@ -108,11 +112,13 @@ class Packer:
             place[waiting[item].pop()] = where
         return self._entries(row, np.arange(len(level)), place)
 
-    def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray:
-        """Turn places of items, in an order of theirs, into entries."""
+    def _entries(self, row: IntArray, order: IntArray, place: IntArray) -> IntArray | None:
+        """Turn places of items, in an order of theirs, into entries; None where the places hold less than the items."""
         apps = np.flatnonzero(row >= 0)
         owner, level, size, _ = self._items(row[apps])
         entries = concretise(level[order], size[order], place, *self._tree, self._free[0])
+        if entries[:, 2].sum() < size.sum():
+            return None
         entries[:, 0] = apps[owner[order[entries[:, 0]]]]
         return sorted_entries(_merged(entries))
 

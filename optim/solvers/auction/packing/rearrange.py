@@ -58,11 +58,28 @@ def rearrange(level, size, target, slot_machine, machine_rack, slot_free, machin
 
 @inner
 def _kinds(slot_machine, slot_free, num_machines):
-    """Return a number for each machine, equal where free slots are, and how many slots it has."""
+    """Return the kind of each machine, told by its first one, and how many slots it has.
+
+    Machines are of one kind where they have as many slots, and slot by slot as much is free: a bundle of a slot lies
+    on the same one wherever its load goes. So slots that are fully held tell machines apart, too.
+    """
     kind, count = np.zeros(num_machines, dtype=np.int64), np.zeros(num_machines, dtype=np.int64)
     for s in range(len(slot_machine)):
-        kind[slot_machine[s]] = kind[slot_machine[s]] * 1009 + slot_free[s]
         count[slot_machine[s]] += 1
+    first = np.searchsorted(slot_machine, np.arange(num_machines))
+    known, num_known = np.empty(num_machines, dtype=np.int64), 0
+    for m in range(num_machines):
+        kind[m] = m
+        for q in known[:num_known]:
+            s = 0
+            while s < count[m] == count[q] and slot_free[first[q] + s] == slot_free[first[m] + s]:
+                s += 1
+            if s == count[m] == count[q]:
+                kind[m] = q
+                break
+        if kind[m] == m:
+            known[num_known] = m
+            num_known += 1
     return kind, count
 
 

@@ -125,8 +125,11 @@ class Deciding:
         self._main: Allocation = allocator.empty()
         self.shared: PriceProof | None = None
         self.nodes = self.by_count = self.by_tree = self.unplaced = 0
+        self._earlier = 0
 
-    def run(self, main: Allocation, rule: PaymentRule, reach: Payments, node_limit: int) -> dict[int, Bracket]:
+    def run(
+        self, main: Allocation, rule: PaymentRule, reach: Payments, node_limit: int, *, earlier: int = 0
+    ) -> dict[int, Bracket]:
         """Return both ends for each winner.
 
         Parameters
@@ -137,8 +140,10 @@ class Deciding:
             How shares become GPUs, and how far payments are worked out.
         node_limit
             Most linear programmes of a winner's tree.
+        earlier
+            Programmes that the run has solved before.
         """
-        self._main, claims = main, self._claims(main)
+        self._main, self._earlier, claims = main, earlier, self._claims(main)
 
         def still_open() -> list[Claim]:
             left = [c for c in claims if not c.is_settled(rule, reach, c.reached, c.bound)]
@@ -154,7 +159,7 @@ class Deciding:
             self._price(left)
         for claim in still_open():
             is_settled = claim.is_settled(rule, reach, claim.reached, claim.bound)  # by what served for another
-            if claim.proof is None and not is_settled and not self._is_over():
+            if claim.proof is None and not is_settled and not self._monitor.is_over():  # no programme is solved
                 self._count(claim)
                 self._pass_on(claim, still_open())
         self.by_count = len(claims) - len(still_open())
@@ -163,7 +168,7 @@ class Deciding:
         return {claim.app: claim.bracket for claim in claims}
 
     def _is_over(self) -> bool:
-        return self._monitor.is_over(Standing(iterations=self.nodes))
+        return self._monitor.is_over(Standing(iterations=self._earlier + self.nodes))
 
     def _claims(self, main: Allocation) -> list[Claim]:
         tables, choice = self._tables, main.choice
@@ -213,11 +218,11 @@ class Deciding:
         while left:
             seen: set[tuple[int, int, float, float]] = set()
             for claim in left:
-                if self._is_over():
-                    return
                 look = self._look(claim)
                 if look in seen or claim.is_settled(rule, reach, claim.reached, claim.bound):
                     continue
+                if self._is_over():
+                    return
                 seen.add(look)
                 claim.tree = claim.tree or self._tree(claim, rule, reach)
                 self._go_on(claim, claim.tree, min(claim.tree.solved + turn, node_limit))
@@ -230,7 +235,7 @@ class Deciding:
     def _go_on(self, claim: Claim, tree: Tree, node_limit: int) -> None:
         """Go on with a claim's tree."""
         solved, unplaced = tree.solved, tree.unplaced
-        tree.node_limit = node_limit
+        tree.node_limit, tree.earlier = node_limit, self._earlier + self.nodes - solved
         found = drive(tree, self._monitor)
         self.nodes += tree.solved - solved
         self.unplaced += tree.unplaced - unplaced

@@ -46,11 +46,6 @@ class Bracket:
     witness: Witness | None = None
     proof: BoundProof | None = None
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether what was reached is the optimum."""
-        return self.bound - self.reached <= CLOSED_TOL
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Award:
@@ -97,7 +92,6 @@ class AbstractAuctionSolver(AbstractSolver[AuctionInstance, PaymentOptionsT], Ge
         award = self.award(instance, options, monitor, seed)
         with monitor.clock.phase("solve"):
             plan = make_plan(instance, award, PaymentRule(options.rule), seed)
-        monitor.is_over()
         objective, bound = plan.welfare(instance), award.bound
         if abs(bound - objective) <= TOUCHING_TOL * max(1.0, abs(objective)):
             bound = objective

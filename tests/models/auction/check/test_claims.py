@@ -1,5 +1,6 @@
 """What the auction's checker makes of claims that no solver would state."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.auction.check import check
 from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
+from optim.models.auction.payment import gpus_kept
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
 from optim.models.auction.proof import AuctionProof, CountProof, PriceProof, TreeNode, TreeProof
 from optim.solvers.solve import solve
@@ -211,15 +213,31 @@ def test_a_share_of_nothing_buys_nothing(rule) -> None:
 
 
 def test_a_share_that_is_off_by_less_than_a_billionth_buys_no_gpu() -> None:
-    """30,000 less 2e-5 GPUs are 29,999 by the floor; a share larger by 5e-10 would make them 30,000."""
-    instance = auction_of_two(90_000, 2 * (30_000 - 2e-5) / 90_000)
+    """30,000 less 5e-5 GPUs are 29,999 by the floor; a share larger by nine tenths of a billionth would make them 30,000."""
+    instance = auction_of_two(90_000, 2 * (30_000 - 5e-5) / 90_000)
     honest = solve(instance, "exact", options={"rule": "floor"})
     share = float(honest.decision.share_high[0])
     assert check(instance, honest).is_ok
     assert honest.decision.granted_gpus(2).tolist() == [29_999, 0]
-    assert "share" in names(check(instance, forged(honest, share + 5e-10, 30_000)))
-    assert names(check(instance, forged(honest, share * (1 + 5e-10), 30_000))) == {"grant", "certificate"}
-    assert check(instance, forged(honest, share * (1 + 5e-10), 29_999)).is_ok
+    assert gpus_kept(PaymentRule.FLOOR, share * (1 + 9e-10), 90_000) == 30_000
+    assert "share" in names(check(instance, forged(honest, share * (1 + 2e-9), 30_000)))
+    assert "grant" in names(check(instance, forged(honest, share * (1 + 9e-10), 30_000)))
+    assert check(instance, forged(honest, share * (1 + 9e-10), 29_999)).is_ok
+
+
+def test_a_half_is_one_however_it_was_rounded() -> None:
+    """Logarithms of shares are added in one order by a solver, and in another by the checker."""
+    below = math.nextafter(0.5, 0.0)
+    for rule in (PaymentRule.FLOOR, PaymentRule.NEAREST):
+        assert gpus_kept(rule, below, 1) == gpus_kept(rule, 0.5, 1) == 1
+        assert gpus_kept(rule, 0.4999, 1) == 0
+    servers = [(0, [3, 1]), (0, [3, 1]), (1, [3, 1])]
+    small, large, near = (1, "slot", 3.0), (2, "slot", 3.0), (2, "rack", 3.0)
+    instance = auction(
+        servers, [large], [small], [large], [small], [(3, "slot", 3.0), (1, "slot", 1.5)], [small], [near]
+    )
+    for solver in ("exact", "greedy", "convex", "batched"):
+        assert check(instance, solve(instance, solver)).is_ok, solver
 
 
 def auction_of_two(gpus, rho, **fields):

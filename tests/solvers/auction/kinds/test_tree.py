@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from optim.core.driver import Monitor, drive
 from optim.core.status import Termination
-from optim.core.stopping import TimeLimit
+from optim.core.stopping import GapLimit, IterationLimit, TimeLimit
 from optim.models.auction.proof import PriceProof, TreeProof
 from optim.solvers.auction.kinds.counted_prices import count_with_prices
 from optim.solvers.auction.kinds.kind_lp import KindLP
@@ -94,6 +94,29 @@ def test_without_time_the_root_is_solved_all_the_same():
     assert monitor.reason is Termination.TIME_LIMIT
     assert tree.solved >= 1
     assert math.isfinite(found.bound)
+
+
+def test_a_tree_of_all_apps_tells_its_gap_and_one_without_an_app_its_programmes_alone():
+    _, tree = searched(fractional(), known=1.0, node_limit=3)
+    tree.earlier = 4
+    standing = tree.standing()
+    assert standing.iterations == tree.solved + 4
+    assert 1.0 <= standing.objective <= optimum(fractional()) + 1e-9 <= standing.bound + 2e-9
+    tighter, looser = (searched(fractional(), proven=standing.bound + by, node_limit=3)[1] for by in (-1e-3, 1e-3))
+    assert (tighter.standing().bound, looser.standing().bound) == (standing.bound - 1e-3, standing.bound)
+    _, without = searched(fractional(), absent=0, node_limit=3)
+    assert (without.standing().objective, without.standing().bound) == (None, None)
+    assert without.standing().iterations == without.solved
+
+
+@pytest.mark.parametrize("limit", [IterationLimit(4), GapLimit(0.01)])
+def test_a_tree_hears_limits_of_programmes_and_of_the_gap(limit):
+    monitor = Monitor(limit)
+    found, tree = searched(fractional(), monitor=monitor, proven=6.25, node_limit=2_000)
+    whole, all_of_it = searched(fractional(), proven=6.25, node_limit=2_000)
+    assert monitor.reason in (Termination.ITERATION_LIMIT, Termination.GAP_LIMIT)
+    assert tree.solved < all_of_it.solved
+    assert found.reached <= whole.reached + 1e-9 <= found.bound + 2e-9
 
 
 def test_bounds_that_ask_for_more_than_there_is_leave_nothing():

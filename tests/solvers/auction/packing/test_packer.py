@@ -1,6 +1,7 @@
 """Placing bundles: every placement is sound, and both searches through all placements agree with enumeration."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from optim.models.auction.instance import Locality
 from optim.solvers.auction.counting.relaxation import CountRelaxation
 from optim.solvers.auction.kinds.kind_lp import KindLP
 from optim.solvers.auction.kinds.supply import patterns, rack_classes
+from optim.solvers.auction.packing import packer
 from optim.solvers.auction.packing.packer import Packer
 from optim.solvers.auction.tables import Tables
 from optim.workloads.auction.generator import GeneratorOptions, generate
@@ -88,6 +90,42 @@ def test_racks_filled_to_the_last_gpu_are_found():
     placement = Packer(instance).place(row)
     assert placement is not None
     assert not check_bundles(read_facts(instance), row, placement)
+
+
+LIKE_BUT_FOR_A_HELD_SLOT = auction(
+    [(0, [0, 4]), (1, [4]), (1, [0, 4])],
+    [(3, "slot", 3.0)], [(3, "rack", 3.0)], [(4, "slot", 3.0)], [(2, "slot", 3.0)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_loads_move_between_machines_with_equal_slots_only(seed):
+    """A bundle that lies on the second slot of a machine finds none on a machine of one slot."""
+    row = np.arange(4)
+    found = Packer(LIKE_BUT_FOR_A_HELD_SLOT, seed).search(row)
+    assert found is None or not check_bundles(read_facts(LIKE_BUT_FOR_A_HELD_SLOT), row, found)
+    placement = Packer(LIKE_BUT_FOR_A_HELD_SLOT, seed).place(row, is_thorough=True)
+    assert not check_bundles(read_facts(LIKE_BUT_FOR_A_HELD_SLOT), row, placement)
+
+
+@pytest.mark.parametrize(
+    "machines", [[5, 4], [(0, [3, 1]), (0, [5])]]
+)  # best fit places the first, exchange the second
+def test_places_that_hold_less_than_is_placed_there_are_no_room(machines, monkeypatch):
+    """Whoever finds places, what they hold counts: nothing is stated as placed that isn't."""
+    instance = auction(machines, [(4, "machine", 2.0)], [(5, "machine", 2.0)])
+    row = np.arange(2)
+    assert Packer(instance).place(row) is not None
+    assert Packer(instance).search(row) is not None
+    monkeypatch.setattr(packer, "concretise", lambda level, *_: np.empty((len(level) - 1, 3), dtype=np.int64))
+    for is_thorough in (False, True):
+        assert Packer(instance).place(row, is_thorough=is_thorough) is None
+    assert Packer(instance).search(row) is None
+
+
+def test_nothing_has_room_everywhere():
+    placement = Packer(auction([1], [(1, "slot", 2.0)])).place(np.array([-1]))
+    assert placement.shape == (0, 3)
 
 
 def test_equal_racks_are_one_class():

@@ -1,9 +1,9 @@
-"""Loads that racks pass on to each other: never with more overflow than before; what is found is tested with `packer`."""
+"""Which machines are alike, and loads that racks pass on: never with more overflow; what is found is tested with `packer`."""
 
 import numpy as np
 import pytest
 
-from optim.solvers.auction.packing.rearrange import _has_shifted
+from optim.solvers.auction.packing.rearrange import _has_shifted, _kinds
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,21 @@ def test_load_is_shifted_unless_the_overflow_grows(load, shift, after):
     loads = np.array(load)
     assert _has_shifted(loads, np.array([3, 3]), 0, 1, shift) is (after is not None)
     assert tuple(loads.tolist()) == (after or load)
+
+
+@pytest.mark.parametrize(
+    ("machines", "kinds"),
+    [
+        ([[4], [4], [3]], [0, 0, 2]),
+        ([[0, 4], [4], [0, 4]], [0, 1, 0]),
+        ([[4, 0], [0, 4], [4, 0]], [0, 1, 0]),
+        ([[1, 0], [0, 1009], [1, 0, 0]], [0, 1, 2]),
+        ([[2, 3], [2, 4], [2, 3, 1], [2, 4]], [0, 1, 2, 1]),
+    ],
+)
+def test_machines_are_of_one_kind_where_slot_by_slot_as_much_is_free(machines, kinds):
+    """A kind is told by the first machine of it."""
+    slot_machine = np.repeat(np.arange(len(machines)), [len(slots) for slots in machines])
+    kind, num_slots = _kinds(slot_machine, np.concatenate(machines), len(machines))
+    assert kind.tolist() == kinds
+    assert num_slots.tolist() == [len(slots) for slots in machines]

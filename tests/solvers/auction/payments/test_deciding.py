@@ -43,6 +43,12 @@ def test_a_claim_is_settled_where_both_ends_grant_the_same(ends, rule, gang, is_
     assert own.is_settled(PaymentRule(rule), Payments.CLOSED, own.reached, own.bound) is (ends[0] == ends[1])
 
 
+@pytest.mark.parametrize(("apart", "is_settled"), [(0.0, True), (0.9e-9, True), (1.1e-9, False), (1e-4, False)])
+def test_a_claim_that_is_to_be_closed_is_settled_where_its_ends_meet(apart, is_settled):
+    own = claim(0.5, 0.5)
+    assert own.is_settled(PaymentRule.FLOOR, Payments.CLOSED, own.reached, own.reached + apart) is is_settled
+
+
 def test_only_what_is_better_is_kept():
     own = claim(0.2, 0.8)
     own.lower(own.bound + 1.0, None)

@@ -17,7 +17,7 @@ from optim.solvers.auction.payments.others import bounded_award
 from optim.solvers.auction.payments.settlement import AbstractAuctionSolver, Award, Bracket, make_plan
 from optim.solvers.auction.tables import Tables
 from optim.solvers.solve import solve
-from tests.support.auction.builders import auction
+from tests.support.auction.builders import auction, fractional
 from tests.support.auction.enumeration import optimum
 from tests.support.auction.strategies import auctions
 
@@ -52,11 +52,6 @@ def test_a_share_never_exceeds_one():
     assert plan.share_low.tolist() == pytest.approx([1.0, 4.0 * math.exp(-9.0), 1.0])
 
 
-@pytest.mark.parametrize(("apart", "is_closed"), [(0.0, True), (0.9e-9, True), (1.1e-9, False), (1e-4, False)])
-def test_a_bracket_is_closed_where_its_ends_meet(apart, is_closed):
-    assert Bracket(reached=1.0, bound=1.0 + apart).is_closed is is_closed
-
-
 def test_optimal_is_said_where_objective_and_bound_agree():
     closed = solve(ONE, "exact")
     assert closed.termination is Termination.OPTIMAL
@@ -68,6 +63,15 @@ def test_optimal_is_said_where_objective_and_bound_agree():
     assert opened.termination is Termination.COMPLETED
     assert opened.stats.counts["gap_log"] == pytest.approx(math.log(4.0))
     assert opened.stats.counts["exact_main"] == 0.0
+
+
+@pytest.mark.parametrize("solver", ["count-dp", "greedy", "convex"])
+def test_what_is_complete_is_not_called_cut_though_its_time_is_over(solver):
+    options = {"moves": 0} if solver == "greedy" else {}
+    free, hurried = (solve(fractional(), solver, options=options, time_limit_s=limit) for limit in (None, 0.0))
+    assert free.gap > 1e-4
+    assert hurried.termination is free.termination is Termination.COMPLETED
+    assert hurried.decision.grants.tolist() == free.decision.grants.tolist()
 
 
 class Awarding(AbstractAuctionSolver[PaymentOptions]):
