@@ -222,6 +222,12 @@ def test_a_figure_in_a_sentence_that_nothing_tells_of_is_refused() -> None:
     assert rows(Wordy("one", solution(certificate=stating))) == ["certificate"]
 
 
+def test_a_bounds_own_size_counts_without_its_sign() -> None:
+    held = Recomputed(value=-5.0, terms=9.0)
+    assert [held.held_to(most).terms for most in (0.0, 7.0, 20.0)] == [5.0, 7.0, 9.0]
+    assert held.held_to(0.0).value == -5.0
+
+
 def test_terms_that_only_a_proof_brings_buy_no_tolerance() -> None:
     """Who writes a proof may let terms of any size cancel; the instance, or the bound itself, says what is large."""
     assert checked(solution((3.0,), CANCELLING)) == ["bound"]

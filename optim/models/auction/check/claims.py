@@ -100,9 +100,9 @@ class AuctionClaims(AbstractClaims):
         return wrong, Recomputed(value=value, terms=terms) if math.isfinite(value) else None
 
     def most_terms(self) -> float:
-        """Return what all apps' rows of the largest weight have together, each without its sign."""
+        """Return what all apps' rows of the largest weight have together."""
         largest = np.zeros(self.facts.num_apps)
-        np.maximum.at(largest, self.facts.instance.bids.app, np.abs(self.facts.weight))
+        np.maximum.at(largest, self.facts.instance.bids.app, self.facts.weight)
         return math.fsum(largest.tolist())
 
     def why_feasible(self) -> str:

@@ -11,6 +11,8 @@ from optim.core.errors import InvalidProblemError
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.auction.check import check
+from optim.models.auction.check.claims import AuctionClaims
+from optim.models.auction.check.facts import read_facts
 from optim.models.auction.instance import AuctionInstance, as_floats, as_ints
 from optim.models.auction.payment import gpus_kept
 from optim.models.auction.plan import AuctionPlan, PaymentRule, Witness, sorted_entries
@@ -253,6 +255,17 @@ def forged(solution, share, granted):
     grants = sorted_entries([(app, slot, granted) for app, slot, _ in plan.placement.tolist()])
     stats = replace(solution.stats, counts={})
     return replace(solution, decision=replace(plan, share_low=shares, share_high=shares, grants=grants), stats=stats)
+
+
+def test_a_lower_end_of_next_to_nothing_needs_a_proof() -> None:
+    unproven = solution_of(RIVALS, plan_of([0, -1], [(0, 0, 4)], low=[5e-10, 1.0]))
+    assert names(check(RIVALS, unproven)) == {"share"}
+
+
+def test_the_terms_of_a_bound_are_the_largest_weights_of_the_apps() -> None:
+    instance = auction([4], [(4, "slot", 4.0), (2, "slot", 2.0)], [(4, "slot", 3.0)])
+    claims = AuctionClaims(read_facts(instance), solution_of(instance, plan_of([-1, -1], [])))
+    assert claims.most_terms() == pytest.approx(math.log(4.0) + math.log(3.0))
 
 
 def test_apps_without_a_bid_pay_nothing() -> None:

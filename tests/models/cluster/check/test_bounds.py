@@ -1,5 +1,7 @@
 """Bounds against all schedules of tiny workloads, and against plans that policies make."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import least_makespan, least_mean_completion, least_slowdown
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
-from optim.models.cluster.workload import US
+from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
 from optim.solvers.cluster.cheapest_time import best_ends
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
@@ -53,6 +55,24 @@ def test_an_interval_that_is_not_overloaded_proves_nothing():
     assert least_slowdown(jobs, one, IntervalProof(slowdown=3.0, from_us=0, to_us=6 * US)) == 1
     assert least_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=1, to_us=round(5.8 * US))) == 1
     assert least_slowdown(jobs, one, IntervalProof(slowdown=2.9, from_us=0, to_us=round(5.7 * US))) == 1
+
+
+@pytest.mark.parametrize("begin", [0, 2**50 - 2])
+def test_an_interval_holds_what_ends_with_it_to_the_microsecond(begin):
+    """Two jobs of a microsecond on one GPU: one of them takes twice as long as alone, and none has to take more."""
+    both = np.array([1, 1])
+    jobs = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=both)
+    proven = {
+        slowdown: least_slowdown(
+            jobs, Cluster(gpus=both[:1]), IntervalProof(slowdown=slowdown, from_us=begin, to_us=end)
+        )
+        for slowdown, end in ((1.0, begin + 1), (1.5, begin + 1), (2.0, begin + 1), (2.25, begin + 1))
+    }
+    assert proven == {1.0: pytest.approx(1.0), 1.5: 1.0, 2.0: 1.0, 2.25: 1.0}
+    ten = Workload(submit_us=np.full(2, begin), gpus=both, duration_us=10 * both)
+    exact = IntervalProof(slowdown=1.5, from_us=begin, to_us=begin + 15)
+    assert least_slowdown(ten, Cluster(gpus=both[:1]), exact) == pytest.approx(1.5)
+    assert least_slowdown(ten, Cluster(gpus=both[:1]), replace(exact, to_us=begin + 14)) == 1.0
 
 
 def test_an_interval_that_ends_before_it_begins_proves_nothing():
