@@ -85,11 +85,11 @@ def test_more_servers_than_calls_may_be_nested_are_filled_one_after_the_other() 
 
 
 def test_rests_that_were_tried_are_not_tried_again() -> None:
-    """Of sizes four and five a server of ten holds two units, and 24 servers one less than 49, in two to the 24 ways."""
-    jobs = [job_document(name, epochs=1, chunks=30, worker=[size, 0]) for name, size in (("a", 4), ("b", 5))]
-    instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [10, 0], "count": 24}], horizon=2)
-    assert is_crowded(read_facts(instance), {0: at_least(25), 1: at_least(24)})
-    assert not is_crowded(read_facts(instance), {0: at_least(24), 1: at_least(24)})
+    """Of sizes four and five a server of ten holds two units, and 60 servers one less than 121, however they are filled."""
+    jobs = [job_document(name, epochs=1, chunks=70, worker=[size, 0]) for name, size in (("a", 4), ("b", 5))]
+    instance = tiny_instance(*jobs, worker_servers=[{"type": "w", "capacity": [10, 0], "count": 60}], horizon=2)
+    assert is_crowded(read_facts(instance), {0: at_least(61), 1: at_least(60)})
+    assert not is_crowded(read_facts(instance), {0: at_least(60), 1: at_least(60)})
 
 
 def test_a_search_that_is_given_up_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
