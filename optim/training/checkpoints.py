@@ -1,7 +1,8 @@
 """Checkpoints on disk: what is in the storage survives the controller too.
 
 A checkpoint is one file, written under another name and renamed, with a version of its format and a checksum of all that it
-holds; plain arrays, no pickles. The two last ones are kept, so that a damaged one costs no more than going back once more.
+holds; plain arrays, no pickles. The two last whole ones are kept, so that a damaged one costs no more than going back once
+more. What a run takes back, nobody finds there: clocks that are undone are written anew.
 """
 
 import hashlib
@@ -14,7 +15,7 @@ import numpy as np
 from optim.core.archives import Arrays, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
-from optim.training.messages import Delta, Install, Message, ShardValues, Vector
+from optim.training.messages import Delta, Install, Message, Rewind, ShardValues, Vector
 from optim.training.roles import STORAGE
 from optim.training.transport import Lost, Transport
 
@@ -62,6 +63,7 @@ class DurableStorage:
         self._transport, self._folder, self._job, self._num_shards = transport, Path(folder), job, num_shards
         self._parts: dict[int, dict[int, ShardValues]] = {}
         self._written = -1
+        self._damaged: set[Path] = set()
         self.losses: Callable[[], Sequence[float]] = list
         self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -79,6 +81,7 @@ class DurableStorage:
                 point = read_checkpoint(path, self._job)
             except InvalidProblemError as damage:
                 error = error or damage
+                self._damaged.add(path)
                 continue
             self._written = point.clock
             return point
@@ -91,6 +94,8 @@ class DurableStorage:
         self._transport.send(machine, message)
         if machine == STORAGE and isinstance(message, Install | Delta):
             self._keep(message.values)
+        elif machine == STORAGE and isinstance(message, Rewind):
+            self._forget(message.clock)
 
     def start(self, machine: str) -> None:
         """Have a machine of that name."""
@@ -112,6 +117,23 @@ class DurableStorage:
         """Give back everything but the folder."""
         self._transport.close()
 
+    def _forget(self, clock: int) -> None:
+        """Forget what is later than a clock that the run goes back to; files last, while there is an earlier one."""
+        self._parts = {known: parts for known, parts in self._parts.items() if known <= clock}
+        self._written = min(self._written, clock)
+        whole = self._whole()
+        kept = self._path(clock)
+        if any(path <= kept for path in whole):
+            for undone in (path for path in whole if path > kept):
+                undone.unlink(missing_ok=True)
+
+    def _path(self, clock: int) -> Path:
+        return self._folder / f"checkpoint-{clock:010d}.npz"
+
+    def _whole(self) -> list[Path]:
+        """Return the checkpoints that aren't known to be damaged, by clock."""
+        return [path for path in sorted(self._folder.glob("checkpoint-*.npz")) if path not in self._damaged]
+
     def _keep(self, values: ShardValues) -> None:
         if values.clock <= self._written:
             return
@@ -127,10 +149,11 @@ class DurableStorage:
             slots=tuple(np.concatenate(slot) for slot in slots),
             losses=tuple(self.losses())[: values.clock],
         )
-        write_checkpoint(self._folder / f"checkpoint-{values.clock:010d}.npz", point, self._job)
+        write_checkpoint(self._path(values.clock), point, self._job)
+        self._damaged.discard(self._path(values.clock))
         self._written = values.clock
         self._parts = {clock: kept for clock, kept in self._parts.items() if clock > values.clock}
-        for old in sorted(self._folder.glob("checkpoint-*.npz"))[:-KEPT]:
+        for old in self._whole()[:-KEPT]:
             old.unlink(missing_ok=True)
 
 

@@ -9,7 +9,7 @@ from optim.core.errors import InvalidProblemError
 from optim.kernels.parameter_server import Adam
 from optim.training.applications import LogisticRegression
 from optim.training.checkpoints import KEPT, DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
-from optim.training.messages import Install, ShardValues
+from optim.training.messages import Install, Rewind, ShardValues
 from optim.training.options import ClusterOptions
 from optim.training.roles import STORAGE
 from optim.training.trainer import Action, Event, Trainer, resumable
@@ -126,6 +126,60 @@ def test_machines_are_the_carriers_to_start_to_stop_and_to_kill(tmp_path):
     storage.kill("c")
     assert storage.receive(0.5).machine == "a"
     assert told == [("start", "a"), ("stop", "b"), ("kill", "c"), ("receive", 0.5)]
+
+
+def storage_of(folder, num_shards=2):
+    """Return a storage of two numbers a shard, and a function that has a shard's part of a clock come to it."""
+    storage = DurableStorage(InProcess(JOB), folder, job="j", num_shards=num_shards)
+
+    def come(shard, clock, value=0.0, generation=0):
+        values = ShardValues(shard, clock, np.full(2, value, np.float32), ())
+        storage.send(STORAGE, Install(generation=generation, values=values))
+        return [int(path.stem[-10:]) for path in sorted(folder.iterdir())]
+
+    return storage, come
+
+
+def test_what_a_run_takes_back_is_no_part_of_a_later_checkpoint(tmp_path):
+    """Shard 1's part of clock 5 is undone with all that came after clock 2: that of the new history takes its place."""
+    storage, come = storage_of(tmp_path)
+    come(0, 2, 1.0), come(1, 2, 1.0), come(1, 5, 7.0)
+    storage.send(STORAGE, Rewind(generation=1, clock=2))
+    assert come(0, 5, 2.0, generation=1) == [2]
+    assert come(1, 5, 3.0, generation=1) == [2, 5]
+    assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
+
+
+def test_a_checkpoint_that_is_taken_back_is_written_anew(tmp_path):
+    storage, come = storage_of(tmp_path)
+    for clock in (2, 5):
+        come(0, clock, 1.0), come(1, clock, 1.0)
+    storage.send(STORAGE, Rewind(generation=1, clock=3))
+    assert come(0, 5, 2.0, generation=1) == [2], "nobody finds what was undone"
+    assert come(1, 5, 3.0, generation=1) == [2, 5]
+    assert read_checkpoint(tmp_path / "checkpoint-0000000005.npz", "j").parameters.tolist() == [2.0, 2.0, 3.0, 3.0]
+
+
+def test_the_only_checkpoint_stays_until_there_is_another(tmp_path):
+    storage, come = storage_of(tmp_path)
+    come(0, 5, 1.0), come(1, 5, 1.0)
+    storage.send(STORAGE, Rewind(generation=1, clock=0))
+    assert come(0, 2, 2.0, generation=1) == [5]
+    assert come(1, 2, 2.0, generation=1) == [2, 5]
+
+
+def test_a_damaged_checkpoint_is_not_one_of_the_two_that_are_kept(tmp_path):
+    _, come = storage_of(tmp_path, 1)
+    come(0, 20), come(0, 25)
+    (tmp_path / "checkpoint-0000000025.npz").write_bytes(b"cut short")
+    storage, come = storage_of(tmp_path, 1)
+    assert storage.latest().clock == 20
+    assert come(0, 30) == [20, 25, 30]
+    (tmp_path / "checkpoint-0000000030.npz").write_bytes(b"cut short")
+    storage, come = storage_of(tmp_path, 1)
+    assert storage.latest().clock == 20
+    assert come(0, 25) == [20, 25, 30], "written anew it is whole again"
+    assert come(0, 35) == [25, 30, 35]
 
 
 def test_a_checkpoint_is_written_once_all_shards_have_come_and_nothing_of_it_stays_in_memory(tmp_path):

@@ -102,7 +102,7 @@ def row_slots(table: Rows, layout: RowLayout) -> Slots:
 
 @partial(jax.jit, donate_argnums=0, static_argnames="layout")
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
-    """Apply pushed rows to a table; repeated rows add up first. `table` is donated.
+    """Apply pushed rows to a table; repeated rows add up first, or one by one where that is the same but for rounding. `table` is donated.
 
     Parameters
     ----------

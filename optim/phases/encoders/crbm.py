@@ -183,12 +183,12 @@ class CrbmEncoder(Encoder):
         )
         values, rows = jnp.asarray(series.values, jnp.float32), jnp.asarray(ends, jnp.int32)
         state, best, kept, errors = crbm.initial_state(start), np.inf, start, []
-        per_call = min(EPOCHS_A_CALL, options.num_epochs)
         best_epoch = 0
-        for epoch in range(per_call, options.num_epochs + 1, per_call):
+        for begun in range(0, options.num_epochs, EPOCHS_A_CALL):
+            epoch = min(begun + EPOCHS_A_CALL, options.num_epochs)
             state, _ = crbm.train(
                 *(state, values, rows, rates, keys[1]),
-                num_epochs=per_call,
+                num_epochs=epoch - begun,
                 batch_size=min(options.batch_size, len(ends)),
                 num_gibbs_steps=options.num_gibbs_steps,
                 sampling=options.sampling,

@@ -85,11 +85,11 @@ def _ratings(path: str, changed: int) -> tuple[IntArray, IntArray, Vector]:
     users: list[str] = []
     items: list[str] = []
     values: list[float] = []
-    for number, words in _lines(path):
+    for position, (number, words) in enumerate(_lines(path)):
         try:
             value = float(words[2])
         except (IndexError, ValueError) as error:
-            if not values and len(words) > 2 and not _is_number(words[0]):
+            if position == 0 and len(words) > 2 and not _is_number(words[0]):
                 continue  # names of columns
             raise _wrong(path, number, "user item rating") from error
         if not np.isfinite(value):

@@ -203,6 +203,18 @@ def test_training_ends_once_forecasts_get_no_better_or_are_no_numbers(monkeypatc
     assert made.forecast_errors == pytest.approx(errors, nan_ok=True)
 
 
+@pytest.mark.parametrize(("asked", "calls"), [(4, [4]), (10, [10]), (19, [10, 9]), (30, [10, 10, 10])])
+def test_as_many_epochs_are_trained_as_are_asked_for(monkeypatch, asked, calls):
+    trained = []
+    monkeypatch.setattr(
+        "optim.kernels.crbm.train",
+        lambda state, *rest, num_epochs, **options: (trained.append(num_epochs), (state, None))[1],
+    )
+    monkeypatch.setattr("optim.kernels.crbm.forecast_error", lambda *given: np.array([1.0 / len(trained)]))
+    make_encoder("crbm", {**SMALL["crbm"], "num_epochs": asked}).fit(drawn([40, 3, 60, 1, 30]), 3, 0)
+    assert trained == calls
+
+
 def test_a_machine_whose_training_diverges_is_refused_with_the_remedy():
     # Same shapes as those of the other tests, so that nothing is compiled anew.
     made = make_encoder("crbm", {**SMALL["crbm"], "learning_rate": 1e9})
