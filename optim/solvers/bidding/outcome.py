@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Generic, Unpack
 
 import numpy as np
@@ -16,11 +17,15 @@ from optim.models.bidding.proof import RatioProof
 from optim.models.bidding.scalability import CurveKind, Scalability
 from optim.solvers.bidding.cap_units import cap_units, in_units, taken_back
 from optim.solvers.bidding.lasting.probability import shortfall
+from optim.solvers.bidding.tree.box import CAP_TOL
 from optim.solvers.bidding.tree.result import TreeResult
 from optim.solvers.bidding.tree.search import ROUNDING, RatioTree, TreeLimits
 
 OPTIMALITY_TOL = 1e-6
 """Largest relative gap that is called optimal."""
+
+HELD_TOL = 1e-9
+"""By this part of itself a cap may be exceeded, and the least work missed: an answer is held to no more, and its bound covers it."""
 
 HALVINGS = 200
 NEWTON_STEPS = 6
@@ -77,7 +82,7 @@ def make_tree(
 
 def is_answer(instance: BiddingInstance, counts: IntArray, value: CostWork) -> bool:
     """Tell whether a footprint does enough work, and keeps enough."""
-    does_enough = value.work > 0 and value.work >= instance.min_work * (1 - ROUNDING)
+    does_enough = value.work > 0 and value.work >= instance.min_work * (1 - CAP_TOL)
     return does_enough and not shortfall(instance, counts[None])[0]
 
 
@@ -101,6 +106,15 @@ def root_bound(instance: BiddingInstance, counts: IntArray) -> tuple[float, Rati
         if result.bound >= 0 or ratio <= 0:
             break
     return best
+
+
+def held_instance(instance: BiddingInstance) -> BiddingInstance:
+    """Return an instance with the limits and the least work that footprints are held to: `HELD_TOL` beyond its own."""
+    caps = instance.caps
+    if not len(caps.limit) and instance.min_work == 0:
+        return instance
+    held = replace(caps, limit=caps.limit * (1.0 + HELD_TOL))
+    return replace(instance, caps=held, min_work=instance.min_work * (1.0 - HELD_TOL))
 
 
 def can_work(instance: BiddingInstance) -> bool:
@@ -130,11 +144,11 @@ class AbstractBiddingSolver(AbstractSolver[BiddingInstance, OptionsT], Generic[O
     sense: ClassVar[Sense] = Sense.MINIMISE
 
     def _run(self, instance: BiddingInstance, options: OptionsT, monitor: Monitor, seed: int) -> Outcome:
-        """Run with small caps in units of their own."""
-        units = cap_units(instance)
+        """Run with the caps and the least work that footprints are held to, small caps in units of their own."""
+        held, units = held_instance(instance), cap_units(instance)
         if (units == 1.0).all():
-            return self.run(instance, options, monitor, seed)
-        return taken_back(self.run(in_units(instance, units), options, monitor, seed), units)
+            return self.run(held, options, monitor, seed)
+        return taken_back(self.run(in_units(held, units), options, monitor, seed), units)
 
 
 def outcome_of(

@@ -8,14 +8,14 @@ import numpy as np
 
 from optim.core.claims import OPTIMALITY_TOL, AbstractClaims, Findings
 from optim.core.counters import CountRange
-from optim.core.recomputed import AGREEMENT_TOL, Recomputed
+from optim.core.recomputed import Recomputed
 from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense
 from optim.core.verification import Verification, Violation, violation
 from optim.models.bidding.check.curve import check_curve
 from optim.models.bidding.check.facts import Facts, footprint_value
 from optim.models.bidding.check.lasting import keeps_enough, kept
-from optim.models.bidding.check.leaf import CAP_TOL
+from optim.models.bidding.check.leaf import held_limits, held_work
 from optim.models.bidding.check.tree import proven_bound
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.plan import FootprintPlan
@@ -67,11 +67,12 @@ class BiddingClaims(AbstractClaims):
         if len(decision.counts) != self.facts.instance.num_bids:
             return found, None
         cost, work = footprint_value(self.facts, decision.counts.tolist())
-        least = self.facts.instance.min_work
+        least = held_work(self.facts.instance)
         if work <= 0:
             return [*found, violation("work", "the footprint does no work, so that it has no cost per work")], None
-        if work < least * (1.0 - AGREEMENT_TOL):
-            found.append(violation("work", f"the work {work!r} is below min_work {least!r}", amount=repr(least - work)))
+        if work < least:
+            text = f"the work {work!r} is below min_work {self.facts.instance.min_work!r}"
+            found.append(violation("work", text, amount=repr(least - work)))
         return found, Recomputed.total([cost / work])  # neither cost nor work has terms of both signs
 
     def check_proof(self, proof: RatioProof) -> Findings:
@@ -96,7 +97,9 @@ class BiddingClaims(AbstractClaims):
         """Tell whether a footprint breaks no rule and does enough work."""
         work = footprint_value(self.facts, counts.tolist())[1]
         return (
-            not _check_rows(self.facts, FootprintPlan.of(counts)) and work > 0 and work >= self.facts.instance.min_work
+            not _check_rows(self.facts, FootprintPlan.of(counts))
+            and work > 0
+            and work >= held_work(self.facts.instance)
         )
 
     def counts(self) -> Mapping[str, float]:
@@ -136,9 +139,10 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
             violation(f"bound [bid {j}]", text, amount=str(max(-counts[j], counts[j] - instance.bids.max_count[j])))
         )
     caps = instance.caps
-    for name, weight, limit in zip(caps.names, caps.weight, caps.limit.tolist(), strict=True):
+    held = held_limits(instance).tolist()
+    for name, weight, limit, most in zip(caps.names, caps.weight, caps.limit.tolist(), held, strict=True):
         used = math.fsum((weight * counts).tolist())
-        if used > limit * (1.0 + CAP_TOL):
+        if used > most:
             found.append(
                 violation(f"cap [{name}]", f"{used:g} is used, the limit is {limit:g}", amount=repr(used - limit))
             )
@@ -159,7 +163,7 @@ def _check_rows(facts: Facts, plan: FootprintPlan) -> list[Violation]:
 def _most_alone(instance: BiddingInstance) -> IntArray:
     """Return how many instances of each bid fit where no other is taken, shape (bids,)."""
     caps, most = instance.caps, instance.bids.max_count.astype(np.float64)
-    for weight, limit in zip(caps.weight, caps.limit.tolist(), strict=True):
+    for weight, limit in zip(caps.weight, held_limits(instance).tolist(), strict=True):
         uses = weight > 0
         most[uses] = np.minimum(most[uses], limit / weight[uses])
     return np.floor(most).astype(np.int64)

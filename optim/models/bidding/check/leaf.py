@@ -5,21 +5,30 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.recomputed import AGREEMENT_TOL
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, footprint_value, tangent_slope, useful_rate
 from optim.models.bidding.check.lasting import CheckedCovers, keeps_enough
-from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
+from optim.models.bidding.instance import BiddingInstance, BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
 
 CAP_TOL = 1e-9
-"""Caps may be exceeded by this, relative to their limit, through rounding alone."""
+"""Caps may be exceeded by this, relative to their limit, and least work missed by as much, through rounding alone."""
 
 EMPTY_TOL = 1e-9
 """A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
 
 LARGEST = 1e100
 """Largest number in a proof: squares and products of a few stay finite."""
+
+
+def held_limits(instance: BiddingInstance) -> FloatArray:
+    """Return the limits that footprints are held to, shape (caps,); what they may not exceed is what a proof may price."""
+    return instance.caps.limit * (1.0 + CAP_TOL)
+
+
+def held_work(instance: BiddingInstance) -> float:
+    """Return the least work that footprints are held to."""
+    return instance.min_work * (1.0 - CAP_TOL)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,7 +129,12 @@ def leaf_bound(
     at_stake = price * facts.cell_weight * instance.eviction_loss_h * share * most
     caps = instance.caps
     reduced = facts.unit_cost + x.cap @ caps.weight - cells.rate @ (worth * slope)
-    total = [instance.fixed_usd, x.work * instance.min_work, *(-x.cap * caps.limit).tolist(), *(-at_stake).tolist()]
+    total = [
+        instance.fixed_usd,
+        x.work * held_work(instance),
+        *(-x.cap * held_limits(instance)).tolist(),
+        *(-at_stake).tolist(),
+    ]
     total += (-worth * (height + slope * (cells.base - x.point))).tolist()
     if covers is not None:
         used = len(x.cover)
@@ -151,7 +165,7 @@ def _single(facts: Facts, box: CheckedBox, ratio: float) -> float:
     taken = counts > 0
     number = np.bincount(instance.bids.market[taken], minlength=1)
     cost, work = footprint_value(facts, counts.tolist())
-    is_short = work <= 0 or work < instance.min_work * (1.0 - AGREEMENT_TOL)
+    is_short = work <= 0 or work < held_work(instance)
     is_elsewhere = box.has_change is True and not (taken & instance.bids.is_new).any()
     if is_short or is_elsewhere or (instance.one_bid_a_market and (number > 1).any()):
         return math.inf
@@ -162,8 +176,8 @@ def _exceeds_a_cap(facts: Facts, box: CheckedBox) -> bool:
     """Tell whether the least counts alone are more than a cap allows, by the rule that footprints are held to."""
     caps = facts.instance.caps
     return any(
-        math.fsum((weight * box.low).tolist()) > limit * (1.0 + CAP_TOL)
-        for weight, limit in zip(caps.weight, caps.limit.tolist(), strict=True)
+        math.fsum((weight * box.low).tolist()) > limit
+        for weight, limit in zip(caps.weight, held_limits(facts.instance).tolist(), strict=True)
     )
 
 
@@ -321,7 +335,7 @@ def _most_rate(facts: Facts, box: CheckedBox, base: FloatArray, rates: FloatArra
     low, spare = box.low[allowed].astype(np.float64), (box.high - box.low)[allowed].astype(np.float64)
     sure = base + low @ rate
     best = sure + spare @ rate
-    for weight, limit in zip(instance.caps.weight[:, allowed], instance.caps.limit.tolist(), strict=True):
+    for weight, limit in zip(instance.caps.weight[:, allowed], held_limits(instance).tolist(), strict=True):
         room = max(0.0, limit - float(weight @ low))
         filled = sure.copy()
         for c in range(len(filled)):

@@ -10,7 +10,7 @@ from optim.core.recomputed import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, least_rate_for
 from optim.models.bidding.check.lasting import CheckedCovers, checked_covers
-from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
+from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, held_work, leaf_bound
 from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
 
 
@@ -22,7 +22,7 @@ def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Vi
         return None, [violation("certificate", text)]
     if proof.ratio == 0:
         return 0.0, []  # costs are never negative
-    least_work = max(instance.min_work, _least_cost(facts) / proof.ratio * (1.0 - 1e-12))
+    least_work = max(held_work(instance), _least_cost(facts) / proof.ratio * (1.0 - 1e-12))
     least, wrong = _tree_bound(facts, proof, least_rate_for(instance.scalability, least_work))
     if wrong:
         return None, wrong

@@ -123,7 +123,7 @@ def is_decided(instance: AuctionInstance, plan: AuctionPlan, app: int) -> bool:
     """Tell whether both ends of a winner's payment give the same GPUs; of a lottery whether they meet."""
     low, high = float(plan.share_low[app]), float(plan.share_high[app])
     if plan.rule is PaymentRule.LOTTERY:
-        return high - low <= CLOSED_TOL
+        return high - low <= CLOSED_TOL * high
     bundle, gang = int(instance.bids.gpus[plan.row[app]]), int(instance.apps.gang[app])
     return gpus_kept(plan.rule, low, bundle, gang) == gpus_kept(plan.rule, high, bundle, gang)
 

@@ -8,8 +8,9 @@ import numpy as np
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.proof import CHANGE, THETA
 
-CAP_TOL = 1e-9
-"""Caps may be exceeded by this, relative to their limit, through rounding alone."""
+CAP_TOL = 1e-12
+"""Caps may be exceeded by this, relative to their limit, and least work missed: sums are rounded. What a solver is given
+has the tolerance already that footprints are held to (`held_instance`)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,7 +14,7 @@ from optim.models.bidding.instance import BiddingInstance, FloatArray, HourOutlo
 from optim.models.bidding.proof import CHANGE, Multipliers, TreeNode
 from optim.solvers.bidding.lasting.covers import CoverPool
 from optim.solvers.bidding.local_search.steps import is_feasible
-from optim.solvers.bidding.tree.box import Box
+from optim.solvers.bidding.tree.box import CAP_TOL, Box
 from optim.solvers.bidding.tree.branching import OpenBox, choose_bid, choose_sum, rounded
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, LagrangianBound, expand
 from optim.solvers.bidding.tree.node_lp import CURVE_TOL, LpPoint, solve_node
@@ -221,7 +221,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         value = evaluate(self.instance, box.low)
         if box.has_change and not box.low[self.instance.bids.is_new].any():
             return float("inf")  # it is in the box without a change
-        is_answer = value.work > 0 and value.work >= self._min_work * (1 - ROUNDING)
+        is_answer = value.work > 0 and value.work >= self._min_work * (1 - CAP_TOL)
         if not is_feasible(self.instance, box.low[None])[0] or not (is_answer or self._is_all_of_interest):
             return float("inf")
         worth = value.cost - self.ratio * value.work
@@ -274,7 +274,7 @@ class RatioTree(AbstractIteration[TreeResult]):
         table = rounded(self.instance, relaxation, point)
         fits = is_feasible(self.instance, table) & self._pool.keeps(table)
         cost, work = evaluate_many(self.instance, table)
-        value = np.where(fits & (work >= self._min_work), cost - self.ratio * work, np.inf)
+        value = np.where(fits & (work >= self._min_work * (1 - CAP_TOL)), cost - self.ratio * work, np.inf)
         best = int(value.argmin())
         if value[best] < self.value:
             self._keep(table[best], float(cost[best]), float(value[best]))

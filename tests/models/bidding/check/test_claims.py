@@ -13,6 +13,7 @@ from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.models.bidding.check.facts import Facts
 from optim.models.bidding.check.leaf import check_form
 from optim.models.bidding.cost_per_work import evaluate_many
+from optim.models.bidding.instance import Caps
 from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.proof import RatioProof, TreeNode
 from optim.models.files import read_solution, verify, write_solution
@@ -207,6 +208,57 @@ def test_infeasible_can_be_claimed_only_where_no_bid_works(fields, is_hopeless):
         termination=Termination.INFEASIBLE, primal=PointStatus.NONE,
     )  # fmt: skip
     assert verify(instance, claim).is_ok is is_hopeless
+
+
+@pytest.mark.parametrize("price", [1.0, 1e12])
+def test_what_a_cap_may_be_exceeded_by_has_no_price(price):
+    """One of `a` takes 1e-11 more than the cap has, which rounding may: no price of the cap proves that it isn't taken."""
+    limit = 0.3333333333
+    caps = Caps(names=("c",), weight=np.array([[limit + 3e-11, 0.0]]), limit=np.array([limit]))
+    instance = replace(hour_instance([0, 1], [0.1, 0.9], [1.0, 1.0], max_count=[2, 1]), caps=caps)
+    found = solve(instance, "dinkelbach")
+    assert (found.decision.counts.tolist(), verify(instance, found).is_ok) == ([1, 0], True)
+    proof = found.certificate.proof
+    free = replace(proof.multipliers[0], cap=np.zeros(1), work=0.0)
+    tree = (TreeNode(bid=0, value=0, low=1, high=2), TreeNode(multipliers=0), TreeNode(multipliers=1))
+    ratio = 0.9 * (1 - 1e-8)
+    false = RatioProof(ratio=ratio, nodes=tree, multipliers=(free, replace(free, cap=np.array([price]))))
+    refused = verify(instance, with_claim(found, [0, 1], false, ratio))
+    assert "bound" in [wrong.row for wrong in refused.violations]
+
+
+@pytest.mark.parametrize("price", [1.0, 1e10])
+def test_what_the_least_work_may_be_missed_by_has_no_price(price):
+    instance = hour_instance([0, 1], [0.1, 1.8], [1.0, 2.0], max_count=1, min_work=1.0000000005)
+    found = solve(instance, "dinkelbach")
+    assert (found.decision.counts.tolist(), verify(instance, found).is_ok) == ([1, 0], True)
+    free = replace(found.certificate.proof.multipliers[0], cap=np.zeros(len(instance.caps.limit)))
+    tree = (TreeNode(bid=1, value=0, low=1, high=2), TreeNode(multipliers=1), TreeNode(multipliers=0))
+    ratio = 0.9 * (1 - 1e-8)
+    false = RatioProof(ratio=ratio, nodes=tree, multipliers=(replace(free, work=0.0), replace(free, work=price)))
+    refused = verify(instance, with_claim(found, [0, 1], false, ratio))
+    assert "bound" in [wrong.row for wrong in refused.violations]
+
+
+@pytest.mark.parametrize("solver", ["dinkelbach", "frontier", "greedy", "plain-milp"])
+@pytest.mark.parametrize(("least", "limit"), [(0.0, 3 * 0.1), (0.0, 0.3), (0.9999999999, 0.3), (1.0000000005, 0.3)])
+def test_what_rounding_may_miss_is_an_answer_to_all(solver, least, limit):
+    """Three tenths as a sum are more than 0.3 by 6e-17."""
+    caps = Caps(names=("c",), weight=np.array([[0.1 + 0.1 + 0.1]]), limit=np.array([limit]))
+    instance = replace(hour_instance([0], [0.1], [1.0], max_count=1, min_work=least), caps=caps)
+    found = solve(instance, solver)
+    assert found.decision.counts.tolist() == [1]
+    assert verify(instance, found).is_ok
+
+
+def with_claim(solution, counts, proof, bound):
+    """Return a solution that claims another footprint to be the best."""
+    plan = FootprintPlan.of(np.array(counts))
+    certificate = replace(solution.certificate, kind=CertificateKind.BOUND, statement="", proof=proof)
+    return replace(
+        solution, decision=plan, objective=0.9, bound=bound, certificate=certificate,
+        termination=Termination.COMPLETED, stats=replace(solution.stats, counts={}),
+    )  # fmt: skip
 
 
 def test_all_bids_together_show_that_enough_work_can_be_done():

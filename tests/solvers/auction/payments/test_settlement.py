@@ -8,9 +8,10 @@ from hypothesis import given
 
 from optim.core.driver import Monitor
 from optim.core.status import CertificateKind, Termination
-from optim.models.auction.instance import as_ints
+from optim.models.auction.instance import AuctionInstance, as_ints
 from optim.models.auction.plan import PaymentRule, sorted_entries
 from optim.models.auction.proof import CountProof
+from optim.models.files import verify
 from optim.solvers.auction.allocation.allocator import Allocator
 from optim.solvers.auction.payments.options import PaymentOptions
 from optim.solvers.auction.payments.others import bounded_award
@@ -112,3 +113,15 @@ def test_a_heuristics_bounds_hold_for_all_and_without_each_winner(instance):
     for i, part in award.without.items():
         assert part.reached - 1e-9 <= optimum(instance, absent=i) <= part.bound + 1e-9
         assert part.witness.row[i] == -1
+
+
+@pytest.mark.parametrize("solver", ["exact", "greedy", "count-dp", "batched"])
+def test_a_lotterys_small_share_is_decided_only_where_its_ends_meet(solver):
+    """Beside an app without any GPU, which is worth next to nothing, shares are small: a billionth is much of them."""
+    bids = {
+        "A": [(11, "cluster", 0.5)],
+        **{n: [(5, "machine", rho)] for n, rho in (("B", 1.0), ("C", 1.1), ("D", 1.2))},
+    }
+    instance = AuctionInstance.from_bids([8, 8], bids, empty_rho=1e12)
+    found = solve(instance, solver, options={"rule": "lottery"})
+    assert verify(instance, found).is_ok
