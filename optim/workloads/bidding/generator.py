@@ -1,6 +1,6 @@
 """Draw bidding instances from generated price history."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,6 +15,24 @@ from optim.workloads.bidding.price_files import read_on_demand, read_prices, rea
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
 __all__ = ["GeneratorOptions", "generate", "history_for"]
+
+OF_BIDS = (
+    "num_types",
+    "num_zones",
+    "days",
+    "prices",
+    "on_demand",
+    "deltas_micro",
+    "total",
+    "reliable",
+    "reliable_usd",
+    "scale_min",
+    "eviction_min",
+    "term",
+    "slots",
+    "one_bid_a_market",
+)
+"""Options that mean nothing where nobody bids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +49,9 @@ class GeneratorOptions(BiddingOptions):
         Files of a real history and of on-demand prices, which then stand in for the generated one.
     zone_types, preemptions
         A decision without bids instead: so many kinds of machines by zone and type (see `CapacityOptions`), with hazards
-        fitted on a file of recorded preemption series if one is given.
+        fitted on a file of recorded preemption series if one is given. `max_count` and `startup_min` hold for them, and so do
+        `windows` and `serial` where they differ from their defaults, which stand for those of `CapacityOptions`; the options of
+        bids (`OF_BIDS`) are refused.
     least_gpus, least_probability
         Without bids: GPUs that must last the hour, and how surely; 0 GPUs where nothing is asked.
     """
@@ -56,8 +76,16 @@ class GeneratorOptions(BiddingOptions):
             raise InvalidOptionError("preemptions go with zone_types, the number of kinds of machines on offer")
         if self.least_gpus and not self.zone_types:
             raise InvalidOptionError("least_gpus goes with zone_types, the number of kinds of machines on offer")
+        self._check_without_bids()
         CapacityOptions(least_gpus=self.least_gpus, least_probability=self.least_probability)
         PriceOptions(num_types=self.num_types, num_zones=self.num_zones, days=self.days)
+
+    def _check_without_bids(self) -> None:
+        """Refuse options of bids where there are none: nothing would come of them."""
+        given = [one.name for one in fields(self) if one.name in OF_BIDS and getattr(self, one.name) != one.default]
+        if self.zone_types and given:
+            given.sort(key=OF_BIDS.index)
+            raise InvalidOptionError(f"zone_types draws a decision without bids; leave it out, or {', '.join(given)}")
 
 
 def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
@@ -76,10 +104,13 @@ def generate(options: GeneratorOptions, seed: int) -> BiddingInstance:
     'spot-2x12-own-1'
     """
     if options.zone_types:
+        usual = CapacityOptions()
         kinds = CapacityOptions(
             zone_types=options.zone_types,
-            windows=options.windows or CapacityOptions().windows,
+            windows=options.windows or usual.windows,
             max_count=options.max_count,
+            serial=usual.serial if options.serial == BiddingOptions().serial else options.serial,
+            startup_min=options.startup_min,
             preemptions=options.preemptions,
             least_gpus=options.least_gpus,
             least_probability=options.least_probability,

@@ -54,7 +54,7 @@ class PriceOptions:
     spikes_per_day
         Rate of spikes of a market.
     spike_min
-        Mean length of a spike in minutes.
+        Mean length of a spike in minutes beyond its first one: every spike lasts a minute and an exponential time.
     correlation
         Share of the base's noise, and of the spikes, that comes from events common to all markets.
     """
@@ -87,8 +87,8 @@ def generate_prices(options: PriceOptions, seed: int) -> PriceHistory:
     """Draw a price history.
 
     The logarithm of a market's base price is an Ornstein-Uhlenbeck process, seen at Poisson times. Spikes come at
-    Poisson times; each multiplies the base by a Pareto factor of tail 1, up to `CAP` times on-demand, for an
-    exponential time.
+    Poisson times; each multiplies the base by a Pareto factor of tail 1, up to `CAP` times on-demand, for a
+    minute and an exponential time.
 
     Parameters
     ----------

@@ -17,6 +17,8 @@ from optim.workloads.traces.time_stamps import seconds_of
 
 OVERSIZED, EARLIER, NO_TYPE = "larger than the cluster", "submitted earlier", "that no GPU of the cluster can run"
 MIB_A_GB = 1024.0
+NAMES_SHOWN = 5
+"""Virtual clusters that a message names."""
 DRAWN = "drawn"
 """In the notes of jobs whose outcomes were drawn."""
 
@@ -89,7 +91,8 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     Raises
     ------
     InvalidProblemError
-        If no job is left, or the trace knows no run time on one of the cluster's types of GPU.
+        If no job is left, those left are on several clocks, or the trace knows no run time on one of the cluster's types of
+        GPU.
     InvalidOptionError
         If `since` is no date, or a date and the trace tells none.
     """
@@ -106,6 +109,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     if ratio is not None:
         can_run = np.isfinite(ratio[order]).any(axis=1)
         order, dropped[NO_TYPE] = order[can_run], int((~can_run).sum())
+    _check_clock(table, order)
     order = order[: selection.first]
     if not len(order):
         raise InvalidProblemError("no job of the trace is left; choose other dates or a larger cluster")
@@ -132,6 +136,20 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         dropped={reason: count for reason, count in dropped.items() if count},
         notes=tuple(notes),
         **columns,
+    )
+
+
+def _check_clock(table: JobTable, order: IntArray) -> None:
+    """Refuse jobs on several clocks: their times can't be compared."""
+    clocks = len(np.unique(table.clock[order]))
+    if clocks <= 1:
+        return
+    names = () if table.virtual_cluster is None else _named(table.virtual_cluster[order])[0]
+    shown = [name[:20] for name in names[:NAMES_SHOWN]] + ["..."] * (len(names) > NAMES_SHOWN)
+    known = f" (there are: {', '.join(shown)})" if names else ""
+    raise InvalidProblemError(
+        f"the trace's jobs are on {clocks} clocks of their own and can't be laid over each other; choose one virtual cluster "
+        f"by trace.virtual_cluster=NAME{known}, or leave one in the file"
     )
 
 

@@ -72,7 +72,8 @@ def _bitbrains(path: str | Path) -> ContainerSeries:
     columns = read_columns(path, numbers, ("vm",))
     require(path, columns, *numbers[1:], least=0.0, may_lack=True)
     cores, capacity = columns["cores"], columns["cpu_cap_mhz"]
-    used = np.where(capacity > 0, columns["cpu_mhz"] / np.where(capacity > 0, capacity, 1.0) * cores, 0.0)
+    # A machine without capacity uses nothing; of one whose capacity isn't told nothing is known (NaN).
+    used = columns["cpu_mhz"] / np.where(capacity == 0, np.inf, capacity) * cores
     values = np.stack([used, columns["mem_kb"] / KIB_PER_GIB], axis=1)
     limit = np.stack([cores, columns["mem_cap_kb"] / KIB_PER_GIB], axis=1)
     return series_of_rows(path, columns["vm"], columns["t_s"], values, (CPU, MEMORY), limit)

@@ -59,7 +59,8 @@ class ContainerOptions:
     jitter
         Largest shift of a time stamp as a share of the interval, below 0.5; then time stamps are irregular.
     drift
-        CPU and memory levels are scaled by exp(drift): for data that has moved away from what a model was fitted on.
+        CPU and memory levels are scaled by exp(drift): for data that has moved away from what a model was fitted on. Not
+        scaled is CPU while warming up and loading, a constant, and nothing takes more than its cores.
     idle_share
         Mean share of a container's life that it idles at its end, its job done; these samples have no phase (-1).
     idle_memory

@@ -22,6 +22,9 @@ PAUSE_CONTAINER = "POD"
 STEP_TOL = 0.01
 """Relative difference of steps that counts as none."""
 
+HALF_DIGITS = 6
+"""Digits of a step to which a half is told from what lies beside it: time stamps are floats."""
+
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series which has none of `LABELS`."""
 
@@ -58,7 +61,7 @@ def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
     Of what cAdvisor tells of a pod, each container counts once: its pause container (``container="POD"``) is left out, and so
     is the pod's own sum (no label ``container``) where its containers are there too. Containers of a pod are one unit, which
     splits keep together. Queries need the same step; that they begin at different moments does no harm, as samples are matched
-    to the nearest of the earliest query's.
+    to the nearest of the earliest query's, those half-way to the later one.
 
     Parameters
     ----------
@@ -124,10 +127,15 @@ def _matched(
     step = min(steps.values(), default=0.0)
     samples: dict[tuple[str, float], dict[str, float]] = {}
     for (container, resource), (times, values) in found.items():
-        moments = begin + step * np.round((times - begin) / step) if step > 0 else times
+        moments = begin + step * _nearest((times - begin) / step) if step > 0 else times
         for time, value in zip(np.round(moments, 3).tolist(), values.tolist(), strict=True):
             samples.setdefault((container, time), {}).setdefault(resource, value)
     return samples
+
+
+def _nearest(steps: FloatArray) -> FloatArray:
+    """Return the nearest whole numbers, of halves the larger one: `np.round` would move two neighbours to the same."""
+    return np.asarray(np.floor(np.round(steps, HALF_DIGITS) + 0.5))
 
 
 def _pod(metric: Mapping[str, str]) -> tuple[str, ...] | None:

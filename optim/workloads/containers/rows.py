@@ -40,7 +40,7 @@ def series_of_rows(
     resources
         The R columns.
     limit
-        Shape (rows, R) or None; a container's last known limits count.
+        Shape (rows, R) or None, NaN where a limit isn't told; of each container and column the last known one counts.
     phase, phase_names
         True phase of each row and names of phases, where they are known.
     units
@@ -63,7 +63,6 @@ def series_of_rows(
     is_last[:-1] = (group[1:] != group[:-1]) | (time_s[order][1:] != time_s[order][:-1])
     order, group = order[is_last], group[is_last]
     lengths = np.bincount(group, minlength=len(names)).astype(np.int64)
-    last = np.cumsum(lengths) - 1
     return ContainerSeries(
         resources=resources,
         containers=names,
@@ -72,6 +71,15 @@ def series_of_rows(
         time_s=time_s[order],
         phase=None if phase is None else phase[order],
         phase_names=phase_names,
-        limit=None if limit is None else limit[order][last],
+        limit=None if limit is None else _last_known(limit[order], lengths),
         units=units,
     )
+
+
+def _last_known(limit: FloatArray, lengths: IntArray) -> FloatArray:
+    """Return the last finite value of each container and column, NaN where there is none; rows stand by container."""
+    end = np.cumsum(lengths)
+    row = np.where(np.isfinite(limit), np.arange(len(limit))[:, None], -1)
+    latest = np.maximum.accumulate(row, axis=0)[end - 1]
+    known = np.take_along_axis(limit, np.maximum(latest, 0), axis=0)
+    return np.where(latest >= (end - lengths)[:, None], known, np.nan)

@@ -98,9 +98,14 @@ def _micro(rows: list[tuple[float, float, float, float]]) -> IntArray:
 def bidding_instance(profiles: ProfileDocument, options: bidding.GeneratorOptions, seed: int) -> BiddingInstance:
     """Draw a decision for one of the profiles' kinds: its scalability, start-up, and losses by change and eviction."""
     job = profiles.jobs[int(np.random.default_rng([seed, 1]).integers(len(profiles.jobs)))]
-    own = replace(options, startup_min=job.startup_min, scale_min=job.change_min, eviction_min=job.eviction_min)
-    instance = bidding.generate(own, seed)
-    return replace(instance, name=f"{instance.name}-{job.name}", scalability=scalability_of(job))
+    instance = bidding.generate(replace(options, startup_min=job.startup_min), seed)
+    return replace(
+        instance,
+        name=f"{instance.name}-{job.name}",
+        scalability=scalability_of(job),
+        eviction_loss_h=job.eviction_min / 60,
+        change_loss_h=job.change_min / 60,
+    )
 
 
 def auction_instance(profiles: ProfileDocument, options: auction.GeneratorOptions, seed: int) -> AuctionInstance:

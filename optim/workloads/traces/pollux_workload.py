@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.csv_columns import read_columns, refuse, require, require_whole
 from optim.workloads.traces.job_table import FloatArray, IntArray, JobTable, ReadOptions
 
@@ -114,9 +114,13 @@ def read_workload(path: str | Path, options: ReadOptions) -> JobTable:
 
     Raises
     ------
+    InvalidOptionError
+        If a virtual cluster is asked for: a workload has none.
     InvalidProblemError
         If a column or a measurement is missing, or a field is no number.
     """
+    if options.virtual_cluster is not None:
+        raise InvalidOptionError("virtual_cluster must be None for a workload of pollux, which has none; leave it out")
     columns = read_columns(path, ("time", "num_replicas", "batch_size"), ("name", "application"))
     require(path, columns, "time", least=0.0)
     require(path, columns, "num_replicas", "batch_size", least=1.0)

@@ -1,6 +1,6 @@
 """Times of traces: dates, or seconds of a clock of their own."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,8 @@ def read_times(path: str | Path, column: str, second: float = 1.0) -> tuple[Floa
 def seconds_of(begin: datetime | None, text: str) -> float:
     """Return where a date lies on a trace's clock; a number is taken as seconds of that clock.
 
+    A date with an offset is brought to UTC, as those of a trace are.
+
     Raises
     ------
     InvalidOptionError
@@ -99,7 +101,7 @@ def seconds_of(begin: datetime | None, text: str) -> float:
         ) from error
     if begin is None:
         raise InvalidOptionError("--from: the trace tells no dates; give seconds on its own clock")
-    return (date.replace(tzinfo=None) - begin).total_seconds()
+    return (date.replace(tzinfo=None) - begin - (date.utcoffset() or timedelta())).total_seconds()
 
 
 def _are_numbers(texts: TextArray) -> NDArray[np.bool_]:

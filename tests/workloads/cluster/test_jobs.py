@@ -9,7 +9,9 @@ from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.cluster.philly_tables import STATUSES
 from optim.models.cluster.world import Cluster
 from optim.workloads.cluster.jobs import Selection, cluster_jobs
-from optim.workloads.traces.job_table import JobTable
+from optim.workloads.traces.formats import read_jobs
+from optim.workloads.traces.job_table import JobTable, ReadOptions
+from tests.support.trace_files import gavel_file
 
 
 def _texts(*values):
@@ -79,6 +81,33 @@ def test_a_date_and_a_number_of_jobs_choose_the_first_from_then_on():
         cluster_jobs(_table(), Selection(since="2017-10-03"))
     with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
         cluster_jobs(_table(), Selection(since="1000"))
+
+
+def test_jobs_on_clocks_of_their_own_are_not_laid_over_each_other():
+    apart = {"virtual_cluster": _texts("x", "y", "y", "x"), "clock": np.array([0, 1, 1, 0])}
+    with pytest.raises(InvalidProblemError, match=r"2 clocks .* choose one virtual cluster by .*\(there are: x, y\)"):
+        cluster_jobs(_table(**apart), Selection())
+    with pytest.raises(InvalidProblemError, match="choose one virtual cluster"):
+        cluster_jobs(_table(**apart), Selection(first=1))
+    with pytest.raises(InvalidProblemError, match="2 clocks"):
+        cluster_jobs(_table(clock=apart["clock"]), Selection())
+    many = {name: np.arange(12) for name in ("submit_s", "workers", "duration_s", "clock")} | {
+        "ids": tuple("abcdefghijkl")
+    }
+    with pytest.raises(InvalidProblemError, match=r"12 clocks .*\(there are: v0, v1, v10, v11, v2, \.\.\.\)"):
+        cluster_jobs(_table(**many, virtual_cluster=_texts(*(f"v{n}" for n in range(12)))), Selection())
+    # What is left is on one clock.
+    assert cluster_jobs(_table(**apart), Selection(since="20")).ids == ("a", "d")
+    assert cluster_jobs(_table(clock=np.full(4, 3)), Selection()).ids == ("b", "c", "a", "d")
+
+
+@pytest.mark.parametrize("chosen", ["x", "y"])
+def test_one_virtual_cluster_of_gavels_jobs_is_played(tmp_path, chosen):
+    path = gavel_file(tmp_path, [("x", 0, "A", 3600, 0.0, 1), ("y", 0, "A", 3600, 5.0, 1), ("y", 1, "A", 3600, 9.0, 1)])
+    with pytest.raises(InvalidProblemError, match=r"trace\.virtual_cluster=NAME"):
+        cluster_jobs(read_jobs(path, "gavel", ReadOptions()), Selection())
+    jobs = cluster_jobs(read_jobs(path, "gavel", ReadOptions(virtual_cluster=chosen)), Selection())
+    assert jobs.groups == (chosen,)
 
 
 def test_run_times_are_those_of_the_clusters_types_of_gpu():

@@ -53,6 +53,17 @@ def test_virtual_machines_use_shares_of_their_cores(tmp_path):
     assert series.limit.tolist() == [[2.0, 8.0], [4.0, 1.0]]
 
 
+def test_machines_of_which_capacity_or_use_is_not_told_have_no_row(tmp_path):
+    path = tmp_path / "machines.csv"
+    rows = ["7,0,2,1463,5852,1048576,0", "7,300,2,1463,,1048576,0", "7,600,2,,5852,1048576,0", "7,900,2,,0,1048576,0"]
+    path.write_text(
+        "\n".join(["vm,t_s,cores,cpu_mhz,cpu_cap_mhz,mem_kb,mem_cap_kb", *rows, "7,1200,2,9,0,1048576,0\n"])
+    )
+    series = read_containers(path)
+    assert series.time_s.tolist() == [0, 1200]
+    assert series.values.tolist() == [[0.5, 1.0], [0.0, 1.0]]
+
+
 def test_supercloud_job_peaks_at_its_published_utilisation():
     series = read_containers(container_file("mit_supercloud_job_10s.csv.gz"))
     assert series.values[:, 0].max() == pytest.approx(31.984)
@@ -185,6 +196,18 @@ def test_queries_that_begin_at_different_moments_are_matched(tmp_path):
     assert series.values.tolist() == [[1.0, 1.0]] * 3
 
 
+@pytest.mark.parametrize(("offset", "first"), [(14, 0), (15, 1), (16, 1)])
+def test_queries_half_a_step_apart_keep_every_sample_that_both_have(tmp_path, offset, first):
+    """Of twelve samples each; from half a step on, a sample belongs to the moment after it, so that the last has no partner."""
+    cpu, memory = tmp_path / "cpu.json", tmp_path / "memory.json"
+    begin = 1_700_000_000.1
+    cpu.write_text(answer((POD, [(begin + 30 * k, k) for k in range(12)])))
+    memory.write_text(answer((POD, [(begin + offset + 30 * k, k) for k in range(12)])))
+    series = read_prometheus({"cpu": cpu, "memory": memory})
+    assert series.values.tolist() == [[k + first, k] for k in range(12 - first)]
+    assert np.diff(series.time_s) == pytest.approx(30.0)
+
+
 def test_queries_of_different_steps_are_refused_with_both(tmp_path):
     path = tmp_path / "range.json"
     cpu, _ = cadvisor("p-0", "train")
@@ -233,3 +256,11 @@ def test_rows_in_any_order_become_series_and_of_equal_times_the_last_one_counts(
     assert series.lengths.tolist() == [2, 1]
     # One that belongs to no unit stands for itself, whatever it is called.
     assert series_of_rows("x", keys, times, values, (CPU,), units={"a": "b"}).unit_index.tolist() == [0, 1]
+
+
+def test_the_last_limits_that_are_known_count_for_each_container_and_resource(tmp_path):
+    path = tmp_path / "own.csv"
+    rows = ["b,0,1,1,2,8", "b,15,1,1,4,", "b,30,1,1,,", "a,0,1,1,,", "a,15,1,1,,16", "c,0,1,1,,"]
+    path.write_text("\n".join(["container,time_s,cpu,memory,cpu_limit,memory_limit", *rows]) + "\n")
+    limit = read_containers(path).limit
+    np.testing.assert_array_equal(limit, [[4, 8], [np.nan, 16], [np.nan, np.nan]])

@@ -5,9 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from optim import verify
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.scalability import CurveKind
+from optim.solvers.solve import solve
 from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
 from optim.workloads.admission.generator import generate
 from optim.workloads.auction.generator import GeneratorOptions as AuctionOptions
@@ -120,6 +123,19 @@ def test_a_bidding_decision_has_the_scalability_and_losses_of_its_kind():
     assert instance.scalability == scalability_of(job)
     assert instance.change_loss_h == pytest.approx(job.change_min / 60)
     assert instance.eviction_loss_h == pytest.approx(job.eviction_min / 60)
+
+
+def test_a_footprint_without_bids_has_start_up_and_losses_of_its_kind_too():
+    times = {"startup_min": 9.0, "change_min": 2.0, "eviction_min": 4.0}
+    published = published_profiles()
+    profiles = structs.replace(published, jobs=[structs.replace(job, **times) for job in published.jobs])
+    for seed in range(2):
+        instance = bidding_instance(profiles, BiddingOptions(zone_types=6, windows=8), seed)
+        job = next(job for job in profiles.jobs if instance.name.endswith(job.name))
+        assert instance.scalability == scalability_of(job)
+        assert (instance.outlook.ready_s, instance.change_loss_h, instance.eviction_loss_h) == (540, 2 / 60, 4 / 60)
+        solution = solve(instance, "dinkelbach")
+        assert verify(instance, solution).is_ok
 
 
 @given(st.lists(st.floats(0.1, 50), min_size=0, max_size=8), st.floats(0, 500))

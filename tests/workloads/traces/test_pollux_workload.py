@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 from optim.workloads.traces.pollux_workload import read_curve, read_step_times
@@ -55,6 +55,11 @@ def test_jobs_are_submitted_from_the_beginning_on_and_not_before(folder):
     folder.write_text(folder.read_text().replace("a,0", "a,-0.5"))
     with pytest.raises(InvalidProblemError, match="time"):
         read_jobs(folder, "pollux", ReadOptions())
+
+
+def test_a_virtual_cluster_is_refused_as_a_workload_has_none(folder):
+    with pytest.raises(InvalidOptionError, match=r"virtual_cluster must be None .* which has none; leave it out"):
+        read_jobs(folder, "pollux", ReadOptions(virtual_cluster="x"))
 
 
 def test_the_loss_falls_from_one_to_nothing(folder):

@@ -18,6 +18,23 @@ def test_dates_and_seconds_lie_on_the_clock(text, seconds):
     assert seconds_of(BEGIN, text) == seconds
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2017-10-03T03:01:00+02:00", 60), ("2017-10-02T20:01-05:00", 60), ("2017-10-03T01:01:00Z", 60)],
+)
+def test_dates_with_an_offset_are_brought_to_utc_as_those_of_the_trace(tmp_path, text, seconds):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"t\n2017-10-03T01:00Z\n{text}\n")
+    times, begin = read_times(path, "t")
+    assert times[1] == seconds_of(begin, text) == seconds
+
+
+def test_offsets_at_the_ends_of_the_calendar_are_read():
+    year = datetime(1, 1, 1)
+    assert seconds_of(year, "0001-01-01T00:00+02:00") == -7200
+    assert seconds_of(year, "0001-01-01T00:00-02:00") == 7200
+
+
 @pytest.mark.parametrize(("begin", "text"), [(BEGIN, "yesterday"), (None, "2017-10-03"), (BEGIN, "inf")])
 def test_what_is_no_date_or_needs_one_is_refused(begin, text):
     with pytest.raises(InvalidOptionError, match="--from"):

@@ -13,9 +13,8 @@ from optim.core.solution import Solution
 from optim.core.status import CertificateKind, Sense
 from optim.core.verification import Verification, Violation, violation
 from optim.models.bidding.check.curve import check_curve
-from optim.models.bidding.check.facts import Facts, footprint_value
+from optim.models.bidding.check.facts import Facts, footprint_value, held_limits, held_work
 from optim.models.bidding.check.lasting import keeps_enough, kept
-from optim.models.bidding.check.leaf import held_limits, held_work
 from optim.models.bidding.check.tree import proven_bound
 from optim.models.bidding.instance import BiddingInstance, IntArray
 from optim.models.bidding.plan import FootprintPlan

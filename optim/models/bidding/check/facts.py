@@ -77,6 +77,10 @@ def least_rate_for(curve: Scalability, work: float) -> float:
     return low * (1.0 - 1e-12)
 
 
+CAP_TOL = 1e-9
+"""Caps may be exceeded by this, relative to their limit, and least work missed by as much, through rounding alone."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """An instance as the checker sees it."""
@@ -207,3 +211,13 @@ def _hour_work(
         useful = max(0.0, float(outlook.usable_h[j]) - loss - change)
         terms.append(counts[j] * float(instance.bids.rate[j]) * useful)
     return useful_rate(instance.scalability, math.fsum(terms))
+
+
+def held_limits(instance: BiddingInstance) -> FloatArray:
+    """Return the limits that footprints are held to, shape (caps,); what they may not exceed is what a proof may price."""
+    return instance.caps.limit * (1.0 + CAP_TOL)
+
+
+def held_work(instance: BiddingInstance) -> float:
+    """Return the least work that footprints are held to."""
+    return instance.min_work * (1.0 - CAP_TOL)

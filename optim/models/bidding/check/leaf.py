@@ -6,29 +6,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.verification import Violation, violation
-from optim.models.bidding.check.facts import Facts, footprint_value, tangent_slope, useful_rate
+from optim.models.bidding.check.facts import (
+    Facts,
+    footprint_value,
+    held_limits,
+    held_work,
+    tangent_slope,
+    useful_rate,
+)
 from optim.models.bidding.check.lasting import CheckedCovers, keeps_enough
-from optim.models.bidding.instance import BiddingInstance, BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
+from optim.models.bidding.instance import BoolArray, EvictionTerm, FloatArray, HourOutlook, IntArray
 from optim.models.bidding.proof import Multipliers
-
-CAP_TOL = 1e-9
-"""Caps may be exceeded by this, relative to their limit, and least work missed by as much, through rounding alone."""
 
 EMPTY_TOL = 1e-9
 """A range whose ends cross by this, or by this share of the upper one, may be crossed by rounding alone."""
 
 LARGEST = 1e100
 """Largest number in a proof: squares and products of a few stay finite."""
-
-
-def held_limits(instance: BiddingInstance) -> FloatArray:
-    """Return the limits that footprints are held to, shape (caps,); what they may not exceed is what a proof may price."""
-    return instance.caps.limit * (1.0 + CAP_TOL)
-
-
-def held_work(instance: BiddingInstance) -> float:
-    """Return the least work that footprints are held to."""
-    return instance.min_work * (1.0 - CAP_TOL)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

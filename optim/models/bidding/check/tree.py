@@ -8,9 +8,9 @@ import numpy as np
 from optim.core.counters import MOST
 from optim.core.recomputed import is_finite
 from optim.core.verification import Violation, violation
-from optim.models.bidding.check.facts import Facts, least_rate_for
+from optim.models.bidding.check.facts import Facts, held_work, least_rate_for
 from optim.models.bidding.check.lasting import CheckedCovers, checked_covers
-from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, held_work, leaf_bound
+from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
 from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
 
 
