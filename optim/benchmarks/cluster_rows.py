@@ -67,7 +67,7 @@ class RowSource:
     def rows(
         self, task: Comparison, requests: Sequence[PolicyRequest], stop: Interruption, progress: Progress
     ) -> Iterator[GivenRow]:
-        """Yield each policy's row in turn, until `stop` is requested.
+        """Yield each policy's row in turn; once `stop` is requested, the rows that are there.
 
         Raises
         ------
@@ -88,9 +88,9 @@ class RowSource:
                 if is_there:
                     yield GivenRow(key=key, row=kept[key].row, logged=before.get(key), is_kept=True)
                     continue
-                result = next(played, None)
+                result = next(played)
                 if result is None:
-                    return
+                    continue
                 row = result.row.flat()
                 if file is not None:
                     file.append(KeptRow(key=key, row=row))

@@ -9,7 +9,7 @@ from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Event, EventLog, Run
 from optim.models.cluster.retries import useful_us
 from optim.models.cluster.waiting import down_change, waiting
-from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.workload import US, WHOLE_MILLI, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
 HOUR_US = 3600 * US
@@ -40,7 +40,8 @@ class Metrics:
     jain
         Jain's index of 1 / rho.
     gpu_hours, overhead_gpu_hours
-        GPU-time held, and of it lost to restarts.
+        GPU-time held, and of it lost to restarts. Where jobs share GPUs, a GPU counts as the job's share of it: here, in
+        `goodput` and in `lost_gpu_hours`.
     goodput
         Exclusive run time x gang of the jobs that were done, failed tries left out, over the GPU-time held.
     placement_score
@@ -124,6 +125,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
     slowdown = completion / jobs.duration_us[done]
     whole, space = rho_of_apps(jobs, cluster, run)
     makespan = float(run.log.time_us[-1])
+    held = jobs.gpus * (jobs.share_milli / WHOLE_MILLI) if run.rules.is_shared else jobs.gpus.astype(float)
     p50, p95, p99 = np.percentile(completion, [50, 95, 99]) / HOUR_US
     inverse = 1 / whole
     over, fragmented, full = waiting(jobs, cluster, run.log, run.end_us).shares()
@@ -149,14 +151,14 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         gpu_hours=run.held_gpu_us / HOUR_US,
         overhead_gpu_hours=run.overhead_gpu_us / HOUR_US,
         utilisation=run.held_gpu_us / (makespan * cluster.num_gpus),
-        goodput=float(jobs.gpus[done] @ useful_us(jobs, run.rules)[done].astype(float)) / run.held_gpu_us,
+        goodput=float(held[done] @ useful_us(jobs, run.rules)[done].astype(float)) / run.held_gpu_us,
         placement_score=placement_score(cluster, run),
         wait_fair_share=float(over + full),
         wait_fragmented_share=float(fragmented),
         preemptions=int((run.log.kind == Event.PREEMPT).sum()),
         machine_failures=int((run.log.kind == Event.FAIL).sum()),
         crashes=int((run.log.kind == Event.CRASH).sum()),
-        lost_gpu_hours=float(jobs.gpus @ run.lost_us.astype(float)) / HOUR_US,
+        lost_gpu_hours=float(held @ run.lost_us.astype(float)) / HOUR_US,
         down_gpu_hours=float(down_change(cluster, run.log) @ (run.log.time_us[-1] - run.log.time_us)) / HOUR_US,
         failed_tries=faults + gave_up,
         failed=gave_up,

@@ -16,7 +16,7 @@ from optim.models.cluster.check import is_bounded, least_makespan, least_mean_co
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import why_no_names
-from optim.models.cluster.run_columns import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS
+from optim.models.cluster.run_columns import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS, MORE_MACHINE_COLUMNS
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
@@ -60,7 +60,8 @@ class Row:
     metrics
         The figures.
     ratio_to_bound
-        Mean completion time over what no schedule could beat; None without a bound, or where it doesn't hold for the policy.
+        Mean completion time over what no schedule could beat; None without a bound, where it doesn't hold for the
+        policy, or where a job wasn't done: the bound is one for all jobs.
     own
         What the policy says of itself by name: conflicts, refusals, rounds.
     """
@@ -198,7 +199,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
     def measured(self, sees: str, run: Run) -> Played:
         """Return a run's row and events."""
         metrics = measure(self.jobs, self.cluster, run)
-        is_comparable = self.least_jct_h and is_bounded(self.jobs, run.rules)
+        is_comparable = self.least_jct_h and is_bounded(self.jobs, run)
         row = Row(
             policy=run.policy,
             seed=self.seed,
@@ -214,18 +215,24 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
 
     def play(
         self, requests: Sequence[PolicyRequest], engine: Engine, stop: Interruption, progress: Progress
-    ) -> Iterator[Played]:
-        """Yield what each policy came to, in order, until `stop` is requested."""
-        for played in in_order(engine.run(self, requests, stop, progress)):
-            if played is not None:
-                yield played
+    ) -> Iterator[Played | None]:
+        """Yield what each policy came to, in order; None for one that `stop` cut, or that wasn't begun."""
+        running = engine.run(self, requests, stop, progress)
+        finished = in_order((position, (position, played)) for position, played in running)
+        upcoming = next(finished, None)
+        for position in range(len(requests)):
+            if upcoming is None or upcoming[0] != position:
+                yield None
+                continue
+            yield upcoming[1]
+            upcoming = next(finished, None)
 
     def key(self, request: PolicyRequest) -> str:
         """Return a digest of all that a policy's run depends on; of files, a policy's own or of its options, what is in them."""
         digest = hashlib.sha256()
         for columns, owner in (
             ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), self.jobs),
-            ((*MACHINE_COLUMNS, "cpus"), self.cluster),
+            ((*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS), self.cluster),
         ):
             for name in columns:
                 digest.update(name.encode() + getattr(owner, name).tobytes())

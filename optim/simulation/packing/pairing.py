@@ -29,8 +29,12 @@ class Pairing:
     @property
     def saving(self) -> FloatArray:
         """Share of capacity that pairing saves, shape (R,)."""
-        apart = self.apart.sum(axis=0)
-        return np.asarray(1.0 - self.joint.sum(axis=0) / np.where(apart > 0, apart, 1.0))
+        return share_saved(self.joint.sum(axis=0), self.apart.sum(axis=0))
+
+
+def share_saved(joint: FloatArray, apart: FloatArray) -> FloatArray:
+    """Return which share of what is needed apart isn't needed together, by resource; 0 where nothing is needed apart."""
+    return np.asarray(np.where(apart > 0, 1.0 - joint / np.where(apart > 0, apart, 1.0), 0.0))
 
 
 def joint_demand(first: FloatArray, second: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray
 from optim.simulation.containers.world import PhaseLabels
 from optim.simulation.packing.jobs import admission_instance
-from optim.simulation.packing.pairing import joint_demand, joint_peak, pair_jobs
+from optim.simulation.packing.pairing import joint_demand, joint_peak, pair_jobs, share_saved
 from optim.simulation.packing.profiles import demand_by_slot, disturbed, phase_spread, profile_of
 from optim.simulation.packing.replay import replay
 from optim.solvers.solve import solve
@@ -94,7 +94,7 @@ class PackingRow:
         Of the replay, by resource; see `Replay`.
     pair_saving
         Capacity that pairs by phase save against the true peaks of both jobs of each pair, by resource; negative if more is
-        set aside than both would ever need.
+        set aside than both would ever need, 0 where there is no pair, or both need nothing.
     pair_overload
         Share of samples in which a pair's true series exceed what was set aside for it, by resource.
     """
@@ -236,5 +236,4 @@ def _pairs(series: list[FloatArray], demands: list[FloatArray]) -> tuple[FloatAr
         total = joint_demand(series[first], series[second])
         over += (total > given * (1 + 1e-9)).sum(axis=0)
         samples += len(total)
-    saving = 1.0 - pairing.joint.sum(axis=0) / np.where(apart > 0, apart, 1.0)
-    return np.asarray(saving), np.asarray(over / max(samples, 1))
+    return share_saved(pairing.joint.sum(axis=0), apart), np.asarray(over / max(samples, 1))

@@ -11,6 +11,7 @@ from optim.core.errors import InvalidOptionError
 from optim.core.execution import InThisProcess
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
+from optim.models.cluster.run_columns import MACHINE_COLUMNS, MORE_MACHINE_COLUMNS
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import POLICIES, make_policy
@@ -131,7 +132,35 @@ def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
     rows = task.play([PolicyRequest(name="fifo"), PolicyRequest(name="srtf")], InThisProcess(), stop, SilentProgress())
     assert next(rows).row.policy == "fifo"
     stop.request()
-    assert list(rows) == []
+    assert list(rows) == [None]
+
+
+class CutShort:
+    """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
+
+    def __init__(self, *ended):
+        self.ended = ended
+
+    def run(self, task, pieces, stop, progress):
+        for position, is_done in self.ended:
+            yield position, task.do(pieces[position], lambda _: None, SilentProgress()) if is_done else None
+
+
+@pytest.mark.parametrize(
+    ("ended", "found"),
+    [
+        ([(1, True), (0, False)], [None, "srtf", None]),
+        ([(2, True), (1, False), (0, False)], [None, None, "las"]),
+        ([(2, True), (1, True)], [None, "srtf", "las"]),
+        ([(2, True), (0, True)], ["fifo", None, "las"]),
+        ([], [None, None, None]),
+    ],
+)
+def test_what_was_played_stands_in_the_place_of_its_policy_whoever_else_was_cut(ended, found):
+    task = Comparison(workload([(0, 1, 9), (0, 1, 1)]), Cluster.grid("1x1"), FREE, 0)
+    asked = [PolicyRequest(name=name) for name in ("fifo", "srtf", "las")]
+    rows = list(task.play(asked, CutShort(*ended), Interruption(), SilentProgress()))
+    assert [played and played.row.policy for played in rows] == found
 
 
 def test_a_key_tells_apart_whatever_a_run_depends_on():
@@ -148,6 +177,17 @@ def test_a_key_tells_apart_whatever_a_run_depends_on():
     }
     assert len(keys) == 8
     assert Comparison(workload([(0, 1, 1)] * 3), cluster, FREE, 0).key(request) in keys
+
+
+@pytest.mark.parametrize("column", [*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS])
+def test_a_key_tells_apart_machines_that_differ_in_any_column(column):
+    jobs, request = workload([(0, 1, 1)] * 3), PolicyRequest(name="fifo")
+    same = {"gpus": [2, 2], "rack": [0, 0], "kind": [0, 0], "cpus": [64.0, 64.0], "memory_gb": [64.0, 64.0]}
+    other = {**same, column: [1, 1]}
+    clusters = [
+        Cluster(kinds=("a", "b"), **{name: np.array(values) for name, values in each.items()}) for each in (same, other)
+    ]
+    assert len({Comparison(jobs, cluster, FREE, 0).key(request) for cluster in clusters}) == 2
 
 
 @pytest.mark.parametrize("wrapped", ["", "patience+"])

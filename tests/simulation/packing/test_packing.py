@@ -21,7 +21,7 @@ from optim.simulation.packing import (
     profile_of,
     replay,
 )
-from optim.simulation.packing.pairing import joint_peak
+from optim.simulation.packing.pairing import joint_peak, share_saved
 from optim.simulation.packing.profiles import disturbed
 from optim.workloads.containers import ContainerOptions, generate_containers
 from tests.support.containers.worlds import series_of
@@ -119,6 +119,23 @@ def test_jobs_that_are_high_in_turn_are_paired():
     pairing = pair_jobs([early, early, late, late])
     assert {tuple(sorted(pair)) for pair in pairing.pairs} <= {(0, 2), (0, 3), (1, 2), (1, 3)}
     assert pairing.saving.tolist() == [1 - 5 / 8]
+
+
+def test_who_has_nobody_to_be_paired_with_saves_nothing():
+    assert pair_jobs([column(1, 4)]).saving.tolist() == [0.0]
+    series = generate_containers(ContainerOptions(num_containers=12), seed=0)
+    training, jobs = series.select(np.arange(11)), series.select(np.arange(11, 12))
+    phases = PhaseLabels(labels=jobs.phase, training=training.phase, num_phases=5)
+    for row in pack(training, jobs, phases, PackingOptions(num_servers=1, horizon_hours=2.0), seed=0):
+        assert row.jobs == 1
+        assert set(row.pair_saving.values()) == set(row.pair_overload.values()) == {0.0}
+
+
+def test_pairs_save_nothing_of_what_nobody_uses():
+    """The first resource as above, of the second nothing is used."""
+    early, late = np.array([[4.0, 0.0], [1.0, 0.0]]), np.array([[1.0, 0.0], [4.0, 0.0]])
+    assert pair_jobs([early, late]).saving.tolist() == [1 - 5 / 8, 0.0]
+    assert share_saved(np.array([5.0, 2.0]), np.array([8.0, 0.0])).tolist() == [1 - 5 / 8, 0.0]
 
 
 def test_phases_pack_more_than_peaks_and_peaks_never_overload():

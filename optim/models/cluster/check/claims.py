@@ -9,6 +9,7 @@ from optim.models.cluster.check.bounds import least_makespan, least_mean_complet
 from optim.models.cluster.check.earnings import check_worth
 from optim.models.cluster.check.plan_replay import replay_plan
 from optim.models.cluster.check.replay import Replayed, replay
+from optim.models.cluster.check.same_world import OF_FAILURES, not_the_same_world
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import agrees, name_in
@@ -18,8 +19,6 @@ from optim.models.cluster.workload import Workload
 
 AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
-OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us")
-"""Rules that may differ from run to run of policies that are keys."""
 
 
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
@@ -32,7 +31,7 @@ def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
 
 def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> Verification:
     replayed, problems = _replay(record, run)
-    problems = [*_misnamed(record, run), *problems]
+    problems = [*_misnamed(record, run), *not_the_same_world(run, record.runs), *problems]
     if replayed is None:
         return Verification(violations=tuple(problems))
     derived = Run(
@@ -57,7 +56,7 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
         stated, true = getattr(run.metrics, name), getattr(metrics, name)
         if not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
             problems.append(violation("metrics", f"{name} is {true!r}, not {stated!r}", where=run.policy))
-    if not is_bounded(record.jobs, run.rules):
+    if not is_bounded(record.jobs, derived):
         bounds = {}
     for name, bound in bounds.items():
         if getattr(metrics, name) < bound * (1 - AGREEMENT_TOL):
@@ -74,9 +73,10 @@ def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
     return []
 
 
-def is_bounded(jobs: Workload, rules: Rules) -> bool:
-    """Tell whether no schedule under such rules beats the bounds: whole GPUs, all jobs, at most the gang's width."""
-    if rules.retries and bool((jobs.fails_us >= 0).any()):
+def is_bounded(jobs: Workload, run: Run) -> bool:
+    """Tell whether bounds hold for a run: all jobs are done, on whole GPUs, with at most the gang's width."""
+    rules = run.rules
+    if not run.is_done.all() or (rules.retries and bool((jobs.fails_us >= 0).any())):
         return False
     is_wider = rules.is_elastic and bool((jobs.most_gpus > jobs.gpus).any())
     return rules.jobs_a_gpu == 1 and not rules.is_shared and not rules.may_refuse and not is_wider

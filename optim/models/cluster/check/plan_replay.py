@@ -183,7 +183,7 @@ class _Tenants:
             one.book(time)
             paused = min(time - one.started, one.pause)
             one.overhead += paused
-            self.paused_gpu_time += paused * len(one.places)
+            self.paused_gpu_time += paused * len(one.places) * self.share[job]
             self.change(job, one.places, enters=False)
             one.last, one.places, one.started = one.places, frozenset(), -1
         if kind in (FAULT, GIVE_UP):
@@ -260,5 +260,5 @@ def _summary(tenants: _Tenants, now: int) -> Replayed:
         lost_us=tuple(one.lost for one in tenants.state),
         is_done=tuple(one.is_done for one in tenants.state),
         held_gpu_us=tenants.gpu_time / WHOLE,
-        overhead_gpu_us=float(tenants.paused_gpu_time),
+        overhead_gpu_us=tenants.paused_gpu_time / WHOLE,
     )

@@ -51,7 +51,7 @@ class Books:
         self.touched: set[int] = set()
         self.free_room = Room(site)
         self.num_free, self.held_milli = cluster.num_gpus, 0
-        self.held_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0
+        self.held_gpu_us, self.overhead_gpu_us, self.held_since = 0, 0, 0  # in thousandths
         self.has_neighbours = rules.jobs_a_gpu > 1 or rules.neighbour_ppm > PPM
 
     def room(self, without: Iterable[int]) -> Room:
@@ -96,7 +96,7 @@ class Books:
         self._settle(job, now)
         paused = min(now, int(self.pause_end[job])) - int(self.started[job])
         self.overhead[job] += paused
-        self.overhead_gpu_us += paused * len(gpus)
+        self.overhead_gpu_us += paused * len(gpus) * self.site.shares[job]
         self.version[job] += 1
         self.is_running[job] = False
         self.stopped[job] = now

@@ -10,7 +10,7 @@ import numpy as np
 
 from optim.core.errors import OptimError
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
-from optim.models.cluster.workload import Workload
+from optim.models.cluster.workload import WHOLE_MILLI, Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.outages import OutageFeed
@@ -229,8 +229,8 @@ class _Run:
             lost_us=books.lost,
             is_done=books.is_done,
             rules=books.rules,
-            held_gpu_us=books.held_gpu_us / 1000,
-            overhead_gpu_us=float(books.overhead_gpu_us),
+            held_gpu_us=books.held_gpu_us / WHOLE_MILLI,
+            overhead_gpu_us=books.overhead_gpu_us / WHOLE_MILLI,
             figures=dict(self.policy.figures()),
             worth=self.policy.worth(),
         )

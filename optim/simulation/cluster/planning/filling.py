@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.planning.policy import Gpus
@@ -14,6 +15,18 @@ WITHOUT_HOSTS = (
     "it gives GPUs without regard to vCPU and memory, of which these jobs could ask for more than a machine has; "
     "let jobs ask for less, or enlarge the machines"
 )
+
+
+def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
+    """Tell whether every gang finds its GPUs, with vCPU and memory, among those of one type; if not, which doesn't."""
+    asked = np.column_stack([jobs.gpus, jobs.cpu_milli, jobs.memory_mib, jobs.kind_ppm])
+    for row in np.sort(np.unique(asked, axis=0, return_index=True)[1]).tolist():
+        most = int(np.bincount(cluster.kind, weights=jobs.room_on(cluster, row)).max())
+        if jobs.gpus[row] > most:
+            who = f"job {jobs.ids[row][:40]} asks for {jobs.gpus[row]} GPUs of one type"
+            remedy = "enlarge the cluster, leave such jobs out, or take a policy that mixes types"
+            return Support(False, f"{who}, and no type has more than {most} for it; {remedy}")
+    return SUPPORTED
 
 
 def users_of(view: View) -> IntArray:

@@ -8,9 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.ranges import check_in
+from optim.core.registry import Support
 from optim.models.cluster.time_shares import ShareProblem
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.planning.filling import on_one_type
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.room import Room
 from optim.simulation.cluster.planning.view import View
@@ -57,6 +59,10 @@ class ShareRounds(PlanningPolicy):
     @abstractmethod
     def left_s(self, view: View) -> FloatArray:
         """Return the work that each job has left, as far as the policy may see it."""
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Serve gangs that find their GPUs among those of one type."""
+        return super().supports(jobs, cluster) and on_one_type(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Forget shares and rounds."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.ranges import check_in
+from optim.core.registry import Support
 from optim.models.cluster.workload import PPM, Workload
 from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.planning.filling import on_one_type
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
 
@@ -48,6 +50,10 @@ class Allox(PlanningPolicy):
     def __init__(self, options: AlloxOptions, jobs: Workload) -> None:
         del jobs
         self.options = options
+
+    def supports(self, jobs: Workload, cluster: Cluster) -> Support:
+        """Serve gangs that find their GPUs among those of one type."""
+        return on_one_type(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
         """Count the GPUs of each type."""

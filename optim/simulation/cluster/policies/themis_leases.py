@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from optim.core.ranges import check_choices, check_in
-from optim.core.registry import SUPPORTED, Support
+from optim.core.registry import Support
 from optim.models.auction.fairness import AppProfile, IdealTime
 from optim.models.auction.instance import Cluster as Offered
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.options import EngineOptions
-from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS
+from optim.simulation.cluster.planning.filling import WITHOUT_HOSTS, on_one_type
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
 from optim.simulation.cluster.planning.view import View
 from optim.simulation.cluster.policies.themis_apps import MINUTE_US, AppAgent, Census, Profiles, live_apps
@@ -87,12 +87,12 @@ class LeasingPolicy(PlanningPolicy):
         self.options, self._points = options, jobs.loss.shape[1]
 
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
-        """Serve trials that report losses, if a tuner is to follow them, on hosts that are never short."""
+        """Serve gangs that one type of GPU holds, on hosts that are never short; trials with losses, if a tuner follows."""
         if self.options.tuner != NO_TUNER and jobs.loss.shape[1] < LEAST_LOSSES:
             return Support(False, NEEDS_LOSSES)
         if jobs.strains_hosts(cluster):
             return Support(False, WITHOUT_HOSTS)
-        return SUPPORTED
+        return on_one_type(jobs, cluster)
 
     def rules(self, options: EngineOptions) -> Rules:
         """Tuners send trials away."""

@@ -14,6 +14,8 @@ from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.engine import play as engine_play
 from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.engine import play_plans
 from optim.simulation.cluster.planning.policy import BrokenRuleError, Plan, PlanningPolicy, Sight
@@ -265,3 +267,31 @@ def test_nothing_of_the_future_is_shown():
     finally:
         type(policy).sees = ()
     assert seen == {"count": 1, "jobs": [0], "left": [4 * US], "waiting": [0]}
+
+
+def test_pauses_work_and_losses_on_a_shared_gpu_count_as_shares_of_it():
+    """0.1 of the GPU for 100 s, 0.95 for 50 s, and 0.1 for an hour's pause and 1,900 s: 607.5 s, of them 360 in vain."""
+    jobs, cluster = workload([(0, 1, 2000), (100, 1, 50)], share_milli=np.array([100, 950])), Cluster.grid("1x1")
+    options = EngineOptions(sharing=True, overhead_s=3600)
+    run = engine_play(jobs, cluster, make_policy("srtf", jobs), options)
+    assert (run.held_gpu_us, run.overhead_gpu_us) == (607.5 * US, 360.0 * US)
+    metrics = measure(jobs, cluster, replace(run, lost_us=np.array([10, 20]) * US))
+    assert metrics.goodput == pytest.approx(247.5 / 607.5)
+    assert metrics.lost_gpu_hours == pytest.approx(20 / 3600)
+    logged = LoggedRun(policy=run.policy, log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules)
+    record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=options.overhead_us, runs=(logged,))
+    assert all(found.is_ok for _, found in check_runs(record))
+    replayed, _ = replay_plan(jobs, cluster, run.log, run.rules)
+    assert (replayed.held_gpu_us, replayed.overhead_gpu_us) == (run.held_gpu_us, run.overhead_gpu_us)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 1000), st.integers(1, 20)), min_size=1, max_size=6))
+def test_time_held_in_shares_is_that_of_work_and_of_pauses(rows):
+    """On GPUs of one machine and no failures, nothing else is done with it."""
+    rows = sorted(rows)
+    jobs = workload(
+        [(submit, 1, run) for submit, _, run in rows], share_milli=np.array([share for _, share, _ in rows])
+    )
+    run = engine_play(jobs, Cluster.grid("1x2"), make_policy("srtf", jobs), EngineOptions(sharing=True, overhead_s=7))
+    metrics = measure(jobs, Cluster.grid("1x2"), run)
+    assert metrics.goodput == pytest.approx(1 - run.overhead_gpu_us / run.held_gpu_us)

@@ -1,0 +1,61 @@
+"""Gangs that no type of GPU holds are refused before anything is played, by policies that keep a gang on one type."""
+
+import numpy as np
+import pytest
+
+from optim.core.errors import UnsupportedProblemError
+from optim.models.cluster.workload import PPM, US
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import make_policy
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.filling import on_one_type
+from tests.support.small_clusters import workload
+
+TWO = Cluster(gpus=np.array([4, 4, 2]), kind=np.array([0, 0, 1]), kinds=("old", "new"))
+OF_ONE_TYPE = ("max-min", "finish-time-fairness", "gandiva-fair", "allox", "themis", "themis-greedy")
+
+
+def checked(name, jobs, cluster=TWO):
+    """Check one policy as a comparison does before it plays any."""
+    Comparison(jobs, cluster, EngineOptions(), 0).check([PolicyRequest(name=name)])
+
+
+@pytest.mark.parametrize("name", OF_ONE_TYPE)
+@pytest.mark.parametrize(
+    ("gang", "speeds", "most"),
+    [(9, (), 8), (3, (0, PPM), 2), (10, (PPM, PPM), 8), (1, (0, 0), 0)],
+)
+def test_a_gang_that_is_wider_than_every_type_of_its_own_is_refused(name, gang, speeds, most):
+    jobs = workload([(0, 1, 5), (0, gang, 5)], kind_ppm=np.array([(PPM,) * len(speeds), speeds]))
+    with pytest.raises(
+        UnsupportedProblemError, match=f"j1 asks for {gang} GPUs of one type, .* more than {most} for it; enlarge"
+    ):
+        checked(name, jobs)
+    with pytest.raises(UnsupportedProblemError, match=f"policy {name} can't be played"):
+        play(jobs, TWO, make_policy(name, jobs), EngineOptions())
+
+
+@pytest.mark.parametrize("name", OF_ONE_TYPE)
+@pytest.mark.parametrize(("gang", "speeds"), [(8, ()), (8, (PPM, 0)), (2, (0, PPM))])
+def test_a_gang_that_one_type_just_holds_is_played_to_its_end(name, gang, speeds):
+    jobs = workload([(0, 1, 5), (0, gang, 5)], kind_ppm=np.array([(PPM,) * len(speeds), speeds]))
+    checked(name, jobs)
+    assert play(jobs, TWO, make_policy(name, jobs), EngineOptions()).is_done.all()
+
+
+@pytest.mark.parametrize("name", ["fifo", "drf"])
+def test_policies_that_mix_types_serve_it(name):
+    jobs = workload([(0, 10, 5)])
+    checked(name, jobs)
+    assert (play(jobs, TWO, make_policy(name, jobs), EngineOptions()).end_us / US).tolist() == [5]
+
+
+def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
+    """Two GPUs of each machine of the first type: four of it, and both of the other one."""
+    jobs = workload([(0, 1, 5), (0, 5, 5)], cpu_milli=np.array([1, 16_000]))
+    assert on_one_type(workload([(0, 4, 5)], cpu_milli=np.array([16_000])), TWO)
+    found = on_one_type(jobs, TWO)
+    assert not found
+    assert "j1 asks for 5 GPUs of one type, and no type has more than 4 for it" in found.reason
