@@ -91,11 +91,14 @@ def test_a_log_with_one_number_changed_is_refused(world, seed, data):
     column = data.draw(st.sampled_from(["time_us", "kind", "job", "machine", "gpus", "slot"]))
     values = getattr(run.log, column).astype(np.int64)
     at = data.draw(st.integers(0, len(values) - 1))
-    values[at] += data.draw(st.sampled_from([-1000, -1, 1, 2, 1000]))
+    change = data.draw(st.sampled_from([-1000, -1, 1, 2, 1000]))
+    values[at] += change
     claimed = LoggedRun(policy="any", log=replace(run.log, **{column: values}), metrics=figures, rules=rules)
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(claimed,))
     if all(found.is_ok for _, found in check_runs(record)):
-        assert column in ("machine", "slot", "job")  # another GPU that had room, or a job just like this one
+        # Another GPU that had room, a job just like this one, or a microsecond: progress is rounded to whole ones, and
+        # figures are compared to a billionth.
+        assert column in ("machine", "slot", "job") or (column == "time_us" and abs(change) <= 2)
 
 
 class Scripted(PlanningPolicy):
