@@ -1,14 +1,18 @@
 """Days drawn for a cluster that has no history: the generator's jobs on its own servers."""
 
 from dataclasses import replace
+from itertools import count, islice
+
+import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO, AdmissionInstance
+from optim.models.admission.jobs import Jobs
 from optim.workloads.admission.generator import GeneratorOptions, generate
 from optim.workloads.admission.server_types import RESOURCES
 
 SEED_STEP = 1000
-"""Days of different seeds share none of theirs."""
+"""Up to so many days of different seeds share none of theirs."""
 
 
 def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[AdmissionInstance, ...]:
@@ -17,7 +21,7 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
     Parameters
     ----------
     instance
-        Servers, slots and rules. Its jobs aren't looked at, but for their number.
+        Servers, slots and rules. Its jobs aren't looked at, but for their number, and that no day is the instance itself.
     num_days, seed
         How many; same seed, same days.
 
@@ -38,8 +42,17 @@ def drawn_days(instance: AdmissionInstance, num_days: int, seed: int) -> tuple[A
         num_worker_servers=instance.worker_servers.num_servers,
         num_ps_servers=instance.ps_servers.num_servers,
     )
-    drawn = (generate(options, SEED_STEP * (seed + 1) + day) for day in range(num_days))
+    drawn = (generate(options, SEED_STEP * (seed + 1) + day).jobs for day in count())
+    others = (jobs for jobs in drawn if not _are_same(jobs, instance.jobs))
     return tuple(
-        replace(instance, name=f"{instance.name}-drawn{day}-{seed}", jobs=one.jobs)
-        for day, one in enumerate(drawn, start=1)
+        replace(instance, name=f"{instance.name}-drawn{day}-{seed}", jobs=jobs)
+        for day, jobs in enumerate(islice(others, num_days), start=1)
+    )
+
+
+def _are_same(jobs: Jobs, others: Jobs) -> bool:
+    """Tell whether jobs are others by what they arrive with: the generator drew them by the same seed."""
+    return all(
+        np.array_equal(getattr(jobs, name), getattr(others, name))
+        for name in ("arrival", "epochs", "chunks", "minibatches", "gradient_micro_mb", "worker_demand")
     )

@@ -7,6 +7,7 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.admission.earlier_days import drawn_days
+from optim.workloads.admission.generator import GeneratorOptions, generate
 from tests.support.admission.days import days
 
 
@@ -21,6 +22,15 @@ def test_drawn_days_have_the_cluster_s_servers_and_jobs_of_their_own() -> None:
     again = drawn_days(today, 2, seed=0)[1]
     np.testing.assert_array_equal(second.jobs.epochs, again.jobs.epochs)
     assert not np.array_equal(drawn_days(today, 1, seed=1)[0].jobs.epochs, first.jobs.epochs)
+
+
+def test_no_earlier_day_is_the_day_itself() -> None:
+    """The generator's seed 1,001 is the second draw of seed 0; the days beside it are the same as for any other instance."""
+    options = GeneratorOptions(num_jobs=4, num_slots=6, num_worker_servers=3, num_ps_servers=3)
+    today, other = (generate(options, seed) for seed in (1001, 7))
+    usual, found = drawn_days(other, 4, seed=0), drawn_days(today, 3, seed=0)
+    assert np.array_equal(usual[1].jobs.epochs, today.jobs.epochs)
+    assert [day.jobs.epochs.tolist() for day in found] == [usual[k].jobs.epochs.tolist() for k in (0, 2, 3)]
 
 
 def test_other_resources_are_refused_with_what_to_give_instead() -> None:
