@@ -2,7 +2,8 @@
 
 A mean over other instances is another mean: one over four easy instances says nothing beside one over six. So each mean
 here is over the *common* cases, those on which every compared solver has the figure; a solver that never has it (one
-without bounds has no gap) isn't compared by it.
+without bounds has no gap) isn't compared by it. Seconds are those to an answer: what the checker refused, and what the
+time limit ended, has none.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +39,8 @@ class SolverSummary:
     gap, worst_gap
         Shifted geometric mean of certified gaps over the common cases, and the largest over all its own.
     seconds, processor_s
-        Shifted geometric means over the common cases: the wall clock's without compiling, the processor's with it.
+        Shifted geometric means over the common cases, those that it solved (`is_solved`): the wall clock's without
+        compiling, the processor's with it.
     memory_mb, most_memory_mb
         MiB a solve: median and most.
     """
@@ -89,10 +91,9 @@ def compare_solvers(records: Sequence[Record]) -> Comparison:
     """
     names = sorted({record.solver for record in records})
     gaps, gap_cases = common_figures(records, certified_gap)
-    seconds, seconds_cases = common_figures(records, lambda record: record.run_s if record.error is None else None)
-    spent, processor_cases = common_figures(
-        records, lambda record: record.processor_s if record.error is None else None
-    )
+    solved = [record for record in records if is_solved(record)]
+    seconds, seconds_cases = common_figures(solved, lambda record: record.run_s)
+    spent, processor_cases = common_figures(solved, lambda record: record.processor_s)
     return Comparison(
         solvers=tuple(
             _summary(
@@ -115,6 +116,11 @@ def case_of(record: Record) -> Case:
     """Return what a record solved."""
     marks = ", ".join(f"{name} {value}" for name, value in sorted(record.labels.items()))
     return record.instance, record.seed, marks
+
+
+def is_solved(record: Record) -> bool:
+    """Tell whether a solver came to its own end, with an answer that the checker accepted."""
+    return record.error is None and record.verified and record.termination != Termination.TIME_LIMIT
 
 
 def certified_gap(record: Record) -> float | None:

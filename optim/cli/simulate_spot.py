@@ -220,7 +220,9 @@ def _shown(summary: "Summary", names: list[str]) -> list[object]:
 
 
 def _spread(mean: float | None, high: float | None) -> str:
-    return "" if mean is None or high is None else f"{mean:.4g} ± {high - mean:.2g}"
+    if mean is None:
+        return ""
+    return f"{mean:.4g}" if high is None else f"{mean:.4g} ± {high - mean:.2g}"
 
 
 def _share(share: float | None) -> str:

@@ -69,3 +69,17 @@ def test_refused_timed_out_and_memory_are_counted():
     assert (one.records, one.verified, one.refused, one.timed_out, one.optimal) == (4, 3, 1, 1, 1)
     assert (one.memory_mb, one.most_memory_mb) == (20.0, 30.0)
     assert compare_solvers(records).gap_cases == 3  # what was refused has no gap
+
+
+def test_seconds_are_over_what_all_answered_in_time_and_the_checker_accepted():
+    base = make_record("slow", "a", EASY, wall_s=10.0, processor_s=12.0)
+    quick = replace(base, solver="quick", wall_s=0.1, processor_s=0.2)
+    records = [base, quick, replace(base, instance="refused"), replace(quick, instance="refused", verified=False)]
+    records += [replace(base, instance="late"), replace(quick, instance="late", termination="time_limit")]
+    found = compare_solvers(records)
+    assert (found.cases, found.seconds_cases, found.processor_cases) == (3, 1, 1)
+    one = by_name(records)
+    assert (one["slow"].seconds, one["quick"].seconds) == (pytest.approx(10.0), pytest.approx(0.1))
+    assert (one["slow"].processor_s, one["quick"].processor_s) == (pytest.approx(12.0), pytest.approx(0.2))
+    hopeless = [base, replace(quick, verified=False, termination="time_limit")]
+    assert by_name(hopeless)["quick"].seconds is None

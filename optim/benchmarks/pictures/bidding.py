@@ -152,10 +152,10 @@ def draw_evictions(axes: Any, table: EvictionTable) -> Any:
 
 
 def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
-    """Draw each policy's mean cost with its 95 % interval."""
+    """Draw each policy's mean cost with its 95 % interval, of which a single start has none."""
     figures = {name: (s.mean["cost_usd"], s.high["cost_usd"]) for name, s in summaries.items()}
     known = {
-        name: (mean, high - mean) for name, (mean, high) in figures.items() if mean is not None and high is not None
+        name: (mean, 0.0 if high is None else high - mean) for name, (mean, high) in figures.items() if mean is not None
     }
     means, spreads = [mean for mean, _ in known.values()], [spread for _, spread in known.values()]
     shades = [ORANGE if name.startswith("oracle") else BLUE for name in known]

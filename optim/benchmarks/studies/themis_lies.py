@@ -137,17 +137,21 @@ class LieOptions(WorldOptions):
 class LieFinding:
     """What lies came to under one rule.
 
+    The lies of one world share its apps and draws: each world counts once, by what its lies come to, and intervals are those of means
+    over worlds (Student's t).
+
     Parameters
     ----------
     profitable, low, high
-        Share of lies that pay, and its 95 % interval (Wilson's). A lie pays if the liar's time to its end falls on average
-        over the repeats, by more than chance explains (Student's t, one-sided 2.5 %) and by a thousandth at least.
+        Share of lies that pay, and its 95 % interval; where all worlds have the same share it is Wilson's, with a trial a lie,
+        and a trial a world where all lies pay or none does. A lie pays if the liar's time to its end falls on average over
+        the repeats, by more than chance explains (Student's t, one-sided 2.5 %) and by a thousandth at least.
     harmful
         Share of lies that cost the liar in the same sense.
     gain, gain_half
         Mean share of its time that the liar saves (`saved`), over all lies, with half the width of its 95 % interval.
     paid_gain, paid_half
-        The same over the lies that pay; the half is 0 where fewer than two do.
+        The same over the lies that pay, a mean over the worlds that have such; the half is 0 where fewer than two do.
     best_gain
         Largest of the means over repeats among lies that pay; 0 if none does.
     lies
@@ -184,7 +188,7 @@ def world_of(options: LieOptions, case: str) -> LieOptions:
 def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
     """Let the first app of each world lie in every way, and hold its time against that of the truth."""
     settings = ThemisOptions(rule=rule, fairness=options.fairness, lease_min=5.0)
-    gains: list[Interval] = []
+    gains: list[list[Interval]] = []
     for draw in range(options.draws):
         jobs = options.jobs(seed * options.draws + draw)
         liar = int(np.argmax(np.bincount(jobs.app)))  # many trials: much to gain
@@ -196,12 +200,13 @@ def search_lies(options: LieOptions, rule: str, seed: int) -> LieFinding:
             return float(fair.seconds[liar])
 
         honest = [seconds(Themis(settings, jobs), number) for number in range(options.repeats)]
+        gains.append([])
         for lie in LIES:
             for factor in FACTORS:
                 told = [
                     seconds(LyingThemis(settings, jobs, liar, lie, factor), number) for number in range(options.repeats)
                 ]
-                gains.append(Interval.of([saved(lied, true) for lied, true in zip(told, honest, strict=True)]))
+                gains[-1].append(Interval.of([saved(lied, true) for lied, true in zip(told, honest, strict=True)]))
     return summed_up(gains)
 
 
@@ -216,22 +221,38 @@ def saved(lied: float, true: float) -> float:
     return (true - lied) / max(true, lied)
 
 
-def summed_up(gains: Sequence[Interval]) -> LieFinding:
-    """Return what gains of lies come to."""
-    count = len(gains)
-    paid = [found.mean for found in gains if found.mean - found.half > LEAST_GAIN]
-    low, high = wilson(len(paid), count)
-    whole = Interval.of([found.mean for found in gains])
-    size = Interval.of(paid) if len(paid) > 1 else Interval(mean=sum(paid), half=0.0)
+def summed_up(gains: Sequence[Sequence[Interval]]) -> LieFinding:
+    """Return what gains of lies come to, given world by world, at least two."""
+    paid = [[found.mean for found in world if found.mean - found.half > LEAST_GAIN] for world in gains]
+    harmful = [sum(found.mean + found.half < -LEAST_GAIN for found in world) / len(world) for world in gains]
+    shares = [len(own) / len(world) for own, world in zip(paid, gains, strict=True)]
+    low, high = _interval_of_share(shares, sum(map(len, gains)))
+    whole = Interval.of([_mean([found.mean for found in world]) for world in gains])
+    sizes = [_mean(own) for own in paid if own]
+    size = Interval.of(sizes) if len(sizes) > 1 else Interval(mean=sum(sizes), half=0.0)
     return LieFinding(
-        profitable=len(paid) / count,
+        profitable=_mean(shares),
         low=low,
         high=high,
-        harmful=sum(found.mean + found.half < -LEAST_GAIN for found in gains) / count,
+        harmful=_mean(harmful),
         gain=whole.mean,
         gain_half=whole.half,
         paid_gain=size.mean,
         paid_half=size.half,
-        best_gain=max(paid, default=0.0),
-        lies=count,
+        best_gain=max((gain for own in paid for gain in own), default=0.0),
+        lies=sum(map(len, gains)),
     )
+
+
+def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share from those of several worlds; where these agree, their spread tells nothing."""
+    first = shares[0]
+    if all(share == first for share in shares):
+        trials = len(shares) if first in (0.0, 1.0) else lies
+        return wilson(round(first * trials), trials)
+    found = Interval.of(shares)
+    return max(0.0, found.mean - found.half), min(1.0, found.mean + found.half)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

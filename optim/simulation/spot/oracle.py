@@ -2,7 +2,9 @@
 
 What nobody can beat is bounded by a relaxation: at every moment a machine's hour costs no less than the lowest price
 of the past hour, as it was charged at some moment within it, or on demand, and nothing at a moment that some bid could have had for
-free, because the price rises above everything since less than an hour before. With a price of work the moments fall
+free, because the price rises above everything since less than an hour before (or, where a price equal to the bid evicts, is told again).
+Machines under warning work for nothing, too: where new ones start up sooner than a warning lasts, they do so beside those that replace
+them, above the limit on spot instances. With a price of work the moments fall
 apart, and the best price of work is found by bisection: a Lagrangian dual. Start-up and pauses are left out.
 
 From above there is a plan in whole hours (or in free hours alone), without overheads: what a clairvoyant could do.
@@ -17,6 +19,7 @@ from optim.models.bidding.first_crossing import NEVER, crossings
 from optim.models.bidding.instance import BoolArray
 from optim.models.bidding.price_history import HOUR_S, MICRO, FloatArray, IntArray, PricePath
 from optim.simulation.spot.engine import WARNING_S
+from optim.simulation.spot.options import minutes
 from optim.simulation.spot.price_of_work import best_price_of_work
 from optim.simulation.spot.world import World
 
@@ -125,7 +128,28 @@ class Oracle:
 
     @cached_property
     def _intervals(self) -> list[IntArray]:
-        return [free_intervals(path) for path in self._world.history.paths]
+        at_equal = self._world.options.at_equal
+        return [free_intervals(path, at_equal=at_equal) for path in self._world.history.paths]
+
+    @cached_property
+    def _beside(self) -> FloatArray:
+        """Largest rate of machines under warning beside as many as may be taken, shape (slots,).
+
+        All that was taken a start-up ago and not warned by then keeps to the limit. Others at work were warned since a
+        warning ago, all but a start-up, and each rise of a price warns at most as many as may be taken.
+        """
+        options, startup_s = self._world.options, minutes(self._world.options.startup_min)
+        if startup_s >= WARNING_S:
+            return np.zeros(self._slots)
+        rises = [path.time_s[_rises(path, at_equal=options.at_equal)] for path in self._world.history.paths]
+        times, place = np.unique(np.concatenate(rises), return_inverse=True)
+        rates = np.zeros(len(times))
+        np.maximum.at(rates, place, np.repeat(self._rates, [len(own) for own in rises]))
+        total = np.concatenate([[0.0], options.max_spot * np.cumsum(rates)])
+        begin = self._begin + self._slot_s * np.arange(self._slots)
+        end = begin + self._slot_s - startup_s
+        warned: FloatArray = total[np.searchsorted(times, end)] - total[np.searchsorted(times, begin - WARNING_S + 1)]
+        return np.maximum(warned, 0.0)
 
     def _slots_for_free(self, *, is_inner: bool) -> BoolArray:
         return np.array(
@@ -142,13 +166,14 @@ class Oracle:
         unit = self._floor[:, first:last] / self._rates[:, None]
         on_demand = min(market.on_demand_micro / MICRO / market.rate for market in history.markets)
         cheapest = unit.min(axis=0, initial=on_demand)
-        free_rate = np.zeros(last - first)
+        free_rate, beside = np.zeros(last - first), self._beside[first:last]
         if is_free:
             free_rate = (self._free[:, first:last] * self._rates[:, None]).max(axis=0) * self._world.options.max_spot
+            free_rate += beside
         bound, price = best_price_of_work(
             cheapest,
             free_rate,
-            most=(self._world.options.max_spot + self._world.options.baseline) * float(self._rates.max()),
+            most=(self._world.options.max_spot + self._world.options.baseline) * float(self._rates.max()) + beside,
             serial=self._world.options.serial,
             slot_h=self._slot_s / HOUR_S,
             work=self._world.job_work,
@@ -224,20 +249,27 @@ def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: flo
     return np.argsort(unit, kind="stable")
 
 
-def free_intervals(path: PricePath) -> IntArray:
+def _rises(path: PricePath, *, at_equal: bool) -> IntArray:
+    """Return the changes that can evict somebody: to a higher price, or, where an equal price evicts, to one no lower."""
+    return np.flatnonzero(np.diff(path.price_micro) > -int(at_equal)) + 1
+
+
+def free_intervals(path: PricePath, *, at_equal: bool = False) -> IntArray:
     """Return the times that some bid would have had for free, shape (changes, 2), not merged.
 
     A rise at u to a price above all since g evicts a bid of the highest price between, granted at g or later; with a
-    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it.
+    grant, or an hour's begin, less than an hour before u, all of it is free, and the warning after it. Where an equal
+    price evicts, so does a price at u that is that of g and above all between.
     """
     size = len(path)
-    rises = np.flatnonzero(np.diff(path.price_micro) > 0) + 1
+    rises = _rises(path, at_equal=at_equal)
     # Reversed in time, the last change with a price at least as high is a first crossing.
     mirrored = PricePath(time_s=np.arange(size, dtype=np.int64), price_micro=path.price_micro[::-1].copy())
     before = crossings(mirrored, np.array([0]), at_equal=True)[0][::-1]
     last_high = np.where(before >= NEVER, -1, size - 1 - before)[rises]
-    # The high price itself ends with the next change.
-    open_s = np.where(last_high < 0, path.time_s[0], path.time_s[last_high + 1])
+    # The high price itself ends with the next change; where an equal price evicts, a bid may be granted at an equal one.
+    is_granted = at_equal & (last_high >= 0) & (path.price_micro[last_high] == path.price_micro[rises])
+    open_s = path.time_s[np.where(is_granted, last_high, last_high + 1)]
     end = path.time_s[rises]
     begin = np.maximum(open_s, end - HOUR_S + 1)
     return np.column_stack([begin, end + WARNING_S])

@@ -3,7 +3,9 @@
 The bound follows from weak duality. Let q be the price of work. Who does all the work and pays least loses nothing by
 being paid q a unit; what is left is a problem for every moment by itself, whose best value is an upper bound of what
 anybody can gain at that moment. A moment costs a machine no less than the lowest price of the hour before, and nothing
-if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes.
+if some bid has it for free: if the price rises above the present one within the hour, or rose in the last two minutes. Where a price
+equal to the bid evicts, a price that comes back or is told again does the same as a rise. Where start-up takes less than a warning,
+machines under warning work beside those that replace them: as many more as may be taken, for every rise in the last two minutes.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,6 +14,7 @@ from math import isclose, isfinite, sqrt
 
 from optim.models.bidding.price_history import HOUR_S, MICRO, PricePath
 from optim.simulation.spot.engine import WARNING_S
+from optim.simulation.spot.options import minutes
 from optim.simulation.spot.oracle import OracleResult
 from optim.simulation.spot.world import World
 
@@ -20,9 +23,10 @@ TOL = 1e-9
 
 
 class _Steps:
-    """A price path as plain lists."""
+    """A price path as plain lists, and whether a price equal to the bid evicts."""
 
-    def __init__(self, path: PricePath) -> None:
+    def __init__(self, path: PricePath, *, at_equal: bool = False) -> None:
+        self.equal = int(at_equal)
         self.times: list[int] = path.time_s.tolist()
         self.prices: list[int] = path.price_micro.tolist()
 
@@ -41,25 +45,40 @@ class _Steps:
         """Return the highest price within a time, 0 where there is none."""
         return max((price for _, _, price in self.within(begin_s, end_s)), default=0)
 
+    def highest_told(self, begin_s: int, end_s: int) -> int:
+        """Return the highest price among the changes within a time, -1 where there is none."""
+        return max(self.prices[bisect_left(self.times, begin_s) : bisect_left(self.times, end_s)], default=-1)
+
     def rises(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
-        """Yield (time, price) of the rises within a time."""
+        """Yield (time, price) of the changes within a time that evict somebody: of the rises, but for equal prices."""
         for step in range(max(1, bisect_left(self.times, begin_s)), bisect_left(self.times, end_s)):
-            if self.prices[step] > self.prices[step - 1]:
+            if self.prices[step] > self.prices[step - 1] - self.equal:
                 yield self.times[step], self.prices[step]
 
     def has_free_moment(self, begin_s: int, end_s: int) -> bool:
         """Tell whether any second of a time can be had for free."""
         if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
             return True
-        return any(self.highest(end, end + HOUR_S - 1) > price for _, end, price in self.within(begin_s, end_s))
+        return any(
+            self.highest_told(end, end + HOUR_S - 1) > price - self.equal
+            for _, end, price in self.within(begin_s, end_s)
+        )
 
     def is_free(self, begin_s: int, end_s: int) -> bool:
         """Tell whether a single lease has the whole time for free."""
         for time_s, price in self.rises(end_s - WARNING_S, begin_s + HOUR_S):
             granted = min(begin_s, time_s - 1)
-            if granted >= self.times[0] and time_s - granted < HOUR_S and self.highest(granted, time_s) < price:
+            if (
+                granted >= self.times[0]
+                and time_s - granted < HOUR_S
+                and self._bid(granted, time_s) < price + self.equal
+            ):
                 return True
         return False
+
+    def _bid(self, granted_s: int, end_s: int) -> int:
+        """Return the lowest bid that is granted at a time and holds until before another."""
+        return max(self.highest(granted_s, granted_s + 1), self.highest_told(granted_s + 1, end_s) + self.equal)
 
 
 def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
@@ -72,7 +91,7 @@ def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
     result
         What `Oracle.solve` returned.
     """
-    steps = [_Steps(path) for path in world.history.paths]
+    steps = [_Steps(path, at_equal=world.options.at_equal) for path in world.history.paths]
     problems = []
     proven = _proven_bound(world, steps, result)
     if result.bound_usd > proven + TOL * max(1.0, proven):
@@ -97,13 +116,25 @@ def _proven_bound(world: World, steps: list[_Steps], result: OracleResult) -> fl
     while q > 0 and begin < end:
         until = begin + options.tick_s
         unit = min([on_demand, *(s.lowest(begin - HOUR_S, until) / rate for s, rate in zip(steps, rates, strict=True))])
-        free = 0.0
+        free, beside = 0.0, _beside(world, steps, begin, until)
         if result.name == "oracle":
             free_rates = (rate for s, rate in zip(steps, rates, strict=True) if s.has_free_moment(begin, until))
-            free = options.max_spot * max(free_rates, default=0.0)
-        value -= options.tick_s / HOUR_S * _most_gain(q, unit / MICRO, free, most, options.serial)
+            free = options.max_spot * max(free_rates, default=0.0) + beside
+        value -= options.tick_s / HOUR_S * _most_gain(q, unit / MICRO, free, most + beside, options.serial)
         begin = until
     return max(0.0, value)
+
+
+def _beside(world: World, steps: list[_Steps], begin_s: int, end_s: int) -> float:
+    """Return the largest rate of machines under warning, in a slot, beside as many others as may be taken."""
+    startup_s = minutes(world.options.startup_min)
+    if startup_s >= WARNING_S:
+        return 0.0  # who replaces them works when they are gone
+    rates: dict[int, float] = {}
+    for path, market in zip(steps, world.history.markets, strict=True):
+        for time_s, _ in path.rises(begin_s - WARNING_S + 1, end_s - startup_s):
+            rates[time_s] = max(market.rate, rates.get(time_s, 0.0))
+    return world.options.max_spot * sum(rates.values())
 
 
 def _most_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:

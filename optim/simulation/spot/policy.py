@@ -39,7 +39,8 @@ class LiveLease:
     granted_s, ready_s
         When they were granted, and from when they work.
     price_micro
-        Price of the present hour.
+        Price that its hours were last told at: the market's at the grant, and again whenever it was kept, at minute 58, for
+        the hour to come. That hour is charged at the price with which it begins, which may be another.
     """
 
     number: int

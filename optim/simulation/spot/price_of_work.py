@@ -17,7 +17,7 @@ NARROW = 1e-12
 
 
 def best_price_of_work(
-    unit: FloatArray, free_rate: FloatArray, *, most: float, serial: float, slot_h: float, work: float
+    unit: FloatArray, free_rate: FloatArray, *, most: float | FloatArray, serial: float, slot_h: float, work: float
 ) -> tuple[float, float]:
     """Return the largest ``q work - sum_t max_V (q G(V) - unit_t max(0, V - free_t))`` that was found, and its q.
 
@@ -28,7 +28,7 @@ def best_price_of_work(
     free_rate
         Shape (slots,): rate that costs nothing.
     most
-        Largest rate that may be bought.
+        Largest rate that may be bought, in every slot or slot by slot.
     serial
         Amdahl's share: V machines' rates do ``G(V) = V / (1 - serial + serial V)``.
     slot_h
@@ -38,15 +38,17 @@ def best_price_of_work(
     """
     if not len(unit):
         return 0.0, 0.0
-    begins = np.flatnonzero((np.diff(unit, prepend=np.nan) != 0) | (np.diff(free_rate, prepend=np.nan) != 0))
+    limit = np.broadcast_to(np.asarray(most, dtype=np.float64), unit.shape)
+    changes = [np.diff(figures, prepend=np.nan) != 0 for figures in (unit, free_rate, limit)]
+    begins = np.flatnonzero(np.logical_or.reduce(changes))
     hours = slot_h * np.diff(np.append(begins, len(unit)))
-    value, price = _bisect(unit[begins], free_rate[begins], hours, most, serial, work)
+    value, price = _bisect(unit[begins], free_rate[begins], hours, limit[begins], serial, work)
     return float(value), float(price)
 
 
 @compiled
 def _bisect(
-    unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: float, serial: float, work: float
+    unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: FloatArray, serial: float, work: float
 ) -> tuple[float, float]:
     low, high = 0.0, 1e-3
     while _dual(high, unit, free_rate, hours, most, serial, work)[1] < work and high < HIGHEST:
@@ -66,7 +68,7 @@ def _bisect(
 
 @compiled
 def _dual(
-    q: float, unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: float, serial: float, work: float
+    q: float, unit: FloatArray, free_rate: FloatArray, hours: FloatArray, most: FloatArray, serial: float, work: float
 ) -> tuple[float, float]:
     """Return the dual's value at a price of work, and the work that the price buys."""
     base, value, bought = 1.0 - serial, q * work, 0.0
@@ -76,7 +78,7 @@ def _dual(
             rate = np.inf if slope < 1.0 else 0.0
         else:
             rate = max(0.0, (np.sqrt(base / max(slope, 1e-12)) - base) / serial)
-        rate = min(max(rate, free_rate[i]), max(most, free_rate[i]))
+        rate = min(max(rate, free_rate[i]), max(most[i], free_rate[i]))
         useful = rate / (base + serial * rate)
         cost = unit[i] * (rate - free_rate[i])
         value += hours[i] * (cost - q * useful)

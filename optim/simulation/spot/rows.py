@@ -90,7 +90,8 @@ class Paired:
     starts
         How many these are.
     mean, low, high
-        Dollars that the policy costs more than the other, start by start: mean and 95 % interval; None without any.
+        Dollars that the policy costs more than the other, start by start: mean and 95 % interval; None without any, and
+        the interval without two.
     won
         Share of these starts in which it is strictly cheaper.
     """
@@ -104,8 +105,9 @@ class Paired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure.
+    """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure, the interval without two.
 
+    Means are over the starts from which the job was done, in time where there is a deadline; `deadline_met` is over all.
     `paired` compares it with every other policy, start by start.
     """
 
@@ -163,7 +165,7 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
 
 
 def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Row]] | None = None) -> Summary:
-    """Return means and intervals of a policy's rows; runs that weren't done count in `done`, not in the means.
+    """Return means and intervals of a policy's rows; runs that weren't done count in `done` and `deadline_met` alone.
 
     Parameters
     ----------
@@ -172,8 +174,9 @@ def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Ro
     others
         Rows of other policies from the same starts in the same order, to be compared with.
     """
-    done = [row for row in rows if row.is_done or row.deadline_met is not None]
+    done = [row for row in rows if row.is_done]
     spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
+    spans["deadline_met"] = _interval([row.deadline_met for row in rows])
     return Summary(
         policy=policy,
         starts=len(rows),
@@ -205,13 +208,15 @@ def compare(rows: Sequence[Row], others: Sequence[Row]) -> Paired:
     return Paired(starts=len(more), mean=mean, low=low, high=high, won=won)
 
 
-def _interval(figures: Sequence[float | None]) -> tuple[float, float, float] | tuple[None, None, None]:
-    """Return mean and 95 % interval of the figures that there are."""
+def _interval(figures: Sequence[float | None]) -> tuple[float | None, float | None, float | None]:
+    """Return mean and 95 % interval of the figures that there are: nothing of none, and of one no interval."""
     values = np.array([figure for figure in figures if figure is not None], dtype=np.float64)
     if not len(values):
         return None, None, None
     mean = float(values.mean())
-    half = NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    if len(values) == 1:
+        return mean, None, None
+    half = NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values))
     return mean, mean - half, mean + half
 
 

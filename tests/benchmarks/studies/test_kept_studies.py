@@ -111,7 +111,7 @@ def test_scores_lessons_and_points():
         "losses": falling_losses(3, np.random.default_rng(1)), "well": [ends_well(record.jobs, run) for run in runs],
         "saving": [Saving.of(record.jobs, runs[0], run) for run in runs], "jobs": short(LessonOptions(jobs=20).workload(1)),
         "cluster": LessonOptions().cluster, "saved": [saved(*pair) for pair in ((1.0, 2.0), (2.0, 1.0), (1.0, 1.0))],
-        "summed": outcome(summed_up, [Interval.of([0.1, 0.2]), Interval.of([-0.2, -0.1]), Interval.of([-0.1, 0.1])]),
+        "summed": outcome(summed_up, [[Interval.of([0.1, 0.2]), Interval.of([-0.2, -0.1])], [Interval.of([-0.1, 0.1])]]),
         "worlds": [outcome(world_of, LieOptions(), case) for case in (*CASES, "none")], "world": WorldOptions(),
     }  # fmt: skip
     assert_kept(KEPT / "scores.json", found)

@@ -1,11 +1,11 @@
 """Studies of Themis' rounds: their statistics, and that an honest liar is no liar."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 
-from optim.benchmarks.intervals import T_95, Interval
+from optim.benchmarks.intervals import T_95, Interval, wilson
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies import themis_lies
@@ -31,11 +31,45 @@ def test_only_lies_that_surely_save_time_pay():
         Interval(mean=5e-4, half=0.0),
         Interval(mean=-0.2, half=0.1),
     ]
-    found = summed_up(gains)
+    found = summed_up([gains[:2], gains[2:]])
     assert (found.profitable, found.harmful, found.best_gain, found.lies) == (0.25, 0.25, 0.2, 4)
     assert (found.paid_gain, found.paid_half) == (0.2, 0.0)
-    two = summed_up([Interval(mean=0.2, half=0.1), Interval(mean=0.4, half=0.1)])
+    two = summed_up([[Interval(mean=0.2, half=0.1)], [Interval(mean=0.4, half=0.1)]])
     assert (two.paid_gain, two.paid_half) == pytest.approx((0.3, 0.1 * T_95[0]))
+
+
+def test_lies_of_one_world_are_one_observation_of_it():
+    """Told ten times over, the same lies prove no more."""
+    pays, costs = Interval(mean=0.3, half=0.1), Interval(mean=-0.1, half=0.05)
+    worlds = [[pays, pays], [pays, costs], [pays, costs], [costs, costs]]
+    found, often = summed_up(worlds), summed_up([10 * world for world in worlds])
+    gains = Interval.of([0.3, 0.1, 0.1, -0.1])
+    shares = Interval.of([1.0, 0.5, 0.5, 0.0])
+    assert (found.gain, found.gain_half) == pytest.approx((gains.mean, gains.half))
+    assert (found.profitable, found.low, found.high) == pytest.approx((0.5, 0.0, min(1.0, 0.5 + shares.half)))
+    assert (found.paid_gain, found.paid_half, found.best_gain) == pytest.approx((0.3, 0.0, 0.3))
+    assert (found.lies, often.lies) == (8, 80)
+    assert astuple(replace(often, lies=8)) == pytest.approx(astuple(found))
+
+
+def test_where_worlds_agree_the_interval_is_wilsons():
+    pays, costs = Interval(mean=0.3, half=0.05), Interval(mean=-0.1, half=0.05)
+    some = summed_up([[pays, costs]] * 4)
+    assert (some.profitable, some.low, some.high) == (0.5, *wilson(4, 8))
+    for share, lie in ((0.0, costs), (1.0, pays)):
+        found = summed_up([[lie] * 10] * 8)
+        low, high = wilson(round(8 * share), 8)
+        assert (found.profitable, found.low, found.high) == (share, low, high)
+
+
+def test_intervals_over_worlds_hold_what_they_promise():
+    """Worlds differ by more than the lies of one do: about 95 of 100 intervals hold the mean, 0."""
+    rng, held = np.random.default_rng(0), 0
+    for _ in range(400):
+        worlds = rng.normal(0.0, 0.1, 8)
+        found = summed_up([[Interval(mean=w + e, half=0.01) for e in rng.normal(0.0, 0.03, 10)] for w in worlds])
+        held += abs(found.gain) <= found.gain_half
+    assert 0.92 <= held / 400 <= 0.98
 
 
 def test_an_app_that_lies_by_nothing_is_honest():

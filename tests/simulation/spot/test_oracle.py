@@ -1,22 +1,113 @@
 """The clairvoyant references: their bounds hold for every policy and for random plans, their plans are real."""
 
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.models.bidding.billing import EC2_2013, End, Lease
-from optim.models.bidding.price_history import PricePath
+from optim.models.bidding.eviction import fit_evictions
+from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.simulation.spot.engine import run_policy
+from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle, _cheapest_first, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
+from optim.simulation.spot.policy import Policy, Recovery, Request
+from optim.simulation.spot.world import World
 from tests.support.spot.worlds import SEEDS, drawn_world, world
 
 HOUR = 3600
 ROUNDING = 1e-9
+STEPS = st.lists(st.tuples(st.integers(5, 4000), st.sampled_from([1, 2, 6])), min_size=1, max_size=14)
+"""Seconds that a price stays, and the price; few prices, so that many are equal and some are told again."""
+
+
+class Gambler(Policy):
+    """Ask at random where the price is at most a limit, and where it looks ahead, only for what an eviction makes free."""
+
+    name = "gambler"
+    recovery = Recovery.ELASTIC
+    has_reliable = False
+
+    def __init__(self, job, seed, limit, looks_ahead):
+        self._job, self._random, self._limit, self._looks_ahead = job, random.Random(seed), limit, looks_ahead
+
+    def is_interested(self, leases, room):
+        return True
+
+    def keeps(self, view, lease):
+        return self._random.random() < 0.5
+
+    def decide(self, view):
+        draw = self._random
+        if draw.random() < 0.02 and view.on_demand_room > 0:
+            return Request(market=0, count=1, bid_micro=None)
+        markets = [m for m, price in enumerate(view.price_micro) if price is not None and price <= self._limit]
+        if not markets or view.room <= 0:
+            return None
+        bid = 10_000 * draw.choice([1, 2, 6])
+        request = Request(market=draw.choice(markets), count=draw.randint(1, view.room), bid_micro=bid)
+        return request if not self._looks_ahead or self._is_free(request, view.now_s) else None
+
+    def _is_free(self, request, now_s):
+        path = self._job.history.paths[request.market]
+        crossing = path.first_above(now_s, request.bid_micro, at_equal=self._job.options.at_equal)
+        return crossing is not None and crossing - now_s < HOUR
+
+
+def small_world(rates, steps, **options):
+    """Return markets of several rates whose prices are few."""
+    markets = [
+        Market(instance_type="c3.xlarge" if m == 0 else f"kind{m}", zone="z", on_demand_micro=90_000, rate=rate)
+        for m, rate in enumerate(rates)
+    ]
+    paths = [
+        PricePath(
+            time_s=np.cumsum([0, *(gap for gap, _ in own[:-1])]),
+            price_micro=np.array([10_000 * price for _, price in own], dtype=np.int64),
+        )
+        for own in steps
+    ]
+    prices = history_of(markets, paths, end_s=3 * 86_400, gap_s=100 * 86_400)
+    return World(history=prices, table=fit_evictions(prices), options=SpotOptions(**options))
+
+
+BACK = ((1800, 6), (1200, 1), (9000, 6))
+"""A price that falls and comes back."""
+RELAY = (((1800, 1), (9000, 6)), ((1800, 6), (1800, 1), (9000, 6)), ((3600, 6), (9000, 1)))
+"""Markets that are cheap one after another."""
+
+
+@given(
+    steps=st.lists(STEPS, min_size=1, max_size=3),
+    rates=st.permutations([1.0, 2.0, 0.5]),
+    job=st.tuples(st.sampled_from([0.1, 0.4, 1.0]), st.integers(1, 2), st.integers(1, 3), st.sampled_from([0.0, 0.1])),
+    tick_s=st.sampled_from([60, 120]),
+    at_equal=st.booleans(),
+    startup_min=st.sampled_from([0, 1, 2, 5]),
+    first=st.integers(0, 60),
+    seed=st.integers(0, 9),
+    limit=st.sampled_from([10_000, 20_000, 60_000]),
+    looks_ahead=st.booleans(),
+)
+@example([BACK], [1.0, 2.0, 0.5], (0.85, 1, 1, 0.0), 120, True, 0, 0, 13, 60_000, True)
+@example(RELAY, [1.0, 1.0, 1.0], (124 / 60, 1, 1, 0.0), 120, False, 0, 0, 4, 10_000, False)
+def test_no_bids_and_drops_cost_less_than_the_bound(
+    steps, rates, job, tick_s, at_equal, startup_min, first, seed, limit, looks_ahead
+):
+    job_hours, baseline, max_spot, serial = job
+    small = small_world(
+        rates[: len(steps)], steps, job_hours=job_hours, baseline=baseline, max_spot=max_spot, serial=serial, reliable=0,
+        tick_s=tick_s, at_equal=at_equal, startup_min=startup_min, scale_min=0, eviction_min=0,
+    )  # fmt: skip
+    reference = Oracle(small).solve("oracle", first * tick_s)
+    assert check_reference(small, reference) == ()
+    result = run_policy(small, Gambler(small, seed, limit, looks_ahead), first * tick_s)
+    assert not result.is_done or result.cost_usd >= reference.bound_usd * (1 - ROUNDING) - ROUNDING * small.job_work
 
 
 @given(seed=SEEDS, name=st.sampled_from(sorted(POLICIES)))
@@ -102,18 +193,22 @@ def test_a_slot_of_which_a_part_is_free_costs_nothing_in_the_bound():
     assert Oracle(job).solve("oracle-paid", slot).bound_usd == pytest.approx(0.01 / 60)
 
 
-@given(steps=st.lists(st.tuples(st.integers(60, 3000), st.integers(1, 8)), min_size=2, max_size=15), data=st.data())
-def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, data):
+@given(
+    steps=st.lists(st.tuples(st.integers(60, 3000), st.integers(1, 8)), min_size=2, max_size=15),
+    at_equal=st.booleans(),
+    data=st.data(),
+)
+def test_whatever_is_free_by_the_bill_lies_in_a_free_interval(steps, at_equal, data):
     path = PricePath(
         time_s=np.cumsum([gap for gap, _ in steps]), price_micro=np.array([1000 * p for _, p in steps], dtype=np.int64)
     )
     granted = data.draw(st.integers(int(path.time_s[0]), int(path.time_s[-1])))
     bid = 1000 * data.draw(st.integers(1, 8))
-    crossing = path.first_above(granted, bid)
+    crossing = path.first_above(granted, bid, at_equal=at_equal)
     if path.price_at(granted) > bid or crossing is None:
         return
     lease = Lease(market="m", count=1, granted_s=granted, ended_s=crossing, end=End.EVICTED)
-    intervals = free_intervals(path)
+    intervals = free_intervals(path, at_equal=at_equal)
     for line in EC2_2013.lines(lease, path):
         if line.amount_micro == 0:
             assert ((intervals[:, 0] <= line.begin_s) & (intervals[:, 1] >= line.end_s)).any()

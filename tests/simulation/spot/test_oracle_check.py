@@ -6,7 +6,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.models.bidding.price_history import PricePath
-from optim.simulation.spot.oracle_check import _most_gain, _Steps
+from optim.simulation.spot.oracle import Oracle
+from optim.simulation.spot.oracle_check import _beside, _most_gain, _Steps
+from tests.support.spot.worlds import world
 
 TIMES, PRICES = (0, 500, 1500, 2100, 6000, 6100), (2, 5, 3, 8, 2, 9)
 RISES = ((500, 5), (2100, 8), (6100, 9))
@@ -51,6 +53,38 @@ def test_a_time_is_free_if_a_bid_held_through_it_is_outbid_within_the_hour(begin
     assert STEPS.is_free(begin, end) == is_free
 
 
+TOLD_TIMES, TOLD_PRICES = (0, 500, 900, 1500, 5400, 5500, 9800), (5, 3, 5, 5, 2, 2, 1)
+TOLD = _Steps(PricePath(time_s=np.array(TOLD_TIMES), price_micro=np.array(TOLD_PRICES)), at_equal=True)
+
+
+def equal_leases():
+    """Yield (grant, eviction) of all leases shorter than an hour that an equal or a higher price ends, by every bid."""
+    for granted in range(TOLD_TIMES[-1]):
+        present = TOLD_PRICES[np.searchsorted(TOLD_TIMES, granted, side="right") - 1]
+        for bid in range(present, 7):
+            later = zip(TOLD_TIMES, TOLD_PRICES, strict=True)
+            crossing = next((time for time, told in later if time > granted and told >= bid), None)
+            if crossing is not None and crossing - granted < 3600:
+                yield granted, crossing
+
+
+@pytest.fixture(scope="module")
+def leases_of_equal_prices():
+    return np.array(list(equal_leases()))
+
+
+@given(begin=st.integers(0, 9900), length=st.integers(1, 900))
+@example(begin=1600, length=100)
+@example(begin=5500, length=100)
+def test_where_an_equal_price_evicts_a_price_that_comes_back_or_is_told_again_frees(
+    leases_of_equal_prices, begin, length
+):
+    granted, crossing = leases_of_equal_prices.T
+    end = begin + length
+    assert TOLD.has_free_moment(begin, end) == bool(((granted < end) & (crossing + 120 > begin)).any())
+    assert TOLD.is_free(begin, end) == bool(((granted <= begin) & (crossing + 120 >= end)).any())
+
+
 @pytest.fixture(scope="module")
 def is_free():
     """Of each second, whether a bid that is below the next rise, held from before it, has it in a lease of less than an hour."""
@@ -73,6 +107,20 @@ def test_a_time_has_a_free_moment_if_one_of_its_seconds_is_free(is_free, begin, 
 def test_before_the_first_price_there_is_none():
     assert STEPS.lowest(-500, -100) == float("inf")
     assert STEPS.highest(-500, -100) == 0
+
+
+@pytest.mark.parametrize(
+    ("startup_min", "slot", "rate"),
+    [(0, (0, 120), 0.0), (0, (480, 600), 2.0), (0, (600, 720), 4.0), (0.5, (480, 600), 2.0), (1.5, (480, 600), 2.0),
+     (1.75, (480, 600), 0.0), (2, (480, 600), 0.0), (0, (720, 840), 2.0), (0, (840, 960), 0.0)],
+)  # fmt: skip
+def test_machines_under_warning_work_beside_others_if_start_up_is_shorter(startup_min, slot, rate):
+    """Two machines may be taken; prices rise at 500 s, and at 605 s in both markets, after which 725 s is the last of a warning."""
+    paths = (((0, 1), (500, 2), (605, 3)), ((0, 5), (605, 6)))
+    job = world(*paths, max_spot=2, tick_s=120, startup_min=startup_min, job_hours=1)
+    steps = [_Steps(path) for path in job.history.paths]
+    assert _beside(job, steps, *slot) == rate
+    assert Oracle(job)._beside[slot[0] // 120] == rate
 
 
 @given(

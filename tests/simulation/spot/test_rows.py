@@ -69,10 +69,26 @@ def test_the_interval_is_195_standard_errors_and_unfinished_runs_count_in_done_o
     assert summary.mean["cost_usd"] == pytest.approx(3.0)
     half = 1.959963984540054 * math.sqrt(7.0 / 3)
     assert (summary.low["cost_usd"], summary.high["cost_usd"]) == pytest.approx((3.0 - half, 3.0 + half))
-    one = summarise("p", rows[:1])
-    assert one.low["cost_usd"] == one.high["cost_usd"] == 1.0
-    missed = row_of_run(replace(RUN, is_done=False, deadline_met=False))
-    assert summarise("p", [missed]).mean["deadline_met"] == 0.0
+
+
+def test_one_start_has_a_mean_and_no_interval():
+    mine = [row_of_run(replace(RUN, cost_micro=1_000_000))]
+    one = summarise("p", mine)
+    assert (one.low["cost_usd"], one.mean["cost_usd"], one.high["cost_usd"]) == (None, 1.0, None)
+    pair = compare(mine, [row_of_run(RUN)])
+    assert (pair.starts, pair.low, pair.mean, pair.high, pair.won) == (1, None, -2.0, None, 1.0)
+
+
+def test_a_missed_deadline_counts_in_the_share_that_was_met_and_in_no_other_mean():
+    met = [row_of_run(replace(RUN, cost_micro=cost, deadline_met=True)) for cost in (2_000_000, 4_000_000)]
+    idle = row_of_run(replace(RUN, cost_micro=0, hours=9.0, work_done=0.0, is_done=False, deadline_met=False))
+    summary = summarise("p", [idle, *met, idle])
+    assert (summary.starts, summary.done) == (4, 2)
+    assert (summary.mean["deadline_met"], summary.mean["cost_usd"], summary.mean["hours"]) == (0.5, 3.0, 4.0)
+    assert summary.mean["work_done"] == RUN.work_done
+    never = summarise("p", [idle, idle])
+    others = {name: mean for name, mean in never.mean.items() if name != "deadline_met"}
+    assert (never.done, never.mean["deadline_met"], set(others.values())) == (0, 0.0, {None})
 
 
 def test_times_are_written_in_universal_time():
