@@ -24,7 +24,7 @@ POLL_S = 0.05
 """How often the waiting thread looks whether HiGHS is done, or has to stop."""
 
 SEEDS = 2**31
-"""HiGHS' random seeds are whole numbers below this."""
+"""HiGHS' whole numbers, random seeds among them, are below this."""
 
 OptionValue = bool | int | float | str
 
@@ -125,7 +125,8 @@ def run_highs(
     if math.isfinite(time_limit_s):
         chosen["time_limit"] = max(0.0, time_limit_s)
     for name, value in chosen.items():
-        _must_be_ok(highs.setOptionValue(name, value), f"option {name}={value!r}")
+        given = min(value, SEEDS - 1) if isinstance(value, int) else value  # a limit beyond is none
+        _must_be_ok(highs.setOptionValue(name, given), f"option {name}={value!r}")
     run = _Run(highs, watch)
     run.execute()
     info = highs.getInfo()

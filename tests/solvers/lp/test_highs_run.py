@@ -76,6 +76,10 @@ class Later:
         return time.perf_counter() - self._at
 
 
+def test_a_limit_beyond_what_highs_can_hold_is_none() -> None:
+    assert run_highs(pair(), options={"mip_max_nodes": 2**63 - 1}).termination is Termination.OPTIMAL
+
+
 def test_is_stopped_soon(hard: Any) -> None:
     watch = Later()
     assert run_highs(silent_highs(hard), watch=watch).termination is Termination.GAP_LIMIT
