@@ -61,6 +61,10 @@ def test_any_whole_number_is_a_seed(seed: int) -> None:
     assert highs.getOptionValue("random_seed")[1] == seed % 2**31
 
 
+def test_a_limit_beyond_what_highs_can_hold_is_none() -> None:
+    assert run_highs(silent_highs(pair()), options={"mip_max_nodes": 2**63 - 1}).termination is Termination.OPTIMAL
+
+
 class Later:
     """Ask to stop a while after the run has begun, and remember when."""
 
@@ -74,10 +78,6 @@ class Later:
     def late_s(self) -> float:
         """How long ago it was."""
         return time.perf_counter() - self._at
-
-
-def test_a_limit_beyond_what_highs_can_hold_is_none() -> None:
-    assert run_highs(pair(), options={"mip_max_nodes": 2**63 - 1}).termination is Termination.OPTIMAL
 
 
 def test_is_stopped_soon(hard: Any) -> None:
