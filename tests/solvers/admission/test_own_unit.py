@@ -19,7 +19,7 @@ from optim.models.admission.utility import TableUtility
 from optim.solvers.admission.own_unit import in_unit, own_unit, taken_back
 from tests.support.admission.tiny import tiny_instances
 
-SCALES = (0.5, 0.1, 1e-4, 1e-9)
+SCALES = (*(pytest.param(scale, marks=pytest.mark.prove) for scale in (0.5, 0.1, 1e-9)), 1e-4)
 SOLVERS = {
     "column-generation": {},
     "search": {"num_moves": 2_000},
