@@ -4,6 +4,7 @@ import gc
 import os
 import resource
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,6 +103,14 @@ def forget_what_jax_compiled(forgetting: Forgetting) -> Iterator[None]:
     """Look after each module whether the process has grown."""
     yield
     forgetting()
+
+
+@pytest.fixture
+def heeded_ctrl_c() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -32,6 +32,11 @@ class StoppingCriterion(Protocol):
         ...
 
 
+def never() -> bool:
+    """Answer whether to stop where nobody asks for it: work comes to its end."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Never:
     """Run to the natural end."""

@@ -8,21 +8,11 @@ from optim.core.stopping import Interruption
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 from optim.simulation.cluster.options import EngineOptions
+from tests.support.pieces import CutShort
 from tests.support.small_clusters import workload
 
 NAMES = ("fifo", "srtf", "las")
 ASKED = tuple(PolicyRequest(name=name) for name in NAMES)
-
-
-class CutShort:
-    """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
-
-    def __init__(self, *ended):
-        self.ended = ended
-
-    def run(self, task, pieces, stop, progress):
-        for position, is_done in self.ended:
-            yield position, task.do(pieces[position], lambda _: None, SilentProgress()) if is_done else None
 
 
 @pytest.fixture

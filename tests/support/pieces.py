@@ -7,6 +7,7 @@ from pathlib import Path
 
 from optim.core.compiling import COMPILING
 from optim.core.execution import AbstractTask
+from optim.core.progress import SilentProgress
 from optim.core.stopping import SolveState
 
 HEARD = "heard"
@@ -99,3 +100,14 @@ class Heard:
         self.news.append("finish")
         self.depth -= 1
         self.least = min(self.least, self.depth)
+
+
+class CutShort:
+    """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
+
+    def __init__(self, *ended):
+        self.ended = ended
+
+    def run(self, task, pieces, stop, progress):
+        for position, is_done in self.ended:
+            yield position, task.do(pieces[position], lambda _: None, SilentProgress()) if is_done else None

@@ -23,7 +23,7 @@ INFINITE = 1e29
 POLL_S = 0.05
 """How often the waiting thread looks whether HiGHS is done, or has to stop."""
 
-SEEDS = 2**31
+WHOLE_NUMBERS = 2**31
 """HiGHS' whole numbers, random seeds among them, are below this."""
 
 OptionValue = bool | int | float | str
@@ -121,11 +121,16 @@ def run_highs(
     """
     import highspy
 
-    chosen: dict[str, OptionValue] = {"threads": 1, "random_seed": seed % SEEDS, "mip_abs_gap": 0.0, **(options or {})}
+    chosen: dict[str, OptionValue] = {
+        "threads": 1,
+        "random_seed": seed % WHOLE_NUMBERS,
+        "mip_abs_gap": 0.0,
+        **(options or {}),
+    }
     if math.isfinite(time_limit_s):
         chosen["time_limit"] = max(0.0, time_limit_s)
     for name, value in chosen.items():
-        given = min(value, SEEDS - 1) if isinstance(value, int) else value  # a limit beyond is none
+        given = min(value, WHOLE_NUMBERS - 1) if isinstance(value, int) else value  # a limit beyond is none
         _must_be_ok(highs.setOptionValue(name, given), f"option {name}={value!r}")
     run = _Run(highs, watch)
     run.execute()

@@ -19,6 +19,7 @@ from optim.simulation.cluster.comparison import Comparison, PolicyRequest, split
 from optim.simulation.cluster.engine import play
 from optim.simulation.cluster.options import EngineOptions, Placement
 from optim.simulation.cluster.policies.gittins import gittins_index
+from tests.support.pieces import CutShort
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
 FREE = EngineOptions(overhead_s=0)
@@ -133,17 +134,6 @@ def test_a_stop_that_is_requested_ends_a_run_and_gives_no_row():
     assert next(rows).row.policy == "fifo"
     stop.request()
     assert list(rows) == [None]
-
-
-class CutShort:
-    """Several processes when Ctrl-C comes: some pieces are done, in any order, some are cut, others never begun."""
-
-    def __init__(self, *ended):
-        self.ended = ended
-
-    def run(self, task, pieces, stop, progress):
-        for position, is_done in self.ended:
-            yield position, task.do(pieces[position], lambda _: None, SilentProgress()) if is_done else None
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """The solver `compact-milp`: what it finds, what it claims, how it stops."""
 
 import _thread
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -143,14 +142,6 @@ def test_stops_at_a_gap_by_highs_bound():
     solution = solve(crowd(), NAME, stop=GapLimit(0.5))
     assert solution.termination is Termination.GAP_LIMIT
     assert solution.stats.counts["milp_bound"] <= 1.5 * solution.stats.counts["milp_objective"]
-
-
-@pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeded_ctrl_c")

@@ -2,9 +2,8 @@
 
 import _thread
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Timer
 
 import pytest
@@ -45,14 +44,6 @@ def test_an_interruption_is_heard_while_highs_runs() -> None:
     assert solution.termination is Termination.INTERRUPTED
     assert solution.objective > 0
     assert optim.verify(instance, solution).is_ok
-
-
-@pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeded_ctrl_c")

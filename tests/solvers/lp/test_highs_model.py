@@ -2,8 +2,6 @@
 
 import _thread
 import itertools
-import signal
-from collections.abc import Iterator
 
 import pyomo.environ as pyo
 import pytest
@@ -117,14 +115,6 @@ def test_stops_when_the_watch_says_so_and_keeps_the_best_point():
     assert outcome.has_values
     assert pyo.value(model.total_utility_1) == pytest.approx(outcome.objective)
     assert outcome.bound > outcome.objective
-
-
-@pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeded_ctrl_c")

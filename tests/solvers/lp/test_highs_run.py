@@ -1,9 +1,7 @@
 """One run of HiGHS on a programme of its own form: when it stops, and with what."""
 
 import _thread
-import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import highspy
@@ -99,14 +97,6 @@ def test_the_watch_is_told_the_time_that_has_passed(hard: Any) -> None:
     run_highs(silent_highs(hard), time_limit_s=0.3, watch=told.append)
     assert 0.1 < max(state.elapsed_s for state in told) < 0.3 + SOON_S
     assert any(state.objective is not None for state in told)
-
-
-@pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeded_ctrl_c")

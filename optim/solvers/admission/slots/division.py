@@ -19,6 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from optim.core.status import Termination
+from optim.core.stopping import never
 from optim.models.admission.instance import FloatArray, IntArray
 from optim.solvers.lp.highs_run import run_highs, silent_highs
 
@@ -100,11 +101,6 @@ class DivisionProblem:
         worker, ps = _shares(self.worker_demand, self.worker_capacity), _shares(per_ps, self.ps_capacity)
         result: FloatArray = worker.sum(axis=1) + ps.sum(axis=1)
         return result
-
-
-def never() -> bool:
-    """Let HiGHS run to its limits."""
-    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

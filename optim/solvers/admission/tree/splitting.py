@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.stopping import never
 from optim.models.admission.instance import AdmissionInstance, IntArray, ServerClasses
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Side
@@ -68,13 +69,8 @@ class Crowded:
     is_proven: bool
 
 
-def go_on() -> bool:
-    """Let a search come to its end."""
-    return False
-
-
 def split(
-    tables: JobTables, schedules: PricedSchedules, should_stop: Callable[[], bool] = go_on
+    tables: JobTables, schedules: PricedSchedules, should_stop: Callable[[], bool] = never
 ) -> AdmissionPlan | Crowded:
     """Place schedules of different jobs over server classes on single servers, exactly.
 
@@ -147,7 +143,7 @@ class Room:
 
 
 def spread(
-    kinds: Sequence[Kind], room: Room, should_stop: Callable[[], bool] = go_on
+    kinds: Sequence[Kind], room: Room, should_stop: Callable[[], bool] = never
 ) -> tuple[list[list[int]] | None, bool]:
     """Spread units over equal servers.
 

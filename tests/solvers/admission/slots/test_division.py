@@ -1,9 +1,7 @@
 """Dorm's programme: how HiGHS is stopped in it. What it finds: `test_dorm`."""
 
 import _thread
-import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from threading import Timer
 
@@ -48,14 +46,6 @@ def test_is_out_of_time_soon_after_it_is_told_to_stop(hard: DivisionProblem) -> 
     assert outcome.is_out_of_time
     assert outcome.division is not None
     assert 0 < time.perf_counter() - stop_at < SOON_S
-
-
-@pytest.fixture
-def heeded_ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where a shell started the tests in the background and ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heeded_ctrl_c")
