@@ -29,6 +29,9 @@ QUICKLY_COMPILED = {
     "NUMBA_SLP_VECTORIZE": "0",
 }
 
+LESS_OFTEN = (20_000, 20, 20)
+"""When garbage is collected: most of what a test makes is gone with its last reference."""
+
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
@@ -51,6 +54,18 @@ def pytest_xdist_setupnodes() -> None:
         raise pytest.UsageError(f"compiling failed: see what `{' '.join(command)}` says")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Rewrite test files by turns, where several workers collect all of them."""
+    config = session.config
+    worker = getattr(config, "workerinput", None)
+    if worker is not None and config.args == config.getini("testpaths"):
+        from tests.support.quick_asserts import rewrite, share
+
+        paths = list(Path(__file__).parent.rglob("test_*.py"))
+        for path in share(paths, int(worker["workerid"].removeprefix("gw")), worker["workercount"]):
+            rewrite(path, config)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile quickly, if tests compile anything; collect garbage again, but never walk over what importing made."""
     if session.config.option.hypothesis_profile != "prove":
@@ -64,6 +79,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             make_quickly()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*LESS_OFTEN)
     gc.enable()
 
 

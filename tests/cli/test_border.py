@@ -56,15 +56,12 @@ def test_a_limit_that_makes_no_sense_is_wrong_use(text, named):
     assert named in result.stderr
 
 
+LIKE_THESE = [["--help"], [], ["solve", "--help"], ["instance"], ["solvers", "bidding"]]
 PRINTING = [
     ["--version"],
-    ["--help"],
-    [],
     ["--show-completion", "bash"],
-    pytest.param(["solve", "--help"], marks=pytest.mark.prove),
-    pytest.param(["instance"], marks=pytest.mark.prove),
-    ["solvers", "bidding"],
     ["instance", "schema", "auction"],
+    *(pytest.param(words, marks=pytest.mark.prove) for words in LIKE_THESE),
 ]
 """Words that are answered while they are read, and others."""
 

@@ -71,7 +71,7 @@ def test_what_a_solver_awards_lies_somewhere(solver, instance):
     check_against_enumeration(instance, solver)
 
 
-@settings(max_examples=3)
+@settings(max_examples=max(1, settings().max_examples // 50))
 @given(instance=cut_up())
 @example(instance=LIKE_BUT_FOR_A_HELD_SLOT)
 def test_what_the_batch_awards_lies_somewhere(instance):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, reject
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from optim.models.admission.document import ConstantDocument
@@ -47,7 +47,15 @@ def test_both_theorems_hold_step_by_step_where_jobs_are_small(instance):
         check_all(ground, options)
 
 
+PRICED_AT_ITS_VALUE = make_instance(
+    jobs=[JobSketch(), JobSketch(chunks=2), JobSketch(), JobSketch(ps=("0.5",), utility=ConstantDocument(10.0))],
+    worker_servers=[ServerSketch(capacity=("10",))] * 2, ps_servers=None, horizon=1, share="0.2",
+)  # fmt: skip
+"""The second job's cost is its value but for rounding, from zero-start prices."""
+
+
 @given(small_job_instances(is_shared=True))
+@example(instance=PRICED_AT_ITS_VALUE)
 def test_both_theorems_hold_on_shared_servers(instance):
     ground = Ground(instance=instance)
     for options in UNIT_FREE:

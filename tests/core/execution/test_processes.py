@@ -131,9 +131,8 @@ def test_ends_processes_at_once_where_the_driver_gives_up(tmp_path):
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize(
-    "name", ["SIGTERM", *(pytest.param(name, marks=pytest.mark.prove) for name in ("SIGKILL", "SIGHUP"))]
-)
+@pytest.mark.prove
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGHUP"])
 def test_processes_end_with_a_driver_that_is_killed(name, tmp_path):
     code = (
         "import multiprocessing, os, signal, sys, threading, time\n"

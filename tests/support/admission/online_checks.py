@@ -38,9 +38,10 @@ def check_share(seen: Observation) -> None:
 
 
 def check_payoff(seen: Observation) -> None:
-    """A payoff is value less cost at the prices that were met; a job is admitted iff it is positive."""
+    """A payoff is value less cost at the prices that were met; a job is admitted iff it is positive beyond rounding."""
     for k, decision in enumerate(seen.decisions):
-        assert decision.is_accepted == (seen.payoff[k] > 1e-12 * seen.value[k]), "admitted iff the payoff is positive"
+        rounding = 0.0 if decision.schedule is None else 1e-12 * decision.schedule.value
+        assert decision.is_accepted == (seen.payoff[k] > rounding), "admitted iff the payoff is positive"
         if decision.is_accepted:
             cost = float(seen.prices[k] @ seen.usage[k])
             _at_most(abs(seen.value[k] - cost - seen.payoff[k]), 0.0, "payoff = value - cost")

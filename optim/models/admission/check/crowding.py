@@ -165,10 +165,11 @@ class _Packing:
         if k == len(rest):
             yield (), room
             return
-        for y in range(rest[k][0], -1, -1):
-            for z in range(rest[k][1], -1, -1):
-                left = _left(self._jobs[k].demand, (y, z), room)
-                if self._jobs[k].fits((y, z)) and min(left, default=0) >= 0:
+        job = self._jobs[k]
+        for y in range(min(rest[k][0], len(job.most_ps) - 1), -1, -1):
+            for z in range(min(rest[k][1], job.most_ps[y]), -1, -1):
+                left = _left(job.demand, (y, z), room)
+                if min(left, default=0) >= 0:
                     for others, final in self._ways(rest, k + 1, left):
                         yield ((y, z), *others), final
 
