@@ -44,8 +44,12 @@ test: $(STAMP)  ## the tests, 25 fresh random examples a property
 docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
+# Of the sources as committed: a stopped run goes on. What is changed but not committed is proven from the beginning.
+PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed)
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove'
+	@rm -f .proof/*-changed
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
+	  --going-on $(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) fuzz
 	$(MAKE) mutants OPTIONS='--prove --least 0.9'

@@ -35,6 +35,13 @@ LESS_OFTEN = (20_000, 20, 20)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the file of a run that may be stopped and goes on."""
+    parser.addoption(
+        "--going-on", type=Path, metavar="FILE", help="note in FILE what passes, and leave out what is noted there"
+    )
+
+
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads the option; workers get the option of the whole run
 def pytest_configure(config: pytest.Config) -> None:
     """Draw one fresh seed for all properties of this run, unless a run is replayed; let collecting make no pause for garbage."""
@@ -44,6 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_profile != "prove":
         for name, value in QUICKLY_COMPILED.items():
             os.environ.setdefault(name, value)  # read when JAX and Numba are first used, by children, too
+    if config.option.going_on is not None:
+        from tests.support.going_on import GoingOn
+
+        config.pluginmanager.register(GoingOn(config.option.going_on))
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
