@@ -45,7 +45,7 @@ docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once an
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
 # Of the sources as committed: a stopped run goes on. What is changed but not committed is proven from the beginning.
-PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed)
+PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed 2>/dev/null || echo unknown-changed)
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	@rm -f .proof/*-changed
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \

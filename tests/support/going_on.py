@@ -1,4 +1,7 @@
-"""Let a long run of tests go on where it stopped: tests that passed are noted at once, and left out next time."""
+"""Let a long run of tests go on where it stopped: tests that passed are noted at once, and left out next time.
+
+What was skipped is tried again: what it needs may be there by then.
+"""
 
 from pathlib import Path
 
@@ -6,7 +9,7 @@ import pytest
 
 
 class GoingOn:
-    """Notes by name what passed or was skipped, in a file that is of one state of the sources.
+    """Notes by name what passed, in a file that is of one state of the sources.
 
     Parameters
     ----------
@@ -16,7 +19,7 @@ class GoingOn:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._failed: set[str] = set()
+        self._passed: set[str] = set()
         self._is_noting = True
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -33,10 +36,10 @@ class GoingOn:
         self._is_noting = not hasattr(config, "workerinput")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note a test that has ended well, its fixtures' end included."""
-        if report.failed:
-            self._failed.add(report.nodeid)
-        if self._is_noting and report.when == "teardown" and report.nodeid not in self._failed:
+        """Note a test that has passed, once its fixtures have ended well, too."""
+        if report.passed and report.when == "call":
+            self._passed.add(report.nodeid)
+        if self._is_noting and report.passed and report.when == "teardown" and report.nodeid in self._passed:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with self._path.open("a") as file:
                 file.write(report.nodeid + "\n")

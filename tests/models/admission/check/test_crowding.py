@@ -62,6 +62,16 @@ def test_workers_and_pss_crowd_shared_servers_together(workers: int, ps: int, is
     assert is_crowded(facts, {0: left}) == is_full
 
 
+def test_a_server_takes_no_more_pss_of_a_job_than_its_share() -> None:
+    """Four PSs have room on each of two servers, half of which are two."""
+    job = job_document("a", epochs=1, chunks=8, worker=[1, 0], ps=[0, 1], ps_mbps=1)
+    servers = {"worker_servers": [{"type": "w", "capacity": [8, 0], "count": 2}],
+               "ps_servers": [{"type": "p", "capacity": [0, 4], "count": 2}]}  # fmt: skip
+    facts = read_facts(tiny_instance(job, **servers, max_share_per_server=0.5))
+    for fewest, crowds in ((4, False), (5, True)):
+        assert is_crowded(facts, {0: at_least(fewest, kind=BranchKind.PS)}) is crowds
+
+
 @pytest.mark.parametrize("is_fixed", [False, True])
 def test_a_job_counts_in_the_segment_in_which_it_certainly_is(is_fixed: bool) -> None:
     # After one worker-slot a worker takes six of ten instead of four: two of them then fill two servers each alone.
