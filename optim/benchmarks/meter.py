@@ -2,7 +2,6 @@
 
 import ctypes
 import time
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 from optim.core.memory import own_memory
 
 _CLEAR = Path("/proc/self/clear_refs")
+_PIECE = 2**14
+"""Bytes that show where memory comes from: more than a thread has at hand, less than gets pages of its own."""
 
 
 class Meter:
@@ -20,9 +21,10 @@ class Meter:
     wall_s, processor_s
         Seconds of the wall clock, and of all threads of this process together.
     memory_mb
-        By how many MiB the resident memory stood at its peak above what the process held when the block began; None where
-        the system doesn't tell (it takes Linux). What was free in the heap is given back to the system first, so that a
-        block pays for what it uses, whatever ran before it.
+        By how many MiB the resident memory stood at its peak above what the process held when the block began. What was
+        free in the heap is given back to the system first, so that a block pays for what it uses, whatever ran before it.
+        None where the system doesn't tell (it takes Linux), and where the C library keeps what is free: in a thread that
+        isn't the first, and in the first after it was refused memory.
     """
 
     wall_s: float
@@ -30,8 +32,7 @@ class Meter:
     memory_mb: float | None
 
     def __enter__(self) -> "Meter":
-        _give_back_free_memory()
-        self._held = _restart_peak()
+        self._held = _restart_peak() if _give_back_free_memory() else None
         self._begun = time.perf_counter(), time.process_time()
         return self
 
@@ -50,10 +51,20 @@ class Meter:
         return {"wall_s": self.wall_s, "processor_s": self.processor_s, "memory_mb": self.memory_mb}
 
 
-def _give_back_free_memory() -> None:
-    """Return the heap's free pages to the system, where the C library can."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+def _give_back_free_memory() -> bool:
+    """Return the heap's free pages to the system, and tell whether this thread's memory comes from that heap.
+
+    Of all arenas of the GNU C library, only the one that ends at the program break is trimmed at its end.
+    """
+    library = ctypes.CDLL(None)
+    if not hasattr(library, "malloc_trim"):
+        return True
+    library.malloc_trim(0)
+    library.malloc.restype, library.sbrk.restype = ctypes.c_void_p, ctypes.c_void_p
+    piece = ctypes.c_void_p(library.malloc(_PIECE))
+    library.free(piece)
+    end = ctypes.c_void_p(library.sbrk(ctypes.c_ssize_t(0)))
+    return (piece.value or 0) < (end.value or 0)
 
 
 def _restart_peak() -> int | None:

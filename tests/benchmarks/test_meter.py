@@ -1,8 +1,12 @@
 """Measuring a block from outside."""
 
+import json
+import platform
+import subprocess
+import sys
 import time
+from pathlib import Path
 
-import numpy as np
 import pytest
 
 from optim.benchmarks import meter
@@ -23,18 +27,54 @@ def test_wall_seconds_pass_asleep_and_processor_seconds_do_not():
     assert busy.processor_s >= 0.05
 
 
-def test_memory_is_what_the_block_took_and_not_what_the_process_ever_held():
-    held = np.ones(64 * MIB, np.uint8)
-    del held
-    with Meter() as small:
-        np.ones(MIB, np.uint8)
-    if small.memory_mb is None:
+MEASURED = f"""
+import json, sys, threading
+import numpy as np
+from optim.benchmarks.meter import Meter
+
+def measure():
+    told = []
+    for taken in ({MIB}, 48 * {MIB}):
+        with Meter() as meter:
+            np.ones(taken, np.uint8)
+        told.append(meter.memory_mb)
+    print(json.dumps(told))
+"""
+"""A program that tells what two blocks took."""
+
+
+def measured(program):
+    """Return what a program's two blocks took in a process of its own, in which no other test has been."""
+    code = f"{MEASURED}\n{program}"
+    told = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    if not Path("/proc/self/clear_refs").exists():
         pytest.skip("this system doesn't tell a process' peak")
-    assert small.memory_mb < 16
-    with Meter() as large:
-        held = np.ones(48 * MIB, np.uint8)
-        del held
-    assert 40 < large.memory_mb < 64
+    return told
+
+
+def test_memory_is_what_the_block_took_and_not_what_the_process_ever_held():
+    small, large = measured("held = np.ones(64 * 2**20, np.uint8)\ndel held\nmeasure()")
+    assert small < 16
+    assert 40 < large < 64
+
+
+def test_memory_that_was_free_in_the_heap_is_counted():
+    small, large = measured("held = [np.ones(30 * 2**20, np.uint8) for _ in range(3)]\ndel held\nmeasure()")
+    assert 0.5 < small < 16
+    assert 40 < large < 64
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "thread = threading.Thread(target=measure)\nthread.start()\nthread.join()",
+        "try:\n    np.ones(2**60, np.uint8)\nexcept MemoryError:\n    measure()",
+    ],
+    ids=["in a thread", "after it was refused"],
+)
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries manage memory otherwise")
+def test_memory_is_unknown_where_what_is_free_is_kept(program):
+    assert measured(program) == [None, None]
 
 
 def test_memory_is_unknown_where_the_system_does_not_tell(monkeypatch, tmp_path):

@@ -70,7 +70,10 @@ def printing(words, stdout, **environment):
     """Run a command in a process of its own, and return its exit code and lines of stderr."""
     command = [sys.executable, "-m", "optim", *words]
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    env = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    named = {
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"
+    }  # the shell is the one named, whichever runs the tests
+    env = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **named, **environment}
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, env=env, check=False, timeout=60)
     return done.returncode, done.stderr.splitlines()
 

@@ -66,7 +66,7 @@ def encode_int8(gradient: jax.Array, residual: jax.Array, key: jax.Array) -> tup
     """Return ``gradient + residual`` in 255 levels, rounded at random without bias, and the new residual.
 
     `residual` is donated. Decoded message plus new residual equal the sum up to one rounding of float32; no entry errs
-    by more than one level, which is the largest magnitude over 127.
+    by more than one level, which is the largest magnitude over 127, and no less than float32's smallest normal number.
 
     Parameters
     ----------
@@ -83,7 +83,8 @@ def encode_int8(gradient: jax.Array, residual: jax.Array, key: jax.Array) -> tup
     check_shape("residual", residual, gradient.shape, "start with zeros of the gradient's length")
     total = gradient + residual
     largest = jnp.max(jnp.abs(total))
-    scale = jnp.where(largest > 0, largest / _INT8_LIMIT, 1.0)
+    # Compiled code takes what is below the smallest normal number for 0, and nothing is to be divided by that.
+    scale = jnp.maximum(largest / _INT8_LIMIT, jnp.finfo(jnp.float32).tiny)
     noise = jax.random.uniform(key, total.shape, jnp.float32)
     levels = jnp.clip(jnp.floor(total / scale + noise), -_INT8_LIMIT, _INT8_LIMIT).astype(jnp.int8)
     message = Quantised(levels=levels, scale=scale)

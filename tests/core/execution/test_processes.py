@@ -14,6 +14,7 @@ from optim.core.execution import InProcesses, in_order
 from optim.core.execution.processes import _Queue
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
+from tests.support.hearing import HEARING
 from tests.support.pieces import HEARD, Heard, Squares
 
 PATIENCE_S = 60.0
@@ -135,6 +136,7 @@ def test_ends_processes_at_once_where_the_driver_gives_up(tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGHUP"])
 def test_processes_end_with_a_driver_that_is_killed(name, tmp_path):
     code = (
+        f"{HEARING}\n"
         "import multiprocessing, os, signal, sys, threading, time\n"
         "from pathlib import Path\n"
         "from optim.core.execution import InProcesses\n"
