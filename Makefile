@@ -46,13 +46,14 @@ docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once an
 
 # Of the sources as committed: a stopped run goes on. What is changed but not committed is proven from the beginning.
 PROOF = .proof/$(shell git describe --always --abbrev=40 --dirty=-changed 2>/dev/null || echo unknown-changed)
+DRAWN = $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0))  # other faults for each commit
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	@rm -f .proof/*-changed
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
 	  --going-on $(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) fuzz
-	$(MAKE) mutants OPTIONS='--prove --least 0.9'
+	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'
 
 mutants: $(STAMP)  ## plant COUNT faults drawn by SEED below optim/ROOM, one at a time: which do the tests notice?
 	$(BIN)/python -m tests.mutants.campaign --count $(or $(COUNT),300) --seed $(or $(SEED),0) --room "$(ROOM)" \

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.campaign import ROOT, draw, equivalents, place_of, room_of, table
+from tests.mutants.campaign import draw, equivalents, place_of
 from tests.mutants.faults import faults_of
+from tests.mutants.findings import room_of
+from tests.mutants.lane import ROOT
 from tests.mutants.nearness import Nearness
 
 SOURCE = '''
@@ -96,12 +98,6 @@ def test_a_module_meets_its_own_tests_first_and_every_test_in_the_end():
     assert own == ["tests/models/bidding/test_eviction.py"]
     assert {Path(name).parent for name in beside} == {Path("tests/models/bidding")}
     assert sorted([*own, *beside, *near, *rest]) == nearness.tests
-
-
-def test_the_table_counts_what_is_caught_of_what_can_be():
-    faults = faults_of("optim/a/b/c/plan.py", SOURCE.encode())
-    text = table(dict(zip(faults, ["own file", "own file", "near", "survived", "equivalent"], strict=False)))
-    assert "| a/b | 2 | 0 | 1 | 0 | 1 | 1 | 75% |" in text
 
 
 def test_each_equivalent_fault_can_still_be_planted_and_has_a_reason():
