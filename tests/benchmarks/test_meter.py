@@ -68,6 +68,7 @@ def test_memory_that_was_free_in_the_heap_is_counted():
     "program",
     [
         "thread = threading.Thread(target=measure)\nthread.start()\nthread.join()",
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # a single thread has nowhere else to turn
         "try:\n    np.ones(2**60, np.uint8)\nexcept MemoryError:\n    measure()",
     ],
     ids=["in a thread", "after it was refused"],
