@@ -74,7 +74,7 @@ def test_points_of_weight_zero_do_not_count():
 def test_an_empty_cluster_goes_on_from_the_farthest_point():
     columns = jnp.asarray([[0.0, 1.0, 2.0, 9.0]])
     start = jnp.asarray([[1.0], [100.0]])
-    found = jax.jit(k_means._lloyd)(columns, jnp.ones(4), start, 2, 10)
+    found = jax.jit(k_means._lloyd, static_argnums=4)(columns, jnp.ones(4), start, 2, 10)
     assert sorted(np.asarray(found.centres)[:, 0].tolist()) == [1.0, 9.0]
 
 

@@ -119,9 +119,7 @@ def test_the_statistics_first_term_is_the_gradient_of_the_free_energy(sizes):
     inputs = kernel.weights.T @ sample + kernel.conditioning.T @ history + kernel.hidden_bias[:, None]
     rebuilt = jnp.concatenate([history, kernel.weights @ jax.nn.sigmoid(inputs) + bias])
     data, model = (energy_gradient(kernel, at) for at in (columns, rebuilt))
-    for name, term, other, one in zip(
-        kernel._fields, data, model, unpack(np.asarray(found.gradient), sizes[0]), strict=True
-    ):
+    for name, term, other, one in zip(kernel._fields, data, model, unpack(found.gradient, sizes[0]), strict=True):
         np.testing.assert_allclose(one, other - term, atol=TOL, err_msg=name)
 
 

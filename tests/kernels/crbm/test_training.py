@@ -77,7 +77,7 @@ def test_statistics_equal_those_of_a_plain_machine_for_the_same_draws(sizes, num
         num_gibbs_steps=num_gibbs_steps,
         sampling=sampling,
     )
-    for one, other in zip(unpack(np.asarray(found.gradient), num_visible), expected, strict=True):
+    for one, other in zip(unpack(found.gradient, num_visible), expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=TOL, atol=TOL)
     np.testing.assert_allclose(found.squared_error, errors, rtol=TOL)
     np.testing.assert_allclose(found.activity, activity, rtol=TOL)
