@@ -50,7 +50,7 @@ DRAWN = $(shell printf %d 0x$$(git rev-parse --short=7 HEAD 2>/dev/null || echo 
 prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random examples a property: before a release
 	@rm -f .proof/*-changed
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
-	  --going-on $(PROOF) || test $$? -eq 5  # 5: all has passed before
+	  --going-on=$(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) fuzz
 	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'

@@ -1,6 +1,8 @@
 """A run that goes on runs what failed, was skipped or wasn't reached, and nothing else; in workers, too."""
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,3 +62,19 @@ def test_what_passed_is_not_run_again(tmp_path, workers):
     (tmp_path / "mended").touch()
     assert run() == {"passed": 2, "skipped": 1}
     assert run() == {"skipped": 1}
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="the command is make's")
+def test_a_stopped_release_goes_on(tmp_path):
+    noted = tmp_path / "noted"
+    noted.touch()
+    said = subprocess.run(
+        ["make", "--dry-run", "prove", f"PROOF={noted}"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    (line,) = (line for line in said.replace("\\\n", " ").splitlines() if str(noted) in line and "pytest" in line)
+    words = shlex.split(line.split("||")[0])
+    options = words[words.index("pytest") + 1 :]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--markers"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
