@@ -67,6 +67,24 @@ class _HearsCompiling(Heard):
             (self.folder / HEARD).touch()
 
 
+class _NoNines(Squares):
+    """Nine is a failure."""
+
+    def is_failure(self, result):
+        return result == 9
+
+
+def test_progress_tells_how_many_pieces_failed():
+    told = []
+
+    class Listening(SilentProgress):
+        def update(self, completed, values=None):
+            told.append(values["failed"])
+
+    list(run([3, 2, 3], task=_NoNines(), progress=Listening()))
+    assert told[-1] == 2
+
+
 def test_progress_tells_how_many_processes_compile(tmp_path):
     heard = _HearsCompiling(tmp_path)
     results = list(in_order(run(["compile", "compile", 3], task=Squares(tmp_path), progress=heard)))

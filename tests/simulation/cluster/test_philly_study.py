@@ -100,3 +100,11 @@ def test_preemption_its_cost_and_scale_are_told():
     figures = dict(philly_study(jobs, Cluster.grid("1x1"), logged)[-1].rows)
     assert (figures["preemptions"], figures["share of jobs preempted"]) == (1, 0.5)
     assert figures["GPU-hours lost to restarts"] == pytest.approx(30 / 3600)
+
+
+def test_jobs_whose_end_is_not_told_are_counted_apart():
+    jobs = workload([(0, 1, 60), (0, 1, 180)], status=np.array([1, 0]), statuses=("", "Pass"))
+    table = _study(jobs, Cluster(gpus=np.array([2])))["statuses"]
+    passed, unknown = _row(table, "passed"), _row(table, "(unknown)")
+    assert (passed["jobs"], unknown["jobs"]) == (1, 1)
+    assert (passed["gpu_time_share"], unknown["gpu_time_share"]) == (0.25, 0.75)

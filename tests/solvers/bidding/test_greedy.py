@@ -125,3 +125,14 @@ def test_where_no_move_helps_either_greedy_says_that_it_found_nothing():
 def test_greedy_stops_where_only_an_exchange_helps():
     greedy, exchange = (solve(drawn(63), name) for name in ("greedy", "exchange"))
     assert greedy.bound <= exchange.objective < greedy.objective
+
+
+@pytest.mark.parametrize("seed", [358, 609, 776, 1261])
+def test_where_additions_end_below_the_least_work_moves_go_on(seed):
+    instance = varied(seed)
+    for search in (GreedySearch(instance), SteepestAdditions(instance)):
+        drive(search, Monitor())
+        assert search.lack > 0
+    solution = solve(instance, "greedy")
+    assert solution.primal is PointStatus.FEASIBLE
+    assert verify(instance, solution).is_ok

@@ -58,6 +58,15 @@ def test_minimises_under_rows_of_every_sense():
     assert (model.x.value, model.y.value, model.z.value) == pytest.approx((2, 1, 3))
 
 
+@pytest.mark.parametrize(("sense", "expected"), [(pyo.minimize, 4), (pyo.maximize, 8)])
+def test_a_row_of_equality_holds_from_both_sides(sense, expected):
+    model = pyo.ConcreteModel()
+    model.x, model.y = pyo.Var(bounds=(0, None)), pyo.Var(bounds=(0, None))
+    model.equal = pyo.Constraint(expr=model.x + model.y == 4)
+    model.cost = pyo.Objective(expr=model.x + 2 * model.y, sense=sense)
+    assert solve_with_highs(CompiledModel(model)).objective == pytest.approx(expected)
+
+
 def test_the_relaxation_is_solved_where_variables_are_continuous():
     outcome = solve_with_highs(CompiledModel(knapsack([3, 3], 4, is_integer=False)))
     assert outcome.objective == pytest.approx(1 + 9 + 3)

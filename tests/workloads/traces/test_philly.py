@@ -8,7 +8,9 @@ import pytest
 from optim.core.errors import InvalidProblemError
 from optim.workloads.admission.traces import TraceOptions, read_trace
 from tests.support.trace_files import (
+    MERGED,
     POLLUX,
+    philly_file,
     read_philly_instance,
     write_table,
 )
@@ -23,6 +25,14 @@ def test_reads_the_list_of_pollux_which_is_not_in_order(tmp_path: Path) -> None:
     assert instance.jobs.ids == ("row-1", "row-0")
     assert instance.jobs.arrival.tolist() == [0, 2]
     assert instance.work.tolist() == [2, 2]
+
+
+def test_the_merged_list_may_have_a_column_of_times_beside_its_seconds(tmp_path: Path) -> None:
+    own = philly_file(tmp_path, [("a", 0, 1, 1800, "vc")])
+    further = write_table(
+        tmp_path / "more.csv", (*MERGED, "timestamp"), [("a", 0, 1, 1800, "vc", "2017-10-09 07:00:00")]
+    )
+    assert read_philly_instance(further).jobs.ids == read_philly_instance(own).jobs.ids == ("philly-a",)
 
 
 def _truncated_gzip() -> bytes:

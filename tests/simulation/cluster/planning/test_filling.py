@@ -59,3 +59,11 @@ def test_only_gpus_whose_hosts_have_vcpu_and_memory_for_them_count():
     found = on_one_type(jobs, TWO)
     assert not found
     assert "j1 asks for 5 GPUs of one type, and no type has more than 4 for it" in found.reason
+
+
+@pytest.mark.parametrize(("is_passed_over", "ends"), [(False, [5, 10, 15]), (True, [5, 10, 5])])
+def test_a_job_without_room_ends_a_strict_order_and_is_passed_over_otherwise(is_passed_over, ends):
+    jobs = workload([(0, 3, 5), (0, 4, 5), (0, 1, 5)])
+    policy = make_policy("static", jobs, {"backfill": is_passed_over})
+    played = play(jobs, Cluster(gpus=np.array([4])), policy, EngineOptions())
+    assert (played.end_us / US).tolist() == ends
