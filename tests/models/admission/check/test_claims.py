@@ -409,3 +409,14 @@ def test_refuses_counters_that_are_not_the_plans(name: str, value: float) -> Non
     assert check(instance, replace(done, stats=replace(solution.stats, counts=honest))).is_ok
     lying = replace(done, stats=replace(solution.stats, counts=honest | {name: value + 1}))
     assert families(check(instance, lying).violations) == {"counts"}
+
+
+@pytest.mark.parametrize(("ratio", "is_shown"), [("1.2671", True), ("1.2635", False), ("1.25", False)])
+def test_a_ratio_is_shown_by_the_bound_and_by_nothing_beside_it(ratio, is_shown):
+    """The bound is 1.26703 times the objective, which is 143."""
+    instance = optim.reference_instance("tiny-1")
+    solution = optim.solve(instance, "online", options={"strict": True})
+    stated = re.sub(r"more than \S+ times", f"more than {ratio} times", solution.certificate.statement)
+    assert stated != solution.certificate.statement
+    forged = replace(solution, certificate=replace(solution.certificate, statement=stated))
+    assert optim.verify(instance, forged).is_ok == is_shown
