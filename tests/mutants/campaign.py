@@ -2,10 +2,10 @@
 
 Faults are drawn over the rooms of the package in proportion to their lines of code. Each is planted in a copy of the
 working tree. All meet the tests that mirror their module, then those that nothing has noticed meet those of its folder,
-then those of modules that import it soon, then all others; with `--prove` the first two rounds are followed by the same
-tests, and all others, with 200 examples a property and the long ones. Within a round the first failure ends it. A test
-that fails counts only if it passes without the fault. With `--least` the campaign ends as soon as that share is caught
-for certain, whatever further tests would notice.
+then those of modules that import it soon, then all others; with `--prove` the first three rounds are followed by the
+same tests, and all others, with 200 examples a property and the long ones. Within a round the first failure ends it. A
+test that fails counts only if it passes without the fault. With `--least` the campaign ends as soon as that share is
+caught for certain, whatever further tests would notice.
 
 What is known already is kept in `.mutants/` until the module or, for what passed, any test changes: a campaign goes on
 where it was cut.

@@ -40,5 +40,5 @@ def counted(reach: str, is_prove: bool) -> list[Round]:
 
 
 def planned(reach: str, is_prove: bool) -> list[Round]:
-    """Return the rounds that are held: of quick tests far from a module, those of `make prove` say all and more."""
-    return [one for one in counted(reach, is_prove) if one.is_prove or not is_prove or one.stage in STAGES[:2]]
+    """Return the rounds that are held: of all quick tests, those of `make prove` say all and more."""
+    return [one for one in counted(reach, is_prove) if one.is_prove or not is_prove or one.stage in STAGES[:3]]
