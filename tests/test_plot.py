@@ -70,6 +70,7 @@ def test_footprints_are_drawn_bid_by_bid():
     assert len(list(svg_of(solution).iter("rect"))) == counts.sum()
     (panel,) = optim.plot.footprint(instance, solution).axes
     assert [bar.get_width() for bar in panel.patches] == counts[counts > 0].tolist()
+    assert panel.figure.get_figheight() == pytest.approx(0.3 * (counts > 0).sum() + 1.2)
 
 
 def test_auctions_are_drawn_on_axes_of_ones_own(auction):

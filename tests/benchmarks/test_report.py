@@ -120,6 +120,12 @@ def test_shows_each_record_machine_versions_and_what_was_left_out(page):
     assert "(4) capacity <b>: 1 < 2 & so" in text
 
 
+def test_records_of_no_suite_stand_under_a_heading_too():
+    page = Page(render([RECORDS[0], replace(RECORDS[1], suite=None)], []))
+    assert [text.strip() for text in page.texts].count("single solves") == 2  # among the suites, and above the records
+    assert "Benchmark of admission, single solves" in page.texts
+
+
 def test_pictures_take_the_colour_of_the_page(text):
     assert "currentColor" in text
     assert "#0a0b0c" not in text

@@ -5,6 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from optim.cli import containers
 from optim.cli.main import app
 
 RUNNER = CliRunner()
@@ -26,6 +27,16 @@ def test_metrics_in_json_out(tmp_path):
     assert [own["container"] for own in found] == [f"c{c}" for c in range(8)]
     # Memory grows by a GiB in ten minutes, of 3.975 now, and is to hold for all of them.
     assert all(4.975 <= own["amounts"]["memory"]["request"] < 8 for own in found)
+
+
+@pytest.mark.parametrize("block", [1, 3, 4, 11])
+def test_no_container_is_left_out_however_they_are_parted(block, monkeypatch):
+    whole = run("--generate", 4, "--cycle-minutes", 10)
+    monkeypatch.setattr(containers, "BLOCK", block)
+    parted = run("--generate", 4, "--cycle-minutes", 10)
+    assert parted.exit_code == 0, parted.output
+    assert len(json.loads(parted.stdout)["containers"]) == 4
+    assert parted.stdout == whole.stdout
 
 
 def test_generated_containers_as_patches():

@@ -45,6 +45,15 @@ def test_leaves_out_what_is_least_wanted_where_there_is_no_room(capsys, monkeypa
     assert text.splitlines()[-1] == "left out, as there is no room: value"
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+def test_leaves_out_nothing_where_the_table_just_fits(missing, capsys, monkeypatch):
+    print_table(HEADER, ROWS)
+    whole = capsys.readouterr().out
+    monkeypatch.setattr(output, "PIPE_WIDTH", max(map(len, whole.splitlines())) - missing)
+    print_table(HEADER, ROWS, least_wanted=HEADER)
+    assert (capsys.readouterr().out == whole) == (missing == 0)
+
+
 def test_leaves_out_nothing_where_there_is_room(capsys):
     print_table(HEADER, ROWS, least_wanted=HEADER)
     assert capsys.readouterr().out.split()[:3] == list(HEADER)

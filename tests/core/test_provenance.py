@@ -1,5 +1,6 @@
 """What records say of the machine, the versions and the code that made them."""
 
+import os
 import platform
 import subprocess
 from importlib.metadata import version
@@ -13,6 +14,18 @@ def test_versions_are_those_that_are_installed():
     versions = provenance.package_versions()
     assert versions["python"] == platform.python_version()
     assert versions["numpy"] == version("numpy")
+
+
+def test_cores_are_all_that_the_machine_has():
+    facts = provenance.machine_facts()
+    assert facts["cpu_count"] == os.cpu_count()
+    assert 1 <= facts["cpus_usable"] <= facts["cpu_count"]
+
+
+@pytest.mark.parametrize(("known", "told"), [(7, 7), (None, 1)])
+def test_cores_that_nobody_knows_are_one(known, told, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: known)
+    assert provenance.machine_facts.__wrapped__()["cpu_count"] == told
 
 
 def test_the_codes_digest_changes_with_any_line_of_any_module(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """The pictures of bidding show what the bill says, and draw without a display."""
 
+from dataclasses import replace
 from io import BytesIO
 
 import numpy as np
@@ -61,6 +62,15 @@ def test_the_busiest_market_has_most_bids(world):
     markets = busiest_markets(world, run, 2)
     placed = [sum(bid.request.market == m for bid in run.bids) for m in range(world.history.num_markets)]
     assert placed[markets[0]] == max(placed)
+
+
+@pytest.mark.parametrize(("seconds", "hours"), [(60, 1.0), (5400, 1.5)])
+def test_prices_are_drawn_over_the_run_and_an_hour_at_least(world, axes, seconds, hours):
+    run = watch(world, "proteus", int(world.history.begin_s) + 86_400)
+    short = replace(run, result=replace(run.result, end_s=run.result.start_s + seconds), bids=())
+    draw_bids(axes, world, short, 0)
+    drawn = axes.lines[0].get_xdata()
+    assert (drawn[0], drawn[-1]) == (0.0, hours)
 
 
 def test_all_pictures_are_drawn(world, axes):

@@ -6,6 +6,7 @@ import pytest
 from optim.benchmarks.registry import SUITES
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies.density_scores import CONTINUATIONS, DensityOptions, moments_to_forecast
+from optim.benchmarks.suites import densities
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
@@ -53,3 +54,11 @@ def test_nothing_that_is_fitted_on_is_forecast(tmp_path):
 def test_refuses_other_ways_and_options(request_):
     with pytest.raises(InvalidOptionError):
         works(**request_)
+
+
+def test_one_score_that_is_not_finite_is_a_problem(monkeypatch):
+    (work,) = works(solvers=("increments",), options=TINY)
+    monkeypatch.setattr(densities, "density_scores", lambda *_: np.array([[1.0, np.nan]] * 6))
+    record = work.run(Never(), SilentProgress())
+    assert not record.verified
+    assert record.violations == ["a score isn't finite"]

@@ -29,6 +29,7 @@ def test_means_are_those_of_all_containers_at_once():
     blocks = [drawn_block(number, 3, 300, 0) for number in range(3)]
     amounts = [own.amounts for block in blocks for own in recommender.recommend(block)][:7]
     assert record.findings["containers"] == 7
+    assert record.measures["ms_a_container"] == pytest.approx(1000 * record.seconds["solve"] / 7)
     for name in ("cpu", "memory"):
         assert record.findings[f"{name}_request"] == pytest.approx(np.mean([own[name].request for own in amounts]))
         assert record.findings[f"{name}_saving"] == pytest.approx(np.mean([own[name].saving for own in amounts]))
@@ -47,6 +48,13 @@ def test_a_request_above_the_limit_and_a_lost_container_are_found(monkeypatch):
     assert not record.verified
     assert any("request 100 of cpu" in told for told in record.violations)
     assert any("not one recommendation each" in told for told in record.violations)
+
+
+@pytest.mark.parametrize(("limit_s", "done", "termination"), [(1e-9, 3, "time_limit"), (1e9, 7, "completed")])
+def test_a_time_limit_is_heeded_between_blocks(limit_s, done, termination):
+    (work,) = SUITES.get("recommendation").build(BenchRequest(options=TINY, time_limit_s=limit_s))
+    record = work.run(Never(), SilentProgress())
+    assert (record.findings["containers"], record.termination) == (done, termination)
 
 
 def test_stops_between_blocks():

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score
+from optim.models.cluster.app_fairness import app_fairness
+from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score, rho_of_apps
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -90,6 +91,18 @@ def test_fairness_is_that_of_apps_all_of_whose_jobs_are_over():
     assert measure(jobs, cluster, gone).rho_min == metrics.rho_max  # the first app isn't whole
     alone = replace(run, is_done=np.array([True, False, False]))
     assert measure(jobs, cluster, alone).rho_max == metrics.rho_min  # no app is: what there is counts
+
+
+@pytest.mark.parametrize("missing", [None, 0, 1, 2, 3, 4])
+def test_only_apps_all_of_whose_jobs_are_over_have_a_fairness(missing):
+    """Apps 0 and 2 of two jobs each, and app 1 of one."""
+    jobs = workload([(0, 1, 4), (0, 1, 5), (0, 2, 6), (1, 1, 7), (2, 1, 8)], app=np.array([0, 0, 1, 2, 2]))
+    cluster = Cluster.grid("1x2")
+    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    rho, space = rho_of_apps(jobs, cluster, replace(run, is_done=np.arange(5) != missing))
+    kept = [app for app in range(3) if missing is None or app != jobs.app[missing]]
+    found = app_fairness(jobs, cluster, run)
+    assert (rho.tolist(), space.tolist()) == (found.rho[kept].tolist(), found.rho_space[kept].tolist())
 
 
 @pytest.mark.parametrize(

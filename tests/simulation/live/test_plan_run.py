@@ -36,6 +36,23 @@ def test_every_worker_of_the_plan_is_given_to_its_job(instance, plan):
     assert all(job.last_slot < job.planned_slots <= job.last_slot + 1 for job in jobs)
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("max_processes", 0),
+        ("most_floats", 0),
+        ("cores", 0.0),
+        ("overrun", -1),
+        ("seed", -1),
+        ("slot_s", 0.0),
+        ("gradient_s", 4.0),
+    ],
+)
+def test_options_out_of_range_are_refused_by_name(name, wrong):
+    with pytest.raises(InvalidOptionError, match=name):
+        PlanOptions(**{name: wrong})
+
+
 def test_too_many_processes_are_refused_before_any_starts(instance, plan, monkeypatch):
     monkeypatch.setattr(plan_run, "JobRun", None)
     with pytest.raises(UnsupportedProblemError, match="more than max_processes 2"):

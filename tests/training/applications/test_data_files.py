@@ -32,6 +32,14 @@ def test_examples_are_dense_and_classes_in_the_order_of_labels(tmp_path):
     assert classes.tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize(("labels", "classes"), [("012", 3), ("2102", 3), ("11", 2), ("0123", 4)])
+def test_there_are_as_many_classes_as_labels_and_two_at_least(labels, classes, tmp_path):
+    path = tmp_path / "train.libsvm"
+    path.write_text("".join(f"{label} 1:1\n" for label in labels))
+    own = LogisticRegression.from_file(str(path), num_partitions=1)
+    assert (own.num_classes, own.num_features, own.num_observations) == (classes, 1, len(labels))
+
+
 def test_bags_count_words_by_document(tmp_path):
     path = tmp_path / "docword.txt"
     path.write_text(BAGS)

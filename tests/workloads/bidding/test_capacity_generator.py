@@ -59,3 +59,12 @@ def test_hazards_of_a_file_stand_in_for_drawn_ones(tmp_path):
     assert (draw.shocks.survival() == 1.0).all()  # nobody was ever lost within three hours
     other = draw_capacity(CapacityOptions(zone_types=6, windows=40), 0)
     assert not np.allclose(other.shocks.survival(), draw.shocks.survival())
+
+
+def test_kinds_of_one_series_are_lost_at_rates_that_scatter_by_three_tenths(tmp_path):
+    path = tmp_path / "series.csv"
+    rows = [f"preemption,1,c,a,t,600,{tick},{int(tick % 4 > 0)}" for tick in range(900)]
+    path.write_text("kind,nodes,campaign,zone,resource,gap_seconds,tick,value\n" + "\n".join(rows) + "\n")
+    draw = draw_capacity(CapacityOptions(zone_types=300, windows=10, preemptions=str(path)), 0)
+    scatter = np.log(-np.log(draw.shocks.survival()))
+    assert scatter.std() == pytest.approx(0.3, abs=4 * 0.3 / np.sqrt(600))

@@ -81,6 +81,8 @@ def test_launches_and_transfers_take_whole_ticks_and_moves_their_dollars(tmp_pat
     assert job.setup.tolist() == [[1, 1, 1], [1, 1, 3], [1, 1, 3], [1, 1, 1]]
     usd = [[0, 0, 0], [0, 0.9, 1.8], [0, 0, 1.8], [2.7, 2.7, 0]]
     assert job.move_micro.tolist() == [[round(1e6 * amount) for amount in row] for row in usd]
+    # 8 1/3 hours are 50 ticks, and a little more in floating point.
+    assert job_of(market, ZoneOptions(job_hours=50 / 6, deadline_hours=12)).work == 50
     plain = job_of(market, ZoneOptions(job_hours=2, deadline_hours=5))
     assert (plain.work, plain.deadline, plain.move_micro.sum(), set(plain.setup.ravel())) == (12, 30, 0, {1})
 

@@ -99,6 +99,12 @@ def test_network_is_a_third_resource_and_changes_nothing_else():
     assert np.array_equal(two.values, three.values[:, :2])
 
 
+@pytest.mark.parametrize(("spread", "sizes"), [(0.0, 1), (0.5, 6)])
+def test_networks_differ_between_containers_by_the_spread_of_sizes(spread, sizes):
+    series = drawn(num_containers=6, has_network=True, noise=0.0, size_spread=spread)
+    assert len({float(series.values[rows, 2].max()) for rows in series.segments()}) == sizes
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -93,6 +93,16 @@ def test_needs_the_best_of_the_schedules_that_branches_leave(instance: Admission
         assert needed(market, 0, restriction) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
 
 
+@pytest.mark.parametrize("price", [0.0, 3.0, 0.1, 1 / 3])
+def test_what_is_needed_is_never_less_than_the_exact_value_less_the_exact_cost(price: float) -> None:
+    """One worker-slot for 10: whatever a sum of doubles loses is added."""
+    instance = tiny_instance(job_document("a", minibatch_s=10, epochs=1, utility={"kind": "constant", "value": 10}))
+    market = random_market(instance, np.random.default_rng(0), share_free=1.0)
+    asked = replace(market, worker_price=np.full_like(market.worker_price, price))
+    exact = best_gain(asked, list(Enumerator(instance).schedules(0)))
+    assert 1e-16 * 10 < needed(asked, 0) - exact < 1e-13
+
+
 def test_leaves_out_workers_that_finish_no_chunk() -> None:
     """Two worker-slots a chunk: the one worker that a branch demands in slot 0 must not work for nothing."""
     instance = tiny_instance(

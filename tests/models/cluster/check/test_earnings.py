@@ -72,6 +72,20 @@ def test_the_bound_of_one_job_by_hand():
     assert found == pytest.approx(3.0 + 10 - 1.5)
 
 
+@pytest.mark.parametrize(("off", "is_refused"), [(0.0, False), (-1e-8, True)])
+def test_a_bound_that_is_reached_is_no_contradiction(off, is_refused):
+    """One job alone, for nothing: it earns what is the most."""
+    jobs, cluster = workload([(0, 1, 6)]), Cluster.grid("1x1")
+    run = play(jobs, cluster, make_policy("fifo", jobs), EngineOptions(overhead_s=0))
+    plain = _worth([(10.0, 1.0, 4.0)], [])
+    most = most_earned(jobs, cluster, plain)
+    assert most == pytest.approx(10 / (1 + np.exp(-1)))
+    worth = replace(plain, utility=most, bound=most * (1 + off))
+    logged = LoggedRun(policy="fifo", log=run.log, metrics=measure(jobs, cluster, run), rules=run.rules, worth=worth)
+    _, (_, found) = check_runs(RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, runs=(logged,)))
+    assert (found.violations != ()) == is_refused
+
+
 @pytest.fixture(scope="module")
 def record():
     """A run of `oasis` that refuses some."""

@@ -68,6 +68,13 @@ def test_a_wrapped_policy_conforms(wrapper, inner):
     assert check_policy(lambda jobs: wrap(wrapper, make_policy(inner, jobs), jobs)) == ()
 
 
+def test_wrappers_are_named_before_what_they_wrap():
+    jobs = workload([(0, 1, 1)])
+    options = {"fail-early.trial_s": 60}
+    names = ["patience+srtf", "isolate+patience+drf", "fail-early+las"]
+    assert [make_policy(name, jobs, options if "fail" in name else None).name for name in names] == names
+
+
 def test_a_gang_waits_for_a_good_place_and_then_takes_any():
     """A GPU is free on each of two machines: with patience of 10 s a GPU the pair waits 20 s, and then spreads."""
     slow = np.array([[PPM, 2 * PPM, 2 * PPM]] * 3)

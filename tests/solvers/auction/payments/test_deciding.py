@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from optim.core.progress import SilentProgress
 from optim.models.auction.plan import PaymentRule
 from optim.models.files import verify
 from optim.solvers.auction.payments.deciding import Claim, Payments
@@ -64,6 +65,34 @@ def test_what_serves_without_one_winner_serves_without_its_equals():
     solution = solve(instance, "exact")
     assert verify(instance, solution).is_ok
     assert solution.stats.counts["decided_grants"] == solution.decision.num_winners
+
+
+class Told(SilentProgress):
+    """Notes how many payments are decided."""
+
+    def __init__(self):
+        self.goal, self.done, self.is_on = None, [], False
+
+    def start(self, task, total=None):
+        self.is_on = task == "payments"
+        self.goal = total if self.is_on else self.goal
+
+    def update(self, completed, values=None):
+        del values
+        if self.is_on:
+            self.done.append(completed)
+
+    def finish(self):
+        self.is_on = False
+
+
+def test_it_is_told_how_many_payments_are_decided():
+    instance = auction([8, 8, 8], *[[(3, "machine", 4.0), (5, "machine", 4.9)]] * 6, [(2, "slot", 2.0)])
+    told = Told()
+    solution = solve(instance, "exact", progress=told)
+    assert told.goal == solution.decision.num_winners > 0
+    assert told.done == sorted(told.done)
+    assert told.done[-1] == told.goal
 
 
 def test_the_prices_of_one_programme_spare_winners_a_tree():
