@@ -121,7 +121,7 @@ def test_shows_each_record_machine_versions_and_what_was_left_out(page):
 
 
 def test_records_of_no_suite_stand_under_a_heading_too():
-    page = Page(render([RECORDS[0], replace(RECORDS[1], suite=None)], []))
+    page = Page(render([RECORDS[-1], replace(RECORDS[-1], suite=None)], []))
     assert [text.strip() for text in page.texts].count("single solves") == 2  # among the suites, and above the records
     assert "Benchmark of admission, single solves" in page.texts
 

@@ -78,6 +78,8 @@ def test_an_app_that_lies_by_nothing_is_honest():
     for lie in LIE_NAMES:
         told = play(jobs, TINY.cluster, LyingThemis(settings, jobs, 0, lie, 1.0), EngineOptions(), 0)
         assert told.log.rows() == honest.log.rows()
+    nobody = play(jobs, TINY.cluster, LyingThemis(settings, jobs, len(jobs), "demand", 0.25), EngineOptions(), 0)
+    assert nobody.log.rows() == honest.log.rows(), "only the liar lies"
 
 
 def test_every_lie_changes_what_is_granted():
