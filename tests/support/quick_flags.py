@@ -1,11 +1,14 @@
-"""Let Numba compile sooner for tests: optimise once, compare settings quickly, say in few words that slices don't fit."""
+"""Let Numba compile sooner for tests: optimise once, take any instructions, compare settings quickly, say in few words that slices don't fit."""
 
 from typing import Any
 
-from numba.core.codegen import CPUCodeLibrary
+from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 from numba.core.extending import overload
+from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 from numba.np import arrayobj
+
+CUSTOMIZE = JITCPUCodegen._customize_tm_options
 
 
 def values(settings: Any) -> dict[str, Any]:
@@ -50,12 +53,21 @@ def optimise_once(library: Any) -> None:
     passes.run(library._final_module, builder)
 
 
+def customize(codegen: Any, options: dict[str, Any]) -> None:
+    """Do as Numba does, and choose instructions without a second look."""
+    CUSTOMIZE(codegen, options)
+    options["opt"] = 0
+
+
 def compile_quickly() -> None:
     """Replace all of it for the life of this process; what is compiled does the same.
 
-    The second series of passes and what it makes to translate are a third of what compiling takes; comparing settings,
-    which Numba does at each operator that it types, a twentieth.
+    The second series of passes and what it makes to translate are a third of what compiling takes; weighing instructions
+    is a fifth of the rest; comparing settings, which Numba does at each operator that it types, a twentieth.
     """
     TargetConfig.values, TargetConfig.__eq__, TargetConfig.__hash__ = values, are_equal, hash_of
     arrayobj.raise_with_shape_context = refuse_slice
     CPUCodeLibrary._optimize_final_module = optimise_once
+    JITCPUCodegen._customize_tm_options = customize
+    # Numba's own was made when the first loop was declared, and has translated nothing.
+    cpu_target.target_context._internal_codegen = JITCPUCodegen("numba.exec")
