@@ -33,6 +33,8 @@ def test_what_is_missing_is_left_out_and_numbers_are_plain():
     assert found == {"a": 3, "b": 0.5, "f": [1, 2], "g": 2}
     assert [type(value) for value in found.values()] == [int, float, list, int]
     assert rows_of([{"x": float("inf")}], "rows") == [{"x": float("inf")}]
+    (large,) = rows_of([{"x": 1e300, "y": -(2.0**60), "z": 2.0**40}], "rows")  # too large to be counts
+    assert [type(value) for value in large.values()] == [float, float, int]
 
 
 def test_a_row_must_be_a_mapping():

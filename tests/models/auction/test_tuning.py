@@ -51,7 +51,15 @@ def test_trials_are_good_promising_or_poor_by_their_predicted_loss():
 
 
 @pytest.mark.parametrize(
-    "call", [lambda: halving_work(0, 3, 1.0), lambda: rung_sizes(3, 1), lambda: fit_loss_curve([1.0])]
+    "call",
+    [
+        lambda: halving_work(0, 3, 1.0),
+        lambda: halving_work(9, 1, 1.0),
+        lambda: halving_work(9, 3, 0.0),
+        lambda: halving_work(9, 3, float("nan")),
+        lambda: rung_sizes(3, 1),
+        lambda: fit_loss_curve([1.0]),
+    ],
 )
 def test_refuses_runs_that_make_no_sense(call):
     with pytest.raises(InvalidOptionError):

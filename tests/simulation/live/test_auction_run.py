@@ -98,6 +98,12 @@ def test_rho_is_that_of_the_horizon_at_the_pace_that_was_realised(stretch):
     assert lease.rho(bound, stretch) == pytest.approx((10 + 20 + (1 - 20 / (40 * stretch)) * 30) / ideal)
 
 
+def test_a_lease_that_takes_half_as_long_again_is_worth_what_rho_says_at_that_pace():
+    instance = instance_of()
+    (lease,) = read_leases(instance, Plan((0, 0, 3)))
+    assert auction_run._value(instance, lease, 2.0, 3.0) == pytest.approx(1 / lease.rho(instance, 1.5))
+
+
 def row(realised, planned_utility=2.0, realised_utility=1.0):
     """A job's row, of which only these count here."""
     return JobRow(

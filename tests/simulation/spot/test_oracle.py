@@ -13,7 +13,7 @@ from optim.models.bidding.eviction import fit_evictions
 from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.oracle import Oracle, _cheapest_first, free_intervals
+from optim.simulation.spot.oracle import Oracle, _cheapest_first, _slot_minimum, free_intervals
 from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import POLICIES, make_policy
 from optim.simulation.spot.policy import Policy, Recovery, Request
@@ -24,6 +24,18 @@ HOUR = 3600
 ROUNDING = 1e-9
 STEPS = st.lists(st.tuples(st.integers(5, 4000), st.sampled_from([1, 2, 6])), min_size=1, max_size=14)
 """Seconds that a price stays, and the price; few prices, so that many are equal and some are told again."""
+
+
+@given(STEPS, st.integers(-3000, 3000), st.integers(1, 2000))
+def test_the_lowest_price_of_a_slot_is_that_of_all_its_seconds(steps, begin, slot_s):
+    times = np.cumsum([0, *(stay for stay, _ in steps[:-1])])
+    path = PricePath(time_s=times, price_micro=np.array([price for _, price in steps]))
+    found = _slot_minimum(path, begin, slot_s, 4)
+    for slot in range(4):
+        seconds = np.arange(begin + slot * slot_s, begin + (slot + 1) * slot_s)
+        at = np.searchsorted(times, seconds, side="right") - 1
+        prices = path.price_micro[at[at >= 0]]
+        assert found[slot] == (prices.min() if len(prices) else np.inf)
 
 
 class Gambler(Policy):

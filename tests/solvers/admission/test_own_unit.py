@@ -108,7 +108,7 @@ def test_rules_and_progress_are_told_the_instances_unit() -> None:
         def remaining_s(self, elapsed_s):
             return math.inf
 
-    monitor = Monitor(Rule(), Told()).in_unit(0.5)
+    monitor = Monitor(Rule(), Told()).in_unit(2.0).in_unit(0.25)
     for part in (monitor, monitor.part()):
         part.is_over(Standing(objective=4.0, bound=6.0))
         part.show(Standing(objective=4.0, bound=6.0))

@@ -159,6 +159,16 @@ def test_what_is_written_is_read_again(tmp_path):
     assert read_profiles(path) == published_profiles()
 
 
+def test_a_parameter_server_may_serve_just_one_worker(tmp_path):
+    document = msgspec.to_builtins(published_profiles())
+    own = document["jobs"][0]
+    own["ps_mbps"] = dict(own["worker_mbps"])
+    path = tmp_path / "alone.json"
+    path.write_bytes(msgspec.json.encode(document))
+    job = read_profiles(path).jobs[0]
+    assert job.ps_mbps.value == job.worker_mbps.value
+
+
 @pytest.mark.parametrize(
     ("change", "cause"),
     [
