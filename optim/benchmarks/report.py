@@ -25,8 +25,8 @@ def render(records: Sequence[Record], skipped: Sequence[Skipped] = ()) -> str:
     """Return the page as HTML; without matplotlib it has no pictures, and says so."""
     suites = list(dict.fromkeys(record.suite or "" for record in records))
     by_suite = {suite: [record for record in records if (record.suite or "") == suite] for suite in suites}
-    named = ", ".join(suite or NO_SUITE for suite in suites) or "nothing"
-    title = f"Benchmark of {named if len(suites) < 4 else f'{len(suites)} suites'}"
+    named = ", ".join(suite or NO_SUITE for suite in suites) if len(suites) < 4 else f"{len(suites)} suites"
+    title = f"Benchmark of {named or 'nothing'}"
     body = [f"<h1>{escape(title)}</h1>", _headline(records), _navigation(by_suite), _filters(records)]
     for number, (suite, mine) in enumerate(by_suite.items()):
         left_out = [entry for entry in skipped if entry.suite == suite]
