@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.bench_options import PROFILES, ResultsChoice, SolveChoice, SuiteChoice, SuitesArgument
-from optim.cli.bench_tables import print_bench_tables, tell_differences
+from optim.cli.bench_tables import MAX_ROWS, print_bench_tables, print_scoreboard, tell_differences
 from optim.cli.border import note
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
@@ -93,7 +93,8 @@ def bench(
                     print_json(row_of(record))
     records.sort(key=plan.position)
     if output is OutputFormat.TABLE:
-        print_bench_tables(specs, records, plan.skipped)
+        show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
+        show(specs, records, plan.skipped)
     if len(records) < len(plan.work):
         note(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
         return ExitCode.INTERRUPTED
@@ -152,9 +153,8 @@ def _merge(sources: Sequence[Path], files: ResultsChoice, output: OutputFormat) 
         prepare_folder(place)
     records = merge_results(sources, files.results_path)
     if output is OutputFormat.TABLE:
-        print_bench_tables(
-            [spec for spec in SUITES if any(spec.name == record.suite for record in records)], records, ()
-        )
+        show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
+        show([spec for spec in SUITES if any(spec.name == record.suite for record in records)], records, ())
     else:
         print_rows([row_of(record) for record in records], output)
     everything = Selection(

@@ -85,6 +85,7 @@ class ResultsChoice:
     )
     report: Annotated[Path | None, option("--report", "HTML page. Default: DIR/bench.html.", "FILE", RESULTS)] = None
     no_report: Annotated[bool, option("--no-report", "Write no page.", panel=RESULTS)] = False
+    rows: Annotated[bool, option("--rows", "Print every row, however many.", panel=RESULTS)] = False
     resume: Annotated[
         bool, option("--resume/--no-resume", "Take over what the same code has done already.", panel=RESULTS)
     ] = True

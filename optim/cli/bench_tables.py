@@ -1,4 +1,4 @@
-"""What `optim bench` prints for people: a table a suite, what was left out, what got worse."""
+"""What `optim bench` prints for people: a scoreboard or one table per suite, what was left out, what got worse."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +21,62 @@ OF_SOLVES = frozenset({"objective", "bound", "gap %", "ratio", "decision ms", "p
 MOST_TOLD = 20
 """Regressions, or pairs of one reason, named one by one at most."""
 
+MAX_ROWS = 30
+"""Without `--rows`, more records than this become a scoreboard: the rows of fewer fit on a screen."""
+
+MAX_PROBLEM_LINES = 10
+"""Failures and refusals named below a scoreboard."""
+
+
+def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
+    """Print one row per solver of a single suite, or one row per suite; then failures, and how to see all rows."""
+    from optim.benchmarks.summary import compare_solvers
+
+    by_suite = {
+        spec: compare_solvers(mine)
+        for spec in specs
+        if (mine := [record for record in records if record.suite == spec.name])
+    }
+    if len(by_suite) == 1:
+        ((spec, found),) = by_suite.items()
+        print_table(
+            ("solver", "records", "verified", "optimal", "gap %", "worst gap %", "seconds", "cpu s"),
+            [
+                (
+                    *(one.solver, one.records, one.verified, one.optimal, _percent(one.gap), _percent(one.worst_gap)),
+                    *(_short(one.seconds), _short(one.processor_s)),
+                )
+                for one in found.solvers
+            ],
+            title=f"{spec.name}: {spec.summary} ({found.cases} cases)",
+        )
+        print_line(
+            f"means over the cases that all have: gap % over {found.gap_cases}, "
+            f"seconds over {found.seconds_cases}, cpu s over {found.processor_cases}"
+        )
+    else:
+        rows = []
+        for spec, found in by_suite.items():
+            with_gap = [one for one in found.solvers if one.gap is not None]
+            best = min(with_gap, key=lambda one: (one.gap, one.seconds or 0.0), default=None)
+            mine = [record for record in records if record.suite == spec.name]
+            rows.append(
+                (
+                    *(spec.name, found.cases, len(found.solvers), len(mine), sum(one.verified for one in mine)),
+                    *(best and best.solver, best and _percent(best.gap), best and _short(best.seconds)),
+                    _short(sum(one.processor_s or 0.0 for one in mine)),
+                )
+            )
+        header = ("suite", "cases", "solvers", "records", "verified", "smallest gap", "gap %", "seconds", "total cpu s")
+        print_table(header, rows)
+    lines = _problem_lines([], records)
+    for line in lines[:MAX_PROBLEM_LINES]:
+        print_line(line)
+    if len(lines) > MAX_PROBLEM_LINES:
+        print_line(f"and {len(lines) - MAX_PROBLEM_LINES} more such lines")
+    left_out = f", and the {len(skipped)} pairs of solver and instance that were left out" if skipped else ""
+    print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
+
 
 def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
     """Print a table a suite, then what was left out, refused or failed, and why."""
@@ -31,15 +87,31 @@ def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]"
             header, rows = _filled(_header(spec.columns), [_row(record, spec.columns) for record in mine])
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
+    for line in _problem_lines(skipped, records):
+        print_line(line)
+
+
+def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
+    """Return one line per reason for which pairs of solver and instance were left out, failed or were refused."""
     told = [("left out", entry.solver, entry.instance, entry.reason) for entry in skipped]
     for record in records:
         if record.error is not None:
             told.append(("failed", record.solver, record.instance, record.error))
         elif record.is_refused:
             told.append(("refused", record.solver, record.instance, "; ".join(record.violations)))
+    lines = []
     for (what, reason), pairs in _by_reason(told).items():
         more = f" and {len(pairs) - MOST_TOLD} more" if len(pairs) > MOST_TOLD else ""
-        print_line(f"{what}: {', '.join(pairs[:MOST_TOLD])}{more}: {reason}")
+        lines.append(f"{what}: {', '.join(pairs[:MOST_TOLD])}{more}: {reason}")
+    return lines
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else float(f"{round(100 * share, 9):.4g}")
+
+
+def _short(seconds: float | None) -> float | None:
+    return None if seconds is None else float(f"{seconds:.3g}")
 
 
 def tell_differences(differences: "Sequence[Difference]") -> None:

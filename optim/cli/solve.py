@@ -47,6 +47,7 @@ def solve(
     options_file: Annotated[
         Path | None, option("--options-file", "Solver options; --option goes before it.", "TOML")
     ] = None,
+    details: Annotated[bool, option("--details", "Print phases, loads, counts and memory too.")] = False,
     out: OutOption = None,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -81,14 +82,21 @@ def solve(
     if output is OutputFormat.JSON:
         print_json(record)
     else:
-        print_fields(_shown(record))
+        print_fields(_details(record) if details else _summary(record))
     if interruption.is_requested:
         return ExitCode.INTERRUPTED
     return ExitCode.DONE if record.has_answer else ExitCode.NOTHING
 
 
-def _shown(record: "Record") -> dict[str, Any]:
-    """Return what people want to see first, leaving out what isn't there."""
+def _summary(record: "Record") -> dict[str, Any]:
+    """Return the result in at most 15 lines, without fields that are empty."""
+    names = ("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified")
+    fields = {name: getattr(record, name) for name in (*names, "certificate", "wall_s", "processor_s", "message")}
+    return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def _details(record: "Record") -> dict[str, Any]:
+    """Return all fields worth reading, without load and decision times where there are none."""
     names = (
         *("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified", "certificate"),
         *("wall_s", "processor_s", "seconds", "decision_ms", "load", "iterations", "counts", "memory_mb", "message"),

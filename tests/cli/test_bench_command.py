@@ -1,11 +1,15 @@
 """`optim bench` from the outside: what it prints, what it leaves behind, how it ends."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
+from optim.benchmarks.registry import SUITES
+from optim.cli.bench_tables import print_scoreboard
 from optim.cli.main import app
+from tests.support.loose_records import SOLVERS, loose_records
 
 TINY = ["bench", "admission", "--instance", "tiny-0,tiny-1", "--instance", "tiny-2.json.gz"]
 
@@ -266,3 +270,47 @@ def test_earlier_days_are_of_the_suite_that_learns_from_them():
     result = CliRunner().invoke(app, ["bench", "dummy", "--solver", "idle", "--histories", "2"])
     assert result.exit_code == 2
     assert "--histories is of the suite 'admission'" in result.stderr
+
+
+def test_a_single_suite_with_many_records_becomes_one_row_per_solver(capsys):
+    records = loose_records()
+    print_scoreboard([SUITES.get("admission")], records, [])
+    printed = capsys.readouterr().out
+    rows = {cells[0]: cells[1:] for line in printed.splitlines() if (cells := line.split()) and cells[0] in SOLVERS}
+    assert sorted(rows) == sorted(SOLVERS)
+    for name, cells in rows.items():
+        mine = [record for record in records if record.solver == name]
+        assert cells[:2] == [str(len(mine)), str(sum(record.verified for record in mine))]
+        gaps = [max(record.gap, 0.0) for record in mine if record.gap is not None and record.verified]
+        assert cells[4] == "-" if not gaps else float(cells[4]) == pytest.approx(100 * max(gaps), rel=1e-3)
+    assert "refused: search on instance-2: (4) capacity: 1 < 2" in printed
+    assert "--rows prints all 24 rows" in printed
+
+
+def test_several_suites_become_one_row_each_with_the_solver_of_the_smallest_gap(capsys):
+    one, two = loose_records(), loose_records(1, suite="bidding", problem="bidding")
+    solved = [replace(record, gap=0.0 if record.solver == "online" else 0.5) for record in one]
+    print_scoreboard([SUITES.get("admission"), SUITES.get("bidding")], [*solved, *two], [])
+    printed = capsys.readouterr().out.splitlines()
+    (row,) = [line.split() for line in printed if line.split()[:1] == ["admission"]]
+    assert row[1:5] == ["6", "4", "24", str(sum(record.verified for record in one))]
+    assert row[5:7] == ["online", "0"]
+    assert sum(line.split()[:1] == ["bidding"] for line in printed) == 1
+
+
+def test_a_scoreboard_of_all_suites_with_many_failures_has_at_most_60_lines(capsys):
+    specs = list(SUITES)
+    records = [replace(one, suite=spec.name) for spec in specs for one in loose_records()]
+    failing = [replace(one, error=f"RuntimeError: {n}", verified=False) for n, one in enumerate(records)]
+    print_scoreboard(specs, failing, [])
+    printed = capsys.readouterr().out
+    assert len(printed.splitlines()) <= 60
+    assert "more such lines" in printed
+
+
+def test_rows_prints_every_row_of_many():
+    many = ("--solver", "idle", "--seed", ",".join(str(seed) for seed in range(11)))
+    board = bench(*many)
+    assert "--rows prints all 33 rows" in board.stdout
+    assert board.stdout.count("tiny-1") == 0
+    assert bench(*many, "--rows").stdout.count("tiny-1") == 11

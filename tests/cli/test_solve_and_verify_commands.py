@@ -31,11 +31,15 @@ def test_solves_and_prints_a_verified_record(words):
 
 
 def test_prints_what_people_want_to_see():
-    lines = dict(line.split(maxsplit=1) for line in run("solve", "tiny-0", "--solver", "idle").stdout.splitlines())
+    command = ("solve", "tiny-0", "--solver", "idle")
+    lines = dict(line.split(maxsplit=1) for line in run(*command).stdout.splitlines())
     assert lines["seed"] == "0"
     assert lines["verified"] == "yes"
-    assert float(lines["seconds.solve"]) == 0.002
-    assert "decision_ms.p99" in lines
+    assert len(lines) <= 15
+    details = dict(line.split(maxsplit=1) for line in run(*command, "--details").stdout.splitlines())
+    assert details.items() >= {name: lines[name] for name in ("objective", "bound", "verified")}.items()
+    assert float(details["seconds.solve"]) == 0.002
+    assert "decision_ms.p99" in details
 
 
 def test_verifies_the_file_that_solve_wrote():
