@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from optim import plot as plot
+    from optim import testing as testing
     from optim.core.certificate import Certificate as Certificate
     from optim.core.errors import OptimError as OptimError
     from optim.core.solution import Solution as Solution
@@ -64,7 +65,7 @@ _HOME = {
     "verify": "optim.models.files",
 }
 
-_MODULES = ("plot",)
+_MODULES = ("plot", "testing")
 
 __all__ = sorted((*_HOME, *_MODULES))  # noqa: PLE0605 - the tables above are the one list of public names
 

@@ -15,7 +15,10 @@ import optim
 
 ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typing" / "every_public_name.py"
-NAMES = [name for name in optim.__all__ if name != "plot"] + [f"plot.{name}" for name in optim.plot.__all__]
+MODULES = ("plot", "testing")
+NAMES = [name for name in optim.__all__ if name not in MODULES] + [
+    f"{module}.{name}" for module in MODULES for name in getattr(optim, module).__all__
+]
 
 
 def public(name: str) -> object:

@@ -12,6 +12,7 @@ DISTRIBUTION = "mlcluster-optim"
 EXTRA_OF = {
     "dask": "dask",
     "distributed": "dask",
+    "hypothesis": "testing",
     "matplotlib": "plot",
     "pandas": "pandas",
     "sklearn": "learn",

@@ -33,7 +33,11 @@ CLOCK = frozenset({Termination.TIME_LIMIT, Termination.INTERRUPTED})
 
 
 class ConformanceError(OptimError, AssertionError):
-    """A solver doesn't keep what all solvers promise."""
+    """A solver doesn't keep what all solvers promise.
+
+    >>> issubclass(ConformanceError, AssertionError)
+    True
+    """
 
 
 class Trial:
@@ -51,6 +55,12 @@ class Trial:
         Seed of every solve.
     iteration_limit
         Iterations of each solve: a limit in seconds would make answers depend on the machine.
+
+    Examples
+    --------
+    >>> import optim
+    >>> Trial(optim.reference_instance("tiny-0"), "online").verification.is_ok
+    True
     """
 
     def __init__(

@@ -49,6 +49,12 @@ def solutions(folder: Path) -> None:
     print(optim.__version__, solution.to_frame(instance), solution.gap, solution.raise_unless_optimal())
 
 
+def checks() -> None:
+    """What tests of custom solvers use."""
+    example = optim.testing.bidding_instances(max_markets=1).example()
+    print(optim.testing.failures(optim.testing.Trial(example, "greedy")))
+
+
 def decisions() -> None:
     """Decisions and their pictures."""
     plan = optim.AdmissionPlan.from_rows(workers=[(0, 0, 0, 1)], ps=[(0, 0, 0, 1)])

@@ -54,6 +54,12 @@ def check_policy(make: Callable[[Workload], Policy], seed: int = 0) -> tuple[str
         Makes the policy for a workload: ``lambda jobs: MyPolicy()``.
     seed
         Of the worlds and of the policy.
+
+    Examples
+    --------
+    >>> from optim.simulation.cluster.catalogue import make_policy
+    >>> check_policy(lambda jobs: make_policy("fifo", jobs))
+    ()
     """
     problems: list[str] = []
     cluster = Cluster(gpus=np.array([8, 8, 4, 4]), rack=np.array([0, 0, 1, 1]))
