@@ -4,7 +4,6 @@ What isn't in the code, such as what a solver proves, stands in the directive's 
 without a line, and a line without a solver or policy, is a warning, which ends the build.
 """
 
-import inspect
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
@@ -14,11 +13,11 @@ from typing import Any, ClassVar
 import click
 import typer.main
 from docutils import nodes
-from numpydoc.docscrape import NumpyDocString
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from optim.cli.main import app as command_line
+from optim.core.options import option_meanings
 from optim.core.registry import describe_options
 from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS
 from optim.simulation.policy_names import NAMES, policy_names
@@ -44,18 +43,9 @@ def told(lines: Iterable[str]) -> dict[str, str]:
     return {name.strip(): text.strip() for names, text in pairs for name in names.split(",")}
 
 
-def meanings(options: type[Any]) -> dict[str, str]:
-    """Return what each option means, from the class' docstring."""
-    parsed = NumpyDocString(inspect.getdoc(options) or "")
-    found = [entry for base in options.__mro__[1:-1] for entry in meanings(base).items()]
-    for parameter in parsed["Parameters"]:
-        found += [(name.strip(), " ".join(parameter.desc)) for name in parameter.name.split(",")]
-    return dict(found)
-
-
 def option_rows(options: type[Any], defaults: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield name, default and meaning of each option."""
-    known = meanings(options)
+    known = option_meanings(options)
     for name, value in defaults.items():
         yield f"`{name}`", f"`{value}`".replace("|", r"\|"), known.get(name, "").replace("|", r"\|")
 

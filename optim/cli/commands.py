@@ -45,7 +45,9 @@ COMMANDS = {
         "Train the jobs of an admission solution, or an auction's leases, on this machine: planned against realised completion.",
     ),
     "solvers": Listed(
-        "optim.cli.solvers", "solvers", "List the solvers of each problem with their options and defaults."
+        "optim.cli.solvers",
+        "solvers",
+        "List the solvers of each problem with their options and defaults, or explain the options of one solver.",
     ),
     "info": Listed(
         "optim.cli.info",

@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
         "--command 'python train.py --workers {workers}' --workers 1,2 --name mine --out mine.json",
     ),
     "run": ("tiny-0 s.json", "tiny-0 s.json --slot-seconds 2 --cores 1", "--kill-servers 5"),
-    "solvers": ("", "admission", "bidding --format json"),
+    "solvers": ("", "admission search", "bidding --format json"),
     "info": ("", "--format json", "--format table"),
     "instance generate": (
         "admission --jobs 20 --slots 24 --out i.json",

@@ -82,7 +82,12 @@ def print_table(
 
 
 def print_rows(
-    rows: Sequence[Any], output: OutputFormat, header: Sequence[str] | None = None, *, title: str | None = None
+    rows: Sequence[Any],
+    output: OutputFormat,
+    header: Sequence[str] | None = None,
+    *,
+    title: str | None = None,
+    is_wrapped: bool = False,
 ) -> None:
     """Print rows, mappings or objects: each as JSON, or some of their fields as a table.
 
@@ -94,8 +99,8 @@ def print_rows(
         How.
     header
         Fields of the table; all those of the first row, a mapping, if absent.
-    title
-        A line above the table.
+    title, is_wrapped
+        As for `print_table`.
     """
     if output is OutputFormat.JSON:
         for row in rows:
@@ -103,7 +108,7 @@ def print_rows(
         return
     names = header if header is not None else tuple(rows[0]) if rows else ()
     body = [[row[name] if isinstance(row, Mapping) else getattr(row, name) for name in names] for row in rows]
-    print_table(names, body, title=title)
+    print_table(names, body, title=title, is_wrapped=is_wrapped)
 
 
 def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: bool) -> "Table":

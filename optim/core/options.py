@@ -1,6 +1,8 @@
 """Solver options: frozen dataclasses that validate themselves, built from mappings or TOML files."""
 
 import dataclasses
+import inspect
+import itertools
 import math
 import tomllib
 import types
@@ -87,6 +89,38 @@ def read_options(path: str | Path) -> dict[str, Any]:
 def options_as_dict(options: Any) -> dict[str, Any]:
     """Return an options dataclass as a plain mapping, for records."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+
+
+def option_meanings(options_type: type[Any]) -> dict[str, str]:
+    """Return what each option means, from the ``Parameters`` section of the class' docstring and of its bases.
+
+    Examples
+    --------
+    >>> class Options:
+    ...     '''Options of a search.
+    ...
+    ...     Parameters
+    ...     ----------
+    ...     first, last
+    ...         Slots to search, both
+    ...         included.
+    ...     '''
+    >>> option_meanings(Options)
+    {'first': 'Slots to search, both included.', 'last': 'Slots to search, both included.'}
+    """
+    found = {name: text for base in options_type.__mro__[1:-1] for name, text in option_meanings(base).items()}
+    lines = (inspect.getdoc(options_type) or "").splitlines()
+    start = next((k for k in range(1, len(lines)) if lines[k - 1 : k + 1] == ["Parameters", "-" * 10]), len(lines))
+    names: list[str] = []
+    for line, following in itertools.pairwise([*lines[start + 1 :], ""]):
+        if following.startswith("---"):  # the next section
+            break
+        if line.startswith(" "):
+            found.update({name: f"{found[name]} {line.strip()}".strip() for name in names})
+        elif line:
+            names = [name.strip() for name in line.partition(":")[0].split(",")]
+            found.update(dict.fromkeys(names, ""))
+    return found
 
 
 def _convert(name: str, value: Any, hint: Any) -> Any:
