@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["allocation", "bids", "footprint", "gantt", "payments", "prices"]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 MOST_ROWS = 40
 """Jobs and bids drawn at most."""
 

@@ -42,6 +42,11 @@ __all__ = [
     "workloads",
 ]
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 LOCALITIES = ("slot", "machine", "rack", "cluster")
 
 

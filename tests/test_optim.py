@@ -1,13 +1,16 @@
 """What `import optim` gives: names that load on first use, and nothing that isn't there."""
 
+import math
+import re
 import runpy
 import sys
 from importlib.metadata import version
 
+import pandas as pd
 import pytest
 
 import optim
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 
 def test_every_public_name_is_there():
@@ -50,3 +53,57 @@ def test_type_checkers_find_a_misspelt_name(tmp_path):
     out, _, _ = api.run(["--strict", "--config-file=", "--follow-imports=silent", str(tmp_path)])
     assert 'Module has no attribute "slove"' in out
     assert "right.py" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "cause"),
+    [
+        ({"solver": None}, "solver must be a name from optim.solver_names('admission'), got None"),
+        ({"time_limit_s": "5"}, "time limit must be a number of at least 0 seconds, got '5'"),
+        ({"time_limit_s": True}, "time limit must be a number of at least 0 seconds, got True"),
+        ({"stop": 5}, "stop must be a stopping rule, such as optim.core.stopping.IterationLimit(5), got 5"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"seed": 1.0}, "seed must be a whole number of at least 0, got 1.0"),
+    ],
+)
+def test_wrong_arguments_of_solve_are_named(arguments, cause):
+    with pytest.raises(InvalidOptionError, match=f"^{re.escape(cause)}$"):
+        optim.solve(optim.reference_instance("tiny-0"), **{"solver": "fifo", **arguments})
+
+
+@pytest.mark.parametrize(
+    ("job", "fields", "cause"),
+    [
+        ({"value": math.nan}, {}, "jobs[0].utility must be finite"),
+        ({}, {"slot_s": 0}, "slot_s must be a positive number of seconds, got 0"),
+        ({}, {"slot_s": math.nan}, "slot_s must be a positive number of seconds, got nan"),
+    ],
+)
+def test_numbers_that_are_none_are_no_missing_fields(job, fields, cause):
+    jobs = [{"id": "a", "work": 2, "value": 1, "worker": {"gpu": 1}, **job}]
+    with pytest.raises(InvalidProblemError, match=re.escape(cause)):
+        optim.AdmissionInstance.from_jobs(jobs, horizon=2, worker_servers=[{"capacity": {"gpu": 1}}], **fields)
+
+
+def test_a_gap_of_a_frame_is_a_missing_field():
+    frame = pd.DataFrame({"id": ["a", "b"], "work": 2, "worker.gpu": 1, "value": 1, "deadline": [1, math.nan]})
+    instance = optim.AdmissionInstance.from_jobs(frame, horizon=4, worker_servers=[{"capacity": {"gpu": 1}}])
+    assert instance.value[1, 3] == 1
+
+
+@pytest.mark.parametrize("format", ["mps", "lp"])
+def test_export_prints_nothing(format, capfd, caplog):
+    assert optim.export(optim.reference_instance("tiny-0"), format)
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_there_is_no_lp_gap_before_there_is_a_fractional_plan():
+    counts = optim.solve(optim.reference_instance("tiny-0"), "column-generation", time_limit_s=0).stats.counts
+    assert counts["master"] == 0
+    assert "lp_gap" not in counts
+
+
+@pytest.mark.parametrize("module", [optim.plot, optim.testing])
+def test_a_module_lists_its_public_names(module):
+    assert dir(module) == sorted(module.__all__)

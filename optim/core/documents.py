@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.inspect import EnumType, LiteralType, StructType, TupleType, UnionType
 
 from optim.core.errors import InvalidProblemError
 
@@ -67,7 +68,7 @@ def _decoded(data: bytes, document_type: type[DocumentT]) -> DocumentT:
     try:
         return msgspec.json.decode(data, type=document_type)
     except msgspec.ValidationError as error:
-        raise InvalidProblemError(_with_path(str(error))) from error
+        raise InvalidProblemError(_with_path(str(error)) + _choices(str(error), document_type)) from error
     except RecursionError as error:
         raise InvalidProblemError(
             "document: is nested too deeply; give a file that another tool wrote whole"
@@ -87,7 +88,7 @@ def convert(data: Any, kind: Any, what: str = "solution") -> Any:
     try:
         return msgspec.convert(data, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise InvalidProblemError(f"{what}: {error}") from error
+        raise InvalidProblemError(f"{what}: {error}{_choices(str(error), kind)}") from error
 
 
 def distinct(entries: Iterable[tuple[KeyT, ValueT]], kind: str) -> dict[KeyT, ValueT]:
@@ -196,6 +197,39 @@ def _with_path(text: str) -> str:
     elif path == "document" and cause.startswith("Expected `object`"):
         cause += "; give a file of fields and values, '{...}'"
     return f"{path}: {cause[0].lower()}{cause[1:]}"
+
+
+def _choices(text: str, kind: Any) -> str:
+    """Return what a field may be, where the decoder's message is that a text is none of an enumeration's values."""
+    match = _AT_PATH.match(text)
+    if match is None or not match["cause"].startswith("Invalid enum value"):
+        return ""
+    kinds = [msgspec.inspect.type_info(kind)]
+    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", match["path"]):
+        kinds = [inner for each in kinds for inner in _inner_kinds(each, name, index)]
+    found: list[str] = []
+    for each in _flat_kinds(kinds):
+        if isinstance(each, EnumType | LiteralType):
+            found += map(str, each.values if isinstance(each, LiteralType) else [one.value for one in each.cls])
+    return f"; must be one of {', '.join(found)}" if found else ""
+
+
+def _inner_kinds(kind: Any, name: str, index: str) -> list[Any]:
+    """Return the types that a field, or an entry of a list, may have."""
+    found: list[Any] = []
+    for each in _flat_kinds([kind]):
+        if name and isinstance(each, StructType):
+            found += [field.type for field in each.fields if field.encode_name == name]
+        elif index and isinstance(each, TupleType):
+            found += [each.item_types[int(index)]] if index.isdigit() and int(index) < len(each.item_types) else []
+        elif hasattr(each, "item_type") or hasattr(each, "value_type"):
+            found.append(getattr(each, "item_type", None) or each.value_type)
+    return found
+
+
+def _flat_kinds(kinds: Iterable[Any]) -> list[Any]:
+    """Return types with each union replaced by its members."""
+    return [inner for kind in kinds for inner in (_flat_kinds(kind.types) if isinstance(kind, UnionType) else [kind])]
 
 
 def _why_malformed(data: bytes, cause: str) -> str:

@@ -38,7 +38,7 @@ def is_frame(rows: object) -> bool:
 def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
     """Return rows as plain mappings.
 
-    Values of NumPy become Python's, whole numbers are whole (a frame's column with a gap holds fractions), what is None or NaN is left out, and columns with dots in their names become
+    Values of NumPy become Python's, whole numbers are whole (a frame's column with a gap holds fractions), what is None, or NaN in a frame, is left out, and columns with dots in their names become
     mappings: ``worker.gpu`` is the entry ``gpu`` of the field ``worker``.
 
     Raises
@@ -59,19 +59,25 @@ def rows_of(rows: Rows, what: str) -> list[dict[str, Any]]:
                 f"{what}[{number}] must be a mapping of fields, such as {{'id': 'a'}}, got {entry!r}"
             )
         found.append(
-            _nested({str(name): plain for name, value in entry.items() if (plain := _plain(value)) is not None})
+            _nested(
+                {
+                    str(name): plain
+                    for name, value in entry.items()
+                    if (plain := _plain(value, is_gap_nan=is_frame(rows))) is not None
+                }
+            )
         )
     return found
 
 
-def _plain(value: Any) -> Any:
-    """Return a value as plain Python, None for one that is missing."""
+def _plain(value: Any, *, is_gap_nan: bool) -> Any:
+    """Return a value as plain Python, None for one that is missing: NaN is only in a frame."""
     if type(value).__module__ == "numpy":  # which is heavy: commands that need no array don't load it
         value = value.tolist()
     if isinstance(value, float) and value.is_integer() and abs(value) < MOST_WHOLE:
         return int(value)
     is_missing = value is None or type(value).__name__ in ("NAType", "NaTType")
-    is_missing = is_missing or (isinstance(value, float) and math.isnan(value))
+    is_missing = is_missing or (is_gap_nan and isinstance(value, float) and math.isnan(value))
     return None if is_missing else value
 
 

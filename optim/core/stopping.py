@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 from optim.core.errors import InvalidOptionError
@@ -63,8 +64,9 @@ class TimeLimit:
     limit_s: float
 
     def __post_init__(self) -> None:
-        if not self.limit_s >= 0:
-            raise InvalidOptionError(f"time limit must be at least 0 seconds, got {self.limit_s}")
+        is_number = isinstance(self.limit_s, Real) and not isinstance(self.limit_s, bool)
+        if not is_number or not self.limit_s >= 0:
+            raise InvalidOptionError(f"time limit must be a number of at least 0 seconds, got {self.limit_s!r}")
 
     def __call__(self, state: SolveState) -> Termination | None:
         """Stop once the time is used up."""

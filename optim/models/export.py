@@ -109,5 +109,5 @@ def export_model(model: Any, path: str | Path) -> None:
 def _text(model: Any, format: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"
-        model.write(str(written), format=format, io_options={"symbolic_solver_labels": True})
+        model.write(str(written), io_options={"symbolic_solver_labels": True})
         return written.read_bytes()

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
-from optim.core.errors import UnsupportedProblemError
+from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.options import build_options
 from optim.core.progress import Progress, SilentProgress
 from optim.core.provenance import package_versions
@@ -87,7 +88,7 @@ def solve(
     Raises
     ------
     InvalidOptionError
-        If solver or an option is unknown or out of range.
+        If solver or an option is unknown or out of range, or another argument has a wrong type.
     UnsupportedProblemError
         If the solver can't treat this instance; the text gives the reason.
 
@@ -98,7 +99,9 @@ def solve(
     >>> solution.termination.value
     'optimal'
     """
-    chosen = solver_named(problem_of(instance).name, solver)
+    problem = problem_of(instance).name
+    _check_arguments(problem, solver, stop, seed)
+    chosen = solver_named(problem, solver)
     support = chosen.supports(instance)
     if not support:
         raise UnsupportedProblemError(f"solver {solver!r} can't treat instance {instance.name!r}: {support.reason}")
@@ -111,3 +114,15 @@ def solve(
         progress=progress if progress is not None else SilentProgress(),
     )
     return replace(solution, versions=package_versions())
+
+
+def _check_arguments(problem: str, solver: Any, stop: Any, seed: Any) -> None:
+    """Raise InvalidOptionError unless the arguments of `solve` have their types."""
+    if not isinstance(solver, str):
+        raise InvalidOptionError(f"solver must be a name from optim.solver_names({problem!r}), got {solver!r}")
+    if stop is not None and not callable(stop):
+        raise InvalidOptionError(
+            f"stop must be a stopping rule, such as optim.core.stopping.IterationLimit(5), got {stop!r}"
+        )
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0:
+        raise InvalidOptionError(f"seed must be a whole number of at least 0, got {seed!r}")

@@ -1,5 +1,9 @@
 """JSON in and out: what can't be read says where and why, in one line."""
 
+import json
+from enum import Enum
+from typing import Literal
+
 import msgspec
 import pytest
 
@@ -121,3 +125,39 @@ class Loose(msgspec.Struct):
     """A document that may hold more than is read."""
 
     number: int
+
+
+class _Colour(Enum):
+    RED, GREEN = "red", "green"
+
+
+class _Leaf(msgspec.Struct):
+    colour: _Colour | None = None
+    side: Literal["left", "right"] = "left"
+
+
+class _Tree(msgspec.Struct):
+    leaves: list[_Leaf] = []
+    named: dict[str, _Leaf] = {}
+    rows: list[tuple[int, _Colour]] = []
+
+
+@pytest.mark.parametrize(
+    ("data", "choices"),
+    [
+        ({"leaves": [{}, {"colour": "blue"}]}, "red, green"),
+        ({"leaves": [{"side": "up"}]}, "left, right"),
+        ({"named": {"a": {"side": "up"}}}, "left, right"),
+        ({"rows": [[1, "red"], [2, "pink"]]}, "red, green"),
+    ],
+)
+def test_a_value_outside_an_enumeration_is_answered_with_the_choices(data, choices):
+    with pytest.raises(InvalidProblemError, match=f"must be one of {choices}$"):
+        convert(data, _Tree)
+    with pytest.raises(InvalidProblemError, match=f"must be one of {choices}$"):
+        decode(json.dumps(data).encode(), _Tree)
+
+
+def test_other_errors_name_no_choices():
+    with pytest.raises(InvalidProblemError, match=r"at `[^`]*`$"):
+        convert({"rows": [["x", "red"]]}, _Tree)

@@ -24,7 +24,6 @@ def test_what_is_missing_is_left_out_and_numbers_are_plain():
         "a": np.int64(3),
         "b": np.float64(0.5),
         "c": None,
-        "d": float("nan"),
         "e": pd.NA,
         "f": np.array([1, 2]),
         "g": 2.0,
@@ -32,6 +31,8 @@ def test_what_is_missing_is_left_out_and_numbers_are_plain():
     (found,) = rows_of([row], "rows")
     assert found == {"a": 3, "b": 0.5, "f": [1, 2], "g": 2}
     assert [type(value) for value in found.values()] == [int, float, list, int]
+    assert np.isnan(rows_of([{"x": float("nan")}], "rows")[0]["x"])  # an error of a program, named where it is read
+    assert rows_of(pd.DataFrame({"x": [1.0, float("nan")]}), "rows") == [{"x": 1}, {}]
     assert rows_of([{"x": float("inf")}], "rows") == [{"x": float("inf")}]
     (large,) = rows_of([{"x": 1e300, "y": -(2.0**60), "z": 2.0**40}], "rows")  # too large to be counts
     assert [type(value) for value in large.values()] == [float, float, int]

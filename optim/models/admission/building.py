@@ -1,5 +1,6 @@
 """Admission instances from plain Python or frames, and their jobs as a frame."""
 
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
@@ -34,6 +35,8 @@ def admission_document(
     **fields: Any,
 ) -> AdmissionDocument:
     """Return the document that rows stand for; `AdmissionInstance.from_jobs` tells what they are."""
+    if not 0 < slot_s < math.inf:
+        raise InvalidProblemError(f"slot_s must be a positive number of seconds, got {slot_s!r}")
     classes = {side: rows_of(rows, side) for side, rows in servers.items() if rows is not None}
     job_rows = rows_of(jobs, "jobs")
     kinds = _resources(classes, resources)

@@ -92,7 +92,9 @@ class PackingResult:
 
     def outcome(self, plan: AdmissionPlan | None = None) -> Outcome:
         """Return the bound, beside a plan if there is one: it is optimal if it attains the bound."""
-        counts = {"master": self.master, "lp_gap": self.gap, "columns": float(len(self.pool))}
+        counts = {"master": self.master, "columns": float(len(self.pool))}
+        if self.master > 0:  # without a fractional plan there is no gap yet
+            counts["lp_gap"] = self.gap
         outcome = replace(bounded(self.pool.rows, self.point), iterations=self.rounds, counts=counts)
         if plan is None:
             return outcome
