@@ -7,7 +7,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
@@ -139,9 +139,10 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
             if isinstance(value, str) and value.lower() in ("true", "false"):
                 return value.lower() == "true"
         elif typing.get_origin(kind) is tuple:
-            parts = value.split(",") if isinstance(value, str) else value
-            hints = typing.get_args(kind)
-            if isinstance(parts, list | tuple) and len(parts) == len(hints) and Ellipsis not in hints:
+            parts, hints = _parts(value), typing.get_args(kind)
+            if parts is not None and Ellipsis in hints:
+                return tuple(_convert(name, part, hints[0]) for part in parts)
+            if parts is not None and len(parts) == len(hints):
                 return tuple(_convert(name, part, own) for part, own in zip(parts, hints, strict=True))
         elif isinstance(kind, type) and kind is not type(None):
             if isinstance(value, bool):  # which Python counts as a whole number
@@ -156,6 +157,13 @@ def _convert(name: str, value: Any, hint: Any) -> Any:
                 continue
     expected = " or ".join(_describe(kind) for kind in alternatives)
     raise InvalidOptionError(f"option {name!r} must be {expected}, got {_shown(value)}")
+
+
+def _parts(value: Any) -> Sequence[Any] | None:
+    """Return the parts of a list, or of a text with commas; None if the value has none."""
+    if isinstance(value, str):
+        return value.split(",") if value else ()
+    return value if isinstance(value, list | tuple) else None
 
 
 def _check_size(name: str, value: Any) -> None:
@@ -184,5 +192,7 @@ def _describe(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return "one of " + ", ".join(str(member.value) for member in kind)
     if typing.get_origin(kind) is tuple:
+        if Ellipsis in typing.get_args(kind):
+            return f"a list, each {_describe(typing.get_args(kind)[0])} (NAME=A,B,...)"
         return " and ".join(map(_describe, typing.get_args(kind))) + " (NAME=A,B)"
     return _IN_WORDS.get(kind, getattr(kind, "__name__", str(kind)))

@@ -41,6 +41,8 @@ class Options:
     kind: Kind = Kind.ONE
     limit: float | None = None
     span: tuple[int, float] | None = None
+    sizes: tuple[int, ...] = ()
+    kinds: tuple[Kind, ...] | None = None
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,8 @@ class Options:
     [("number", "7", 7), ("number", 7.0, 7), ("share", "0.25", 0.25), ("share", 2, 2.0), ("is_strict", "True", True),
      ("is_strict", "false", False), ("is_strict", True, True), ("name", "y", "y"), ("kind", "two", Kind.TWO),
      ("limit", "3", 3.0), ("limit", None, None), ("span", "2,3.5", (2, 3.5)), ("span", (2, 3), (2, 3.0)),
-     ("span", [1, "4"], (1, 4.0)), ("span", None, None)],
+     ("span", [1, "4"], (1, 4.0)), ("span", None, None), ("sizes", "4,2,7", (4, 2, 7)), ("sizes", "3", (3,)),
+     ("sizes", "", ()), ("sizes", [1, "2"], (1, 2)), ("sizes", (5,), (5,)), ("kinds", "two,one", (Kind.TWO, Kind.ONE)), ("kinds", None, None)],
 )  # fmt: skip
 def test_converts_what_fits(name, given, meant):
     found = options_as_dict(build_options(Options, {name: given}))
@@ -63,7 +66,9 @@ def test_converts_what_fits(name, given, meant):
      ("number", float("inf"), "a whole number"), ("share", 10**400, "a number"), ("number", "9" * 5000, "a whole number"),
      ("kind", "three", "one of one, two"), ("limit", "x", "a number or absent"), ("number", None, "a whole number"),
      ("span", "2", r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "2,3,4", r"a whole number and a number \(NAME=A,B\) or absent"),
-     ("span", 5, r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "x,3", "a whole number")],
+     ("span", 5, r"a whole number and a number \(NAME=A,B\) or absent"), ("span", "x,3", "a whole number"),
+     ("sizes", "1,x", "a whole number"), ("sizes", 5, r"a list, each a whole number \(NAME=A,B,...\)"), ("sizes", "1,,2", "a whole number"),
+     ("kinds", "one,three", "one of one, two")],
 )  # fmt: skip
 def test_refuses_what_does_not(name, given, said):
     with pytest.raises(InvalidOptionError, match=f"option '{name}' must be {said}, got"):
@@ -78,7 +83,7 @@ def test_takes_ready_made_options_and_defaults_and_nothing_else():
         build_options(Options, ["number"])
     with pytest.raises(
         InvalidOptionError,
-        match="unknown option 'size'; Options knows: is_strict, kind, limit, name, number, share, span",
+        match="unknown option 'size'; Options knows: is_strict, kind, kinds, limit, name, number, share, sizes, span",
     ):
         build_options(Options, {"size": 1})
 
@@ -103,7 +108,7 @@ def test_reads_options_from_a_file(tmp_path):
       ("number", 1e19, r"between -2\^63 and"),
      ("share", "1e308", r"0, or between 1e-100 and 1e\+100 in size, got 1e\+308$"), ("share", 1e-320, "in size, got 1e-320"),
      ("share", -1e101, "in size"), ("share", "nan", "in size, got nan"), ("limit", 1e101, "in size"), ("span", "1,1e101", "in size"),
-     ("span", (2**63, 1.0), r"between -2\^63 and")],
+     ("span", (2**63, 1.0), r"between -2\^63 and"), ("sizes", "1,9223372036854775808", r"between -2\^63 and")],
 )  # fmt: skip
 def test_refuses_numbers_that_cannot_be_computed_with(name, given, said):
     with pytest.raises(InvalidOptionError, match=rf"option '{name}' must be .*{said}"):

@@ -8,11 +8,11 @@ units, so that feasibility is decided without rounding.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optim.core.arrays import derived
 from optim.core.frames import Rows, frame_of
 from optim.models.admission.jobs import MAX_QUANTITY, MICRO, FloatArray, IntArray, Jobs, ServerClasses, as_int_array
 from optim.models.admission.speedup import TWENTIETHS, curve_of, progress_by_workers
@@ -188,17 +188,17 @@ class AdmissionInstance:
         """Whether any job's demands change with the work done."""
         return len(self.jobs.segment_start) > self.num_jobs
 
-    @cached_property
+    @derived
     def has_steps(self) -> bool:
         """Whether any job's progress is a table by its workers, and not their number."""
         return self.chunk_integral or any(self.jobs.speedup)
 
-    @cached_property
+    @derived
     def segment_job(self) -> IntArray:
         """Job of each demand segment, shape (segments,)."""
         return np.repeat(np.arange(self.num_jobs), np.diff(self.jobs.segment_offset))
 
-    @cached_property
+    @derived
     def chunk_slots(self) -> tuple[Fraction, ...]:
         """Worker-slots that one data chunk takes, M kappa with kappa = (tau + 2 e / b), exactly."""
         jobs = self.jobs
@@ -215,14 +215,14 @@ class AdmissionInstance:
             result.append(minibatches * seconds / slot)
         return tuple(result)
 
-    @cached_property
+    @derived
     def work(self) -> IntArray:
         """W_i = ceil(E N M kappa), the worker-slots that job i needs (row (2)), at least 1; shape (jobs,)."""
         pairs = zip(self.jobs.epochs.tolist(), self.jobs.chunks.tolist(), self.chunk_slots, strict=True)
         needed = (max(1, -((-e * n * chunk) // 1)) for e, n, chunk in pairs)
         return np.array([min(amount, FAR_TOO_MUCH) for amount in needed], dtype=np.int64)
 
-    @cached_property
+    @derived
     def target(self) -> IntArray:
         """Units of progress that complete a job, shape (jobs,).
 
@@ -237,19 +237,19 @@ class AdmissionInstance:
         pairs = zip(self.jobs.epochs.tolist(), self.jobs.chunks.tolist(), strict=True)
         return np.array([min(epochs * chunks, FAR_TOO_MUCH) for epochs, chunks in pairs], dtype=np.int64)
 
-    @cached_property
+    @derived
     def max_workers(self) -> IntArray:
         """Most workers that job i ever runs at once, min(N_i, W_i) (N_i where progress is a table); shape (jobs,)."""
         result = self.jobs.chunks.copy() if self.chunk_integral else np.minimum(self.jobs.chunks, self.work)
         result[self._curved] = self.jobs.chunks[self._curved]
         return result
 
-    @cached_property
+    @derived
     def _curved(self) -> list[int]:
         """Jobs with a table of speed-ups."""
         return [i for i, table in enumerate(self.jobs.speedup) if table]
 
-    @cached_property
+    @derived
     def progress(self) -> tuple[IntArray, ...]:
         """For each job the progress made in one slot by Y = 0, ..., max_workers workers (row (2))."""
         tables = []
@@ -264,7 +264,7 @@ class AdmissionInstance:
             tables.append(table)
         return tuple(tables)
 
-    @cached_property
+    @derived
     def ps_needed(self) -> tuple[IntArray, ...]:
         """For each job Z(Y) = ceil(Y b / B), the PSs that Y = 0, ..., max_workers workers need (row (6))."""
         tables = []
@@ -278,7 +278,7 @@ class AdmissionInstance:
             tables.append(np.array([-((-y * worker_rate) // ps_rate) for y in range(most + 1)], dtype=np.int64))
         return tuple(tables)
 
-    @cached_property
+    @derived
     def value(self) -> FloatArray:
         """What completing job i in slot t earns, shape (jobs, slots).
 
@@ -293,14 +293,14 @@ class AdmissionInstance:
             table[i, arrival:] = np.where(worth >= floor, worth, 0.0)
         return table
 
-    @cached_property
+    @derived
     def deadline(self) -> IntArray:
         """Last slot in which completing job i earns anything, -1 if none; shape (jobs,)."""
         earns = self.value > 0
         last = self.horizon - 1 - np.argmax(earns[:, ::-1], axis=1)
         return np.where(earns.any(axis=1), last, -1).astype(np.int64)
 
-    @cached_property
+    @derived
     def workers_per_server(self) -> IntArray:
         """n: most workers of a job's segment on ONE server of a class, shape (segments, classes, slots).
 
@@ -309,7 +309,7 @@ class AdmissionInstance:
         most = self.max_workers[self.segment_job]
         return units_per_server(self.jobs.worker_demand, self.worker_servers.capacity, most, self.max_share_per_server)
 
-    @cached_property
+    @derived
     def ps_per_server(self) -> IntArray:
         """m: most PSs of a job's segment on ONE server of a class, shape (segments, classes, slots)."""
         most = np.array([table[-1] for table in self.ps_needed], dtype=np.int64)[self.segment_job]

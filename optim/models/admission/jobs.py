@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import derived, freeze_arrays, read_only, whole_numbers
 from optim.models.admission.utility import Utility
 
 MICRO = 1_000_000
@@ -37,12 +37,15 @@ class ServerClasses:
     capacity: IntArray
     count: IntArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     @property
     def num_classes(self) -> int:
         """Number of classes."""
         return len(self.types)
 
-    @cached_property
+    @derived
     def class_of_server(self) -> IntArray:
         """Class of each single server, in the order that plans number servers."""
         return np.repeat(np.arange(self.num_classes), self.count)
@@ -100,12 +103,14 @@ class Jobs:
     min_utility: FloatArray
     speedup: tuple[tuple[int, ...], ...] = ()
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def as_int_array(values: Sequence[int] | Sequence[Sequence[int]]) -> IntArray:
     """Return a read-only int64 array."""
-    array = np.array(values, dtype=np.int64)
-    array.setflags(write=False)
+    array: IntArray = read_only(whole_numbers(values, "an instance's counts"))
     return array

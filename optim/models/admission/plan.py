@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from optim.core.arrays import derived, freeze_arrays, whole_numbers
 from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance, IntArray
 
@@ -34,17 +34,28 @@ class AdmissionPlan:
     workers: IntArray
     ps: IntArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     @classmethod
-    def from_rows(cls, workers: Iterable[Iterable[int]], ps: Iterable[Iterable[int]]) -> "AdmissionPlan":
-        """Build a plan from (job, slot, server, count) rows in any order; rows with count 0 are dropped."""
+    def from_rows(cls, workers: Iterable[Iterable[float]], ps: Iterable[Iterable[float]]) -> "AdmissionPlan":
+        """Build a plan from (job, slot, server, count) rows in any order; rows with count 0 are dropped.
+
+        Numbers within 1e-6 of a whole one are rounded to it, as solvers of integer programmes return them.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a number is not whole.
+        """
         return cls(workers=_sorted_rows(workers), ps=_sorted_rows(ps))
 
-    @cached_property
+    @derived
     def admitted(self) -> IntArray:
         """Jobs with at least one worker, ascending."""
         return np.unique(self.workers[:, JOB])
 
-    @cached_property
+    @derived
     def completion(self) -> IntArray:
         """Completion slot of each admitted job, row (8): the last slot in which it has workers."""
         last = np.full(int(self.admitted[-1]) + 1 if len(self.admitted) else 0, -1, dtype=np.int64)
@@ -79,9 +90,7 @@ class AdmissionPlan:
         return grid([f"job {job}" for job in row_of], cells, "slots", f"Plan of {len(row_of)} admitted jobs over time")
 
 
-def _sorted_rows(rows: Iterable[Iterable[int]]) -> IntArray:
-    array: IntArray = np.array([tuple(row) for row in rows], dtype=np.int64).reshape(-1, 4)
+def _sorted_rows(rows: Iterable[Iterable[float]]) -> IntArray:
+    array = whole_numbers([tuple(row) for row in rows], "a plan's rows").reshape(-1, 4)
     array = array[array[:, COUNT] != 0]
-    array = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
-    array.setflags(write=False)
-    return array
+    return array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]

@@ -5,14 +5,14 @@ Notation (Mahajan et al., NSDI 2020): app ``i``, bid (row) ``b``, machine ``m``.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import derived, freeze_arrays, read_only, whole_numbers
 from optim.core.frames import frame_of
 
 if TYPE_CHECKING:
@@ -73,11 +73,7 @@ class Cluster:
     slot_free: IntArray
 
     def __post_init__(self) -> None:
-        # Read-only whoever builds it: nobody changes an instance, and compiled loops meet one type of array.
-        for field in fields(self):
-            array = getattr(self, field.name).view()
-            array.setflags(write=False)
-            object.__setattr__(self, field.name, array)
+        freeze_arrays(self)
 
     @property
     def num_machines(self) -> int:
@@ -99,17 +95,17 @@ class Cluster:
         """Number of racks."""
         return int(self.machine_rack.max(initial=-1)) + 1
 
-    @cached_property
+    @derived
     def machine_free(self) -> IntArray:
         """GPUs on offer on each machine, shape (machines,)."""
         return np.bincount(self.slot_machine, self.slot_free, self.num_machines).astype(np.int64)
 
-    @cached_property
+    @derived
     def rack_free(self) -> IntArray:
         """GPUs on offer in each rack, shape (racks,)."""
         return np.bincount(self.machine_rack, self.machine_free, self.num_racks).astype(np.int64)
 
-    @cached_property
+    @derived
     def slot_rack(self) -> IntArray:
         """Rack of each slot, shape (slots,)."""
         return self.machine_rack[self.slot_machine]
@@ -141,6 +137,9 @@ class Bids:
     named_machine: IntArray
     named_gpus: IntArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     def __len__(self) -> int:
         return len(self.app)
 
@@ -169,6 +168,9 @@ class Apps:
     elapsed_min: FloatArray
     work_min: FloatArray
     ideal_min: FloatArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -293,17 +295,17 @@ class AuctionInstance:
         """Number of apps."""
         return len(self.apps)
 
-    @cached_property
+    @derived
     def row_offset(self) -> IntArray:
         """Shape (apps + 1,): the rows of app i are ``row_offset[i]:row_offset[i+1]``."""
         return np.searchsorted(self.bids.app, np.arange(self.num_apps + 1)).astype(np.int64)
 
-    @cached_property
+    @derived
     def named_offset(self) -> IntArray:
         """Shape (rows + 1,): the named machines of row b are ``named_offset[b]:named_offset[b+1]``."""
         return np.searchsorted(self.bids.named_row, np.arange(len(self.bids) + 1)).astype(np.int64)
 
-    @cached_property
+    @derived
     def weight(self) -> FloatArray:
         """Log welfare that each row adds to the app's empty row, shape (rows,); positive.
 
@@ -327,13 +329,11 @@ class AuctionInstance:
 
 def as_ints(values: object) -> IntArray:
     """Return a read-only int64 array."""
-    array = np.array(values, dtype=np.int64)
-    array.setflags(write=False)
+    array: IntArray = read_only(whole_numbers(values, "an instance's counts"))
     return array
 
 
 def as_floats(values: object) -> FloatArray:
     """Return a read-only float64 array."""
-    array = np.array(values, dtype=np.float64)
-    array.setflags(write=False)
+    array: FloatArray = read_only(np.array(values, dtype=np.float64))
     return array

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from optim.core.arrays import freeze_arrays, whole_numbers
 from optim.core.frames import Columns
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray
 
@@ -40,6 +41,9 @@ class Witness:
 
     row: IntArray
     placement: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,6 +82,9 @@ class AuctionPlan:
     rule: PaymentRule
     grants: IntArray
     witnesses: Mapping[int, Witness] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
     @property
     def num_winners(self) -> int:
@@ -125,10 +132,9 @@ class AuctionPlan:
 
 def sorted_entries(entries: Iterable[Iterable[int]] | IntArray) -> IntArray:
     """Return (app, slot, count) entries sorted by app and slot, without zeros, read-only."""
-    array = np.asarray(
-        entries if isinstance(entries, np.ndarray) else [tuple(entry) for entry in entries], dtype=np.int64
-    ).reshape(-1, 3)
+    given = entries if isinstance(entries, np.ndarray) else [tuple(entry) for entry in entries]
+    array = whole_numbers(given, "a plan's entries").reshape(-1, 3)
     array = array[array[:, COUNT] != 0]
-    array = np.ascontiguousarray(array[np.lexsort((array[:, SLOT], array[:, APP]))], dtype=np.int64)
+    array = np.ascontiguousarray(array[np.lexsort((array[:, SLOT], array[:, APP]))])
     array.setflags(write=False)
     return array

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import freeze_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.instance import FloatArray, IntArray
 
@@ -39,6 +40,7 @@ class CommonShocks:
     by_region: FloatArray
 
     def __post_init__(self) -> None:
+        freeze_arrays(self)
         shocks = np.concatenate([self.own, self.by_zone, self.by_region])
         if not ((shocks >= 0) & np.isfinite(shocks)).all():
             raise InvalidProblemError("expected shocks must be finite and at least 0")

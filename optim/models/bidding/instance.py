@@ -8,12 +8,12 @@ lambda and sigma the hours that everybody loses by an eviction and by a change o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import derived, freeze_arrays
 from optim.core.frames import Rows, frame_of
 from optim.models.bidding.scalability import Scalability
 
@@ -62,6 +62,9 @@ class Bids:
     max_count: IntArray
     is_new: BoolArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     def __len__(self) -> int:
         return len(self.market)
 
@@ -90,6 +93,9 @@ class HourOutlook:
     hours: FloatArray
     term: EvictionTerm = EvictionTerm.MARKET
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScenarioOutlook:
@@ -116,12 +122,15 @@ class ScenarioOutlook:
     charge_micro: IntArray
     evicted_s: IntArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     @property
     def num_scenarios(self) -> int:
         """Number of windows."""
         return len(self.weight)
 
-    @cached_property
+    @derived
     def alive(self) -> FloatArray:
         """Share of each slot in which an instance works, shape (bids, scenarios, slots)."""
         begin = self.slot_s * np.arange(self.num_slots, dtype=np.float64)
@@ -129,7 +138,7 @@ class ScenarioOutlook:
         work = np.minimum(last, begin + self.slot_s) - np.maximum(self.ready_s, begin)
         return np.asarray(np.clip(work, 0, self.slot_s) / self.slot_s)
 
-    @cached_property
+    @derived
     def marks(self) -> BoolArray:
         """Whether a bid is outbid in a slot, shape (bids, scenarios, slots)."""
         slot = np.where(self.evicted_s < 0, -1, self.evicted_s // self.slot_s)
@@ -156,6 +165,9 @@ class Caps:
     names: tuple[str, ...]
     weight: FloatArray
     limit: FloatArray
+
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -271,7 +283,7 @@ class BiddingInstance:
         """Number of candidates."""
         return len(self.bids)
 
-    @cached_property
+    @derived
     def unit_cost(self) -> FloatArray:
         """Expected dollars an instance costs in the hour, shape (bids,)."""
         outlook = self.outlook

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import freeze_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
@@ -44,6 +45,7 @@ class LastingCapacity:
     probability: float
 
     def __post_init__(self) -> None:
+        freeze_arrays(self)
         if not 1 <= self.least <= MOST_CAPACITY:
             raise InvalidProblemError(f"lasting.least must be between 1 and {MOST_CAPACITY}, got {self.least}")
         if not 0 < self.probability <= 1:

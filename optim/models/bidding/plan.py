@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import freeze_arrays, whole_numbers
 from optim.core.frames import Columns
-from optim.models.bidding.instance import MICRO, BiddingInstance, IntArray
+from optim.models.bidding.instance import MICRO, BiddingInstance, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,12 +28,19 @@ class FootprintPlan:
 
     counts: IntArray
 
+    def __post_init__(self) -> None:
+        freeze_arrays(self)
+
     @classmethod
-    def of(cls, counts: Sequence[int] | IntArray) -> "FootprintPlan":
-        """Return a plan that owns its counts."""
-        owned = np.array(counts, dtype=np.int64)
-        owned.setflags(write=False)
-        return cls(counts=owned)
+    def of(cls, counts: Sequence[float] | IntArray | FloatArray) -> "FootprintPlan":
+        """Return a plan that owns its counts; numbers within 1e-6 of a whole one are rounded to it.
+
+        Raises
+        ------
+        InvalidProblemError
+            If a count is not whole.
+        """
+        return cls(counts=whole_numbers(counts, "a footprint's counts"))
 
     def columns(self, instance: BiddingInstance | None = None) -> Columns:
         """Return the bids taken as columns bid and count; with the instance, market and delta_usd, too."""

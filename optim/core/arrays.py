@@ -1,0 +1,80 @@
+"""Arrays of instances and decisions: read-only, and whole where they count."""
+
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cached_property, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from optim.core.errors import InvalidProblemError
+
+ValueT = TypeVar("ValueT")
+
+WHOLE_TOL = 1e-6
+"""A number this close to a whole one is that whole number: solvers of integer programmes return 0.9999999 for 1."""
+
+LARGEST_WHOLE = 2**63
+"""Whole numbers are held in 64 bits and lie below this in size."""
+
+
+def freeze_arrays(owner: Any) -> None:
+    """Replace every array field of a frozen dataclass by a read-only view of it; for its `__post_init__`."""
+    for field in fields(owner):
+        object.__setattr__(owner, field.name, read_only(getattr(owner, field.name)))
+
+
+def read_only(value: Any) -> Any:
+    """Return a read-only view of an array, or a tuple of such views; any other value is returned as it is."""
+    if isinstance(value, tuple) and any(isinstance(part, np.ndarray) for part in value):
+        return tuple(map(read_only, value))
+    if not isinstance(value, np.ndarray) or not value.flags.writeable:
+        return value
+    view = value.view()
+    view.setflags(write=False)
+    return view
+
+
+def derived(function: Callable[[Any], ValueT]) -> cached_property[ValueT]:
+    """Make a `cached_property` whose arrays are read-only: writing to one would change its instance for later callers."""
+
+    @wraps(function)
+    def frozen(owner: Any) -> ValueT:
+        value: ValueT = read_only(function(owner))
+        return value
+
+    return cached_property(frozen)
+
+
+def whole_numbers(values: Any, what: str) -> NDArray[np.int64]:
+    """Return values as whole numbers; those within 1e-6 of one are rounded to it.
+
+    Parameters
+    ----------
+    values
+        Numbers in nested sequences, or an array.
+    what
+        What they are, for the text of the error: "a plan's rows".
+
+    Raises
+    ------
+    InvalidProblemError
+        If a value lies farther from every whole number, is not finite, or does not fit 64 bits.
+    """
+    try:
+        given = np.asarray(values)
+        if given.dtype.kind in "iub" and (given.dtype != np.uint64 or int(given.max(initial=0)) < LARGEST_WHOLE):
+            return np.array(given, dtype=np.int64)
+        numbers = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidProblemError(f"{what} must be whole numbers, got {str(values)[:40]}") from None
+    nearest = np.rint(numbers)
+    with np.errstate(invalid="ignore"):
+        is_whole = (np.abs(numbers - nearest) <= WHOLE_TOL) & (np.abs(numbers) < LARGEST_WHOLE)
+    if not is_whole.all():
+        bad = float(numbers[~is_whole].flat[0])
+        raise InvalidProblemError(
+            f"{what} must be whole numbers below 2^63 in size, got {bad!r}; round to a feasible plan first"
+        )
+    return nearest.astype(np.int64)
