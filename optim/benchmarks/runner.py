@@ -1,6 +1,6 @@
 """Run a list of work: what is in the results file already is taken from there, the rest is done."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,9 +26,10 @@ class WorkList:
     work: tuple[AbstractWork, ...]
     skipped: tuple[Skipped, ...]
 
-    def position(self, record: Record) -> int:
-        """Return where the record's work stands in the list."""
-        return next(position for position, piece in enumerate(self.work) if piece.key == record.key)
+    def in_order(self, records: Iterable[Record]) -> list[Record]:
+        """Return records of this work in the order of the list."""
+        position = {piece.key: number for number, piece in enumerate(self.work)}
+        return sorted(records, key=lambda record: position[record.key])
 
     def compare(self, records: Sequence[Record], golden: Sequence[Record]) -> list[Difference]:
         """Compare records with those golden rows that the request asks for."""

@@ -91,7 +91,7 @@ def bench(
                 records.append(record)
                 if output is OutputFormat.JSON:
                     print_json(row_of(record))
-    records.sort(key=plan.position)
+    records = plan.in_order(records)
     if output is OutputFormat.TABLE:
         show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
         show(specs, records, plan.skipped)

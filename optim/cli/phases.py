@@ -205,7 +205,7 @@ def score(
             for row in summaries
         ]
         seeds_text = ", ".join(map(str, chosen))
-        print_table(header, table, title=f"adjusted Rand index and 95 % interval over seeds {seeds_text}")
+        print_table(header, table, title=f"adjusted Rand index and 95 % interval (Student's t) over seeds {seeds_text}")
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE
 
 

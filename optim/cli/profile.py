@@ -154,7 +154,7 @@ def _print_profiles(found: "ProfileDocument") -> None:
         *("job", "tau ms", "e MB", "b Mbit/s", "B Mbit/s", "speed-up by workers", "slower in rack, cluster"),
         "error: sync, async, update",
     )
-    print_table(header, rows, title="median and 95 % interval")
+    print_table(header, rows, title="median and 95 % interval (order statistics; of rates bootstrap)")
 
 
 def _text(interval: "Interval", scale: float = 1.0) -> str:

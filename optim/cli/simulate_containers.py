@@ -201,7 +201,7 @@ def _at_equal_risk(
             points += trade_curve(trial.test, group[0].policy, wanted)
     required = _required(wanted)
     if output is OutputFormat.TABLE:
-        title = f"tuned to {required} on other containers; saving against prev-step-rules"
+        title = f"tuned to {required} on other containers; saving against prev-step-rules; 95 % intervals: bootstrap"
         print_table(HEADER, [_cells(row) for row in rows], title=title, least_wanted=LEAST_WANTED)
     if report is not None:
         from optim.benchmarks.pictures.container_report import write_container_report

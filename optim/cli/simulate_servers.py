@@ -59,5 +59,5 @@ def servers(
             if output is OutputFormat.JSON:
                 print_rows([row], output)
     if output is OutputFormat.TABLE:
-        print_rows(found, output, HEADER)
+        print_rows(found, output, HEADER, title="saved: mean and 95 % interval (Student's t, paired) over sets")
     return ExitCode.INTERRUPTED if interruption.is_requested else ExitCode.DONE

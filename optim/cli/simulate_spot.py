@@ -199,7 +199,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         return
     shown = [name for name in SHOWN if any(summary.mean[name] is not None for summary in summaries.values())]
     rows_shown = [_shown(summary, shown) for summary in summaries.values()]
-    print_table(("policy", "starts", "done", *shown), rows_shown, title="mean and 95 % interval")
+    print_table(("policy", "starts", "done", *shown), rows_shown, title="mean and 95 % interval (Student's t)")
     costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in (*ORACLES, OPTIMUM)}
     cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
     paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
@@ -207,7 +207,7 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         print_table(
             ("policy", "starts", "dollars more", "cheaper in"),
             [[name, pair.starts, _spread(pair.mean, pair.high), _share(pair.won)] for name, pair in paired],
-            title=f"beside {cheapest}, start by start: mean and 95 % interval, and share of the starts",
+            title=f"beside {cheapest}, start by start: mean and 95 % interval (Student's t), and share of the starts",
         )
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:

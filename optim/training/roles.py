@@ -83,4 +83,5 @@ def lay_out(
 
 def _most(machines: Sequence[str], count: int, before: Sequence[str]) -> tuple[str, ...]:
     """Return up to `count` machines, those with a shard already first."""
-    return tuple(sorted(machines, key=lambda name: (name not in before, machines.index(name)))[:count])
+    known = set(before)
+    return tuple(sorted(machines, key=lambda name: name not in known)[:count])

@@ -8,7 +8,6 @@ import pytest
 
 from optim.benchmarks.compare import Selection, compare, row_of
 from optim.benchmarks.golden import golden_names, row_order, strip
-from optim.benchmarks.intervals import Interval, wilson, with_halves
 from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures import plots
 from optim.benchmarks.racing import medians
@@ -24,6 +23,7 @@ from optim.benchmarks.spec import BenchRequest, Figure, Skipped
 from optim.benchmarks.statistics import performance_profile, shifted_geometric_mean
 from optim.benchmarks.summary import case_of, certified_gap, common_figures, compare_solvers
 from optim.benchmarks.work import Subject
+from optim.core.intervals import Interval, wilson, with_halves
 from optim.models.admission.problem import PROBLEM
 from tests.support.admission.seeded import seeded_document, seeded_instance
 from tests.support.drawn import told
@@ -110,7 +110,7 @@ def test_numbers_and_rows(tmp_path):
         "means": [shifted_geometric_mean(values, shift) for shift in (0.0, 0.01, 10.0)],
         "profile": performance_profile({"a": [1.0, 2.0, None, 4.0], "b": [2.0, 1.0, 3.0, None], "c": [None] * 4}),
         "interval": [Interval.of(values[:count].tolist()) for count in (2, 3, 12)], "halves": with_halves({"x": Interval.of([1.0, 2.0, 4.0])}),
-        "wilson": [wilson(hits, 10) for hits in (0, 3, 10)], "medians": [medians({"a": [(1.0, 2.0), (3.0, 1.0), (2.0, 9.0)]}, which) for which in (0, 1)],
+        "wilson": [tuple(map(float, wilson(hits / 10, 10))) for hits in (0, 3, 10)], "medians": [medians({"a": [(1.0, 2.0), (3.0, 1.0), (2.0, 9.0)]}, which) for which in (0, 1)],
         "decisions": [summarise_decisions(given) for given in ([], [1.0], values.tolist())],
         "finite": [finite(value) for value in (None, 1, float("nan"), float("inf"), -0.0)],
         "plain": plain({"a": np.int64(3), "b": np.float32(0.5), "c": [np.bool_(True), (1, 2)], "d": {"e": np.zeros(2)}, "f": float("nan")}),

@@ -1,5 +1,7 @@
 """Running a list of work: nothing is lost, nothing is doubled, failures are records."""
 
+from types import SimpleNamespace
+
 import pytest
 from dummy_suite import SPEC
 
@@ -7,7 +9,7 @@ from optim.benchmarks import runner
 from optim.benchmarks.compare import Change
 from optim.benchmarks.meter import Meter
 from optim.benchmarks.results_file import read_records
-from optim.benchmarks.runner import plan_work, run_work
+from optim.benchmarks.runner import WorkList, plan_work, run_work
 from optim.benchmarks.spec import BenchRequest
 from optim.core.errors import InvalidOptionError
 from optim.core.execution import InProcesses
@@ -52,6 +54,29 @@ def test_verifies_and_stores_a_record_for_each_piece(dummies, path):
     ]
     assert all(record.verified and record.has_answer for record in records)
     assert read_records(path) == records
+
+
+class CountedWork:
+    """Work whose key is counted when it is read."""
+
+    reads = 0
+
+    def __init__(self, number):
+        self.number = number
+
+    @property
+    def key(self):
+        CountedWork.reads += 1
+        return str(self.number)
+
+
+def test_records_are_sorted_without_a_scan_of_the_list_for_each(dummies):
+    count = 2000
+    work = tuple(CountedWork(number) for number in range(count))
+    listed = WorkList(specs=(), request=BenchRequest(), work=work, skipped=())
+    records = [SimpleNamespace(key=str(number)) for number in reversed(range(0, count, 2))]
+    assert [record.key for record in listed.in_order(records)] == [str(number) for number in range(0, count, 2)]
+    assert CountedWork.reads == count
 
 
 def test_a_record_says_what_was_asked_for_and_what_came_out(dummies, path):

@@ -163,7 +163,7 @@ def draw_costs(axes: Any, summaries: Mapping[str, Summary]) -> None:
     for place, (mean, spread) in enumerate(known.values()):
         axes.text(mean + spread, place, f"  ${mean:.1f}", va="center", fontsize="small")
     axes.invert_yaxis()
-    axes.set(xlabel="dollars a job (mean, 95 % interval)")
+    axes.set(xlabel="dollars a job (mean, 95 % interval by Student's t)")
     axes.margins(x=0.12)
 
 

@@ -66,6 +66,7 @@ def render_containers(rows: Sequence[Row], points: Sequence[TradePoint], require
         f'<p class="headline">tuned to {escape(required)} on other containers; savings against {escape(REFERENCE)}</p>',
         figure_element(trade_figure(rows, points)),
         "<h2>At equal risk</h2>",
+        "<p>low and high: ends of the 95 % interval of the saving, by bootstrap over containers.</p>",
         _table(ROW_COLUMNS, rows),
         "<h2>Curves</h2>",
         _table(POINT_COLUMNS, points),

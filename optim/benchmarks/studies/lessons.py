@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.benchmarks.intervals import Interval
+from optim.core.intervals import Interval
 from optim.core.ranges import check_in
 from optim.models.auction.slowdown import NETWORK_BOUND
 from optim.models.cluster.log import Run
@@ -55,7 +55,7 @@ class LessonOptions:
     neighbour
         Slowdown by neighbours on a machine: an assumption, too.
     draws
-        Worlds drawn; figures are means over them with 95 % intervals.
+        Worlds drawn; figures are means over them with 95 % intervals (Student's t).
 
     Raises
     ------

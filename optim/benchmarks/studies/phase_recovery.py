@@ -9,6 +9,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.core.execution import AbstractTask, Engine, in_order
+from optim.core.intervals import Interval
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
 from optim.models.containers.series import IntArray
@@ -215,10 +216,8 @@ def summarise(rows: Sequence[Recovery]) -> RecoverySummary:
     values = np.array([row.ari for row in rows])
     low = high = None
     if len(rows) > 1:
-        from scipy.stats import t
-
-        half = float(t.ppf(0.975, len(rows) - 1) * values.std(ddof=1) / np.sqrt(len(rows)))
-        low, high = float(values.mean()) - half, float(values.mean()) + half
+        found = Interval.of(values)
+        low, high = found.low, found.high
     f1 = {}
     for phase, name in enumerate(PHASE_NAMES):
         seen = [score for row in rows if (score := row.f1[phase]) is not None]

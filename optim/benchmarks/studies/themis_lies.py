@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optim.benchmarks.intervals import Interval, wilson
 from optim.benchmarks.studies.themis_rounds import WorldOptions
+from optim.core.intervals import Interval, wilson
 from optim.core.ranges import check_in
 from optim.models.auction.fairness import AppProfile
 from optim.models.auction.instance import Cluster as Offered
@@ -249,9 +249,10 @@ def _interval_of_share(shares: Sequence[float], lies: int) -> tuple[float, float
     first = shares[0]
     if all(share == first for share in shares):
         trials = len(shares) if first in (0.0, 1.0) else lies
-        return wilson(round(first * trials), trials)
+        low, high = wilson(round(first * trials) / trials, trials)
+        return float(low), float(high)
     found = Interval.of(shares)
-    return max(0.0, found.mean - found.half), min(1.0, found.mean + found.half)
+    return max(0.0, found.low), min(1.0, found.high)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from optim.benchmarks.intervals import Interval
+from optim.core.intervals import Interval
 from optim.core.ranges import check_in
 from optim.models.cluster.app_fairness import app_fairness
 from optim.models.cluster.log import Run
@@ -34,7 +34,7 @@ class WorldOptions:
     shrink
         How many times shorter than published the apps' jobs are.
     draws
-        Worlds drawn; figures are means over them with 95 % intervals.
+        Worlds drawn; figures are means over them with 95 % intervals (Student's t).
     """
 
     apps: int = 12

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.intervals import with_halves
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.lessons import LESSONS, LessonOptions, savings
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
+from optim.core.intervals import with_halves
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
@@ -57,7 +57,7 @@ def _settings(options: LessonOptions, seed: int) -> Iterator[tuple[StudySubject,
 SPEC = register_study(
     "lessons",
     "cluster",
-    "what each lesson of the Philly study saves, and how much later good jobs end (95 % intervals, world by world)",
+    "what each lesson of the Philly study saves, and how much later good jobs end (95 % intervals, Student's t, by world)",
     kind=LessonWork,
     sizes=SIZES,
     subjects=_settings,

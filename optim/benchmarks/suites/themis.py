@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from optim.benchmarks.intervals import with_halves
 from optim.benchmarks.spec import FULL, SMALL
 from optim.benchmarks.studies.themis_rounds import WorldOptions, measured
 from optim.benchmarks.study import AbstractStudy, Finding, StudySubject, register_study
 from optim.core.clock import PhaseClock
+from optim.core.intervals import with_halves
 from optim.core.progress import Progress
 from optim.core.stopping import StoppingCriterion
 
@@ -64,7 +64,7 @@ def _settings(options: WorldOptions, seed: int) -> Iterator[tuple[StudySubject, 
 SPEC = register_study(
     "themis",
     "auction",
-    "Themis round after round: f, leases, and rivals on the same apps (95 % intervals)",
+    "Themis round after round: f, leases, and rivals on the same apps (95 % intervals, Student's t)",
     kind=ThemisWork,
     sizes=SIZES,
     subjects=_settings,

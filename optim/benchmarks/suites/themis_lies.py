@@ -50,7 +50,7 @@ def _rules(options: LieOptions, seed: int) -> Iterator[tuple[StudySubject, Mappi
 SPEC = register_study(
     "themis-lies",
     "auction",
-    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals)",
+    "how often a lie pays across Themis' rounds under each payment rule (95 % intervals, Student's t; Wilson where worlds agree)",
     kind=LieWork,
     sizes=SIZES,
     subjects=_rules,

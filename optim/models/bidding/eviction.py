@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from optim.core.compile_cache import compiled
 from optim.core.errors import InvalidOptionError
+from optim.core.intervals import wilson
 from optim.models.bidding.first_crossing import crossings, crossings_of_bid
 from optim.models.bidding.price_history import HOUR_S, FloatArray, IntArray, PriceHistory, PricePath
 
@@ -20,7 +21,6 @@ MINUTES = HOUR_S // MINUTE_S
 DELTAS_MICRO = (0, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 400_000)
 """Bid deltas in micro-dollars: 0 and the geometric grid from $0.0001 to $0.4."""
 
-NORMAL_95 = 1.959963984540054
 """97.5 % quantile of the normal distribution."""
 
 
@@ -160,7 +160,7 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
     if options.shrink:
         survival = 1.0 - (1.0 - survival) * _shrunk(beta, hours)[..., None]
         beta = 1.0 - survival[..., -1]
-    low, high = wilson_interval(beta, hours[:, None])
+    low, high = wilson(beta, hours[:, None])
     return EvictionTable(
         markets=tuple(market.name for market in history.markets),
         deltas_micro=deltas,
@@ -194,21 +194,6 @@ def evictions_within(
     lag = crossings(path, np.array([delta_micro]))[0][step] - start_s
     evicted = lag < horizon_s
     return float(evicted.mean()), float(lag[evicted].mean() / MINUTE_S) if evicted.any() else float("nan")
-
-
-def wilson_interval(share: FloatArray, number: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return Wilson's 95 % interval of a share observed in `number` independent trials.
-
-    References
-    ----------
-    Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22 (1927), DOI
-    10.1080/01621459.1927.10502953.
-    """
-    n = np.maximum(number, 1e-9)
-    z2 = NORMAL_95**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = NORMAL_95 / (1 + z2 / n) * np.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return np.clip(middle - half, 0.0, 1.0), np.clip(middle + half, 0.0, 1.0)
 
 
 class _Replay:

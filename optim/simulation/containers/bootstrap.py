@@ -9,8 +9,6 @@ import numpy as np
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.world import World
 
-INTERVAL = (0.025, 0.975)
-
 
 def resamples(world: World, number: int, rng: np.random.Generator) -> IntArray:
     """Return how often each unit counts in each resample, shape (B, G)."""
@@ -32,9 +30,3 @@ def by_unit(world: World, values: FloatArray | IntArray) -> FloatArray:
 def resampled(world: World, values: FloatArray | IntArray, counts: IntArray) -> FloatArray:
     """Return the sums over all containers in each resample, shape (B, R), from shape (C, R)."""
     return np.asarray(counts @ by_unit(world, values))
-
-
-def interval(values: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the 95 % intervals of resampled figures, from shape (B, ...) two of shape (...)."""
-    low, high = np.quantile(values, INTERVAL, axis=0)
-    return low, high

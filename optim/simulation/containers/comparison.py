@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from optim.core.execution import Engine, run_in_order
+from optim.core.intervals import bootstrap
 from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import Interruption
 from optim.models.containers.series import FloatArray, IntArray
-from optim.simulation.containers.bootstrap import interval, resampled, resamples
+from optim.simulation.containers.bootstrap import resampled, resamples
 from optim.simulation.containers.catalogue import REFERENCE, check_names
 from optim.simulation.containers.contest import Contest, TunedRun
 from optim.simulation.containers.harm import decided_weight
@@ -192,7 +193,7 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
     world, outcome, counts = frame.world, run.outcome, frame.counts
     demand = resampled(world, outcome.demand, counts)
     own, others = (resampled(world, part.total, counts) for part in (run, frame.reference))
-    low, high = interval(1.0 - relative(own, others))
+    low, high = bootstrap(1.0 - relative(own, others))
     figures = _figures(run)
     risk, day = risk_of(world, outcome, frame.wanted, counts), _per_day(world, outcome, counts)
     percentiles = outcome.container_percentiles()
@@ -218,7 +219,7 @@ def _policy_rows(frame: _Frame, name: str, run: TunedRun) -> Iterator[Row]:
             **_at(column, figures),
         )
     whole = {key: values.sum() if key in COUNTS else values.mean() for key, values in figures.items()}
-    low, high = interval(1.0 - relative(own, demand).mean(axis=1) / relative(others, demand).mean(axis=1))
+    low, high = bootstrap(1.0 - relative(own, demand).mean(axis=1) / relative(others, demand).mean(axis=1))
     compared = _figures(frame.reference)["allocation_over_demand"].mean()
     yield Row(
         policy=name,
@@ -295,7 +296,7 @@ def _ratio(
     found = {name: parts.sum(axis=0) / np.maximum(whole.sum(axis=0), TINY)}
     if counts is not None:
         drawn = resampled(world, parts, counts) / np.maximum(resampled(world, whole, counts), TINY)
-        found[f"{name}_low"], found[f"{name}_high"] = interval(drawn)
+        found[f"{name}_low"], found[f"{name}_high"] = bootstrap(drawn)
     return found
 
 

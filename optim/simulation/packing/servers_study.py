@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from optim.core.execution import AbstractTask, Engine, run_in_order
+from optim.core.intervals import Interval
 from optim.core.progress import Progress
 from optim.core.ranges import check_in
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
@@ -210,17 +211,14 @@ def compare_asking(
 
 
 def _row(found: _Counted, reference: FloatArray) -> ServerRow:
-    from scipy import stats  # half a second, at the start of every process of the study
-
-    gain = (reference - found.servers) / reference.mean()
-    half = float(stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain)))
+    saved = Interval.of((reference - found.servers) / reference.mean())
     return ServerRow(
         asking=str(found.asking),
         multiplier=found.multiplier,
         servers=float(found.servers.mean()),
-        saved=float(gain.mean()),
-        saved_low=float(gain.mean()) - half,
-        saved_high=float(gain.mean()) + half,
+        saved=saved.mean,
+        saved_low=saved.low,
+        saved_high=saved.high,
         by_model=None if found.by_model is None else float(found.by_model.mean()),
         least=found.least,
         kills=found.kills,

@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from optim.core.intervals import Interval, wilson
 from optim.simulation.spot.oracle import OracleResult
 from optim.simulation.spot.result import RunResult
-
-NORMAL_95 = 1.959963984540054
 
 MEASURES = (
     "cost_usd",
@@ -90,7 +89,7 @@ class Paired:
     starts
         How many these are.
     mean, low, high
-        Dollars that the policy costs more than the other, start by start: mean and 95 % interval; None without any, and
+        Dollars that the policy costs more than the other, start by start: mean and 95 % interval (Student's t); None without any, and
         the interval without two.
     won
         Share of these starts in which it is strictly cheaper.
@@ -107,6 +106,7 @@ class Paired:
 class Summary:
     """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure, the interval without two.
 
+    Intervals are Student's t, that of `deadline_met` is Wilson's.
     Means are over the starts from which the job was done, in time where there is a deadline; `deadline_met` is over all.
     `paired` compares it with every other policy, start by start.
     """
@@ -176,7 +176,7 @@ def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Ro
     """
     done = [row for row in rows if row.is_done]
     spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
-    spans["deadline_met"] = _interval([row.deadline_met for row in rows])
+    spans["deadline_met"] = _share([row.deadline_met for row in rows])
     return Summary(
         policy=policy,
         starts=len(rows),
@@ -216,8 +216,18 @@ def _interval(figures: Sequence[float | None]) -> tuple[float | None, float | No
     mean = float(values.mean())
     if len(values) == 1:
         return mean, None, None
-    half = NORMAL_95 * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return mean, mean - half, mean + half
+    found = Interval.of(values)
+    return mean, found.low, found.high
+
+
+def _share(met: Sequence[bool | None]) -> tuple[float | None, float | None, float | None]:
+    """Return a share and Wilson's interval: where all starts agree their spread is 0, which says nothing."""
+    values = [value for value in met if value is not None]
+    mean, low, high = _interval(values)
+    if mean is None or low is None:
+        return mean, low, high
+    ends = wilson(mean, len(values))
+    return mean, float(ends[0]), float(ends[1])
 
 
 def over(cost: float | None, reference: float | None) -> float | None:

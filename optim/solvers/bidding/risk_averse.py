@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import Monitor, drive
+from optim.core.intervals import wilson
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.bidding.cost_per_work import evaluate
-from optim.models.bidding.eviction import wilson_interval
 from optim.models.bidding.instance import (
     HOUR_S,
     MICRO,
@@ -172,7 +172,7 @@ def _ends(instance: BiddingInstance, options: RiskOptions) -> tuple[HourOutlook,
     """Return the hour with every probability of eviction at either end of its interval."""
     outlook = instance.outlook
     assert isinstance(outlook, HourOutlook)
-    ends = wilson_interval(outlook.evicted, np.full(instance.num_bids, options.hours))
+    ends = wilson(outlook.evicted, np.full(instance.num_bids, options.hours))
     first, last = (_at(outlook, evicted) for evicted in ends)
     return first, last
 

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from optim.core.errors import InvalidProblemError
+from optim.core.intervals import bootstrap
 
 FloatArray = NDArray[np.float64]
 
-CONFIDENCE = 0.95
 SAME = 1e-6
 """Terms that differ by no more, relative to their length, are taken for the same."""
 
@@ -82,8 +82,7 @@ def fit_times(terms: FloatArray, seconds: FloatArray, *, seed: int = 0) -> Linea
     rng = np.random.default_rng(seed)
     drawn = rng.integers(len(seconds), size=(RESAMPLES, len(seconds)))
     samples = np.array([_solve(terms[pick], seconds[pick]) for pick in drawn])
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(samples, [tail, 1 - tail], axis=0)
+    low, high = bootstrap(samples)
     return LinearFit(
         coefficients=coefficients,
         low=np.minimum(low, coefficients),

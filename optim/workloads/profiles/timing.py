@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.core.errors import NotAllowedError
+from optim.core.intervals import of_median
 from optim.workloads.profiles.document import Interval
 from optim.workloads.profiles.fitting import FloatArray
 
@@ -54,14 +55,8 @@ class Timing:
 
     def interval(self, scale: float = 1.0) -> Interval:
         """Return the median, times `scale`, with its 95 % interval by order statistics."""
-        ordered = np.sort(self.seconds) * scale
-        half = 0.98 * np.sqrt(len(ordered))
-        low, high = int(np.floor(len(ordered) / 2 - half)), int(np.ceil(len(ordered) / 2 + half))
-        return Interval(
-            value=self.median * scale,
-            low=float(ordered[max(0, low)]),
-            high=float(ordered[min(len(ordered) - 1, high)]),
-        )
+        low, high = of_median(self.seconds * scale)
+        return Interval(value=self.median * scale, low=low, high=high)
 
     def rate(self, amount: float) -> Interval:
         """Return ``amount / seconds`` with its interval."""

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.benchmarks.intervals import Interval
 from optim.benchmarks.studies.adversary import best_plan, evaluate, found_name
 from optim.benchmarks.studies.crbm_training import scaled as scaled_times
 from optim.benchmarks.studies.density_scores import DensityOptions, moments_to_forecast
@@ -19,6 +18,7 @@ from optim.benchmarks.studies.sketch import SketchRanges, draw_sketch, neighbour
 from optim.benchmarks.studies.themis_lies import CASES, LieOptions, saved, summed_up, world_of
 from optim.benchmarks.studies.themis_rounds import WorldOptions
 from optim.benchmarks.studies.week import drawn_block
+from optim.core.intervals import Interval
 from optim.models.auction.plan import PaymentRule
 from optim.phases import adjusted_rand_index
 from optim.workloads.containers.faults import FaultKind

@@ -5,7 +5,6 @@ from dataclasses import astuple, replace
 import numpy as np
 import pytest
 
-from optim.benchmarks.intervals import T_95, Interval, wilson
 from optim.benchmarks.runner import plan_work
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.studies import themis_lies
@@ -15,6 +14,7 @@ from optim.benchmarks.studies.themis_rounds import WorldOptions, measured, run_p
 from optim.benchmarks.suites.themis import SPEC
 from optim.benchmarks.suites.themis_lies import SPEC as LIES
 from optim.core.errors import InvalidOptionError
+from optim.core.intervals import Interval, wilson
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Never
 from optim.simulation.cluster.engine import play
@@ -35,7 +35,7 @@ def test_only_lies_that_surely_save_time_pay():
     assert (found.profitable, found.harmful, found.best_gain, found.lies) == (0.25, 0.25, 0.2, 4)
     assert (found.paid_gain, found.paid_half) == (0.2, 0.0)
     two = summed_up([[Interval(mean=0.2, half=0.1)], [Interval(mean=0.4, half=0.1)]])
-    assert (two.paid_gain, two.paid_half) == pytest.approx((0.3, 0.1 * T_95[0]))
+    assert (two.paid_gain, two.paid_half) == pytest.approx((0.3, 0.1 * 12.706204736432095))
 
 
 def test_lies_of_one_world_are_one_observation_of_it():
@@ -55,10 +55,10 @@ def test_lies_of_one_world_are_one_observation_of_it():
 def test_where_worlds_agree_the_interval_is_wilsons():
     pays, costs = Interval(mean=0.3, half=0.05), Interval(mean=-0.1, half=0.05)
     some = summed_up([[pays, costs]] * 4)
-    assert (some.profitable, some.low, some.high) == (0.5, *wilson(4, 8))
+    assert (some.profitable, some.low, some.high) == (0.5, *wilson(0.5, 8))
     for share, lie in ((0.0, costs), (1.0, pays)):
         found = summed_up([[lie] * 10] * 8)
-        low, high = wilson(round(8 * share), 8)
+        low, high = wilson(share, 8)
         assert (found.profitable, found.low, found.high) == (share, low, high)
 
 

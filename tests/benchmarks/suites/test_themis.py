@@ -1,8 +1,8 @@
 """The study of Themis' rounds says when a world's play begins and when it is over."""
 
-from optim.benchmarks.intervals import Interval
 from optim.benchmarks.spec import BenchRequest
 from optim.benchmarks.suites.themis import SPEC
+from optim.core.intervals import Interval
 from optim.core.stopping import Never
 from tests.support.pieces import Heard
 

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 
 from optim.core.errors import InvalidOptionError
+from optim.core.intervals import wilson
 from optim.models.bidding.eviction import (
     EvictionOptions,
     EvictionTable,
     _rising,
     evictions_within,
     fit_evictions,
-    wilson_interval,
 )
 from optim.models.bidding.first_crossing import NEVER, crossings, crossings_of_bid
 from optim.models.bidding.price_history import Market, PricePath, history_of
@@ -191,13 +191,13 @@ def test_a_bid_is_as_safe_as_the_largest_delta_of_the_grid_that_it_reaches(delta
 
 
 def test_wilsons_interval_of_a_textbook_case():
-    low, high = wilson_interval(np.array([0.5]), np.array([100.0]))
+    low, high = wilson(np.array([0.5]), np.array([100.0]))
     assert (low[0], high[0]) == pytest.approx((0.4038, 0.5962), abs=1e-4)
 
 
 def test_wilsons_interval_stays_within_0_and_1_and_narrows():
     for share in (0.0, 0.01, 0.5, 1.0):
-        low, high = wilson_interval(np.full(3, share), np.array([1.0, 10.0, 1000.0]))
+        low, high = wilson(np.full(3, share), np.array([1.0, 10.0, 1000.0]))
         assert (low >= 0).all()
         assert (high <= 1).all()
         assert (low <= share + 1e-12).all()

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optim.core.intervals import wilson
 from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.billing import (
     End,
@@ -25,7 +26,6 @@ from optim.models.bidding.eviction import (
     evictions_within,
     fit_evictions,
     usable_hours,
-    wilson_interval,
 )
 from optim.models.bidding.figures import describe, footprint_load
 from optim.models.bidding.first_crossing import crossings, crossings_of_bid
@@ -134,7 +134,7 @@ def test_eviction_tables():
             [table.probability(1, row, t), table.usable_h(1, row, t)] for row in rows for t in (0, 59, 90, 1800, 3600)
         ]
         found.append({**parts(table), "at": at, "hours": usable_hours(table.survival[0])})
-    intervals = wilson_interval(np.array([0.0, 0.2, 0.5, 1.0]), np.array([1.0, 7.0, 50.0, 400.0]))
+    intervals = wilson(np.array([0.0, 0.2, 0.5, 1.0]), np.array([1.0, 7.0, 50.0, 400.0]))
     wrong = [
         outcome(EvictionOptions, **one) for one in ({"step_s": 0}, {"half_life_days": 0.0}, {"deltas_micro": (2, 1)})
     ]

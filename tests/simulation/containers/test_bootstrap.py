@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from optim.simulation.containers.bootstrap import interval, resampled
+from optim.core.intervals import bootstrap
+from optim.simulation.containers.bootstrap import resampled
 from tests.support.containers.worlds import world_of
 
 
@@ -16,6 +17,6 @@ def test_resamples_add_up_units_not_series():
 
 
 def test_intervals_hold_the_middle_95_per_cent():
-    low, high = interval(np.column_stack([np.arange(1001.0), np.zeros(1001)]))
+    low, high = bootstrap(np.column_stack([np.arange(1001.0), np.zeros(1001)]))
     assert (low.tolist(), high.tolist()) == ([25.0, 0.0], [975.0, 0.0])
     assert low[0] == pytest.approx(1000 - high[0])

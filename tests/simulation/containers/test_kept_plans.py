@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from optim.core.intervals import bootstrap
 from optim.simulation.containers import Measure, Requirement, compare_policies, make_plan, measure
-from optim.simulation.containers.bootstrap import by_unit, interval, resampled, resamples
+from optim.simulation.containers.bootstrap import by_unit, resampled, resamples
 from optim.simulation.containers.catalogue import BOUNDS, need_phases, policy_names
 from optim.simulation.containers.clairvoyant import claim_of, clairvoyant
 from optim.simulation.containers.decaying_histogram import Buckets, DecayingHistograms
@@ -103,7 +104,7 @@ def test_worlds_measures_draws_and_resamples_come_out_as_before():
         "counts": counts,
         "by unit": by_unit(world, given.sum(axis=1)),
         "totals": totals,
-        "interval": interval(totals),
+        "interval": bootstrap(totals),
     }
     histograms = DecayingHistograms(Buckets(first=0.1, cap=40.0), 3)
     for time in range(0, 200_000, 9_000):

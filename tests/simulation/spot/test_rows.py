@@ -61,13 +61,13 @@ def test_a_ratio_needs_something_on_either_side(cost, reference, expected):
     assert over(cost, reference) == expected
 
 
-def test_the_interval_is_195_standard_errors_and_unfinished_runs_count_in_done_only():
+def test_the_interval_is_students_and_unfinished_runs_count_in_done_only():
     rows = [row_of_run(replace(RUN, cost_micro=cost)) for cost in (1_000_000, 2_000_000, 6_000_000)]
     rows.append(row_of_run(replace(RUN, cost_micro=9_000_000, is_done=False)))
     summary = summarise("p", rows)
     assert (summary.starts, summary.done) == (4, 3)
     assert summary.mean["cost_usd"] == pytest.approx(3.0)
-    half = 1.959963984540054 * math.sqrt(7.0 / 3)
+    half = 4.302652729911275 * math.sqrt(7.0 / 3)  # Student's t, 2 degrees of freedom
     assert (summary.low["cost_usd"], summary.high["cost_usd"]) == pytest.approx((3.0 - half, 3.0 + half))
 
 
@@ -102,7 +102,7 @@ def test_policies_are_compared_start_by_start_where_both_are_done():
     yours.append(row_of_run(replace(RUN, policy="yours", cost_micro=1_000_000)))
     found = compare(mine, yours)
     assert (found.starts, found.won) == (3, pytest.approx(2 / 3))  # an equal bill is no win
-    half = 1.959963984540054 * 1.0 / math.sqrt(3)
+    half = 4.302652729911275 * 1.0 / math.sqrt(3)
     assert (found.mean, found.low, found.high) == pytest.approx((-1.0, -1.0 - half, -1.0 + half))
     assert compare(yours, mine).won == 0.0
     assert compare(mine[3:], yours[3:]).mean is None
