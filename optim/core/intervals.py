@@ -83,7 +83,9 @@ def wilson(share: ArrayLike, number: ArrayLike) -> tuple[FloatArray, FloatArray]
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = NORMAL_975 / (1 + z2 / n) * np.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     # Where no trial, or every one, was a hit that end is 0, or 1, whatever rounding says.
-    return np.where(p <= 0, 0.0, np.clip(middle - half, 0.0, 1.0)), np.where(p >= 1, 1.0, np.clip(middle + half, 0.0, 1.0))
+    return np.where(p <= 0, 0.0, np.clip(middle - half, 0.0, 1.0)), np.where(
+        p >= 1, 1.0, np.clip(middle + half, 0.0, 1.0)
+    )
 
 
 def bootstrap(resampled: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,7 +1,7 @@
 """Jobs of several days as one instance on one cluster."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,11 @@ import numpy as np
 from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MICRO, AdmissionInstance, IntArray, Jobs
 
-PER_JOB = (
-    *("arrival", "epochs", "chunks", "minibatches", "minibatch_micro_s", "gradient_micro_mb"),
-    *("worker_micro_mbps", "ps_micro_mbps", "min_utility"),
-)
 PER_SEGMENT = ("segment_start", "worker_demand", "ps_demand")
+"""Fields of jobs with an entry per demand segment; every other field has one per job."""
+
+LEFT_OUT: Mapping[str, Any] = {"speedup": ()}
+"""What stands for one job in a field that may be left out for all."""
 
 
 def check_same_day(day: AdmissionInstance, cluster: AdmissionInstance, what: str) -> None:
@@ -47,19 +47,20 @@ def check_same_day(day: AdmissionInstance, cluster: AdmissionInstance, what: str
 
 
 def take_jobs(jobs: Jobs, which: IntArray) -> Jobs:
-    """Return some of the jobs, in the order given."""
+    """Return some of the jobs, in the order given, with all their fields."""
     sizes = np.diff(jobs.segment_offset)[which]
     segments = np.concatenate(
         [np.arange(*jobs.segment_offset[i : i + 2]) for i in which.tolist()] or [np.zeros(0, dtype=np.int64)]
     )
-    return Jobs(
-        ids=tuple(jobs.ids[i] for i in which.tolist()),
-        utilities=tuple(jobs.utilities[i] for i in which.tolist()),
-        speedup=tuple(jobs.speedup[i] for i in which.tolist()) if jobs.speedup else (),
-        segment_offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        **{name: getattr(jobs, name)[which] for name in PER_JOB},
-        **{name: getattr(jobs, name)[segments] for name in PER_SEGMENT},
-    )
+    taken: dict[str, Any] = {}
+    for field in fields(jobs):
+        column = getattr(jobs, field.name)
+        if isinstance(column, np.ndarray):
+            taken[field.name] = column[segments if field.name in PER_SEGMENT else which]
+        else:
+            taken[field.name] = tuple(column[i] for i in which.tolist()) if column else ()
+    taken["segment_offset"] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return replace(jobs, **taken)
 
 
 def together(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInstance:
@@ -73,21 +74,24 @@ def together(days: Sequence[Jobs], cluster: AdmissionInstance) -> AdmissionInsta
         Servers, slots and rules; its own jobs don't matter.
     """
     kept = [take_jobs(jobs, np.flatnonzero(jobs.arrival < cluster.horizon)) for jobs in days]
+    nobody = take_jobs(cluster.jobs, np.zeros(0, dtype=np.int64))
+    joined = {field.name: _joined(field.name, [nobody, *kept]) for field in fields(nobody)}
+    joined["ids"] = tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids)
     offsets = np.cumsum([0, *(len(jobs.segment_start) for jobs in kept)])
     shifted = [jobs.segment_offset[1:] + first for jobs, first in zip(kept, offsets, strict=False)]
-    width = (0, cluster.num_resources)
-    empty = {name: np.zeros(width if name.endswith("demand") else 0, dtype=np.int64) for name in PER_SEGMENT}
-    empty |= {name: np.zeros(0, dtype=np.float64 if name == "min_utility" else np.int64) for name in PER_JOB}
-    joined: dict[str, Any] = {
-        name: np.concatenate([empty[name], *(getattr(jobs, name) for jobs in kept)]) for name in empty
-    }
-    jobs = Jobs(
-        ids=tuple(f"{day}:{name}" for day, jobs in enumerate(kept) for name in jobs.ids),
-        utilities=tuple(utility for jobs in kept for utility in jobs.utilities),
-        speedup=tuple(table for jobs in kept for table in jobs.speedup or ((),) * len(jobs))
-        if any(jobs.speedup for jobs in kept)
-        else (),
-        segment_offset=np.concatenate([[0], *shifted]).astype(np.int64),
-        **joined,
+    joined["segment_offset"] = np.concatenate([[0], *shifted]).astype(np.int64)
+    return replace(cluster, jobs=replace(nobody, **joined))
+
+
+def _joined(name: str, parts: Sequence[Jobs]) -> Any:
+    """Return a field of all jobs, one part after the other."""
+    columns = [getattr(jobs, name) for jobs in parts]
+    if isinstance(columns[0], np.ndarray):
+        return np.concatenate(columns)
+    if not any(columns):
+        return ()
+    return tuple(
+        entry
+        for jobs, column in zip(parts, columns, strict=True)
+        for entry in (column or [LEFT_OUT[name] for _ in jobs.ids])
     )
-    return replace(cluster, jobs=jobs)

@@ -43,7 +43,11 @@ def in_unit(instance: AdmissionInstance, unit: float) -> AdmissionInstance:
     worth = instance.value / unit
     tables = (row[arrival:] for row, arrival in zip(worth.tolist(), instance.jobs.arrival.tolist(), strict=True))
     utilities = tuple(TableUtility(table=tuple(table)) for table in tables)
-    return replace(instance, jobs=replace(instance.jobs, utilities=utilities, min_utility=np.zeros(instance.num_jobs)))
+    jobs = replace(instance.jobs, utilities=utilities, min_utility=np.zeros(instance.num_jobs))
+    rescaled = replace(instance, jobs=jobs)
+    # Whatever else a worth is made of, a weight per job, say, is in the tables and must not count a second time.
+    assert np.array_equal(rescaled.value, worth), "worths in another unit are not those of the instance"
+    return rescaled
 
 
 def taken_back(outcome: Outcome, unit: float) -> Outcome:

@@ -1,10 +1,11 @@
 """Jobs of several days on one cluster."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optim.models.admission.union import PER_JOB, PER_SEGMENT, take_jobs, together
+from optim.models.admission.jobs import Jobs
+from optim.models.admission.union import take_jobs, together
 from tests.support.admission.tiny import SEGMENTS, job_document, tiny_instance
 
 FIRST = tiny_instance(job_document("a", segments=SEGMENTS), job_document("b", arrival=2))
@@ -40,6 +41,33 @@ def test_speeds_of_several_workers_go_with_their_jobs() -> None:
     assert take_jobs(fast.jobs, np.array([1, 0])).speedup == fast.jobs.speedup[::-1]
 
 
-def test_every_field_of_jobs_is_joined() -> None:
-    named = {field.name for field in fields(FIRST.jobs)}
-    assert named == {*PER_JOB, *PER_SEGMENT, "ids", "utilities", "segment_offset", "speedup"}
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WeightedJobs(Jobs):
+    """Jobs with two fields more, as a later version may have them."""
+
+    weight: np.ndarray
+    tags: tuple[str, ...]
+
+
+def weighted(jobs: Jobs, weight: list[float]) -> WeightedJobs:
+    given = {field.name: getattr(jobs, field.name) for field in fields(jobs)}
+    return WeightedJobs(**given, weight=np.array(weight), tags=tuple(f"tag of {name}" for name in jobs.ids))
+
+
+def test_a_field_that_nobody_listed_goes_with_its_jobs() -> None:
+    cluster = replace(FIRST, jobs=weighted(FIRST.jobs, [9.0, 9.0]))
+    days = [weighted(FIRST.jobs, [1.0, 2.0]), weighted(SECOND.jobs, [3.0, 4.0])]
+    taken = take_jobs(days[0], np.array([1, 0]))
+    assert (taken.weight.tolist(), taken.tags) == ([2.0, 1.0], ("tag of b", "tag of a"))
+    joined = together(days, cluster).jobs
+    assert (joined.weight.tolist(), joined.tags) == ([1.0, 2.0, 3.0], ("tag of a", "tag of b", "tag of a"))
+    assert together([], cluster).jobs.weight.tolist() == []
+
+
+def test_every_field_of_jobs_is_joined_and_taken() -> None:
+    nobody = together([], FIRST).jobs
+    for field in fields(FIRST.jobs):
+        whole, column = getattr(FIRST.jobs, field.name), getattr(nobody, field.name)
+        again = getattr(take_jobs(FIRST.jobs, np.arange(2)), field.name)
+        assert np.array_equal(again, whole, equal_nan=field.name == "min_utility"), field.name
+        assert len(column) == (1 if field.name == "segment_offset" else 0), field.name

@@ -94,7 +94,9 @@ def test_a_summary_has_the_mean_and_its_interval():
     summary = summarise("p", rows)
     assert (summary.starts, summary.done, summary.redrawn) == (3, 2, 2)
     assert summary.mean["cost_usd"] == 2.0
-    assert summary.high["cost_usd"] - 2.0 == pytest.approx(12.7062 * np.sqrt(2) / np.sqrt(2), abs=1e-3)  # Student's t, 1 degree of freedom
+    assert summary.high["cost_usd"] - 2.0 == pytest.approx(
+        12.7062 * np.sqrt(2) / np.sqrt(2), abs=1e-3
+    )  # Student's t, 1 degree of freedom
     assert summary.mean["deadline_met"] is None
 
 

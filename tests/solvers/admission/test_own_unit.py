@@ -1,7 +1,7 @@
 """Solvers don't mind the unit of worths: what is found in utils is found in thousandths and millions of them."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -114,3 +114,19 @@ def test_rules_and_progress_are_told_the_instances_unit() -> None:
         part.show(Standing(objective=4.0, bound=6.0))
     assert [(state.objective, state.bound) for state in told] == [(2.0, 3.0), (2.0, 3.0)]
     assert [(figures["objective"], figures["bound"], figures["gap"]) for figures in shown] == [(2.0, 3.0, 0.5)] * 2
+
+
+class Weighted(AdmissionInstance):
+    """An instance whose worths hold a weight that its utilities do not."""
+
+    @property
+    def value(self):
+        return 2.0 * AdmissionInstance.value.func(self)
+
+
+def test_a_weight_that_is_in_the_worths_already_never_counts_twice() -> None:
+    plain = optim.reference_instance("tiny-0")
+    twice = Weighted(**{field.name: getattr(plain, field.name) for field in fields(plain)})
+    np.testing.assert_array_equal(in_unit(plain, 0.5).value, plain.value / 0.5)
+    with pytest.raises(AssertionError, match="worths in another unit"):
+        in_unit(twice, 0.5)
