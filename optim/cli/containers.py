@@ -10,8 +10,8 @@ import typer
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import print_line
-from optim.cli.parameters import SeedOption, option, split_options
-from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.cli.parameters import SeedOption, grouped, option, split_options
+from optim.cli.series_input import SERIES, SeriesChoice, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder, write_bytes
 
@@ -38,11 +38,10 @@ def containers() -> None:
 
 
 @app.command("recommend")
+@grouped
 def recommend(
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     form: Annotated[Form, option("--format", "json (one object), or yaml: patches for kubectl.")] = Form.JSON,
     out: Annotated[Path | None, option("--out", "Write here instead of stdout.", "FILE")] = None,
     require: Annotated[
@@ -72,7 +71,7 @@ def recommend(
     )
     if out is not None:
         prepare_folder(out)
-    series = read_or_draw(input_, generate, generator_option, seed, interval_s=interval_s)
+    series = read_or_draw(files, files.generate, seed, interval_s=interval_s)
     recommender = Recommender(series, options, seed)
     for column, resource in enumerate(recommender.resources):
         if not recommender.tuned.is_reached[column]:

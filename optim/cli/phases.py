@@ -15,7 +15,7 @@ from optim.cli.output import OutputFormat, print_fields, print_json, print_rows,
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options, split_seeds
 from optim.cli.phases_watch import ModelArgument
 from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.cli.series_input import SERIES, GeneratorOption, SeriesChoice, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 from optim.core.missing import check_installed
@@ -31,11 +31,10 @@ def phases() -> None:
 
 
 @app.command()
+@grouped
 def fit(
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     encoder: Annotated[str | None, option("--encoder", "Default: the best one.", "NAME", MODEL)] = None,
     option: Annotated[list[str] | None, option("--option", "An option of the encoder.", "NAME=VALUE", MODEL)] = None,
     num_phases: Annotated[int | None, option("--phases", "Default: by gain and stability.", "K", MODEL, min=1)] = None,
@@ -56,7 +55,7 @@ def fit(
 
     if out is not None:
         prepare_folder(out)
-    series = read_or_draw(input_, generate, generator_option, seed)
+    series = read_or_draw(files, files.generate, seed)
     model = PhaseModel(
         encoder=encoder or DEFAULT_ENCODER,
         encoder_options=split_options(option) or None,
@@ -86,12 +85,11 @@ def fit(
 
 
 @app.command()
+@grouped
 def encode(
     model: ModelArgument,
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
@@ -100,7 +98,7 @@ def encode(
     from optim.phases.rows import legend, sequence_rows
 
     fitted = PhaseModel.load(model)
-    rows = sequence_rows(fitted, read_or_draw(input_, generate, generator_option, seed))
+    rows = sequence_rows(fitted, read_or_draw(files, files.generate, seed))
     if output is OutputFormat.JSON:
         rows = [{**row, "names": fitted.names_} for row in rows]
     print_rows(rows, output, ("container", "start_s", "samples", "anomalies", "sequence"), title=legend(fitted))
@@ -125,12 +123,11 @@ def graph(
 
 
 @app.command()
+@grouped
 def report(
     model: ModelArgument,
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     out: Annotated[Path, option("--out", "The page.", "FILE")] = Path("phases.html"),
     seed: SeedOption = 0,
 ) -> ExitCode:
@@ -141,8 +138,7 @@ def report(
 
     prepare_folder(out)
     fitted = PhaseModel.load(model)
-    is_given = input_ or generate is not None or generator_option
-    series = read_or_draw(input_, generate, generator_option, seed) if is_given else None
+    series = read_or_draw(files, files.generate, seed) if files.is_given else None
     write_phase_report(fitted, series, out)
     note(f"report written to {out}")
     return ExitCode.DONE

@@ -8,8 +8,8 @@ import typer
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, option
-from optim.cli.series_input import GenerateOption, GeneratorOption, InputOption, read_or_draw
+from optim.cli.parameters import FormatOption, SeedOption, grouped, option
+from optim.cli.series_input import SeriesChoice, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 
@@ -19,12 +19,11 @@ MOST_STEPS = 5760
 """A day at 15 s; beyond it a forecast is the phases' long-run shares."""
 
 
+@grouped
 def watch(
     model: ModelArgument,
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     kind: Annotated[
         str | None,
         option(
@@ -46,7 +45,7 @@ def watch(
     if update is not None:
         prepare_folder(update)
     fitted = PhaseModel.load(model)
-    series = read_or_draw(input_, generate, generator_option, seed)
+    series = read_or_draw(files, files.generate, seed)
     readings = look(fitted, series, kind)
     header = ("container", "samples", "anomalies", "score", "excess", "drift_sum", "is_update_due")
     print_rows(readings, output, header)
@@ -58,12 +57,11 @@ def watch(
     return ExitCode.DONE
 
 
+@grouped
 def forecast(
     model: ModelArgument,
     *,
-    input_: InputOption = None,
-    generate: GenerateOption = None,
-    generator_option: GeneratorOption = None,
+    files: SeriesChoice,
     method: Annotated[
         str | None, option("--method", "markov, semi-markov (default), prototype or same.", "NAME")
     ] = None,
@@ -83,7 +81,7 @@ def forecast(
     if score and level != LEVEL:
         raise InvalidOptionError("--level is of a forecast, which --score doesn't print; leave one of them out")
     fitted = PhaseModel.load(model)
-    series = read_or_draw(input_, generate, generator_option, seed)
+    series = read_or_draw(files, files.generate, seed)
     if score:
         rows = score_rows(fitted, series, steps, list(ForecastMethod) if method is None else [method])
     else:

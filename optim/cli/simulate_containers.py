@@ -12,7 +12,7 @@ from optim.cli.interruption import ending_at_once, listening
 from optim.cli.output import OutputFormat, print_rows, print_table
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
-from optim.cli.series_input import SERIES, EncoderOption, GeneratorOption, InputOption, NumPhasesOption, read_or_draw
+from optim.cli.series_input import SERIES, EncoderOption, FileChoice, NumPhasesOption, read_or_draw
 from optim.core.errors import InvalidOptionError
 from optim.core.files import prepare_folder
 from optim.core.missing import check_installed
@@ -76,11 +76,10 @@ def containers(
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: MultipliersOption = None,
     report: ReportOption = None,
-    input_: InputOption = None,
+    files: FileChoice,
     generate: Annotated[
         int | None, option("--generate", f"Containers to generate (default {NUM_GENERATED}).", panel=SERIES, min=2)
     ] = None,
-    generator_option: GeneratorOption = None,
     test_share: TestShareOption = TEST_SHARE,
     by_time: ByTimeOption = False,
     interval_s: Annotated[float, option("--interval,--interval-s", "Grid of the series.", "S", SERIES)] = 15.0,
@@ -116,8 +115,8 @@ def containers(
         cycle_s=60.0 * cycle_minutes,
     )
     _prepare(report, values)
-    number = NUM_GENERATED if generate is None and not input_ else generate
-    series = read_or_draw(input_, number, generator_option, seed, interval_s=interval_s)
+    number = NUM_GENERATED if generate is None and not files.input_ else generate
+    series = read_or_draw(files, number, seed, interval_s=interval_s)
     with terminal_progress() as progress:
         with ending_at_once():  # so before an engine has processes of its own
             trial = prepare_trial(series, options, seed, has_phases=need_phases(names))

@@ -118,6 +118,7 @@ def test_answers_of_prometheus_are_read(tmp_path):
     for name, level in (("cpu", 1), ("memory", 5)):
         (tmp_path / f"{name}.json").write_text(answer(level))
     given = [word for name in ("cpu", "memory") for word in ("--input", f"{name}={tmp_path / name}.json")]
+    given += ["--unit", "cpu=cores", "--unit", "memory=GiB"]
     result = run(*given, "--policy", "prev-step-max", "--resamples", 2, "--test-share", 0.5, "--format", "json")
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in result.stdout.splitlines()]

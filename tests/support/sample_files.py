@@ -41,14 +41,12 @@ def write_metrics(path: Path) -> None:
 
 def write_answers(path: Path) -> None:
     """Write what Prometheus answers to a query over a range, of one resource."""
-    column = ("cpu", "mem").index(path.stem)
-    found = [
-        {
-            "metric": {"container": name, "pod": name},
-            "values": [[STEP_S * at, f"{value:.6f}"] for at, value in enumerate(values[:, column].tolist())],
-        }
-        for name, values in consumption(0)
-    ]
+    metric = {"cpu": "container_cpu_usage_seconds_total", "mem": "container_memory_working_set_bytes"}[path.stem]
+    found = []
+    for name, values in consumption(0):
+        told = np.cumsum(values[:, 0]) * STEP_S if path.stem == "cpu" else values[:, 1] * 2**30
+        samples = [[STEP_S * at, f"{value:.6f}"] for at, value in enumerate(told.tolist())]
+        found.append({"metric": {"__name__": metric, "container": name, "pod": name}, "values": samples})
     path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}))
 
 

@@ -114,6 +114,8 @@ class ContainerSeries(Segmented):
     units
         What containers belong to that share a fate (their pod), by name; one that isn't in it stands for itself. Splits keep
         units together.
+    remarks
+        What whoever read them has to say of it: what was left out, what may be meant otherwise.
 
     Raises
     ------
@@ -131,6 +133,7 @@ class ContainerSeries(Segmented):
     phase_names: tuple[str, ...] = ()
     limit: FloatArray | None = None
     units: Mapping[str, str] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Check what the arrays must fulfil."""

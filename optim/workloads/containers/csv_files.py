@@ -1,21 +1,25 @@
 """Series from CSV files: three public forms, and one of one's own."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.models.containers.series import CPU, MEMORY, ContainerSeries, Resource
+from optim.workloads.containers.metric_units import GIB, Given, scale_of
 from optim.workloads.containers.rows import series_of_rows
 from optim.workloads.csv_columns import header_of, joined, read_columns, require
 
-GIB = 2.0**30
 KIB_PER_GIB = 2.0**20
 
 _KNOWN = {resource.name: resource for resource in (CPU, MEMORY)}
 
 
-def read_containers(path: str | Path) -> ContainerSeries:
+def read_containers(
+    path: str | Path, *, units: Mapping[str, str] = MappingProxyType({}), drop_incomplete: bool = False
+) -> ContainerSeries:
     """Read series from a CSV file, plain or gzip; its form is known by its header.
 
     - AI4DL's: `timestamp`, `service`, `pod.id`, `cpu.usage.cores`, `mem.working.set`, `mem.limit`.
@@ -23,6 +27,15 @@ def read_containers(path: str | Path) -> ContainerSeries:
     - Bitbrains' joined: `vm`, `t_s`, `cores`, `cpu_mhz`, `cpu_cap_mhz`, `mem_kb`, `mem_cap_kb`; CPU becomes cores.
     - One's own: `container`, `time_s`, and a column a resource; a column ``NAME_limit`` holds limits, `phase` (a text)
       the truth.
+
+    Parameters
+    ----------
+    path
+        The file.
+    units
+        Unit by resource, of one's own form, where it isn't cores, GiB or MB/s: bytes, MiB, millicores, ...; of limits, too.
+    drop_incomplete
+        Whether to go on where more than half of the containers lack a resource.
 
     Returns
     -------
@@ -33,16 +46,17 @@ def read_containers(path: str | Path) -> ContainerSeries:
     ------
     InvalidProblemError
         If the form is unknown, or the file is bad.
+    InvalidOptionError
+        If a unit is given of a resource that isn't there, or of a form whose units are known.
     """
-    header = set(header_of(path))
-    if {"pod.id", "cpu.usage.cores"} <= header:
-        return _ai4dl(path)
-    if {"EpochTime", "CPUUtilization", "RSS"} <= header:
-        return _supercloud(path)
-    if {"vm", "t_s", "cpu_mhz"} <= header:
-        return _bitbrains(path)
-    if {"container", "time_s"} <= header:
-        return _own(path, header_of(path))
+    header = header_of(path)
+    for names, read in FORMS:
+        if names <= set(header):
+            if units:
+                raise InvalidOptionError(f"{path}: the units of this form are known; leave --unit out")
+            return read(path)
+    if {"container", "time_s"} <= set(header):
+        return _own(path, header, units, drop_incomplete=drop_incomplete)
     what = "the header is of no known form" if header else "the file has no header"
     raise InvalidProblemError(f"{path}: {what}; name the columns container, time_s, and one a resource")
 
@@ -79,19 +93,31 @@ def _bitbrains(path: str | Path) -> ContainerSeries:
     return series_of_rows(path, columns["vm"], columns["t_s"], values, (CPU, MEMORY), limit)
 
 
-def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
+FORMS: tuple[tuple[frozenset[str], Callable[[str | Path], ContainerSeries]], ...] = (
+    (frozenset({"pod.id", "cpu.usage.cores"}), _ai4dl),
+    (frozenset({"EpochTime", "CPUUtilization", "RSS"}), _supercloud),
+    (frozenset({"vm", "t_s", "cpu_mhz"}), _bitbrains),
+)
+"""Public forms, and columns that each is known by."""
+
+
+def _own(
+    path: str | Path, header: tuple[str, ...], units: Mapping[str, str], *, drop_incomplete: bool
+) -> ContainerSeries:
     names = [n for n in header if n not in ("container", "time_s", "phase") and not n.endswith("_limit")]
     if not names:
         raise InvalidProblemError(f"{path}: no column of a resource beside container and time_s; add one, say 'cpu'")
     for name in names:
         if names.count(name) > 1:
             raise InvalidProblemError(f"{path}: column {name!r} comes twice; rename or remove one")
+    Given(units=units, counters=()).require_resources(names)
     limits = [f"{name}_limit" for name in names if f"{name}_limit" in header]
     has_phase = "phase" in header
     columns = read_columns(path, ("time_s", *names, *limits), ("container", *(("phase",) if has_phase else ())))
     require(path, columns, *names, least=0.0, may_lack=True)
     size = len(columns["time_s"])
-    limit = np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)
+    factor = np.array([scale_of(name, units[name]) if name in units else 1.0 for name in names])
+    limit = factor * np.stack([columns.get(f"{name}_limit", np.full(size, np.nan)) for name in names], axis=1)
     phase_names = tuple(sorted({str(text) for text in columns["phase"] if text})) if has_phase else ()
     number = {text: place for place, text in enumerate(phase_names)}
     phase = np.array([number.get(str(text), -1) for text in columns["phase"]]) if has_phase else None
@@ -99,9 +125,10 @@ def _own(path: str | Path, header: tuple[str, ...]) -> ContainerSeries:
         path,
         columns["container"],
         columns["time_s"],
-        np.stack([columns[name] for name in names], axis=1),
-        tuple(_KNOWN.get(name, Resource(name=name)) for name in names),
+        factor * np.stack([columns[name] for name in names], axis=1),
+        tuple(_KNOWN.get(name, Resource(name=name, unit=units.get(name, ""))) for name in names),
         limit if limits else None,
         phase,
         phase_names,
+        drop_incomplete=drop_incomplete,
     )

@@ -1,7 +1,11 @@
 """Series from answers of Prometheus' HTTP API to range queries."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -9,12 +13,15 @@ import numpy as np
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.containers.series import CPU, MEMORY, NETWORK, ContainerSeries, FloatArray, Resource
-from optim.workloads.containers.csv_files import GIB
+from optim.models.containers.series import ContainerSeries, FloatArray, Resource
+from optim.workloads.containers.metric_units import Given, Reading, reading_of
 from optim.workloads.containers.rows import series_of_rows
 
 LABELS = ("namespace", "pod", "container")
 """Labels that name a container; those that a series lacks are left out."""
+
+OLD_LABELS = {"pod_name": "pod", "container_name": "container"}
+"""What kubelets called them before 1.16."""
 
 PAUSE_CONTAINER = "POD"
 """The container that only holds a pod's network."""
@@ -28,13 +35,26 @@ HALF_DIGITS = 6
 OTHER_LABELS = ("id", "instance", "job")
 """Labels that name a series which has none of `LABELS`."""
 
-KNOWN_METRICS: Mapping[str, Resource] = {
-    "container_cpu_usage_seconds_total": CPU,
-    "container_memory_working_set_bytes": MEMORY,
-    "container_memory_usage_bytes": MEMORY,
-    "container_network_receive_bytes_total": NETWORK,
-}
-MB = 1e6
+SUM_ROOTS = ("system.slice", "user.slice", "init.scope", "machine.slice")
+"""Control groups of the machine itself; those of pods have ``kubepods`` in their path."""
+
+SCRAPE_LABELS = frozenset(
+    {"job", "instance", "endpoint", "service", "metrics_path", "prometheus", "prometheus_replica", "replica"}
+    | {"receive", "receive_cluster", "tenant_id", "monitor"}
+)
+"""Labels that say who looked, and not at what."""
+
+PART_LABELS = ("cpu", "interface", "device", "mode", "failure_type", "scope")
+"""Labels that tell parts of one container apart."""
+
+STALE_S = 300.0
+"""So long Prometheus goes on to tell the last sample of a series that has ended."""
+
+LEAST = 1 / 1024
+"""Of memory, in GiB: what every container but a pause has."""
+
+FEW_STEPS = 5
+"""Fewer steps of a counter don't say whether it is one."""
 
 
 class _Series(msgspec.Struct):
@@ -49,19 +69,47 @@ class _Data(msgspec.Struct):
 
 class _Answer(msgspec.Struct):
     status: str
-    data: _Data
+    data: _Data | None = None
+    error: str = ""
+    errorType: str = ""  # noqa: N815 - the field's name in the API
+    warnings: list[str] | None = None
+    isPartial: bool = False  # noqa: N815 - the field's name in VictoriaMetrics' API
 
 
-def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Part:
+    """Samples of one series: as they were told, in the resource's unit if nothing counts up."""
+
+    path: str | Path
+    labels: Mapping[str, str]
+    reading: Reading
+    times: FloatArray
+    values: FloatArray
+
+    @property
+    def is_counter(self) -> bool:
+        return self.reading.is_counter
+
+
+def read_prometheus(
+    files: Mapping[str, str | Path],
+    *,
+    units: Mapping[str, str] = MappingProxyType({}),
+    counters: Collection[str] = (),
+    drop_incomplete: bool = False,
+) -> ContainerSeries:
     """Read answers to range queries (`/api/v1/query_range`), one or more files.
 
     A metric whose name ends in ``_total`` is a counter: it becomes a rate, and a fall is a restart from zero. Bytes
-    become GiB if they are a level and MB if they are a rate. The answer to ``rate(...)`` has no name: give it one.
+    become GiB if they are a level and MB if they are a rate. An answer without names, as of ``rate(...)`` or ``sum by``, tells
+    neither: then `units` and `counters` must.
 
     Of what cAdvisor tells of a pod, each container counts once: its pause container (``container="POD"``) is left out, and so
-    is the pod's own sum (no label ``container``) where its containers are there too. Containers of a pod are one unit, which
-    splits keep together. Queries need the same step; that they begin at different moments does no harm, as samples are matched
-    to the nearest of the earliest query's, those half-way to the later one.
+    are sums: of control groups, and the pod's own (no label ``container``) where its containers are there too. A container that
+    was restarted within its pod has several series, of which the later follows the earlier; the same target scraped by two jobs
+    counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step; that they begin at
+    different moments does no harm, as samples are matched to the nearest of the earliest query's, those half-way to the later one.
+    Of samples with the same time stamp the last one counts.
 
     Parameters
     ----------
@@ -69,6 +117,12 @@ def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
         Files by the resource that they hold. A name that starts with ``#`` stands for none: the resource is then known
         by the metric's own name, and a file may hold several metrics. Each resource must be there for a container's
         sample to count.
+    units
+        Unit by resource, where the metric has no name that tells it: cores, millicores, bytes, MiB, bytes/s, ...
+    counters
+        Resources that are counters, where likewise.
+    drop_incomplete
+        Whether to go on where more than half of the containers lack a resource.
 
     Returns
     -------
@@ -78,36 +132,53 @@ def read_prometheus(files: Mapping[str, str | Path]) -> ContainerSeries:
     Raises
     ------
     InvalidProblemError
-        If a file is no such answer, two series have the same container and resource, or steps differ.
+        If a file is no such answer, tells of no container, doesn't say its unit, has two series of a container and resource
+        at once, or steps differ.
+    InvalidOptionError
+        If something is said of a resource that isn't there, or a unit isn't one of its.
     """
-    answers = [(name, path, series) for name, path in files.items() for series in _answer(path).data.result]
-    split_pods = {_pod(series.metric) for *_, series in answers if _is_container(series.metric)}
-    columns: dict[str, Resource] = {}
-    found: dict[tuple[str, str], tuple[FloatArray, FloatArray]] = {}
-    units: dict[str, str] = {}
-    for name, path, series in answers:
-        pod = _pod(series.metric)
-        is_pods_sum = pod in split_pods and not series.metric.get("container")
-        if series.metric.get("container") == PAUSE_CONTAINER or is_pods_sum:
-            continue
-        resource, times, values = _resource(path, name, series)
-        container = _container(series.metric)
-        if (container, resource.name) in found:
-            raise InvalidProblemError(
-                f"{path}: two series of {resource.name} for container {container!r}; sum them in the query"
-            )
-        found[container, resource.name] = times, values
-        columns.setdefault(resource.name, resource)
-        if pod is not None:
-            units[container] = "/".join(pod)
+    given = Given(units=units, counters=counters)
+    answers = {name: (path, _answer(path)) for name, path in files.items()}
+    remarks = [said for path, answer in answers.values() for said in _said(path, answer)]
+    told = [
+        (name, path, _labels(own.metric), own) for name, (path, answer) in answers.items() for own in _series(answer)
+    ]
+    kept, left_out = _containers_only([labels for _, _, labels, _ in told])
+    parts: dict[tuple[str, Resource], list[_Part]] = {}
+    seen = set()
+    pods: dict[str, str] = {}
+    for place in kept:
+        name, path, labels, own = told[place]
+        reading = reading_of(path, name, labels.get("__name__", ""), given)
+        container = _container(labels)
+        parts.setdefault((container, reading.resource), []).append(_part(path, labels, reading, own))
+        seen.add(name)
+        if labels.get("pod"):
+            pods[container] = f"{labels.get('namespace', '')}/{labels['pod']}"
+    what = f" ({left_out})" if left_out else ""
+    for name, path in files.items():
+        if name not in seen:
+            raise InvalidProblemError(f"{path}: no series of a container in it{what}; check the query, or leave it out")
+    columns = {resource.name: resource for _, resource in parts}
+    given.require_resources(columns)
+    remarks += [left_out] if left_out else []
+    found = {(who, own.name): _joined(who, own, series, remarks) for (who, own), series in parts.items()}
+    remarks += _doubts(found, parts)
     where = ", ".join(map(str, files.values()))
-    if not found:
-        raise InvalidProblemError(f"{where}: no series of a container in it; check the query")
     samples = _matched(where, found)
     keys = np.array([container for container, _ in samples], dtype=object)
     table = np.array([[values.get(name, np.nan) for name in columns] for values in samples.values()])
     times = np.array([time for _, time in samples])
-    return series_of_rows(where, keys, times, table, tuple(columns.values()), units=units)
+    return series_of_rows(
+        where,
+        keys,
+        times,
+        table.reshape(-1, len(columns)),
+        tuple(columns.values()),
+        units=pods,
+        remarks=tuple(remarks),
+        drop_incomplete=drop_incomplete,
+    )
 
 
 def _matched(
@@ -129,7 +200,7 @@ def _matched(
     for (container, resource), (times, values) in found.items():
         moments = begin + step * _nearest((times - begin) / step) if step > 0 else times
         for time, value in zip(np.round(moments, 3).tolist(), values.tolist(), strict=True):
-            samples.setdefault((container, time), {}).setdefault(resource, value)
+            samples.setdefault((container, time), {})[resource] = value
     return samples
 
 
@@ -138,13 +209,46 @@ def _nearest(steps: FloatArray) -> FloatArray:
     return np.asarray(np.floor(np.round(steps, HALF_DIGITS) + 0.5))
 
 
-def _pod(metric: Mapping[str, str]) -> tuple[str, ...] | None:
+def _labels(metric: Mapping[str, str]) -> dict[str, str]:
+    """Return a series' labels, those of old kubelets under their new names."""
+    return {OLD_LABELS[name]: text for name, text in metric.items() if name in OLD_LABELS} | dict(metric)
+
+
+def _containers_only(told: Sequence[Mapping[str, str]]) -> tuple[list[int], str]:
+    """Return the places of series that are containers, and what the others are."""
+    pods = {_pod(labels) for labels in told if labels.get("container") and not _is_pause(labels)} - {None}
+    groups = {labels.get("id", "") for labels in told}
+    above = {str(parent) for group in groups for parent in Path(group).parents}
+    kept, others = [], Counter[str]()
+    for place, labels in enumerate(told):
+        if _is_pause(labels):
+            others["pause containers"] += 1
+        elif _pod(labels) in pods and not labels.get("container"):
+            others["sums of pods"] += 1
+        elif _is_group(labels, above):
+            others["sums of control groups"] += 1
+        else:
+            kept.append(place)
+    return kept, "left out: " + ", ".join(f"{count} {what}" for what, count in others.items()) if others else ""
+
+
+def _is_pause(labels: Mapping[str, str]) -> bool:
+    return labels.get("container") == PAUSE_CONTAINER or labels.get("name", "").startswith("k8s_POD_")
+
+
+def _is_group(labels: Mapping[str, str], above: Collection[str]) -> bool:
+    """Return whether a series is of a control group and of no container: of the machine, or above others."""
+    group = labels.get("id", "")
+    if not group or any(labels.get(name) for name in ("pod", "container", "name", "image")):
+        return False
+    return (
+        group in above or group.split("/")[1:2] in [[root] for root in SUM_ROOTS] or "kubepods" in group or group == "/"
+    )
+
+
+def _pod(labels: Mapping[str, str]) -> tuple[str, str] | None:
     """Return namespace and name of a series' pod, None for a series of no pod."""
-    return (metric.get("namespace", ""), metric["pod"]) if metric.get("pod") else None
-
-
-def _is_container(metric: Mapping[str, str]) -> bool:
-    return bool(metric.get("pod")) and metric.get("container", "") not in ("", PAUSE_CONTAINER)
+    return (labels.get("namespace", ""), labels["pod"]) if labels.get("pod") else None
 
 
 def _answer(path: str | Path) -> _Answer:
@@ -154,47 +258,152 @@ def _answer(path: str | Path) -> _Answer:
         raise InvalidProblemError(
             f"{path}: no answer of Prometheus to a range query: {error}; save the whole answer of /api/v1/query_range"
         ) from error
-    if answer.status != "success" or answer.data.resultType != "matrix":
-        raise InvalidProblemError(
-            f"{path}: status {answer.status!r} with a {answer.data.resultType!r}; save the answer of query_range"
-        )
+    if answer.status != "success" and answer.error:
+        kind = f" ({answer.errorType})" if answer.errorType else ""
+        raise InvalidProblemError(f"{path}: Prometheus answered with an error{kind}: {answer.error}; mend the query")
+    if answer.status != "success" or answer.data is None or answer.data.resultType != "matrix":
+        result = None if answer.data is None else answer.data.resultType
+        raise InvalidProblemError(f"{path}: status {answer.status!r} with a {result!r}; save the answer of query_range")
     return answer
 
 
-def _resource(path: str | Path, name: str, series: _Series) -> tuple[Resource, FloatArray, FloatArray]:
-    """Return resource, times and values of a series, counters as rates."""
-    metric = series.metric.get("__name__", "")
-    if name.startswith("#") and not metric:
-        raise InvalidProblemError(f"{path}: the series have no name; say which resource they are: NAME={path}")
-    is_counter = metric.endswith("_total")
-    is_bytes = "_bytes" in metric
-    known = KNOWN_METRICS.get(metric)
-    is_level = not is_counter if known is None else known.is_level
-    if name.startswith("#"):
-        resource = known or Resource(name=metric, unit=("MB/s" if is_counter else "GiB") * is_bytes, is_level=is_level)
-    else:
-        same = [own for own in (CPU, MEMORY, NETWORK) if own.name == name]
-        resource = same[0] if same else Resource(name=name, is_level=is_level and bool(metric))
+def _series(answer: _Answer) -> list[_Series]:
+    return [] if answer.data is None else answer.data.result
+
+
+def _said(path: str | Path, answer: _Answer) -> list[str]:
+    """Return what an answer says of itself."""
+    partial = ["the answer is partial, so that series may be missing"] if answer.isPartial else []
+    return [f"{path}: {text}" for text in (*(answer.warnings or ()), *partial)]
+
+
+def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series: _Series) -> _Part:
+    """Return a series' samples in order of time; of equal time stamps the last one counts."""
     try:
         times, values = np.array([(time, float(text)) for time, text in series.values]).reshape(-1, 2).T
     except ValueError as error:
-        raise InvalidProblemError(f"{path}: a sample of {metric or name} is no number ({error})") from error
-    is_finite = np.isfinite(values)
-    # Answers that were put together by hand may overlap: of equal time stamps the first one counts.
-    times, place = np.unique(times[is_finite], return_index=True)
-    values = values[is_finite][place]
-    if is_counter:
-        times, values = _rates(times, values)
-    if is_bytes:
-        values = values / (GIB if resource.is_level else MB)
-    return resource, times, values
+        metric = labels.get("__name__") or reading.resource.name
+        raise InvalidProblemError(f"{path}: a sample of {metric} is no number ({error})") from error
+    is_finite = np.isfinite(values) & np.isfinite(times)
+    times, values = _in_order(times[is_finite], values[is_finite])
+    return _Part(path=path, labels=labels, reading=reading, times=times, values=reading.factor * values)
 
 
-def _rates(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return samples by time, of equal time stamps the last one."""
+    order = np.argsort(times, kind="stable")
+    is_last = np.append(np.diff(times[order]) > 0, True)[: len(order)]
+    return times[order][is_last], values[order][is_last]
+
+
+def _joined(
+    container: str, resource: Resource, parts: list[_Part], remarks: list[str]
+) -> tuple[FloatArray, FloatArray]:
+    """Return one series of a container and resource: rates of counters, each restarted container after the one before."""
+    lives: list[_Part] = []
+    for part in sorted(parts, key=lambda own: -len(own.times)):
+        same = next((place for place, own in enumerate(lives) if _is_same(own, part)), None)
+        if same is None:
+            lives.append(part)
+        else:
+            lives[same] = _prolonged(lives[same], part)
+    lives = sorted((own for own in lives if len(own.times)), key=lambda own: float(own.times[0])) or lives[:1]
+    for earlier, later in pairwise(lives):
+        _require_restart(container, resource, earlier, later)
+    if len(lives) > 1:
+        remarks.append(
+            f"{resource.name} of {container}: restarted within its pod, {len(lives)} series one after the other"
+        )
+    times, values = _rates(lives[0]) if lives[0].is_counter else (lives[0].times, lives[0].values)
+    for later in lives[1:]:
+        begin = later.times[0]
+        # A rate that is stamped as the later one begins is of the time before it.
+        is_before = times <= begin if later.is_counter else times < begin
+        own = _rates(later) if later.is_counter else (later.times, later.values)
+        times, values = np.concatenate([times[is_before], own[0]]), np.concatenate([values[is_before], own[1]])
+    return times, values
+
+
+def _is_same(first: _Part, second: _Part) -> bool:
+    """Return whether two series are of one target that was looked at twice."""
+    _, here, there = np.intersect1d(first.times, second.times, return_indices=True)
+    if any(first.labels.get(name) != second.labels.get(name) for name in PART_LABELS):
+        return False
+    if len(here) and (first.values[here] == second.values[there]).all():
+        return True
+    own, other = (
+        {name: text for name, text in part.labels.items() if name not in SCRAPE_LABELS} for part in (first, second)
+    )
+    return own == other and (bool(own.get("id")) or not len(here))
+
+
+def _prolonged(first: _Part, second: _Part) -> _Part:
+    """Return a series with what another of the same target tells of the time before and after it."""
+    is_new = (second.times < first.times[:1].min(initial=np.inf)) | (
+        second.times > first.times[-1:].max(initial=-np.inf)
+    )
+    times, values = _in_order(
+        np.concatenate([first.times, second.times[is_new]]), np.concatenate([first.values, second.values[is_new]])
+    )
+    return _Part(path=first.path, labels=first.labels, reading=first.reading, times=times, values=values)
+
+
+def _require_restart(container: str, resource: Resource, earlier: _Part, later: _Part) -> None:
+    """Raise InvalidProblemError if two series of a container tell of the same time."""
+    differing = [
+        name
+        for name in sorted({*earlier.labels, *later.labels})
+        if earlier.labels.get(name, "") != later.labels.get(name, "") and name not in SCRAPE_LABELS
+    ]
+    where = f"{later.path}: {resource.name} of container {container!r}"
+    shown = ", ".join(
+        f"{name}={earlier.labels.get(name, '')!r} and {later.labels.get(name, '')!r}" for name in differing[:3]
+    )
+    if "__name__" in differing:
+        raise InvalidProblemError(f"{where} is told by two metrics ({shown}); leave one of them out")
+    if set(differing) & set(PART_LABELS):
+        rate = "rate of each (sum by (...) (rate(...)))" if later.is_counter else "parts (sum by (...))"
+        raise InvalidProblemError(
+            f"{where} is told in parts ({shown}); add the {rate} in the query, and give --unit {resource.name}=UNIT"
+        )
+    step = float(np.median(np.diff(later.times))) if len(later.times) > 1 else 0.0
+    if earlier.times[-1] - later.times[0] > STALE_S + step:
+        because = f"they differ in {shown}" if shown else "their labels are the same"
+        raise InvalidProblemError(
+            f"{where} has two series at the same time with different samples, and {because}; choose one of them in the query"
+        )
+
+
+def _rates(part: _Part) -> tuple[FloatArray, FloatArray]:
     """Return rates between neighbours, stamped at the later one; after a restart the counter counts from zero."""
-    steps = np.diff(values)
-    steps = np.where(steps < 0, values[1:], steps)
-    return times[1:], steps / np.diff(times)
+    steps = np.diff(part.values)
+    is_fall = steps < 0
+    if len(steps) >= FEW_STEPS and 2 * is_fall.sum() > len(steps):
+        raise InvalidProblemError(
+            f"{part.path}: {part.reading.resource.name} of container {_container(part.labels)!r} falls in {is_fall.sum()} of "
+            f"{len(steps)} steps, so that it is no counter; leave --counter out, or give the metric its own name"
+        )
+    return part.times[1:], np.where(is_fall, part.values[1:], steps) / np.diff(part.times)
+
+
+def _doubts(
+    found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], parts: Mapping[tuple[str, Resource], list[_Part]]
+) -> list[str]:
+    """Return which rates look like counters, as they never fall of any container, and which memory is next to nothing."""
+    rates = {resource.name for (_, resource), own in parts.items() if not resource.is_level and not own[0].is_counter}
+    said = []
+    for name in sorted(rates):
+        own = [values for (_, resource), (_, values) in found.items() if resource == name]
+        grows = [np.diff(values) for values in own if len(values) > FEW_STEPS]
+        if grows and all((step >= 0).all() and step.any() for step in grows):
+            said.append(f"{name} of no container ever falls; if it counts up, say so: --counter {name}")
+    if (
+        most := max(
+            (values.max() for (_, own), (_, values) in found.items() if own == "memory" and len(values)), default=1
+        )
+    ) < LEAST:
+        said.append(f"no container has more than {most:.3g} GiB of memory; check its unit")
+    return said
 
 
 def _container(metric: Mapping[str, str]) -> str:

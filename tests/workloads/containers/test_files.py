@@ -144,7 +144,7 @@ def test_prometheus_counters_become_rates_and_bytes_gib(tmp_path):
 
 def test_overlapping_and_unsorted_answers_count_each_time_stamp_once(tmp_path):
     path = tmp_path / "range.json"
-    samples = [(30, 130), (0, 100), (15, 115), (15, 115), (45, "NaN")]
+    samples = [(30, 130), (0, 100), (15, 7), (15, 115), (45, "NaN")]
     path.write_text(answer(({"__name__": "container_cpu_usage_seconds_total", **POD}, samples)))
     series = read_prometheus({"#0": path})
     assert series.time_s.tolist() == [15, 30]
@@ -203,7 +203,7 @@ def test_queries_half_a_step_apart_keep_every_sample_that_both_have(tmp_path, of
     begin = 1_700_000_000.1
     cpu.write_text(answer((POD, [(begin + 30 * k, k) for k in range(12)])))
     memory.write_text(answer((POD, [(begin + offset + 30 * k, k) for k in range(12)])))
-    series = read_prometheus({"cpu": cpu, "memory": memory})
+    series = read_prometheus({"cpu": cpu, "memory": memory}, units={"cpu": "cores", "memory": "GiB"})
     assert series.values.tolist() == [[k + first, k] for k in range(12 - first)]
     assert np.diff(series.time_s) == pytest.approx(30.0)
 
@@ -217,15 +217,19 @@ def test_queries_of_different_steps_are_refused_with_both(tmp_path):
         read_prometheus({"#0": path})
 
 
-def test_nameless_prometheus_series_take_the_name_given(tmp_path):
+def test_series_without_a_name_take_the_name_and_unit_that_are_given(tmp_path):
     cpu, gpu = tmp_path / "cpu.json", tmp_path / "gpu.json"
     cpu.write_text(answer((POD, [(0, 0.5), (15, 0.7)])))
     gpu.write_text(answer((POD, [(0, 90), (15, 80)])))
-    series = read_prometheus({"cpu": cpu, "gpu": gpu})
+    series = read_prometheus({"cpu": cpu, "gpu": gpu}, units={"cpu": "cores", "gpu": "%"})
     assert series.names == ("cpu", "gpu")
+    assert series.resources[1].unit == "%"
     assert series.values.tolist() == [[0.5, 90.0], [0.7, 80.0]]
     with pytest.raises(InvalidProblemError, match="have no name"):
         read_prometheus({"#0": cpu})
+    for files, wanted in (({"cpu": cpu}, "--unit cpu=UNIT .* --counter cpu"), ({"gpu": gpu}, "--unit gpu=UNIT")):
+        with pytest.raises(InvalidProblemError, match=wanted):
+            read_prometheus(files)
 
 
 @pytest.mark.parametrize(
@@ -236,14 +240,18 @@ def test_nameless_prometheus_series_take_the_name_given(tmp_path):
         ('{"status":"success","data":{"resultType":"vector","result":[]}}', "query_range"),
         ('{"status":"success","data":{"resultType":"matrix","result":[]}}', "no series"),
         (answer((POD, [(0, "much")])), "no number"),
-        (answer((POD, [(0, 1)]), (POD, [(0, 1)])), "sum them"),
+        (
+            '{"status":"error","errorType":"bad_data","error":"unknown function"}',
+            r"error \(bad_data\): unknown function",
+        ),
+        (answer(*[(POD, [(60 * k, n + k) for k in range(12)]) for n in (1, 2)]), "two series at the same time"),
     ],
 )
 def test_other_answers_are_refused(tmp_path, text, cause):
     path = tmp_path / "answer.json"
     path.write_text(text)
     with pytest.raises(InvalidProblemError, match=cause):
-        read_prometheus({"cpu": path})
+        read_prometheus({"cpu": path}, units={"cpu": "cores"})
 
 
 def test_rows_in_any_order_become_series_and_of_equal_times_the_last_one_counts():

@@ -1,0 +1,198 @@
+"""What a metric counts, and in which unit: told by its name, or by whoever asks."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.containers.series import CPU, KNOWN_RESOURCES, MEMORY, NETWORK, Resource
+
+GIB = 2.0**30
+MB = 1e6
+
+_BYTES = {"bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40}
+LEVELS: Mapping[str, Mapping[str, float]] = {
+    CPU.name: {"cores": 1.0, "millicores": 1e-3, "nanocores": 1e-9},
+    MEMORY.name: {unit: size / GIB for unit, size in _BYTES.items()},
+    NETWORK.name: {f"{unit}/s": size / MB for unit, size in _BYTES.items()} | {"bits/s": 1 / 8 / MB},
+}
+"""Units that a resource may be given in, and what one is in the resource's own unit."""
+
+TOTALS: Mapping[str, Mapping[str, float]] = {
+    CPU.name: {"seconds": 1.0, "milliseconds": 1e-3, "nanoseconds": 1e-9},
+    MEMORY.name: {},
+    NETWORK.name: {unit: size / MB for unit, size in _BYTES.items()},
+}
+"""Likewise of counters, whose rate is meant."""
+
+KNOWN_METRICS: Mapping[str, Resource] = {
+    "container_cpu_usage_seconds_total": CPU,
+    "container_memory_working_set_bytes": MEMORY,
+    "container_memory_usage_bytes": MEMORY,
+    "container_network_receive_bytes_total": NETWORK,
+}
+_UNNAMED_UNITS = {"container_memory_rss": "bytes", "container_memory_cache": "bytes", "container_memory_swap": "bytes"}
+"""Of metrics whose name doesn't tell."""
+
+UNIT_WORDS: Mapping[str, str] = {
+    **{unit.lower(): unit for unit in (*_BYTES, *TOTALS[CPU.name], "cores", "millicores", "nanocores")},
+    **{
+        "kilobytes": "kB",
+        "megabytes": "MB",
+        "gigabytes": "GB",
+        "kibibytes": "KiB",
+        "mebibytes": "MiB",
+        "gibibytes": "GiB",
+    },
+}
+"""Words of metrics' names, and the units that they mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What somebody says of resources, which counts more than a metric's name.
+
+    Attributes
+    ----------
+    units
+        Unit by resource.
+    counters
+        Resources that are counters.
+    """
+
+    units: Mapping[str, str]
+    counters: Collection[str]
+
+    def require_resources(self, names: Collection[str]) -> None:
+        """Raise InvalidOptionError if something is said of a resource that isn't there."""
+        for flag, told in (("--unit", self.units), ("--counter", self.counters)):
+            for name in told:
+                if name not in names:
+                    raise InvalidOptionError(f"{flag} {name}: there is no such resource; there are: {', '.join(names)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a metric's samples are read.
+
+    Attributes
+    ----------
+    resource
+        What it is.
+    factor
+        What one is in the resource's unit.
+    is_counter
+        Whether rates of it are meant.
+    """
+
+    resource: Resource
+    factor: float
+    is_counter: bool
+
+
+def reading_of(path: object, name: str, metric: str, given: Given) -> Reading:
+    """Return how samples are read.
+
+    Parameters
+    ----------
+    path
+        Where they are, for messages.
+    name
+        The resource's name, or one that starts with ``#`` for none.
+    metric
+        The metric's name, "" if the answer has none.
+    given
+        What somebody says of it.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the unit isn't known, or the metric is of another resource.
+    InvalidOptionError
+        If a unit that is given isn't one of the resource.
+    """
+    is_named = not name.startswith("#")
+    if not is_named and not metric:
+        raise InvalidProblemError(f"{path}: the series have no name; say which resource they are: NAME={path}")
+    known = KNOWN_METRICS.get(metric)
+    own = name if is_named else metric if known is None else known.name
+    if known is not None and own != known.name and own in KNOWN_RESOURCES:
+        raise InvalidProblemError(f"{path}: {metric} is {known.name}, not {own}; give {known.name}={path}")
+    unit = given.units.get(own)
+    if unit is None and own not in given.counters:
+        return _by_name(path, own, metric)
+    is_counter = own in given.counters or unit in TOTALS.get(own, {})
+    if own not in KNOWN_RESOURCES:
+        return _of_other(own, unit or "", is_counter=is_counter)
+    allowed = TOTALS[own] if is_counter else LEVELS[own]
+    if is_counter and not allowed:
+        raise InvalidOptionError(f"--counter {own}: {own} is held, and no counter; leave it out")
+    unit = unit or next(iter(allowed))
+    if unit not in allowed:
+        what = f"a counter of {own}" if is_counter else own
+        raise InvalidOptionError(f"--unit {own}={unit}: {what} is in one of {', '.join(allowed)}")
+    reading = Reading(resource=KNOWN_RESOURCES[own], factor=allowed[unit], is_counter=is_counter)
+    if _told(metric)[0] is not None and _by_name(path, own, metric) != reading:
+        raise InvalidOptionError(
+            f"{path}: {metric} tells another unit of {own} than --unit or --counter; leave them out"
+        )
+    return reading
+
+
+def scale_of(own: str, unit: str) -> float:
+    """Return what one of a unit is in the resource's own unit, where nothing counts up.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it isn't a unit of the resource.
+    """
+    if own not in KNOWN_RESOURCES:
+        return 1.0
+    if unit not in LEVELS[own]:
+        raise InvalidOptionError(f"--unit {own}={unit}: {own} is in one of {', '.join(LEVELS[own])}")
+    return LEVELS[own][unit]
+
+
+def _by_name(path: object, own: str, metric: str) -> Reading:
+    """Return how samples are read whose metric's name says all that is known."""
+    unit, is_counter, is_rate = _told(metric)
+    if own not in KNOWN_RESOURCES:
+        if not metric:
+            raise InvalidProblemError(
+                f"{path}: the series of {own} have no name, so that neither their unit nor whether they count up is known; "
+                f"give --unit {own}=UNIT, or --counter {own} with it"
+            )
+        if is_rate and unit == "bytes":
+            unit = "bytes/s"
+        return _of_other(own, unit or "", is_counter=is_counter, is_level=not is_counter and not is_rate)
+    allowed = TOTALS[own] if is_counter or is_rate else LEVELS[own]
+    if unit is None or unit not in allowed:
+        why = f"{metric} doesn't say in which unit it is" if metric else "the series have no name that tells their unit"
+        counted = f", or --counter {own} if it counts up" if TOTALS[own] else ""
+        raise InvalidProblemError(
+            f"{path}: {own}: {why}; give --unit {own}=UNIT with one of {', '.join(LEVELS[own])}{counted}"
+        )
+    return Reading(resource=KNOWN_RESOURCES[own], factor=allowed[unit], is_counter=is_counter)
+
+
+def _told(metric: str) -> tuple[str | None, bool, bool]:
+    """Return the unit that a name tells, whether it is a counter's name, and whether a rate's: ``level:metric:operations``."""
+    parts = metric.split(":")
+    base, operations = (parts[1], parts[-1]) if len(parts) > 2 else (metric, "")
+    is_rate = "rate" in operations
+    is_total = base.endswith("_total")
+    words = base.removesuffix("_total").lower().split("_")
+    unit = _UNNAMED_UNITS.get(base) or next((UNIT_WORDS[word] for word in reversed(words) if word in UNIT_WORDS), None)
+    return unit, is_total and not is_rate, is_rate
+
+
+def _of_other(own: str, unit: str, *, is_counter: bool, is_level: bool = False) -> Reading:
+    """Return how a resource is read that only somebody's files know: bytes as GiB, or MB/s, and else in its own unit."""
+    held, flowing = LEVELS[MEMORY.name], TOTALS[NETWORK.name] if is_counter else LEVELS[NETWORK.name]
+    if unit in flowing:
+        resource, factor = Resource(name=own, unit=NETWORK.unit), flowing[unit]
+    elif unit in held and not is_counter:
+        resource, factor = Resource(name=own, unit=MEMORY.unit, is_level=True), held[unit]
+    else:
+        resource, factor = Resource(name=own, unit=f"{unit}/s" if unit and is_counter else unit, is_level=is_level), 1.0
+    return Reading(resource=resource, factor=factor, is_counter=is_counter)
