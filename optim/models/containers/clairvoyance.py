@@ -31,8 +31,8 @@ class ClairvoyantClaim:
     share
         Share of demand that an amount must reach.
     checkpoint_s, startup_s
-        A kill of a held resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and the
-        cycle's peak; None: restarts cost nothing, and nothing is ever killed.
+        A kill of a held resource at time t costs (t mod `checkpoint_s`) + `startup_s` seconds at the larger of the amount and
+        what was used at t; None: restarts cost nothing, and nothing is ever killed.
     price
         Of harm; proves the bound.
     bound
@@ -136,4 +136,4 @@ def _cost(
         return cost, 0.0
     interval_s = series.interval_s or 1.0
     lost_s = ((begin + above[0]) * interval_s) % claim.checkpoint_s + claim.startup_s
-    return cost + lost_s / interval_s * max(level, *own), weight
+    return cost + lost_s / interval_s * max(level, own[above[0]]), weight

@@ -132,9 +132,10 @@ def _menu(world: World, wanted: Requirement, column: int) -> _Menu:
     cost = level * count[:, :, None]
     if world.is_level[column] and not is_paper:
         harm = lacks.any(axis=3) * 1.0
-        first = lacks.argmax(axis=3) + (np.arange(world.num_cycles) * world.cycle_samples)[None, :, None]
-        held = np.maximum(level, demand.max(axis=2)[..., None])
-        cost = cost + np.where(harm > 0, restart_samples(first, world.interval_s, wanted.restarts), 0.0) * held
+        first = lacks.argmax(axis=3)
+        begins = (np.arange(world.num_cycles) * world.cycle_samples)[None, :, None]
+        held = np.maximum(level, np.take_along_axis(demand, first, axis=2))
+        cost = cost + np.where(harm > 0, restart_samples(first + begins, world.interval_s, wanted.restarts), 0.0) * held
     else:
         harm = lacks.sum(axis=3) * 1.0
     return _Menu(level=level, cost=np.where(is_there, cost, np.inf), harm=harm * _weight(world, wanted, column))

@@ -11,8 +11,6 @@ The first cycle is given to all policies, so that only what comes after it, the 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.world import World
@@ -60,8 +58,8 @@ class Harm:
     restart_s
         Shape (C,): seconds of start-ups and of work done again.
     charge
-        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of a resource that is held what
-        it took to be killed.
+        Shape (C, R): allocation, times samples, held during restarts: what was allocated, and of a resource that is held at least
+        what was used at the sample of the kill; what the cycle would have used later doesn't count.
     """
 
     kills: IntArray
@@ -78,8 +76,12 @@ def harm_of(world: World, allocation: FloatArray, restarts: Restarts) -> Harm:
     exceeds = demand > allocation[:, :, None]
     killed = exceeds.any(axis=2) & levels
     throttled = np.where(levels, 0, exceeds.sum(axis=2))
-    again = _restart_samples(world, np.asarray(exceeds & levels), restarts)
-    held = np.where(levels, np.maximum(allocation, demand.max(axis=2)), allocation)
+    fatal = np.asarray((exceeds & levels).any(axis=3))
+    first = fatal.argmax(axis=2)
+    begins = np.arange(world.num_cycles) * world.cycle_samples
+    again = np.where(fatal.any(axis=2), restart_samples(first + begins, world.interval_s, restarts), 0.0)
+    at_kill = np.take_along_axis(demand, first[:, :, None, None], axis=2)[:, :, 0]
+    held = np.where(levels, np.maximum(allocation, at_kill), allocation)
     return Harm(
         kills=killed.sum(axis=1),
         throttled=throttled.sum(axis=1),
@@ -101,13 +103,6 @@ def decided_weight(world: World) -> FloatArray:
     whole = np.stack([np.bincount(world.group, weights=own, minlength=number) for own in (counts, cycles)], axis=1)
     own = whole[world.group][:, world.is_level.astype(np.int64)]
     return np.asarray(np.where(own > 0, 1.0 / np.maximum(own, 1), 0.0))
-
-
-def _restart_samples(world: World, is_fatal: NDArray[np.bool_], restarts: Restarts) -> FloatArray:
-    """Return the samples of start-up and lost work by cycle, shape (C, K), from shape (C, K, n, R)."""
-    fatal = np.asarray(is_fatal.any(axis=3))
-    first = fatal.argmax(axis=2) + np.arange(world.num_cycles) * world.cycle_samples
-    return np.where(fatal.any(axis=2), restart_samples(first, world.interval_s, restarts), 0.0)
 
 
 def restart_samples(sample: IntArray, interval_s: float, restarts: Restarts) -> FloatArray:

@@ -31,7 +31,7 @@ def test_harm_is_what_a_walk_along_the_samples_finds(world, seed):
                 later[1] += 1 if cycle else 0
                 lost_s = (fatal[0] * INTERVAL_S) % 100.0 + 45.0
                 restart_s += lost_s
-                charge += lost_s / INTERVAL_S * np.array([cpu, max(memory, own[:, 1].max())])
+                charge += lost_s / INTERVAL_S * np.array([cpu, max(memory, world.values[place, fatal[0], 1])])
         assert found.kills[place].tolist() == [0, kills]
         assert found.throttled[place].tolist() == [throttled, 0]
         assert found.delayed[place] == pytest.approx([delayed, 0.0])
@@ -39,6 +39,14 @@ def test_harm_is_what_a_walk_along_the_samples_finds(world, seed):
         assert found.charge[place] == pytest.approx(charge)
         shares = [later[0] / max(length - 4, 1), later[1] / max(-(-length // 4) - 1, 1)]
         assert found.decided[place] == pytest.approx(shares)
+
+
+def test_a_kill_is_charged_at_what_was_used_then_and_not_at_a_later_peak():
+    world = world_of([np.array([1.0, 2.1, 10.0, 1.0])])
+    restarts = Restarts(checkpoint_s=1e9, startup_s=48 * INTERVAL_S)
+    given = np.full((1, 1, 2), [20.0, 2.0])
+    # Killed at the second sample: one sample is done again after 48 of start-up.
+    assert harm_of(world, given, restarts).charge[0].tolist() == pytest.approx([49 * 20.0, 102.9])
 
 
 def test_series_of_one_unit_share_its_weight():
