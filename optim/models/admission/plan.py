@@ -93,4 +93,5 @@ class AdmissionPlan:
 def _sorted_rows(rows: Iterable[Iterable[float]]) -> IntArray:
     array = whole_numbers([tuple(row) for row in rows], "a plan's rows").reshape(-1, 4)
     array = array[array[:, COUNT] != 0]
-    return array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
+    ordered: IntArray = array[np.lexsort((array[:, SERVER], array[:, SLOT], array[:, JOB]))]
+    return ordered

@@ -11,6 +11,7 @@ The first cycle is given to all policies, so that only what comes after it, the 
 from dataclasses import dataclass
 
 import numpy as np
+
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
 from optim.simulation.containers.world import World
