@@ -1,16 +1,21 @@
 """What `import optim` gives: names that load on first use, and nothing that isn't there."""
 
 import math
+import pickle
 import re
 import runpy
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import optim
 from optim.core.errors import InvalidOptionError, InvalidProblemError
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
 
 
 def test_every_public_name_is_there():
@@ -107,3 +112,31 @@ def test_there_is_no_lp_gap_before_there_is_a_fractional_plan():
 @pytest.mark.parametrize("module", [optim.plot, optim.testing])
 def test_a_module_lists_its_public_names(module):
     assert dir(module) == sorted(module.__all__)
+
+
+SOLVED = {"tiny-0": "column-generation", "tiny-1": "online", "spot-hour-0": "dinkelbach", "auction-tiny-0": "exact"}
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_instances_and_solutions_are_equal_after_pickling_and_after_a_file(name, tmp_path):
+    instance = optim.reference_instance(name)
+    solution = optim.solve(instance, SOLVED[name])
+    for value in (instance, solution):
+        copied = pickle.loads(pickle.dumps(value))
+        assert copied == value
+        assert hash(copied) == hash(value)
+        assert {value: "found"}[copied] == "found"
+    optim.save(instance, tmp_path / "i.json")
+    optim.save_solution(solution, instance, tmp_path / "s.json")
+    assert optim.load(tmp_path / "i.json") == instance
+    read = optim.load_solution(tmp_path / "s.json", instance)
+    assert read.decision == solution.decision
+    assert read.certificate == solution.certificate
+    assert optim.reference_instance("tiny-2") != instance
+
+
+def test_a_workload_and_a_cluster_are_equal_after_pickling():
+    cluster = Cluster(gpus=np.array([4, 2]))
+    jobs = Workload(submit_us=np.array([0, 5]), gpus=np.array([1, 2]), duration_us=np.array([7, 8]))
+    assert pickle.loads(pickle.dumps((jobs, cluster))) == (jobs, cluster)
+    assert jobs != replace(jobs, gpus=np.array([1, 1]))

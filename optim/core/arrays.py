@@ -1,7 +1,8 @@
 """Arrays of instances and decisions: read-only, and whole where they count."""
 
-from collections.abc import Callable
-from dataclasses import fields
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import Field, fields
 from functools import cached_property, wraps
 from typing import Any, TypeVar
 
@@ -17,6 +18,57 @@ WHOLE_TOL = 1e-6
 
 LARGEST_WHOLE = 2**63
 """Whole numbers are held in 64 bits and lie below this in size."""
+
+
+class ComparesByValue:
+    """Mixin for frozen dataclasses (``eq=False``) that hold arrays: equal if all fields are, NaN to NaN.
+
+    A generated comparison would ask an array for its truth. Objects that are equal have equal hashes, so that an instance
+    that was pickled, or read from its file, finds the same entry of a dictionary.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(_are_equal(getattr(self, each.name), getattr(other, each.name)) for each in _compared(self))
+
+    def __hash__(self) -> int:
+        return hash((type(self), *(_cheap_hash(getattr(self, each.name)) for each in _compared(self))))
+
+
+def _compared(value: Any) -> list[Field[Any]]:
+    return [each for each in fields(value) if each.compare]
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        alike = isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and one.dtype == other.dtype
+        return alike and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_are_equal, one, other))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_are_equal(part, other[key]) for key, part in one.items())
+    return bool(one == other) or (_is_nan(one) and _is_nan(other))
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _cheap_hash(value: Any) -> int:
+    """Return a hash that equal values share, without reading arrays."""
+    if isinstance(value, np.ndarray):
+        return hash(value.shape)
+    if isinstance(value, tuple) and not all(isinstance(part, str | int) for part in value):
+        return hash(len(value))
+    try:
+        return 0 if _is_nan(value) else hash(value)
+    except TypeError:  # such as a mapping
+        return 0
 
 
 def freeze_arrays(owner: Any) -> None:

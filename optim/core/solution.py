@@ -111,6 +111,9 @@ class Solution:
     message: str = ""
     stated: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        return hash((self.problem, self.instance, self.solver, self.seed, self.objective, self.bound))
+
     @property
     def gap(self) -> float | None:
         """Relative gap between bound and objective, None without either.

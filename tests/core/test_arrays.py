@@ -1,14 +1,14 @@
 """Arrays of instances and decisions: whole numbers are rounded or refused, and nothing derived can be written."""
 
 import inspect
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
 import optim
-from optim.core.arrays import whole_numbers
+from optim.core.arrays import ComparesByValue, whole_numbers
 from optim.core.errors import InvalidProblemError
 from optim.models.auction.plan import sorted_entries
 from optim.models.bidding.instance import MICRO, Bids
@@ -87,3 +87,36 @@ def test_large_whole_numbers_keep_every_digit():
     assert whole_numbers([2**53 + 1, -(2**62)], "counts").tolist() == [2**53 + 1, -(2**62)]
     assert whole_numbers(np.array([7], np.uint64), "counts").tolist() == [7]
     assert whole_numbers([], "counts").dtype == np.int64
+
+
+@dataclass(frozen=True, eq=False)
+class Pair(ComparesByValue):
+    name: str
+    values: np.ndarray
+    more: object = None
+    note: str = field(default="", compare=False)
+
+
+def test_objects_with_equal_fields_are_equal_and_hash_alike():
+    one = Pair("a", np.array([1.0, np.nan]), (np.arange(3), {"k": np.zeros(2)}), note="x")
+    other = Pair("a", np.array([1.0, np.nan]), (np.arange(3), {"k": np.zeros(2)}), note="y")
+    assert one == other
+    assert hash(one) == hash(other)
+    assert len({one, other}) == 1
+    assert Pair("a", np.zeros(1), float("nan")) == Pair("a", np.zeros(1), float("nan"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Pair("b", np.arange(2)),
+        Pair("a", np.arange(3)),
+        Pair("a", np.array([0, 2])),
+        Pair("a", np.arange(2.0)),
+        Pair("a", np.arange(2), (np.arange(2),)),
+        Pair("a", np.arange(2), {"k": 1}),
+        "a",
+    ],
+)
+def test_objects_that_differ_in_a_field_are_not_equal(other):
+    assert Pair("a", np.arange(2)) != other

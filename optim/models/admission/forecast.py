@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from optim.core.arrays import ComparesByValue
 from optim.core.documents import decode, encode, peek_schema
 from optim.core.errors import InvalidProblemError
 from optim.core.files import naming, read_bytes, write_bytes
@@ -34,7 +35,7 @@ class ForecastDocument(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Forecast:
+class Forecast(ComparesByValue):
     """Prices learned from days, with the days that stand behind them.
 
     Parameters

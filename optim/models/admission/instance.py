@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from optim.core.arrays import derived
+from optim.core.arrays import ComparesByValue, derived
 from optim.core.frames import Rows, frame_of
 from optim.models.admission.jobs import MAX_QUANTITY, MICRO, FloatArray, IntArray, Jobs, ServerClasses, as_int_array
 from optim.models.admission.speedup import TWENTIETHS, curve_of, progress_by_workers
@@ -40,7 +40,7 @@ FAR_TOO_MUCH = 2**62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AdmissionInstance:
+class AdmissionInstance(ComparesByValue):
     """An admission problem: which jobs to train, with how many workers and PSs, where and when.
 
     Parameters

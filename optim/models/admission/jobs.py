@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.arrays import derived, freeze_arrays, read_only, whole_numbers
+from optim.core.arrays import ComparesByValue, derived, freeze_arrays, read_only, whole_numbers
 from optim.models.admission.utility import Utility
 
 MICRO = 1_000_000
@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServerClasses:
+class ServerClasses(ComparesByValue):
     """Classes of identical servers.
 
     Parameters
@@ -57,7 +57,7 @@ class ServerClasses:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Jobs:
+class Jobs(ComparesByValue):
     """All jobs, one array a field.
 
     Parameters

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import derived, freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, derived, freeze_arrays, whole_numbers
 from optim.core.frames import Columns
 from optim.models.admission.instance import AdmissionInstance, IntArray
 
@@ -14,7 +14,7 @@ JOB, SLOT, SERVER, COUNT = range(4)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AdmissionPlan:
+class AdmissionPlan(ComparesByValue):
     """Integer numbers of workers and PSs on single servers.
 
     Parameters

@@ -6,6 +6,7 @@ They are data: solvers produce them, `optim.models.admission.check` recomputes w
 from dataclasses import dataclass
 from enum import StrEnum
 
+from optim.core.arrays import ComparesByValue
 from optim.models.admission.instance import FloatArray, IntArray
 
 
@@ -17,7 +18,7 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ServerCut:
+class ServerCut(ComparesByValue):
     """A valid inequality of ONE server's integer packings, used with a dual multiplier.
 
     For every integer packing of one server of class `server_class` in slot `slot`,
@@ -53,7 +54,7 @@ class ServerCut:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CountCut:
+class CountCut(ComparesByValue):
     """A valid inequality of how many units of each job a CLASS holds in a slot, used with a dual multiplier.
 
     For all counts n_j that the class' servers hold together in slot `slot`, ``sum_j gain_j(n_j) <= right_hand_side``,
@@ -95,7 +96,7 @@ Cut = ServerCut | CountCut
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PriceProof:
+class PriceProof(ComparesByValue):
     """A point of the packing LP's dual (rows (A.19) to (A.21)), over server classes, with cuts.
 
     It proves ``sum_i payoff_i + sum_{c,t,r} price * count_c * capacity + sum_cuts multiplier * count *
@@ -145,7 +146,7 @@ class Branch:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreeNode:
+class TreeNode(ComparesByValue):
     """A node of a branching tree: either split, or a leaf with a proof of its bound.
 
     Parameters
@@ -166,7 +167,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreeProof:
+class TreeProof(ComparesByValue):
     """A branching tree whose leaves cover all plans; node 0 is the root.
 
     It proves the largest bound of its leaves.

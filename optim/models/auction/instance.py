@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.arrays import derived, freeze_arrays, read_only, whole_numbers
+from optim.core.arrays import ComparesByValue, derived, freeze_arrays, read_only, whole_numbers
 from optim.core.frames import frame_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class EmptyValue(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cluster:
+class Cluster(ComparesByValue):
     """A tree rack > machine > slot > GPU.
 
     Parameters
@@ -112,7 +112,7 @@ class Cluster:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bids:
+class Bids(ComparesByValue):
     """All apps' bid tables as one list of rows, the apps' rows one after the other.
 
     Parameters
@@ -145,7 +145,7 @@ class Bids:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Apps:
+class Apps(ComparesByValue):
     """All apps, one array a field.
 
     Parameters
@@ -177,7 +177,7 @@ class Apps:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuctionInstance:
+class AuctionInstance(ComparesByValue):
     """A one-shot auction: which app gets which GPUs so that the product of values is largest.
 
     Parameters

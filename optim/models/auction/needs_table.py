@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from optim.core.arrays import ComparesByValue
 from optim.models.auction.bid_table import Beside, BidTable, NamedRow, is_undominated, most_gpus_by_locality
 from optim.models.auction.fairness import AppProfile, IdealTime
 from optim.models.auction.instance import Cluster, FloatArray, Horizon, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NeedsTable:
+class NeedsTable(ComparesByValue):
     """What `AppProfile` with `Needs` holds, one row an app, for apps of one gang each that bid for GPUs of one type.
 
     Parameters

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optim.core.arrays import freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, freeze_arrays, whole_numbers
 from optim.core.frames import Columns
 from optim.models.auction.instance import AuctionInstance, FloatArray, IntArray
 
@@ -28,7 +28,7 @@ class PaymentRule(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Witness:
+class Witness(ComparesByValue):
     """What the other apps could have without one app: proves how good they could be, at least.
 
     Parameters
@@ -47,7 +47,7 @@ class Witness:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuctionPlan:
+class AuctionPlan(ComparesByValue):
     """An allocation with its payments.
 
     Parameters

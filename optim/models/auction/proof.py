@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from optim.core.arrays import ComparesByValue
 from optim.models.auction.instance import FloatArray, IntArray
 
 LEVEL, SIZE, MACHINE = range(3)
@@ -16,7 +17,7 @@ class CountProof:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PriceProof:
+class PriceProof(ComparesByValue):
     """Prices of kinds of bundles; they prove a bound whatever they are.
 
     A kind is a locality with a size, or for rows that name machines one GPU of one machine. With `n` the number
@@ -44,7 +45,7 @@ class PriceProof:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreeNode:
+class TreeNode(ComparesByValue):
     """A node of a branching tree: split by the number of bundles of one kind, by a row that names machines, or a leaf.
 
     Parameters
@@ -75,7 +76,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TreeProof:
+class TreeProof(ComparesByValue):
     """A branching tree; node 0 is the root. It proves the largest bound of its leaves."""
 
     nodes: tuple[TreeNode, ...]
@@ -85,7 +86,7 @@ BoundProof = CountProof | PriceProof | TreeProof
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AuctionProof:
+class AuctionProof(ComparesByValue):
     """What bounds the welfare, and by app what bounds the others' welfare without it.
 
     Parameters

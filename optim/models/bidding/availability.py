@@ -5,12 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.price_history import IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class AvailabilityTrace:
+class AvailabilityTrace(ComparesByValue):
     """Whether an instance could be had, tick by tick, in one zone; each tick holds until the next.
 
     Parameters

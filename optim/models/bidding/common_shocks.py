@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import freeze_arrays
+from optim.core.arrays import ComparesByValue, freeze_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.instance import FloatArray, IntArray
 
@@ -18,7 +18,7 @@ RESOLUTION = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CommonShocks:
+class CommonShocks(ComparesByValue):
     """Expected shocks within the time that is looked at.
 
     Parameters

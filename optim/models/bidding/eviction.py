@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.core.compile_cache import compiled
 from optim.core.errors import InvalidOptionError
 from optim.core.intervals import wilson
@@ -59,7 +60,7 @@ class EvictionOptions:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EvictionTable:
+class EvictionTable(ComparesByValue):
     """Survival of bids by market, bid delta and minute of the first hour.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.core.arrays import derived, freeze_arrays
+from optim.core.arrays import ComparesByValue, derived, freeze_arrays
 from optim.core.frames import Rows, frame_of
 from optim.models.bidding.scalability import Scalability
 
@@ -39,7 +39,7 @@ class EvictionTerm(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Bids:
+class Bids(ComparesByValue):
     """Candidate bids, one array a field, by market and within it by delta.
 
     Parameters
@@ -70,7 +70,7 @@ class Bids:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class HourOutlook:
+class HourOutlook(ComparesByValue):
     """The next hour in expectation: cost and usable time of each bid.
 
     Parameters
@@ -98,7 +98,7 @@ class HourOutlook:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ScenarioOutlook:
+class ScenarioOutlook(ComparesByValue):
     """The next hour as windows of history, in slots: what each bid would have cost, and when it was outbid.
 
     Parameters
@@ -149,7 +149,7 @@ Outlook = HourOutlook | ScenarioOutlook
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Caps:
+class Caps(ComparesByValue):
     """Joint limits: ``sum_j weight[r, j] k_j <= limit[r]``.
 
     Parameters
@@ -171,7 +171,7 @@ class Caps:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class BiddingInstance:
+class BiddingInstance(ComparesByValue):
     """Choose how many instances to take at each bid, so that expected cost over expected work is lowest.
 
     Parameters

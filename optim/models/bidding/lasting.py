@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import freeze_arrays
+from optim.core.arrays import ComparesByValue, freeze_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.bidding.common_shocks import CommonShocks
 from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
@@ -17,7 +17,7 @@ MOST_CAPACITY = 4096
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LastingCapacity:
+class LastingCapacity(ComparesByValue):
     """``P(capacity that lasts the hour >= least) >= probability``: docs/mathematics/bidding.md, (B.14) and (B.17).
 
     A market's instances are lost together, whatever was bid, by a cause of their own, of their zone, or of their region.

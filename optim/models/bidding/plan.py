@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optim.core.arrays import freeze_arrays, whole_numbers
+from optim.core.arrays import ComparesByValue, freeze_arrays, whole_numbers
 from optim.core.frames import Columns
 from optim.models.bidding.instance import MICRO, BiddingInstance, FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FootprintPlan:
+class FootprintPlan(ComparesByValue):
     """The decision of a bidding instance.
 
     Parameters

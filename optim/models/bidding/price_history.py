@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 
 IntArray = NDArray[np.int64]
@@ -54,7 +55,7 @@ class Market:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PricePath:
+class PricePath(ComparesByValue):
     """A right-continuous step function: `price_micro[i]` holds from `time_s[i]` until the next time.
 
     Parameters
@@ -106,7 +107,7 @@ class PricePath:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PriceHistory:
+class PriceHistory(ComparesByValue):
     """The price paths of several markets over one span of time.
 
     Parameters

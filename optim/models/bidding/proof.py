@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from optim.core.arrays import ComparesByValue
 from optim.models.bidding.instance import FloatArray, IntArray
 
 CHANGE = -1
@@ -19,7 +20,7 @@ the sum of all rates, in the one-hour form where everybody loses by an eviction.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Multipliers:
+class Multipliers(ComparesByValue):
     """What bounds ``cost - q work`` over a box of counts. They prove a bound whatever they are.
 
     A cell is a slot of a scenario, in order of scenarios and then slots; the one-hour form has a single cell.
@@ -62,7 +63,7 @@ class Multipliers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cover:
+class Cover(ComparesByValue):
     """Hours that are hard: those in which what lasts of some holding falls short. They prove a row whatever they are.
 
     In at least ``P(hard) - (1 - probability)`` of all hours an hour is hard and enough lasts nevertheless, so that what
@@ -106,7 +107,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RatioProof:
+class RatioProof(ComparesByValue):
     """A ratio, and a tree that bounds ``cost - ratio * work``; node 0 is its root.
 
     The proven bound is ``ratio + min(0, least leaf) / W``: footprints of less than W work cost more than `ratio` a

@@ -7,6 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.utility import Worth
 from optim.models.cluster.world import IntArray
@@ -36,7 +37,7 @@ NO_JOB = -1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EventLog:
+class EventLog(ComparesByValue):
     """Events in the order in which they happened.
 
     Parameters

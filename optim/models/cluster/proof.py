@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
 from optim.models.cluster.world import FloatArray
@@ -14,7 +15,7 @@ MOST_SLOWDOWN, LAST_US = 2.0**50, 2**62
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PriceProof:
+class PriceProof(ComparesByValue):
     """Prices of a GPU-second, constant over slots of equal length and 0 after the last.
 
     They prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``

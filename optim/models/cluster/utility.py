@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.proof import MOST_PRICE
 from optim.models.cluster.workload import LATEST_US
@@ -11,7 +12,7 @@ from optim.models.cluster.world import FloatArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Worth:
+class Worth(ComparesByValue):
     """Utilities of jobs, and prices of GPU-slots.
 
     Parameters

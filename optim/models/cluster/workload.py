@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 
@@ -81,7 +82,7 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Workload:
+class Workload(ComparesByValue):
     """Jobs in the order of their submission, one row a job.
 
     Parameters

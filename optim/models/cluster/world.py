@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 
 IntArray = NDArray[np.int64]
@@ -26,7 +27,7 @@ CPUS_A_GPU, MEMORY_GB_A_GPU = 8.0, 64.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cluster:
+class Cluster(ComparesByValue):
     """Machines, one row a machine.
 
     Parameters
