@@ -13,13 +13,18 @@ import numpy as np
 
 from optim.benchmarks.record import Record
 from optim.benchmarks.statistics import shifted_geometric_mean
-from optim.core.status import Termination
+from optim.core.intervals import Interval
+from optim.core.status import Sense, Termination
+from optim.models.catalogue import problem_named
 
 GAP_SHIFT = 0.01
 """Shift of the geometric mean of gaps: gaps far below one per cent count alike."""
 
 SECONDS_SHIFT = 1.0
 """Shift of the geometric mean of seconds: differences far below a second count alike."""
+
+SHARE_TOL = 1e-9
+"""Shares of the bound that differ by less count as equal."""
 
 Case = tuple[str, int, str]
 """What was solved: instance, seed, and the suite's own marks."""
@@ -109,6 +114,65 @@ def compare_solvers(records: Sequence[Record]) -> Comparison:
         gap_cases=gap_cases,
         seconds_cases=seconds_cases,
         processor_cases=processor_cases,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedComparison:
+    """A solver against a baseline, over the cases on which both have a verified objective.
+
+    Parameters
+    ----------
+    solver
+        Its name.
+    cases, better, worse
+        Number of common cases, and on how many of them its objective is better or worse than the baseline's.
+    of_bound
+        Mean over these cases of the objective as a share of the case's tightest verified bound (of the best objective where
+        no solver has a bound); 1 is optimal whether the problem maximises or minimises.
+    difference
+        Mean of the paired differences in that share, positive where the solver is better, with Student's t interval; None
+        for fewer than two cases.
+    """
+
+    solver: str
+    cases: int
+    better: int
+    worse: int
+    of_bound: float
+    difference: Interval | None
+
+
+def compare_with(records: Sequence[Record], baseline: str) -> tuple[PairedComparison, ...]:
+    """Return every other solver of a suite's records against the one named `baseline`, case by case."""
+    shares: dict[str, dict[Case, float]] = {}
+    for case in sorted({case_of(record) for record in records}):
+        mine = [record for record in records if case_of(record) == case and record.verified]
+        values = {record.solver: record.objective for record in mine if record.objective is not None}
+        if not values:
+            continue
+        is_maximised = problem_named(mine[0].problem).sense is Sense.MAXIMISE
+        bounds = [record.bound for record in mine if record.bound is not None]
+        best = (min if is_maximised else max)(bounds) if bounds else (max if is_maximised else min)(values.values())
+        for solver, value in values.items():
+            high, low = (best, value) if is_maximised else (value, best)
+            if low >= 0:  # a share of a negative figure says nothing
+                shares.setdefault(solver, {})[case] = low / high if high > 0 else 1.0
+    return tuple(
+        _paired(solver, shares[solver], shares.get(baseline, {})) for solver in sorted(shares) if solver != baseline
+    )
+
+
+def _paired(solver: str, mine: Mapping[Case, float], base: Mapping[Case, float]) -> PairedComparison:
+    common = sorted(mine.keys() & base.keys())
+    differences = np.array([mine[case] - base[case] for case in common])
+    return PairedComparison(
+        solver=solver,
+        cases=len(common),
+        better=int((differences > SHARE_TOL).sum()),
+        worse=int((differences < -SHARE_TOL).sum()),
+        of_bound=float(np.mean([mine[case] for case in common])) if common else float("nan"),
+        difference=Interval.of(differences) if len(common) > 1 else None,
     )
 
 

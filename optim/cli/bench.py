@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from optim.cli.bench_options import PROFILES, ResultsChoice, SolveChoice, SuiteChoice, SuitesArgument
-from optim.cli.bench_tables import MAX_ROWS, print_bench_tables, print_scoreboard, tell_differences
+from optim.cli.bench_tables import MAX_ROWS, print_bench_tables, print_paired, print_scoreboard, tell_differences
 from optim.cli.border import note
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
@@ -74,7 +74,8 @@ def bench(
         problem=_problem_of(words or (), suites),
     )
     specs, request = _requested(wanted, words or (), suites, solving, files.out)
-    golden = _golden(files)
+    baseline = _baseline(files.compare, request.solvers)
+    golden = _golden(files) if baseline is None else None
     path = files.results_path
     records: list[Record] = []
     hint = f"what is finished stays in {path}, the same command goes on from there"
@@ -95,6 +96,8 @@ def bench(
     if output is OutputFormat.TABLE:
         show = print_bench_tables if files.rows or len(records) <= MAX_ROWS else print_scoreboard
         show(specs, records, plan.skipped)
+        if baseline is not None:
+            print_paired(specs, records, baseline)
     if len(records) < len(plan.work):
         note(f"stopped: {len(records)} of {len(plan.work)} records are in {path}; the same command does the rest")
         return ExitCode.INTERRUPTED
@@ -123,6 +126,11 @@ def _finish(
     if golden is not None:
         tell_differences(differences)
     return _exit_code(records, differences)
+
+
+def _baseline(compare: str | None, solvers: Sequence[str] | None) -> str | None:
+    """Return the solver that the others are compared with: `--compare` may name one of those asked for."""
+    return compare if compare is not None and solvers is not None and compare in solvers else None
 
 
 def _golden(files: ResultsChoice) -> "Sequence[Record] | None":

@@ -13,7 +13,10 @@ from optim.core.errors import InvalidOptionError
 SOLVING, RESULTS = "Solving", "Results"
 PROFILES = "Job profiles (`optim profile` writes them), or 'published': generated jobs are of their kinds."
 OPTIONS = "An option for all solvers that know it, or SOLVER.NAME=VALUE; repeat for several."
-GOLDEN = "A results file, or the name of shipped golden results; exit code 4 on a regression, also of merged results."
+GOLDEN = (
+    "One of --solver: paired differences with intervals. Or a results file, or the name of shipped golden results; "
+    "exit code 4 on a regression, also of merged results."
+)
 
 Several = list[str] | None
 SuitesArgument = Annotated[

@@ -78,6 +78,25 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
     print_line(f"The same command with --rows prints all {len(records)} rows{left_out}; nothing runs again.")
 
 
+def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", baseline: str) -> None:
+    """Print per suite how each solver differs from the baseline on the cases that both solved."""
+    from optim.benchmarks.summary import compare_with
+
+    head = ("solver", "cases", "better", "equal", "worse", "% of bound", "difference", "95 % (Student's t)")
+    for spec in specs:
+        found = compare_with([record for record in records if record.suite == spec.name], baseline)
+        if not any(one.cases for one in found):
+            continue
+        rows = []
+        for one in found:
+            gain = one.difference
+            around = None if gain is None else f"{100 * gain.low:+.3f} to {100 * gain.high:+.3f}"
+            equal = one.cases - one.better - one.worse
+            mean = None if gain is None else f"{100 * gain.mean:+.3f}"
+            rows.append((one.solver, one.cases, one.better, equal, one.worse, _percent(one.of_bound), mean, around))
+        print_table(head, rows, title=f"{spec.name}: compared with {baseline}, in percentage points of the bound")
+
+
 def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", skipped: "Sequence[Skipped]") -> None:
     """Print a table a suite, then what was left out, refused or failed, and why."""
     for spec in specs:

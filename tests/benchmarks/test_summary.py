@@ -4,8 +4,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from scipy.stats import ttest_rel
 
-from optim.benchmarks.summary import compare_solvers
+from optim.benchmarks.summary import compare_solvers, compare_with
 from tests.benchmarks.test_report import make_record
 
 
@@ -83,3 +84,42 @@ def test_seconds_are_over_what_all_answered_in_time_and_the_checker_accepted():
     assert (one["slow"].processor_s, one["quick"].processor_s) == (pytest.approx(12.0), pytest.approx(0.2))
     hopeless = [base, replace(quick, verified=False, termination="time_limit")]
     assert by_name(hopeless)["quick"].seconds is None
+
+
+OBJECTIVES = {"a": (50.0, 80.0, 60.0, 90.0), "b": (45.0, 80.0, 66.0, 81.0), "c": (10.0, None, None, None)}
+
+
+def paired_records(problem="admission", bound=100.0):
+    return [
+        replace(make_record(name, f"i{number}", value), problem=problem, bound=bound)
+        for name, values in OBJECTIVES.items()
+        for number, value in enumerate(values)
+    ]
+
+
+def test_paired_differences_are_those_of_a_paired_t_test():
+    found = {one.solver: one for one in compare_with(paired_records(), "a")}
+    assert set(found) == {"b", "c"}
+    expected = ttest_rel(OBJECTIVES["b"], OBJECTIVES["a"]).confidence_interval(0.95)
+    gain = found["b"].difference
+    assert (100 * gain.low, 100 * gain.high) == pytest.approx((expected.low, expected.high))
+    assert (found["b"].cases, found["b"].better, found["b"].worse) == (4, 1, 2)
+    assert found["b"].of_bound == pytest.approx(sum(OBJECTIVES["b"]) / 400)
+    assert (found["c"].cases, found["c"].worse, found["c"].difference) == (1, 1, None)
+
+
+def test_of_a_minimisation_the_smaller_objective_is_better():
+    found = {one.solver: one for one in compare_with(paired_records("bidding", bound=40.0), "a")}
+    assert (found["b"].better, found["b"].worse) == (2, 1)
+    assert found["b"].of_bound == pytest.approx(sum(40 / value for value in OBJECTIVES["b"]) / 4)
+
+
+def test_the_tightest_verified_bound_counts_and_none_means_the_best_objective():
+    records = paired_records()
+    records[0] = replace(records[0], bound=75.0)
+    records[4] = replace(records[4], bound=60.0, verified=False)
+    assert compare_with(records, "b")[0].cases == 3
+    records = [replace(record, bound=None) for record in paired_records()]
+    (b, c) = compare_with(records, "a")
+    assert b.of_bound == pytest.approx((45 / 50 + 1 + 1 + 81 / 90) / 4)
+    assert c.of_bound == pytest.approx(10 / 50)

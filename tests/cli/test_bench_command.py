@@ -314,3 +314,13 @@ def test_rows_prints_every_row_of_many():
     assert "--rows prints all 33 rows" in board.stdout
     assert board.stdout.count("tiny-1") == 0
     assert bench(*many, "--rows").stdout.count("tiny-1") == 11
+
+
+def test_compares_with_a_solver_of_the_run():
+    result = bench("--solver", "idle,tiny-only", "--compare", "idle")
+    assert result.exit_code == 0
+    assert "admission: compared with idle, in percentage points of the bound" in result.stdout
+    (row,) = [line.split() for line in result.stdout.splitlines() if line.split()[:1] == ["tiny-only"] and "3" in line][
+        -1:
+    ]
+    assert row[:5] == ["tiny-only", "3", "0", "3", "0"]
