@@ -111,7 +111,7 @@ class Sketch:
                 segment_start=as_int_array([0] * num),
                 worker_demand=as_int_array([wave.demand * PER_CENT for wave in singles]).reshape(num, 1),
                 ps_demand=as_int_array([PS_PER_CENT * PER_CENT] * num).reshape(num, 1),
-                utilities=tuple(StepUtility(value=wave.value, deadline=wave.patience) for wave in singles),
+                utilities=tuple(StepUtility(value=wave.value, max_delay=wave.patience) for wave in singles),
                 min_utility=np.full(num, np.nan),
             ),
             worker_servers=ServerClasses(types=("worker",), capacity=capacity, count=as_int_array([self.servers])),

@@ -8,7 +8,7 @@ digits after the point, so that it is an exact integer of 1e-6 units.
 from decimal import Decimal
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from optim.core.documents import Count, Name, PositiveInt
 
@@ -33,10 +33,10 @@ class ConstantDocument(Struct, tag_field="kind", tag="constant", forbid_unknown_
 
 
 class StepDocument(Struct, tag_field="kind", tag="step", forbid_unknown_fields=True):
-    """f(d) = value up to and including delay `deadline`, then late_value."""
+    """f(d) = value up to and including a delay of `max_delay` slots (in files: ``deadline``), then late_value."""
 
     value: float
-    deadline: Count
+    max_delay: Count = field(name="deadline")
     late_value: float = 0.0
 
 

@@ -50,15 +50,15 @@ class ConstantUtility:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepUtility:
-    """f(d) = value up to the deadline (a delay in slots, included), late_value afterwards."""
+    """f(d) = value up to a delay of `max_delay` slots after the arrival (included), late_value afterwards."""
 
     value: float
-    deadline: int
+    max_delay: int
     late_value: float = 0.0
 
     def values(self, num_delays: int) -> NDArray[np.float64]:
         """Return the two-valued step."""
-        return np.where(np.arange(num_delays) <= self.deadline, self.value, self.late_value).astype(np.float64)
+        return np.where(np.arange(num_delays) <= self.max_delay, self.value, self.late_value).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

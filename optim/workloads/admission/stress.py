@@ -100,7 +100,7 @@ def blockade(*, burst: int = 2) -> AdmissionDocument:
 
     Optimum: the burst in slot 1, worth 50 a job, and one long job in slots 0, 2, 3 and 4, worth 1.
     """
-    urgent = StepDocument(value=50.0, deadline=0)
+    urgent = StepDocument(value=50.0, max_delay=0)
     jobs = [job(f"long-{i}", epochs=4, chunks=burst) for i in range(2)]
     jobs += [job(f"urgent-{i}", arrival=1, utility=urgent) for i in range(burst)]
     room = [servers((str(burst),))]
@@ -188,7 +188,7 @@ def decimal_capacity() -> AdmissionDocument:
         worker=("0.1",),
         ps=("0.1",),
         rates=("0.1", "0.1"),
-        utility=StepDocument(value=1.0, deadline=0),
+        utility=StepDocument(value=1.0, max_delay=0),
     )
     room = [servers(("0.3",))]
     return document("decimal-capacity", [exact], room, room, horizon=2)
@@ -212,9 +212,9 @@ def deadlines() -> AdmissionDocument:
     Optimum 11.5: `tight` in slot 0, `loose` in slot 1, `late` in slot 2 for its late value.
     """
     jobs = [
-        job("loose", utility=StepDocument(value=5.0, deadline=1)),
-        job("tight", utility=StepDocument(value=6.0, deadline=0)),
-        job("late", utility=StepDocument(value=1.0, deadline=1, late_value=0.5)),
+        job("loose", utility=StepDocument(value=5.0, max_delay=1)),
+        job("tight", utility=StepDocument(value=6.0, max_delay=0)),
+        job("late", utility=StepDocument(value=1.0, max_delay=1, late_value=0.5)),
     ]
     room = [servers(("1",))]
     return document("deadlines", jobs, room, room, horizon=3)
@@ -303,7 +303,7 @@ def growing_demand() -> AdmissionDocument:
         chunks=3,
         rates=("1", "3"),
         later=((3, ("3",), ("1",)),),
-        utility=StepDocument(value=1.0, deadline=2),
+        utility=StepDocument(value=1.0, max_delay=2),
     )
     return document("growing-demand", [growing], [servers(("3",))], [servers(("1",))], horizon=4)
 
@@ -313,8 +313,8 @@ def night_only() -> AdmissionDocument:
     """Return a server that is there in slots 0 and 3 only: work has to step over the day. Optimum 5."""
     jobs = [
         job("over-night", epochs=2, utility=ConstantDocument(3.0)),
-        job("first-night", utility=StepDocument(value=2.0, deadline=1)),
-        job("by-day", arrival=1, utility=StepDocument(value=9.0, deadline=1)),
+        job("first-night", utility=StepDocument(value=2.0, max_delay=1)),
+        job("by-day", arrival=1, utility=StepDocument(value=9.0, max_delay=1)),
     ]
     lent = servers(("2",), ("0",), ("0",), ("2",))
     return document("night-only", jobs, [lent], [servers(("2",))], horizon=4)
@@ -332,14 +332,14 @@ def whole_chunks() -> AdmissionDocument:
 def diminishing_returns() -> AdmissionDocument:
     """Return a job that three workers make only 1.75 times as fast, beside one that needs the third. Optimum 9."""
     slow = job("slow", chunks=3, rates=("1", "3"), speedup=("1", "1.5", "1.75"), utility=TableDocument([9.0, 7.0]))
-    steady = job("steady", epochs=2, utility=StepDocument(value=2.0, deadline=1))
+    steady = job("steady", epochs=2, utility=StepDocument(value=2.0, max_delay=1))
     return document("diminishing-returns", [slow, steady], [servers(("3",))], [servers(("2",))], horizon=3)
 
 
 @_stress(optimum=2.0)
 def capped_share() -> AdmissionDocument:
     """Return a job that may use half of a server: its four workers need two of them. Optimum 2."""
-    spread = job("spread", chunks=4, rates=("1", "4"), utility=StepDocument(value=2.0, deadline=0))
+    spread = job("spread", chunks=4, rates=("1", "4"), utility=StepDocument(value=2.0, max_delay=0))
     room = [servers(("4",), count=2)]
     return document("capped-share", [spread], room, room, horizon=1, share="0.5")
 

@@ -27,7 +27,7 @@ def one_job(**changes):
         "segment_start": as_int_array([0]),
         "worker_demand": np.full((1, 1), 2 * MICRO),
         "ps_demand": np.full((1, 1), MICRO),
-        "utilities": (StepUtility(value=10.0, deadline=1, late_value=4.0),),
+        "utilities": (StepUtility(value=10.0, max_delay=1, late_value=4.0),),
         "min_utility": np.array([np.nan]),
         **changes,
     }

@@ -42,7 +42,7 @@ def test_a_job_that_can_wait_for_ever_is_worth_its_reward_alone() -> None:
     assert RiskAndReward(present=np.array([1.0, 1.0]), **patient).slack(0) == -np.inf
 
 
-URGENT = job(1, 4, utility=StepDocument(value=10.0, deadline=3))
+URGENT = job(1, 4, utility=StepDocument(value=10.0, max_delay=3))
 """Completes just in time, or loses 10 by any delay: half of a cluster of two costs 5 to others."""
 
 
@@ -68,7 +68,7 @@ def test_admits_above_the_threshold_of_slack_only(threshold: float, is_admitted:
 
 
 def test_refuses_a_job_that_can_no_longer_earn() -> None:
-    instance = cluster([job(1, 3, utility=StepDocument(value=10.0, deadline=1))], ServerSketch(capacity=("2",)))
+    instance = cluster([job(1, 3, utility=StepDocument(value=10.0, max_delay=1))], ServerSketch(capacity=("2",)))
     assert workers(instance) == [{}, {}, {}, {}]
 
 
@@ -110,7 +110,7 @@ def test_passes_over_a_job_that_does_not_fit() -> None:
 
 def test_gives_up_a_job_once_it_is_worthless() -> None:
     """Both promise completion in slot 1; the dearer one takes the server, the other's time is then over."""
-    cheap, dear = (job(1, 2, utility=StepDocument(value=value, deadline=1)) for value in (5.0, 9.0))
+    cheap, dear = (job(1, 2, utility=StepDocument(value=value, max_delay=1)) for value in (5.0, 9.0))
     instance = cluster([cheap, dear], ServerSketch(capacity=("1",)))
     assert workers(instance, threshold=-100.0) == [{1: 1}, {1: 1}, {}, {}]
 

@@ -67,7 +67,7 @@ def seeded_instance(seed: int, *, max_jobs: int = 6) -> AdmissionInstance:
             workers_per_ps=str(rng.choice(["1", "2", "3", "10"])),
             utility=[
                 ConstantDocument(float(rng.integers(1, 9))),
-                StepDocument(value=float(rng.integers(1, 9)), deadline=int(rng.integers(4))),
+                StepDocument(value=float(rng.integers(1, 9)), max_delay=int(rng.integers(4))),
                 SigmoidDocument(theta1=float(rng.integers(1, 9)), theta2=1.0, theta3=2.0),
             ][int(rng.integers(3))],
             segments=(segment,) if rng.random() < 0.3 else (),

@@ -143,7 +143,7 @@ def utilities() -> st.SearchStrategy[Utility]:
         st.builds(
             StepDocument,
             value=st.sampled_from([1.0, 10.0]),
-            deadline=st.integers(0, 3),
+            max_delay=st.integers(0, 3),
             late_value=st.sampled_from([0.0, 1e-3, 0.5, 1.0]),
         ),
         tables(),

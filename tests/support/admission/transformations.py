@@ -29,7 +29,7 @@ def with_scaled_values(instance: AdmissionInstance, factor: float) -> AdmissionI
             case ConstantDocument() as f:
                 job.utility = ConstantDocument(f.value * factor)
             case StepDocument() as f:
-                job.utility = StepDocument(f.value * factor, f.deadline, f.late_value * factor)
+                job.utility = StepDocument(f.value * factor, f.max_delay, f.late_value * factor)
             case TableDocument() as f:
                 job.utility = TableDocument([value * factor for value in f.table])
         if job.min_utility is not UNSET:

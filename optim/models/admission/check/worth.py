@@ -42,7 +42,7 @@ def _values(utility: Utility, num_delays: int) -> list[float]:
         case ConstantUtility():
             return [float(utility.value)] * num_delays
         case StepUtility():
-            return [float(utility.value if d <= utility.deadline else utility.late_value) for d in range(num_delays)]
+            return [float(utility.value if d <= utility.max_delay else utility.late_value) for d in range(num_delays)]
         case TableUtility():
             return [float(utility.table[d]) if d < len(utility.table) else 0.0 for d in range(num_delays)]
     # Somebody's own kind of utility has no second description: its values are its definition.

@@ -89,7 +89,7 @@ def test_agrees_with_an_enumeration_of_the_pairs_on_shared_servers(instance: Adm
         SigmoidUtility(theta1=50.0, theta2=6.0, theta3=2.0),
         SigmoidUtility(theta1=50.0, theta2=0.0, theta3=2.0),
         ConstantUtility(value=3.5),
-        StepUtility(value=9.0, deadline=4, late_value=0.1),
+        StepUtility(value=9.0, max_delay=4, late_value=0.1),
         TableUtility(table=(5.0, 4.0, 0.5)),
     ],
 )

@@ -241,7 +241,7 @@ def test_leaves_out_what_earns_nothing_and_counts_it() -> None:
     instance = cluster(
         [
             job(1, 2),  # earns
-            job(1, 3, utility=StepDocument(value=5.0, deadline=1)),  # completes too late
+            job(1, 3, utility=StepDocument(value=5.0, max_delay=1)),  # completes too late
             job(1, 9),  # never completes
             job(1, worker=("99",)),  # never starts
         ],
