@@ -186,9 +186,12 @@ def _rebuild(target: Any, digest: bytes, payload: bytes) -> Any:
 
 
 def cache_folder() -> Path:
-    """Return the folder of the entries: under NUMBA_CACHE_DIR, or else among the user's caches."""
-    if numba.config.CACHE_DIR:
-        return Path(numba.config.CACHE_DIR) / FOLDER
+    """Return the folder of the entries: under NUMBA_CACHE_DIR, or else among the user's caches.
+
+    Numba's own setting isn't asked: it may come from a file of the current folder, and entries are run.
+    """
+    if folder := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(folder) / FOLDER
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / FOLDER
     except RuntimeError:  # a user without a home

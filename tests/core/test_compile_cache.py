@@ -107,7 +107,7 @@ class Modules:
 @pytest.fixture
 def modules(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(LoopCache, "may_write", True)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(tmp_path)
@@ -182,7 +182,7 @@ def test_importing_makes_no_folder_and_sets_no_variable_and_what_is_compiled_the
 
 
 def test_the_users_own_folder_is_respected(modules, tmp_path, monkeypatch):
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "own"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "own"))
     call(ONE)
     assert not modules.cache.exists()
     assert list((tmp_path / "own").rglob("*.loop"))

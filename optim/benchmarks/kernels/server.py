@@ -58,7 +58,7 @@ class ServerProcess:
             self._rows = _rows(self._memory, count, size)
             self._rows[count] = start
             self._pushes = pushes
-            words = [sys.executable, "-m", __name__, *map(str, (file.fileno(), count, size, rate))]
+            words = [sys.executable, "-P", "-m", __name__, *map(str, (file.fileno(), count, size, rate))]
             self._process = subprocess.Popen(
                 words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, pass_fds=(file.fileno(),)
             )

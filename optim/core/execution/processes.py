@@ -31,6 +31,9 @@ POLL_S = 0.2
 GRACE_S = 5.0
 """How long a process may take to end by itself, seconds."""
 
+SAFE_PATH = "PYTHONSAFEPATH"
+"""The variable that keeps an interpreter from looking for modules where it is started."""
+
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -227,10 +230,28 @@ def _die_with_parent() -> None:
 
 @contextmanager
 def born_deaf_to_ctrl_c() -> Iterator[None]:
-    """Start processes that don't hear Ctrl-C, which is the driver's to answer, not even before they can say so."""
-    resource_tracker.ensure_running()  # it would unblock the signal if it were started in between
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Start processes that don't hear Ctrl-C, which is the driver's to answer, not even before they can say so.
+
+    Nor do they import from the folder they are started in: a new interpreter looks there first, and data may lie there.
+    """
+    with blind_to_this_folder():
+        resource_tracker.ensure_running()  # it would unblock the signal if it were started in between
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def blind_to_this_folder() -> Iterator[None]:
+    """Start interpreters that take no module from the current folder, as one that is told `-c` or `-m` would."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if before is None:
+            os.environ.pop(SAFE_PATH, None)
+        else:
+            os.environ[SAFE_PATH] = before

@@ -113,6 +113,6 @@ def _startup_s(clock: Clock) -> float:
     seconds = []
     for _ in range(START_REPEATS):
         begun = clock()
-        subprocess.run([sys.executable, "-c", START_PROGRAM], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-P", "-c", START_PROGRAM], check=True, capture_output=True)
         seconds.append(clock() - begun)
     return float(np.median(seconds))

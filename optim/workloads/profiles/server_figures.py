@@ -1,8 +1,8 @@
 """What a parameter server costs: adding and applying pushes, and carrying them through shared memory."""
 
+import mmap
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.shared_memory import SharedMemory
 
 import numpy as np
 
@@ -121,17 +121,10 @@ def _time_update(num_pushes: int, size: int, clock: Clock, repeats: int) -> Timi
 
 def measure_link(clock: Clock, *, repeats: int = 15) -> LinkFigures:
     """Time carrying pushes of several sizes through shared memory, as between two processes of one machine."""
-    shared = SharedMemory(create=True, size=max(COPY_SIZES))
-    try:
-        room = np.ndarray(max(COPY_SIZES), dtype=np.uint8, buffer=shared.buf)
-        source = np.ones(max(COPY_SIZES), dtype=np.uint8)
-
-        carried: list[Work] = [partial(np.copyto, room[:size], source[:size]) for size in COPY_SIZES]
-        timings = time_interleaved(carried, repeats=repeats, clock=clock)
-        del room, carried
-    finally:
-        shared.close()
-        shared.unlink()
+    room = np.frombuffer(mmap.mmap(-1, max(COPY_SIZES)), dtype=np.uint8)
+    source = np.ones(max(COPY_SIZES), dtype=np.uint8)
+    carried: list[Work] = [partial(np.copyto, room[:size], source[:size]) for size in COPY_SIZES]
+    timings = time_interleaved(carried, repeats=repeats, clock=clock)
     return fit_link(np.repeat(COPY_SIZES, repeats), np.concatenate([timing.seconds for timing in timings]))
 
 
