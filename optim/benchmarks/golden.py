@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import read_records
+from optim.benchmarks.results_file import read_unsealed
 from optim.core.errors import InvalidProblemError
 from optim.core.files import write_bytes
 
@@ -37,7 +37,7 @@ def read_golden(name: str) -> list[Record]:
                 f"{name}: no such file, and no golden results of that name ship; there are: {known}"
             )
         path = Path(str(files("optim.benchmarks") / "golden" / f"{bare}{SUFFIX}"))
-    records = read_records(path)
+    records = read_unsealed(path)
     if not records:
         raise InvalidProblemError(f"{name}: holds no record to compare with; write it with --write-golden")
     return records

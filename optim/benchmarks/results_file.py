@@ -1,11 +1,14 @@
 """A results file: one record a line, appended as it is finished, safe against being killed.
 
 A record is written by a single append and synced to the disk, so that a kill loses at most the
-record in flight. A last line that was cut short is dropped when the file is opened again. A lock
+record in flight. A last line that was cut short is dropped when the file is opened again, if whole
+records stand before it; a file without any is somebody else's, and is left as it is. A line ends with
+the SHA-256 digest of the rest of it: what was changed by hand isn't taken for what was measured. A lock
 keeps two runs from writing one file.
 """
 
 import fcntl
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -16,7 +19,12 @@ import msgspec
 
 from optim.benchmarks.record import Record, record_from_json
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
-from optim.core.files import cant_be_read, read_bytes, write_bytes
+from optim.core.files import cant_be_read, check_folder, read_bytes, write_bytes
+
+SEAL_BEGINS, SEAL_ENDS = b',"sha256":"', b'"}'
+SEAL_BYTES = len(SEAL_BEGINS) + 64 + len(SEAL_ENDS)
+LINE_BEGINS = b'{"'
+"""What a line that was cut short begins with, as all others do."""
 
 
 class Keyed(Protocol):
@@ -59,7 +67,7 @@ class ResultsFile(Generic[Kept]):
         OSError
             If the disk is full; the file is left as it was before.
         """
-        line = record.to_json() + b"\n"
+        line = seal(record.to_json()) + b"\n"
         before = os.fstat(self._descriptor).st_size
         try:
             written = os.write(self._descriptor, line)
@@ -100,7 +108,7 @@ def open_lines(
     NotAllowedError
         If another run holds the file.
     InvalidProblemError
-        If a whole line of it is no record.
+        If a whole line of it is no record or was changed, or it isn't empty and has none.
     InvalidOptionError
         If it can't be written.
     """
@@ -108,6 +116,7 @@ def open_lines(
         raise InvalidOptionError(f"results file {path} is no regular file; choose another with --results")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_folder(path)
         descriptor = _open_locked(path)
     except OSError as error:
         cause = error.strerror or error
@@ -133,9 +142,31 @@ def read_records(path: Path) -> list[Record]:
     Raises
     ------
     InvalidProblemError
-        If the file can't be read, or a whole line of it is no record.
+        If the file can't be read, or a whole line of it is no record, or was changed.
     """
     return [record for _, record in _parse(path, read_bytes(path), record_from_json)[0]]
+
+
+def read_unsealed(path: Path) -> list[Record]:
+    """Read records that needn't be as they were measured: those that others are compared with.
+
+    Raises
+    ------
+    InvalidProblemError
+        If the file can't be read, or a whole line of it is no record.
+    """
+    return [record for _, record in _parse(path, read_bytes(path), record_from_json, is_sealed=False)[0]]
+
+
+def seal(line: bytes) -> bytes:
+    """Return a line of JSON with the digest of all of it as its last field."""
+    return line[:-1] + SEAL_BEGINS + hashlib.sha256(line).hexdigest().encode() + SEAL_ENDS
+
+
+def _check_sealed(line: bytes) -> None:
+    """Raise if a line isn't as it was written."""
+    if seal(line[:-SEAL_BYTES] + b"}") != line:
+        raise msgspec.ValidationError("it was changed since it was measured, or an older release wrote it")
 
 
 def _open_locked(path: Path) -> int:
@@ -165,7 +196,9 @@ def _packed_bytes(path: Path) -> bytes:
         raise cant_be_read(path, error) from error
 
 
-def _parse(path: Path, data: bytes, read: Callable[[bytes], Kept]) -> tuple[list[tuple[bytes, Kept]], int]:
+def _parse(
+    path: Path, data: bytes, read: Callable[[bytes], Kept], *, is_sealed: bool = True
+) -> tuple[list[tuple[bytes, Kept]], int]:
     """Return lines with their records, and the size in bytes of all that is whole."""
     whole_size = data.rfind(b"\n") + 1
     records = []
@@ -174,9 +207,17 @@ def _parse(path: Path, data: bytes, read: Callable[[bytes], Kept]) -> tuple[list
             continue
         try:
             records.append((line, read(line)))
+            if is_sealed:
+                _check_sealed(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidProblemError(
                 f"{path}: line {number} is no record of such a run ({error}); "
                 "name another results file, or move this one away"
             ) from error
+    rest = data[whole_size:]
+    if rest and not (records and rest.startswith(LINE_BEGINS[: len(rest)])):
+        raise InvalidProblemError(
+            f"{path}: its last line is no record of such a run, nor the beginning of one after others; "
+            "name another results file, or move this one away"
+        )
     return records, whole_size

@@ -1,6 +1,6 @@
 """The sub-commands: where each lives, and what its help ends with. One is loaded when it is called, for that takes its time."""
 
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from optim.cli.examples import EXAMPLES
+from optim.cli.parameters import check_inputs_stay
 
 
 class Listed(NamedTuple):
@@ -77,11 +78,19 @@ def load(name: str) -> Any:
     return command
 
 
+def _invoke(run: Any, context: Any) -> Any:
+    """Run a command once it is clear that it writes over nothing that it reads."""
+    check_inputs_stay(context.params)
+    return run(context)
+
+
 def _end_with_examples(command: Any, path: str) -> None:
-    """Let the help of a command, and of those below it, end with its examples."""
+    """Let the help of a command, and of those below it, end with its examples, and have it leave its inputs alone."""
     if isinstance(command, TyperGroup):
         for name, each in command.commands.items():
             _end_with_examples(each, f"{path} {name}")
-    elif path in EXAMPLES:
+        return
+    command.invoke = partial(_invoke, command.invoke)
+    if path in EXAMPLES:
         lines = [f"optim {path} {words}".rstrip().replace("[", "\\[") for words in EXAMPLES[path]]
         command.epilog = "\n\n".join(["Examples:", *lines])

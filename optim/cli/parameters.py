@@ -2,10 +2,11 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,8 @@ from optim.models.catalogue import problem_named, problem_names
 INSTANCES = "Instances"
 MOST_THINGS = 1_000_000
 """Of a kind in an instance that is generated."""
+WRITTEN = ("out", "results", "log", "report", "picture", "write_golden")
+"""Names of parameters that say where something is written."""
 MOST_DIGITS = 18
 """Of a whole number, so that 64 bits hold it."""
 
@@ -178,6 +181,50 @@ def check_out(path: Path | None) -> None:
 
     if path is not None:
         check_folder(path)
+
+
+def check_inputs_stay(given: Mapping[str, Any]) -> None:
+    """Raise if a command was told to write to a file that it also reads, or twice to one.
+
+    Parameters
+    ----------
+    given
+        Values of its parameters by name.
+
+    Raises
+    ------
+    InvalidOptionError
+        Naming the two.
+    """
+    written = {name: given[name] for name in WRITTEN if given.get(name) is not None}
+    for name, place in written.items():
+        flag = f"--{name.replace('_', '-')}"
+        for other, value in given.items():
+            both = f"{flag} and {other.replace('_', '-')}"
+            if other in written and other != name and _is_same(place, value):
+                raise InvalidOptionError(f"{both} name one file, {place}; give each its own")
+            if other not in written and any(_is_same(place, word) for word in _words(value)):
+                raise InvalidOptionError(f"{flag} would write over {place}, which is read; choose another file")
+
+
+def _words(value: Any) -> Iterator[str]:
+    """Yield all in a parameter's value that may be a file: entries of lists, and what stands after an equals sign."""
+    if isinstance(value, (str, PurePath)):
+        for entry in {str(value), *str(value).split(",")}:
+            yield from (entry, entry.partition("=")[2])
+    elif isinstance(value, (list, tuple)):
+        for entry in value:
+            yield from _words(entry)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Tell whether two paths are one regular file, by whatever name, or would be."""
+    try:
+        if os.path.exists(one):
+            return os.path.isfile(one) and os.path.samefile(one, other)
+        return os.path.abspath(one) == os.path.abspath(other)
+    except (OSError, ValueError):
+        return False
 
 
 def check_time_limit(seconds: float | None) -> float | None:

@@ -20,6 +20,8 @@ UNSUSPECTED_BYTES = 16 * MIB
 """So many bytes may come out of a gzip file whatever went in."""
 LINE_BYTES = 2**12
 """Read at once to find the end of a first line."""
+ANYBODY_WRITES = 0o222
+"""Bits of a file's mode: an administrator could write without them."""
 PATIENCE_S = 5.0
 """How long a named pipe is waited for that nobody has opened for writing."""
 
@@ -208,7 +210,7 @@ def check_folder(path: str | Path) -> None:
     Raises
     ------
     InvalidProblemError
-        If its folder doesn't exist or isn't writable, or it is a folder itself, or a block device or socket.
+        If its folder doesn't exist or isn't writable, or it is a folder itself, a read-only file, a block device or a socket.
     """
     folder = Path(os.path.realpath(path)).parent
     if Path(path).is_dir():
@@ -219,6 +221,7 @@ def check_folder(path: str | Path) -> None:
         raise _cant_be_written(path, f"there is no folder {Path(path).parent}; choose another place")
     if not os.access(folder, os.W_OK):
         raise _cant_be_written(path, f"the folder {Path(path).parent} isn't writable; choose another place")
+    _check_not_read_only(path)
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
@@ -231,7 +234,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     Raises
     ------
     InvalidProblemError
-        If the folder doesn't exist or isn't writable, or the path is a folder, a block device or a socket.
+        If the folder doesn't exist or isn't writable, or the path is a folder, a read-only file, a block device or a socket.
     """
     path = Path(path)
     if path.suffix == ".gz":
@@ -242,6 +245,7 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise _cant_be_written(path, "it is a folder; choose another place")
+    _check_not_read_only(path)
     try:
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
@@ -256,6 +260,13 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def _check_not_read_only(path: str | Path) -> None:
+    """Refuse to replace a file that nobody may write, or not this user: a rename would ask no leave."""
+    target = Path(path)
+    if target.exists() and not (os.access(target, os.W_OK) and target.stat().st_mode & ANYBODY_WRITES):
+        raise _cant_be_written(path, "it is read-only; choose another place, or allow writing to it")
 
 
 def _permissions(path: Path) -> int:

@@ -1,5 +1,7 @@
 """A results file survives kills, refuses a second writer, and is left alone when the disk is full."""
 
+import hashlib
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from optim.benchmarks.record import Record
-from optim.benchmarks.results_file import open_results, read_records
+from optim.benchmarks.results_file import open_results, read_records, read_unsealed, seal
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
 
 
@@ -63,7 +65,8 @@ def test_drops_a_last_line_that_was_cut_short(tmp_path, num_bytes_lost):
 def test_takes_unwanted_records_out_and_leaves_the_other_lines_as_they_are(tmp_path):
     path = tmp_path / "results.jsonl"
     write(path, "one", "two", "three")
-    path.write_bytes(path.read_bytes().replace(b'{"schema"', b'{"newer": 1, "schema"'))
+    newer = [{"newer": 1, **json.loads(make_record(key).to_json())} for key in ("one", "two", "three")]
+    path.write_bytes(b"".join(seal(json.dumps(fields).encode()) + b"\n" for fields in newer))
     lines = path.read_bytes().splitlines()
     with open_results(path, lambda record: record.key != "two") as results:
         results.append(make_record("four"))
@@ -161,3 +164,59 @@ def test_records_are_not_waited_for_where_nobody_writes_them(tmp_path, monkeypat
     assert read_records(tmp_path / "pipe") == []
     with pytest.raises(InvalidProblemError, match="can't be read"):
         read_records(tmp_path / "nothing")
+
+
+WHOLE = seal(make_record("one").to_json()) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [b'{"a": 1}', b"{", b"notes", b"\n\n{", b"\n", WHOLE + b"notes", WHOLE + b"[1]", WHOLE + b"{ ", bytes(40)],
+)
+def test_a_file_that_is_not_ours_is_refused_and_left_as_it_is(tmp_path, foreign):
+    """Only what was cut short after whole records is cut off; a line feed alone holds nothing to lose."""
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(foreign)
+    if foreign.strip():
+        with pytest.raises(InvalidProblemError, match="name another results file, or move this one away"):
+            open_results(path).__enter__()
+        with pytest.raises(InvalidProblemError):
+            read_records(path)
+    else:
+        write(path)
+    assert path.read_bytes() == foreign
+
+
+def test_a_read_only_file_is_refused_though_an_administrator_could_write_it(tmp_path):
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(WHOLE)
+    path.chmod(0o444)
+    with pytest.raises(InvalidProblemError, match="read-only"):
+        write(path, "two")
+    assert path.read_bytes() == WHOLE
+
+
+def test_every_line_ends_with_the_digest_of_the_rest(tmp_path):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two")
+    for line in path.read_bytes().splitlines():
+        rest, _, digest = line.rpartition(b',"sha256":"')
+        assert hashlib.sha256(rest + b"}").hexdigest().encode() + b'"}' == digest
+        assert json.loads(line)["sha256"] + '"}' == digest.decode()
+
+
+CHANGES = [(b'"verified":true', b'"verified":false'), (b'"seed":0', b'"seed":10'), (b'{"schema"', b'{ "schema"'),
+           (b',"sha256":"', b',"sha255":"')]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGES)
+def test_a_record_that_was_changed_by_hand_is_not_taken_for_measured(tmp_path, before, after):
+    path = tmp_path / "results.jsonl"
+    write(path, "one", "two")
+    changed = path.read_bytes().replace(before, after, 1)
+    path.write_bytes(changed)
+    for read in (read_records, lambda path: open_results(path).__enter__()):
+        with pytest.raises(InvalidProblemError, match=r"line 1 is no record of such a run .*changed since"):
+            read(path)
+    assert path.read_bytes() == changed
+    assert len(read_unsealed(path)) == 2

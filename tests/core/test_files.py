@@ -223,7 +223,19 @@ def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
     assert after == 0o027, "files that others write from now on are open to all"
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o400])
+def test_a_read_only_file_is_refused_and_stays_as_it_is(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(0o444)
+    (tmp_path / "link").symlink_to("file")
+    for refuse in (write_bytes, lambda place, _: check_folder(place)):
+        for name in ("file", "link"):
+            with pytest.raises(InvalidProblemError, match="it is read-only"):
+                refuse(tmp_path / name, b"new")
+    assert path.read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o200])
 def test_a_file_that_is_written_over_keeps_its_permissions(tmp_path, mode):
     path = tmp_path / "file"
     path.write_bytes(b"old")
