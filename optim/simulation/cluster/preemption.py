@@ -160,7 +160,7 @@ def choose_victims(u, s, job):
     elif width <= largest:
         _mark_on_machine(s, job, last, target, s.available[target] - width)
     else:
-        _mark_on_whole(u, s, job, last, width)
+        _mark_on_whole(u, s, job, last, whole - width)
     return True
 
 
@@ -194,18 +194,24 @@ def _mark_on_machine(s, job, last, target, spare):
 
 
 @inner
-def _mark_on_whole(u, s, job, last, width):
-    """Choose machines that are or become wholly free: free ones first, then larger ones, then by number."""
-    left = width
-    for is_second in range(2):
-        for order in range(len(u.by_size)):
-            machine = u.by_size[order]
-            is_free = s.free[machine] == u.size[machine]
-            if left <= 0 or s.available[machine] != u.size[machine] or is_free != (is_second == 0):
+def _mark_on_whole(u, s, job, last, spare):
+    """Spare the most urgent first where enough machines are or become wholly free without them."""
+    for nth in range(last, -1, -1):
+        at = s.scalar[VICTIMS] - 1 - nth
+        if _yields(s, at, job):
+            lost = 0
+            place = s.head[s.victim[at]]
+            while place != NOWHERE:
+                machine = s.place_machine[place]
+                if s.available[machine] == u.size[machine]:
+                    lost += u.size[machine]
+                s.available[machine] -= s.place_gpus[place]
+                place = s.next_place[place]
+            if lost <= spare:
+                spare -= lost
                 continue
-            left -= u.size[machine]
-            if is_second == 1:
-                for nth in range(last + 1):
-                    at = s.scalar[VICTIMS] - 1 - nth
-                    if _yields(s, at, job) and gpus_on(s, s.victim[at], machine) > 0:
-                        s.marked[s.victim[at]] = 1
+            s.marked[s.victim[at]] = 1
+            place = s.head[s.victim[at]]
+            while place != NOWHERE:
+                s.available[s.place_machine[place]] += s.place_gpus[place]
+                place = s.next_place[place]

@@ -2,23 +2,19 @@
 
 import numpy as np
 
+from optim.models.cluster.log import Event
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie, lots
-from optim.simulation.cluster.planning.filling import make_room
+from optim.simulation.cluster.planning.filling import HeldUp, sparing
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy, Sight
-from optim.simulation.cluster.planning.room import Room
 from optim.simulation.cluster.planning.view import View
 
 NEVER = 2**62
 
 
 class ByKey(PlanningPolicy):
-    """The same order, ticks and thresholds as the compiled loop; without preemption the same log.
-
-    Where a job preempts, those make room whose GPUs the placement rule gives it once the least urgent ones have yielded; the
-    compiled loop spares the most urgent ones of the place, too.
-    """
+    """The same order, ticks, thresholds and rule of preemption as the compiled loop: the same log, event by event."""
 
     def __init__(self, policy: IndexPolicy, jobs: Workload) -> None:
         self.policy, self.jobs = policy, jobs
@@ -65,31 +61,28 @@ class ByKey(PlanningPolicy):
         victims = running[np.lexsort((running, keys[1][running], keys[0][running]))][::-1].tolist()
         rank = {job: (int(keys[0][job]), int(keys[1][job]), job) for job in [*victims, *order.tolist()]}
         can_preempt = is_tick or policy.preempts is Preempts.AT_EVENTS
-        queue, held_up = order.tolist()[::-1], set()
-        while queue:
+        queue, held_up = order.tolist()[::-1], HeldUp(room.site, is_strict=not policy.backfill)
+        steps: list[tuple[Event, int]] = []
+        while queue and not held_up.is_all:
             job = queue.pop()
-            width = room.site.widths[job]
-            if width in held_up:
+            if held_up.holds(job):
                 continue
-            if self._take(room, job, gpus):
+            taken = room.place(job)
+            if taken is None and can_preempt:
+                less = [other for other in victims if other in gpus and rank[other] > rank[job]]
+                stopped = sparing(room, job, less, gpus)
+                for other in stopped:
+                    room.give(other, gpus.pop(other))
+                    steps.append((Event.PREEMPT, other))
+                if stopped:
+                    queue = sorted([*queue, *stopped], key=lambda other: rank[other], reverse=True)
+                    taken = room.place(job)
+            if taken is None:
+                held_up.add(job)
                 continue
-            less = [other for other in victims if other in gpus and rank[other] > rank[job]] if can_preempt else []
-            before = set(gpus)
-            if less and make_room(room, job, less, gpus):
-                stopped = sorted(before - set(gpus), key=lambda other: rank[other])
-                queue = sorted([*queue, *stopped], key=lambda other: rank[other], reverse=True)
-            elif policy.backfill:
-                held_up.add(width)
-            else:
-                break
-        return Plan(gpus=gpus, again_us=self._next_time(view, gpus))
-
-    @staticmethod
-    def _take(room: Room, job: int, gpus: dict[int, Gpus]) -> bool:
-        taken = room.place(job)
-        if taken is not None:
             gpus[job] = taken
-        return taken is not None
+            steps.append((Event.START, job))
+        return Plan(gpus=gpus, again_us=self._next_time(view, gpus), steps=steps)
 
     def _next_time(self, view: View, gpus: dict[int, Gpus]) -> int | None:
         """Return the next tick, or when a job reaches a threshold, if anybody waits for it."""

@@ -189,17 +189,29 @@ class _Run:
             if held is not gpus and held != (taken := tuple(sorted(map(int, gpus)))):
                 changed[int(job)] = taken
         leaving = set(plan.leave)
-        for job in [job for job in books.shown if job not in wanted or job in changed]:
+        later = {job for kind, job in plan.steps if kind is Event.PREEMPT and job in books.shown} - leaving
+        changed.update((job, books.shown[job]) for job in later if job in wanted and job not in changed)
+        for job in [job for job in books.shown if (job not in wanted or job in changed) and job not in later]:
             books.stop(job, self.now, is_done=False)
             if job not in leaving:
                 self._log(Event.PREEMPT, job)
         for job in plan.leave:
             check_leaving(books, job, wanted)
             self._close(job, Event.LEAVE)
+        for kind, job in plan.steps:
+            if kind is Event.PREEMPT and job in later:
+                later.discard(job)
+                books.stop(job, self.now, is_done=False)
+                self._log(Event.PREEMPT, job)
+            elif kind is Event.START and job in changed and job not in books.shown:
+                self._start(job, changed.pop(job))
         for job, gpus in changed.items():
-            check_start(books, job, gpus, self.submitted)
-            books.start(job, gpus, self.now)
-            self._log(Event.START, job, gpus)
+            self._start(job, gpus)
+
+    def _start(self, job: int, gpus: Gpus) -> None:
+        check_start(self.books, job, gpus, self.submitted)
+        self.books.start(job, gpus, self.now)
+        self._log(Event.START, job, gpus)
 
     def _close(self, job: int, kind: Event) -> None:
         self.books.close(job, self.now)

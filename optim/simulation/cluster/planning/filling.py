@@ -1,14 +1,15 @@
 """What planning policies share: who is a user, placing jobs in an order, and making room for one by stopping others."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.simulation.cluster.options import Placement
 from optim.simulation.cluster.planning.policy import Gpus
-from optim.simulation.cluster.planning.room import Room
+from optim.simulation.cluster.planning.room import Room, Site
 from optim.simulation.cluster.planning.view import View
 
 WITHOUT_HOSTS = (
@@ -34,6 +35,41 @@ def users_of(view: View) -> IntArray:
     return view.group if view.num_groups > 1 else view.app
 
 
+class HeldUp:
+    """Who waits behind jobs that found no room in a pass.
+
+    Parameters
+    ----------
+    site
+        What jobs ask for.
+    is_strict
+        Whether nobody may pass a job that waits for GPUs that both could use; otherwise it holds up only jobs that are as wide
+        and on the same types.
+    """
+
+    def __init__(self, site: Site, is_strict: bool) -> None:
+        self.site, self.is_strict = site, is_strict
+        self.asked: set[tuple[int, tuple[bool, ...]]] = set()
+        self.types: set[int] = set()
+        self.is_all = False
+
+    def add(self, job: int) -> None:
+        """Let a job that found no room hold up others."""
+        types = self.site.types_of(job)
+        self.asked.add((self.site.widths[job], types))
+        self.types.update(kind for kind, is_usable in enumerate(types) if is_usable)
+        self.is_all = self.is_strict and (not types or len(self.types) == len(types))
+
+    def holds(self, job: int) -> bool:
+        """Tell whether a job is held up."""
+        if not self.asked:
+            return False
+        types = self.site.types_of(job)
+        if self.is_strict:
+            return self.is_all or any(types[kind] for kind in self.types)
+        return (self.site.widths[job], types) in self.asked
+
+
 def fill(view: View, room: Room, order: Iterable[int], gpus: dict[int, Gpus], is_strict: bool = False) -> None:
     """Place waiting jobs in an order and add them to a plan.
 
@@ -46,18 +82,24 @@ def fill(view: View, room: Room, order: Iterable[int], gpus: dict[int, Gpus], is
     gpus
         The plan so far.
     is_strict
-        Whether a job that finds no place ends it; otherwise it is passed over.
+        Whether a job that finds no place ends it, or with types of GPU holds up all that could use one of its types; otherwise
+        it is passed over.
     """
+    held_up = HeldUp(room.site, is_strict=True)
     left = room.num_free
     widths, is_whole = room.site.widths, room.site.is_plain
     for job in order:
+        if is_strict and held_up.holds(job):
+            continue
         is_hopeless = is_whole and (widths[job] > left or room.is_hopeless(widths[job]))
         taken = None if is_hopeless else room.place(job)
         if taken is not None:
             gpus[job] = taken
             left -= len(taken)
         elif is_strict:
-            return
+            held_up.add(job)
+            if held_up.is_all:
+                return
         if is_whole and left == 0:
             return
 
@@ -84,6 +126,34 @@ def make_room(room: Room, job: int, victims: Iterable[int], gpus: dict[int, Gpus
             gpus[job] = found
             return True
     return False
+
+
+def sparing(room: Room, job: int, victims: Sequence[int], gpus: Mapping[int, Gpus]) -> list[int]:
+    """Return which jobs are stopped so that another one finds a place, none if that isn't enough; nothing is stopped here.
+
+    Victims yield in their order, the least urgent first, until the placement rule could place the job: on one machine, the
+    first of those that could hold it, or for wider gangs on enough wholly free machines. Of those passed, the most urgent are
+    spared first where the job finds its place, on that machine, without them.
+    """
+    trial, passed, found = room.copy(), [], None
+    for victim in victims:
+        trial.give(victim, gpus[victim])
+        passed.append(victim)
+        found = trial.find(job, placement=Placement.FIRST_FIT)
+        if found is not None:
+            break
+    if found is None:
+        return []
+    place = None
+    if not trial.spreads(job) and room.site.widths[job] <= room.site.largest_of[job]:
+        place = np.arange(room.site.cluster.num_machines) == room.machine_of(found[0])
+    stopped = []
+    for victim in reversed(passed):
+        trial.take(victim, gpus[victim])
+        if trial.find(job, machines=place) is None:
+            trial.give(victim, gpus[victim])
+            stopped.append(victim)
+    return stopped[::-1]
 
 
 def capacity(cluster: Cluster) -> FloatArray:

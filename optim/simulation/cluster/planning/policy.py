@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from optim.core.errors import InvalidProblemError
 from optim.core.registry import SUPPORTED, Support
+from optim.models.cluster.log import Event
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.utility import Worth
 from optim.models.cluster.workload import Workload
@@ -50,11 +51,15 @@ class Plan:
         When to be called again at the latest, after now; None for at the next event.
     leave
         Jobs that are sent away for good, whether they run or wait: refused, or given up.
+    steps
+        Stops (`Event.PREEMPT`) and starts (`Event.START`) in the order in which they happen, for policies to which it matters: a
+        job that is stopped and started on the same GPUs starts anew. What isn't named is stopped before, or started after.
     """
 
     gpus: Mapping[int, Gpus]
     again_us: int | None = None
     leave: Sequence[int] = field(default=())
+    steps: Sequence[tuple[Event, int]] = field(default=())
 
 
 class PlanningPolicy(ABC):

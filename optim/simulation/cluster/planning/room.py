@@ -50,6 +50,7 @@ class Site:
         self.first = np.concatenate([[0], np.cumsum(cluster.gpus)]).astype(np.int64)
         self.by_size = np.lexsort((np.arange(cluster.num_machines), -cluster.gpus))
         self.largest = int(cluster.gpus.max())
+        self.largest_of = largest_machines(jobs, cluster)
         self.widths: list[int] = jobs.gpus.tolist()
         self.shares: list[int] = jobs.share_milli.tolist() if is_shared else [WHOLE_MILLI] * len(jobs)
         self.host = hosts(cluster)
@@ -57,12 +58,36 @@ class Site:
         self.has_host = is_shared or jobs.strains_hosts(cluster, jobs_a_gpu)
         self.is_plain = not self.has_host and not is_shared and not jobs.kind_ppm.shape[1]
         self.fragmentation = Fragmentation(jobs, self.largest, is_shared) if placement is Placement.FGD else None
+        asked = np.column_stack([jobs.gpus, jobs.share_milli, self.asks.T, jobs.kind_ppm > 0])
+        self.alike: list[int] = np.unique(asked, axis=0, return_inverse=True)[1].ravel().tolist()
+        self._could_hold: dict[tuple[int, int, bytes], bool] = {}
+
+    def could_hold(self, job: int, machines: BoolArray, width: int | None = None) -> bool:
+        """Tell whether the placement rule finds a job its gang, or a `width`, on some machines when all of them are free."""
+        width = width or self.widths[job]
+        key = (self.alike[job], width, machines.tobytes())
+        if key not in self._could_hold:
+            self._could_hold[key] = Room(self).find(job, width, machines) is not None
+        return self._could_hold[key]
+
+    def types_of(self, job: int) -> tuple[bool, ...]:
+        """Return which types of GPU can run a job; empty where types make no difference."""
+        return tuple((self.jobs.kind_ppm[job] > 0).tolist())
 
     def usable(self, job: int) -> BoolArray | None:
         """Return the machines whose type of GPU can run a job, None if all can."""
         if not self.jobs.kind_ppm.shape[1]:
             return None
         return np.asarray(self.jobs.kind_ppm[job, self.cluster.kind] > 0)
+
+
+def largest_machines(jobs: Workload, cluster: Cluster) -> list[int]:
+    """Return for each job the GPUs of the largest machine that its types of GPU let it use: wider gangs take whole ones."""
+    if not jobs.kind_ppm.shape[1]:
+        return [int(cluster.gpus.max())] * len(jobs)
+    kinds, which = np.unique(jobs.kind_ppm > 0, axis=0, return_inverse=True)
+    sizes = np.array([cluster.gpus.max(where=usable[cluster.kind], initial=0) for usable in kinds])
+    return [int(size) for size in sizes[which.ravel()]]
 
 
 class Room:
@@ -182,7 +207,12 @@ class Room:
         return gpus
 
     def find(
-        self, job: int, width: int | None = None, machines: BoolArray | None = None, most: IntArray | None = None
+        self,
+        job: int,
+        width: int | None = None,
+        machines: BoolArray | None = None,
+        most: IntArray | None = None,
+        placement: Placement | None = None,
     ) -> Gpus | None:
         """Return GPUs for a job by the placement rule, None where there is no room; nothing is taken.
 
@@ -196,7 +226,10 @@ class Room:
             Machines that may be taken, shape (machines,); all unless given.
         most
             Wholly free GPUs that may be taken of each machine, shape (machines,); all unless given.
+        placement
+            Which machine of those that hold the gang; as the run's options say unless given.
         """
+        placement = placement or self.site.placement
         width = width or self.site.widths[job]
         if self.is_hopeless(width):
             return None
@@ -210,17 +243,16 @@ class Room:
         if self.site.has_host:
             free = np.minimum(free, (self.host // np.maximum(1, self.site.asks[:, job])[:, None]).min(axis=0))
         if width == 1 and self.site.shares[job] < WHOLE_MILLI:
-            return self._find_share(job, machines)
-        if width <= self.site.largest:
+            return self._find_share(job, machines, placement)
+        if width <= self.site.largest_of[job]:
             fitting = np.flatnonzero(free >= width)
             if len(fitting):
-                return tuple(self._whole[self._choose(fitting, width)][:width])
+                return tuple(self._whole[self._choose(fitting, width, placement)][:width])
         else:
             gpus = self._wholly_free(free, width)
             if gpus is not None:
                 return gpus
-        may_spread = self.site.spread if self.may_spread is None else self.may_spread(job)
-        if may_spread and free.sum() >= width:
+        if self.spreads(job) and free.sum() >= width:
             return self._spread(free, width)
         if is_plain and self.may_spread is None:
             narrow, wide = self.too_wide
@@ -238,9 +270,13 @@ class Room:
         self.may_spread = lambda job: may_spread(job) or (self.site.spread if before is None else before(job))
         self.too_wide = NOTHING_KNOWN
 
-    def _choose(self, fitting: IntArray, width: int) -> int:
+    def spreads(self, job: int) -> bool:
+        """Tell whether a job takes GPUs anywhere where the placement rule finds none."""
+        return self.site.spread if self.may_spread is None else self.may_spread(job)
+
+    def _choose(self, fitting: IntArray, width: int, placement: Placement) -> int:
         """Return which of the machines that hold a gang takes it."""
-        placement, free = self.site.placement, self.free[fitting]
+        free = self.free[fitting]
         if placement == Placement.FIRST_FIT:
             return int(fitting[0])
         if placement == Placement.WORST_FIT:
@@ -250,7 +286,7 @@ class Room:
             return int(fitting[np.lexsort((free, growth))[0]])  # of equal ones the fullest
         return int(fitting[free.argmin()])
 
-    def _find_share(self, job: int, machines: BoolArray | None) -> Gpus | None:
+    def _find_share(self, job: int, machines: BoolArray | None, placement: Placement) -> Gpus | None:
         share, site = self.site.shares[job], self.site
         fits = self.left_milli >= share
         if machines is not None:
@@ -261,9 +297,9 @@ class Room:
         if not len(fitting):
             return None
         left = self.left_milli[fitting]
-        if site.placement == Placement.FIRST_FIT:
+        if placement == Placement.FIRST_FIT:
             return (int(fitting[0]),)
-        if site.placement == Placement.WORST_FIT:
+        if placement == Placement.WORST_FIT:
             return (int(fitting[left.argmax()]),)
         if site.fragmentation is not None:
             return (int(fitting[site.fragmentation.growth_of_share(self, fitting, share).argmin()]),)

@@ -1,0 +1,135 @@
+"""An index policy decides the same in the compiled loop and by planning: around nothing, with nothing to share, and undisturbed."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from optim.models.cluster.workload import PPM, US, Workload
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.catalogue import INDEX_POLICIES, make_policy
+from optim.simulation.cluster.engine import is_compiled, play
+from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
+from optim.simulation.cluster.planning.by_key import ByKey
+from optim.simulation.cluster.wrappers.wrapper import Wrapper
+from tests.support.small_clusters import workload
+
+OPTIONS = {
+    "fifo": {},
+    "las": {"quantum_s": 3},
+    "random": {},
+    "srsf": {},
+    "srtf": {},
+    "tiresias": {"limits_gpu_s": "3:9"},
+    "tiresias-gittins": {},
+}
+
+
+class Nothing(Wrapper):
+    """Changes nothing."""
+
+    wrap = "nothing"
+    steers_placement = False
+
+
+def _events(run):
+    """Return the events in their order, with how many GPUs of which machines each start takes."""
+    events = []
+    for time, kind, job, places in run.log.rows():
+        taken = Counter()
+        for machine, gpus in places:
+            taken[machine] += gpus
+        events.append((time, kind, job, sorted(taken.items())))
+    return events
+
+
+def _world(seed):
+    """Draw machines of up to four GPUs, up to a dozen jobs, a policy and what it is played under."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 5, rng.integers(1, 5))
+    count = int(rng.integers(3, 13))
+    widest = int(sizes.max()) if rng.random() < 0.5 else int(sizes.sum())
+    spread = bool(rng.random() < 0.3)
+    slow = PPM + rng.integers(0, 3, (count, 2)).cumsum(axis=1) * 200_000
+    fails = np.where(rng.random(count) < 0.3, rng.integers(1, 9, count) * US, -1)
+    jobs = Workload(
+        submit_us=np.sort(rng.integers(0, 20, count) * (rng.random(count) < 0.8)) * US,
+        gpus=rng.integers(1, widest + 1, count),
+        duration_us=rng.integers(9, 60, count) * US,
+        slowdown_ppm=np.column_stack([np.full(count, PPM), slow]),
+        fails_us=fails,
+        tries=rng.integers(1, 3, count),
+        good_us=np.where(fails >= 0, 5 * US, -1),
+    )
+    options = {
+        "placement": list(Placement)[rng.integers(4)],
+        "spread": spread,
+        "overhead_s": float(rng.choice([0, 2, 30])),
+        "mtbf_hours": float(rng.choice([0, 0, 0.05])),
+        "repair_hours": 0.005,
+        "checkpoint_min": 0.1,
+        "retries": list(RetryRule)[rng.integers(3)],
+        "retry_wait_min": 0.05,
+    }
+    submit = jobs.submit_us - jobs.submit_us[0]
+    object.__setattr__(jobs, "submit_us", submit)
+    name = sorted(INDEX_POLICIES)[seed % len(INDEX_POLICIES)]
+    own = OPTIONS[name] | ({"backfill": bool(rng.random() < 0.5)} if name in ("fifo", "random") else {})
+    racks = rng.integers(0, 2, len(sizes))
+    return jobs, Cluster(gpus=sizes, rack=racks), make_policy(name, jobs, own), options
+
+
+def _same_log(seed):
+    jobs, cluster, policy, chosen = _world(seed)
+    options = EngineOptions(**chosen)
+    assert is_compiled(jobs, cluster, options)
+    compiled = play(jobs, cluster, policy, options, seed)
+    others = {
+        "wrapped": (Nothing(ByKey(policy, jobs)), options),
+        "nobody shares": (policy, EngineOptions(**chosen, sharing=True)),
+        "undisturbed": (policy, EngineOptions(**chosen, neighbour=1 + 1e-9)),
+    }
+    for what, (other, under) in others.items():
+        planned = play(jobs, cluster, other, under, seed)
+        assert planned.log.names_gpus or not len(planned.log.machine)
+        assert _events(planned) == _events(compiled), f"seed {seed}, {what}"
+        assert (planned.held_gpu_us, planned.overhead_gpu_us) == (compiled.held_gpu_us, compiled.overhead_gpu_us)
+        assert planned.executed_us.tolist() == compiled.executed_us.tolist()
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_the_same_log_however_it_is_played(seed):
+    _same_log(seed)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("first", range(100, 2100, 100))
+def test_the_same_log_however_it_is_played_in_many_worlds(first):
+    for seed in range(first, first + 100):
+        _same_log(seed)
+
+
+WAYS = {
+    "compiled": lambda jobs, policy: (policy, {}),
+    "patience": lambda jobs, policy: (make_policy("patience+srtf", jobs), {}),
+    "sharing": lambda jobs, policy: (policy, {"sharing": True}),
+    "neighbour": lambda jobs, policy: (policy, {"neighbour": 1.000001}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("rows", "gpus", "mean_s", "preemptions"),
+    [
+        ([(0, 2, 20), (1, 1, 100), (2, 3, 10)], "1x4", 170 / 3, 1),
+        ([(0, 2, 20), (1, 3, 10), (2, 4, 5), (3, 2, 20)], "3x2", 26.75, 1),
+        ([(0, 1, 100), (3, 3, 2), (5, 3, 20)], "2x2", 154 / 3, 2),
+    ],
+    ids=["one machine", "whole machines", "stopped and started at one instant"],
+)
+def test_the_most_urgent_are_spared_by_every_engine(way, rows, gpus, mean_s, preemptions):
+    jobs = workload(rows)
+    policy, more = WAYS[way](jobs, make_policy("srtf", jobs))
+    run = play(jobs, Cluster.grid(gpus), policy, EngineOptions(**more))
+    assert (run.end_us - jobs.submit_us).mean() / US == pytest.approx(mean_s, rel=1e-5)
+    assert (run.log.kind == 1).sum() == preemptions
