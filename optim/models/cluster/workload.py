@@ -265,14 +265,23 @@ class Workload(ComparesByValue):
                 f"job {self.ids[row][:40]} asks for {self.gpus[row]} GPUs of a cluster of {cluster.num_gpus}; "
                 f"enlarge the cluster, or leave such jobs out with --option oversized=drop"
             )
-        if self.strains_hosts(cluster):
-            self._check_hosts(cluster, int(cluster.gpus.max()) if on_one_machine else 0)
+        if self.strains_hosts(cluster) or self.kind_ppm.shape[1]:
+            self._check_room(cluster, on_one_machine)
 
-    def _check_hosts(self, cluster: Cluster, widest: int) -> None:
-        """Check that vCPU and memory suffice for every gang; those up to `widest` need one machine."""
+    def largest_machine(self, cluster: Cluster, job: int) -> int:
+        """Return the GPUs of the largest machine whose type can run a job, 0 if there is none."""
+        if not self.kind_ppm.shape[1]:
+            return int(cluster.gpus.max())
+        return int(cluster.gpus.max(where=self.kind_ppm[job, cluster.kind] > 0, initial=0))
+
+    def _check_room(self, cluster: Cluster, on_one_machine: bool) -> None:
+        """Check that there are GPUs of its types, and vCPU and memory, for every gang."""
         kinds = np.column_stack([self.gpus, self.cpu_milli, self.memory_mib, self.kind_ppm])
         for row in np.sort(np.unique(kinds, axis=0, return_index=True)[1]).tolist():
             room, gang = self.room_on(cluster, row), int(self.gpus[row])
+            widest = self.largest_machine(cluster, row) if on_one_machine else 0
+            if self.kind_ppm.shape[1]:
+                self._check_types(cluster, row)
             whole = (
                 cluster.gpus[room == cluster.gpus] if widest else room
             )  # placed by a rule, wide gangs take whole machines
@@ -284,6 +293,17 @@ class Workload(ComparesByValue):
                     f"{self.memory_mib[row] / MIB_A_GB:g} GB each, and {where} {most} such; ask for less, or enlarge the machines"
                     + (", or let gangs spread with --option spread=true" if widest else "")
                 )
+
+    def _check_types(self, cluster: Cluster, row: int) -> None:
+        """Check that a job finds its GPUs among the types that it can run on."""
+        usable = self.kind_ppm[row] > 0
+        there = int(cluster.gpus[usable[cluster.kind]].sum())
+        if self.gpus[row] > there:
+            names = ", ".join(name for name, is_one in zip(cluster.kinds, usable.tolist(), strict=False) if is_one)
+            raise InvalidProblemError(
+                f"job {self.ids[row][:40]} asks for {self.gpus[row]} GPUs of {names[:80] or 'no type that is there'}, of which the "
+                f"cluster has {there}; enlarge the cluster, or leave such jobs out with --option oversized=drop"
+            )
 
 
 def hosts(cluster: Cluster) -> IntArray:

@@ -22,6 +22,9 @@ MOST_ROOM, MOST_RACK = 2.0**50, 2**53
 MACHINES_A_RACK = 16
 """Machines that share a switch where a cluster is given as machines x GPUs."""
 
+UNNAMED = ("gpu",)
+"""Types of a cluster of which nobody says what its GPUs are."""
+
 CPUS_A_GPU, MEMORY_GB_A_GPU = 8.0, 64.0
 """Host room where a cluster is given as machines x GPUs: twice what a job is taken to ask where it doesn't say."""
 
@@ -40,6 +43,11 @@ class Cluster(ComparesByValue):
         Type of each machine's GPUs, as a number into `kinds`; shape (machines,).
     kinds
         Names of the types, each once.
+    gpu_types
+        Name of each type's GPUs as job tables write it; the names in `kinds` unless given, which differ where machines of one
+        GPU are in different partitions.
+    partitions
+        For each type the partitions its machines are in; empty if nothing is said of partitions.
     cpus, memory_gb
         Host room of each machine, at least 0; shape (machines,).
 
@@ -52,7 +60,9 @@ class Cluster(ComparesByValue):
     gpus: IntArray
     rack: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
     kind: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    kinds: tuple[str, ...] = ("gpu",)
+    kinds: tuple[str, ...] = UNNAMED
+    gpu_types: tuple[str, ...] = ()
+    partitions: tuple[tuple[str, ...], ...] = ()
     cpus: FloatArray = field(default_factory=lambda: np.zeros(0))
     memory_gb: FloatArray = field(default_factory=lambda: np.zeros(0))
 
@@ -77,6 +87,10 @@ class Cluster(ComparesByValue):
         self._check_ranges()
 
     def _check_ranges(self) -> None:
+        if not self.gpu_types:
+            object.__setattr__(self, "gpu_types", self.kinds)
+        if len(self.gpu_types) != len(self.kinds) or len(self.partitions) not in (0, len(self.kinds)):
+            raise InvalidProblemError("gpu_types and partitions must have an entry for each of kinds, or be left out")
         if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
             raise InvalidProblemError("kinds must be names, each once; give every type of GPU one of its own")
         most = {

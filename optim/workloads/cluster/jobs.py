@@ -12,6 +12,7 @@ from optim.models.cluster.philly_tables import STATUSES
 from optim.models.cluster.workload import PPM, US, WHOLE_MILLI, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.workloads.cluster.failure_draws import REASON_NAMES, draw_outcomes
+from optim.workloads.cluster.type_limits import check_types, run_times_by_type
 from optim.workloads.traces.job_table import JobTable, TextArray
 from optim.workloads.traces.time_stamps import seconds_of
 
@@ -85,14 +86,15 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     selection
         Which of them.
     cluster
-        Where they are to run: gangs that are larger may be dropped, and run times are those on its types of GPU, where the
-        trace tells them by type and the cluster names types. None for any.
+        Where they are to run: gangs that are larger may be dropped, and jobs are kept on the types of GPU and in the partitions
+        that the trace records, with run times by type where it tells them, as far as the cluster names types and partitions.
+        None for any.
 
     Raises
     ------
     InvalidProblemError
-        If no job is left, those left are on several clocks, or the trace knows no run time on one of the cluster's types of
-        GPU.
+        If no job is left, those left are on several clocks, the trace knows no run time on one of the cluster's types of GPU,
+        or a job asks for a type or partition that the cluster hasn't and `oversized` doesn't drop it.
     InvalidOptionError
         If `since` is no date, or a date and the trace tells none.
     """
@@ -102,13 +104,15 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
     if selection.since is not None:
         is_late = table.submit_s[order] >= seconds_of(table.begin, selection.since)
         order, dropped[EARLIER] = order[is_late], int((~is_late).sum())
-    if selection.oversized == Oversized.DROP and cluster is not None:
-        fits = table.workers[order] <= cluster.num_gpus
-        order, dropped[OVERSIZED] = order[fits], int((~fits).sum())
-    ratio = _type_ratios(table, cluster)
-    if ratio is not None:
+    ratio = None if cluster is None else run_times_by_type(table, cluster, order, notes)
+    if ratio is not None and cluster is not None:
         can_run = np.isfinite(ratio[order]).any(axis=1)
+        if selection.oversized == Oversized.REFUSE and table.type_ratio is None:
+            check_types(table, cluster, order[~can_run])
         order, dropped[NO_TYPE] = order[can_run], int((~can_run).sum())
+    if selection.oversized == Oversized.DROP and cluster is not None:
+        fits = table.workers[order] <= (cluster.num_gpus if ratio is None else _usable_gpus(ratio[order], cluster))
+        order, dropped[OVERSIZED] = order[fits], int((~fits).sum())
     _check_clock(table, order)
     order = order[: selection.first]
     if not len(order):
@@ -213,17 +217,10 @@ def _apps(texts: TextArray) -> IntArray:
     return np.asarray(np.unique(app, return_inverse=True)[1], np.int64)
 
 
-def _type_ratios(table: JobTable, cluster: Cluster | None) -> FloatArray | None:
-    """Return run times on the cluster's types of GPU over those told, None where types make no difference."""
-    if table.type_ratio is None or cluster is None or cluster.kinds == ("gpu",):
-        return None
-    missing = [kind for kind in cluster.kinds if kind not in table.types]
-    if missing:
-        raise InvalidProblemError(
-            f"GPU type {missing[0][:40]!r} has no throughput in the trace (there are: {', '.join(table.types)}); "
-            "name another in the cluster's topology"
-        )
-    return table.type_ratio[:, [table.types.index(kind) for kind in cluster.kinds]]
+def _usable_gpus(ratio: FloatArray, cluster: Cluster) -> FloatArray:
+    """Return how many GPUs there are of the types that each job can run on; shape (jobs,)."""
+    there = np.bincount(cluster.kind, weights=cluster.gpus, minlength=len(cluster.kinds))
+    return np.asarray(np.isfinite(ratio) @ there)
 
 
 def _outcomes(table: JobTable, gpus: IntArray, duration_us: IntArray, seed: int, notes: list[str]) -> Mapping[str, Any]:

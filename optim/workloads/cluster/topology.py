@@ -10,7 +10,7 @@ from optim.core.documents import Count, Name, PositiveInt, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.limits import check_limit
-from optim.models.cluster.world import CPUS_A_GPU, GRID, MACHINES_A_RACK, MEMORY_GB_A_GPU, MOST_GPUS, Cluster
+from optim.models.cluster.world import CPUS_A_GPU, GRID, MACHINES_A_RACK, MEMORY_GB_A_GPU, MOST_GPUS, UNNAMED, Cluster
 from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.alibaba import read_nodes
 
@@ -19,7 +19,7 @@ SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines: GPUs, their type, rack (else filled in order), and host room (else by the GPU)."""
+    """`count` equal machines: GPUs, their type, rack (else filled in order), host room (else by the GPU), partitions they are in."""
 
     gpus: PositiveInt
     count: PositiveInt = 1
@@ -27,6 +27,7 @@ class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     rack: Count | None = None
     cpus: float | None = None
     memory_gb: float | None = None
+    partitions: list[Name] = []
 
 
 class TopologyDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,7 +79,13 @@ def _from_topology(path: Path) -> Cluster:
             raise InvalidProblemError(
                 f"{path}: machines[{number}] must have at most {MOST_GPUS} GPUs, and host room of at least 0"
             )
-    kinds = tuple(dict.fromkeys(entry.kind for entry in entries))
+    named_partitions = [tuple(sorted(set(entry.partitions))) for entry in entries]
+    if any(named_partitions) and not all(named_partitions):
+        raise InvalidProblemError(
+            f"{path}: machines[{named_partitions.index(())}] names no partitions, while others do; give every machine its own"
+        )
+    classes = [(entry.kind, names) for entry, names in zip(entries, named_partitions, strict=True)]
+    kinds = tuple(dict.fromkeys(classes))
     filled = np.arange(int(count.sum()) if len(count) else 0) // document.machines_a_rack
     named = np.repeat([-1 if entry.rack is None else entry.rack for entry in entries], count)
     largest = max((entry.rack for entry in entries if entry.rack is not None), default=-1)
@@ -88,8 +95,10 @@ def _from_topology(path: Path) -> Cluster:
     return Cluster(
         gpus=gpus,
         rack=np.where(named >= 0, named, largest + 1 + filled).astype(np.int64),
-        kind=np.repeat([kinds.index(entry.kind) for entry in entries], count).astype(np.int64),
-        kinds=kinds or ("gpu",),
+        kind=np.repeat([kinds.index(each) for each in classes], count).astype(np.int64),
+        kinds=tuple(f"{kind} in {', '.join(names)}" if names else kind for kind, names in kinds) or UNNAMED,
+        gpu_types=tuple(kind for kind, _ in kinds),
+        partitions=tuple(names for _, names in kinds) if any(named_partitions) else (),
         cpus=cpus,
         memory_gb=memory,
     )
@@ -117,6 +126,12 @@ def _from_nodes(path: Path) -> Cluster:
     capacity = nodes.capacity[nodes.capacity[:, 0] > 0]
     if not len(capacity):
         raise InvalidProblemError(f"{path}: no node has a GPU; give a list with some")
+    named = [kind.rpartition(" x ")[0] for kind, gpus in zip(nodes.kind, nodes.capacity[:, 0], strict=True) if gpus > 0]
+    kinds = tuple(dict.fromkeys(named))
     return Cluster(
-        gpus=np.rint(capacity[:, 0]).astype(np.int64), cpus=capacity[:, 1].copy(), memory_gb=capacity[:, 2].copy()
+        gpus=np.rint(capacity[:, 0]).astype(np.int64),
+        cpus=capacity[:, 1].copy(),
+        memory_gb=capacity[:, 2].copy(),
+        kind=np.array([kinds.index(name) for name in named], np.int64),
+        kinds=kinds,
     )

@@ -17,6 +17,8 @@ MIB_PER_GB = 1024.0
 
 DEMANDS = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 TIMES, PHASE = ("creation_time", "deletion_time", "scheduled_time"), ("pod_phase",)
+GPU_TYPE = "gpu_spec"
+"""Types that a pod may run on, with bars between, "" for any."""
 
 NEVER_RAN = "never scheduled"
 NO_GPU = "without a GPU"
@@ -48,8 +50,10 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
     """
     if options.virtual_cluster is not None:
         raise InvalidOptionError("virtual_cluster must be None for alibaba, whose trace has none; leave it out")
-    has_times = options.run_s is None or TIMES[0] in header_of(path)
-    columns = read_columns(path, (*DEMANDS, *(TIMES if has_times else ())), ("name", *(PHASE if has_times else ())))
+    header = header_of(path)
+    has_times = options.run_s is None or TIMES[0] in header
+    texts = ("name", *(PHASE if has_times else ()), *((GPU_TYPE,) if GPU_TYPE in header else ()))
+    columns = read_columns(path, (*DEMANDS, *(TIMES if has_times else ())), texts)
     require(path, columns, *DEMANDS, least=0.0)
     gpus = require_whole(path, "num_gpu", columns["num_gpu"])
     if has_times:
@@ -88,6 +92,7 @@ def read_alibaba(path: str | Path, options: ReadOptions) -> JobTable:
         demand=demand,
         clock=np.zeros(len(kept), dtype=np.int64),
         status=status[kept],
+        gpu_type=columns[GPU_TYPE][kept] if GPU_TYPE in columns else None,
         rows_read=len(gpus),
         dropped=dropped,
         notes=tuple(notes),

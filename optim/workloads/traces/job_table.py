@@ -85,6 +85,9 @@ class JobTable:
         What one worker takes of GPUs, vCPUs, memory (GB), shape (jobs, 3); None where the trace doesn't say.
     virtual_cluster, user, model, status, app
         Texts, "" for a job of which the trace doesn't say it, shape (jobs,); None where it says it of no job.
+    gpu_type
+        Types of GPU that the job may run on, with bars between; "" for a job of which the trace doesn't say it; shape (jobs,);
+        None where it says it of no job.
     priority
         Larger ones first, shape (jobs,); None where the trace has none.
     least_gpus, most_gpus
@@ -126,6 +129,7 @@ class JobTable:
     model: TextArray | None = None
     status: TextArray | None = None
     app: TextArray | None = None
+    gpu_type: TextArray | None = None
     priority: IntArray | None = None
     least_gpus: IntArray | None = None
     most_gpus: IntArray | None = None

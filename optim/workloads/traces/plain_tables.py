@@ -52,7 +52,7 @@ class PlainForm:
         default_factory=lambda: {
             "ids": "id",
             "virtual_cluster": "vc",
-            **{name: name for name in ("user", "model", "status", "app")},
+            **{name: name for name in ("user", "model", "status", "app", "gpu_type")},
         }
     )
     counts: Mapping[str, str] = field(
@@ -80,8 +80,8 @@ def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) ->
     """Read a table of jobs.
 
     One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s), and may have `id`, `vc`,
-    `user`, `model`, `status`, `app`, `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and
-    `memory_gb` (of the whole job).
+    `user`, `model`, `status`, `app`, `gpu_type` (all that it may run on, with bars between), `priority`, `min_gpus` and
+    `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of the whole job).
 
     Raises
     ------

@@ -34,7 +34,7 @@ GB_A_MB = 2.0**-10
 def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     """Read jobs from ``sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
 
-    GPUs are ``gres/gpu=N`` (or ``gres/gpu:TYPE=N``, all types together); vCPUs and memory are those of the job. The partition
+    GPUs are ``gres/gpu=N`` (or ``gres/gpu:TYPE=N``, all types together), the type is the one that a job names first; vCPUs and memory are those of the job. The partition
     is the virtual cluster. Steps of jobs (``123.batch``), jobs without GPUs and jobs that aren't over are left out and counted.
 
     Raises
@@ -80,6 +80,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         virtual_cluster=columns["Partition"][kept],
         user=columns["User"][kept] if "User" in columns else None,
         status=state[kept],
+        gpu_type=_types(granted[kept]),
         begin=begin,
         rows_read=count,
         dropped=dropped,
@@ -94,6 +95,12 @@ def _gpus(texts: TextArray) -> IntArray:
         totals = [count for kind, count in found if kind is None]
         known[text] = totals[0] if totals else sum(count for _, count in found)
     return np.array([known[text] for text in texts.tolist()], np.int64)
+
+
+def _types(texts: TextArray) -> TextArray | None:
+    """Return the type of GPU of each job, "" where it isn't told; None if it is told of no job."""
+    known = {text: next((m["type"] for m in _GPU.finditer(text) if m["type"]), "") for text in set(texts.tolist())}
+    return np.array([known[text] for text in texts.tolist()], object) if any(known.values()) else None
 
 
 def _amounts(texts: TextArray, pattern: re.Pattern[str]) -> FloatArray:

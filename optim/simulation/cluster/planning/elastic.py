@@ -47,7 +47,9 @@ def realise(view: View, widths: Mapping[int, int]) -> dict[int, Gpus]:
     room = view.room([job for job in view.running if job not in gpus])
     for job in sorted((job for job in widths if job not in gpus), key=lambda job: (-widths[job], job)):
         least = 1 if view.least_gpus[job] < 1 else int(view.least_gpus[job])
-        for width in (widths[job], min(widths[job], int(room.free.max()))):
+        limit = room.limit(job)
+        largest = int(room.free.max() if limit is None else room.free.max(where=limit, initial=0))
+        for width in (widths[job], min(widths[job], largest)):
             taken = room.place(job, width) if width >= least else None
             if taken is not None:
                 gpus[job] = taken

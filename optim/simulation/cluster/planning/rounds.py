@@ -69,6 +69,7 @@ class ShareRounds(PlanningPolicy):
         del seed
         kinds = int(cluster.kind.max()) + 1
         self.gpus = np.bincount(cluster.kind, weights=cluster.gpus, minlength=kinds).astype(np.int64)
+        self.machines = [cluster.kind == kind for kind in range(kinds)]
         self.received = np.zeros((len(self.jobs), kinds))
         self.isolated_s, self.served = np.zeros(len(self.jobs)), np.zeros(len(self.jobs))
         self.active: IntArray = np.zeros(0, np.int64)
@@ -81,6 +82,7 @@ class ShareRounds(PlanningPolicy):
         again = (view.now_us // step + 1) * step
         if not len(view.jobs):
             return Plan(gpus={})
+        self.site = view.room().site
         self._account(view)
         if not np.array_equal(self.active, view.jobs):
             self.active = view.jobs
@@ -95,7 +97,7 @@ class ShareRounds(PlanningPolicy):
         jobs = view.jobs
         kinds = view.kind_ppm[jobs] if view.kind_ppm.shape[1] else np.full((len(jobs), len(self.gpus)), PPM)
         speed = np.where(kinds[:, : len(self.gpus)] > 0, PPM / np.maximum(kinds[:, : len(self.gpus)], 1), 0.0)
-        speed *= (self.gpus > 0) & (self.gpus >= view.gpus[jobs][:, None])
+        speed *= [[self.site.could_hold(job, where) for where in self.machines] for job in jobs.tolist()]
         problem = ShareProblem(
             throughput=speed,
             width=view.gpus[jobs],

@@ -7,8 +7,10 @@ import numpy as np
 from optim.core.registry import SUPPORTED, Support
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
+from optim.simulation.cluster.options import Placement
 from optim.simulation.cluster.planning.filling import fill, quotas
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+from optim.simulation.cluster.planning.room import Site
 from optim.simulation.cluster.planning.view import View
 
 
@@ -59,11 +61,15 @@ class Static(PlanningPolicy):
     def supports(self, jobs: Workload, cluster: Cluster) -> Support:
         """Tell whether every virtual cluster's widest gang fits into its own machines."""
         owner = divide(jobs, cluster)
-        for group, name in enumerate(jobs.groups):
-            mine, widest = cluster.gpus[owner == group], int(jobs.gpus[jobs.group == group].max(initial=0))
-            room = mine.max(initial=0) if widest <= cluster.gpus.max() else mine.sum()
-            if room < widest:
-                said = f"virtual cluster {name[:20]!r} has a gang of {widest}, and machines of its own for {room}"
+        site = Site(jobs, cluster, Placement.BEST_FIT, spread=False)
+        asked = np.column_stack([jobs.group, -jobs.gpus, site.alike])
+        for row in np.unique(asked, axis=0, return_index=True)[1].tolist():
+            mine = owner == jobs.group[row]
+            if not site.could_hold(row, mine):
+                name, gang = jobs.groups[jobs.group[row]], int(jobs.gpus[row])
+                room = np.where(mine, jobs.room_on(cluster, row), 0)
+                most = room.max() if gang <= site.largest_of[row] else room.sum()
+                said = f"virtual cluster {name[:20]!r} has a gang of {gang}, and machines of its own for {most}"
                 return Support(False, f"{said}; take a larger cluster, or a policy that shares")
         return SUPPORTED
 

@@ -12,7 +12,7 @@ from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.planning.filling import make_room, quotas
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
-from optim.simulation.cluster.planning.room import BoolArray, Room
+from optim.simulation.cluster.planning.room import BoolArray, Room, largest_machines
 from optim.simulation.cluster.planning.view import View
 
 NEVER = np.int64(-1)
@@ -127,7 +127,7 @@ class YarnCs(PlanningPolicy):
         if self.options.quota_file is not None:
             given = machine_quotas(self.options.quota_file, self.jobs, cluster)
         self.quota = np.maximum(given if len(given) else quotas(self.jobs, cluster), 1e-9)
-        self.fewest = -(-self.jobs.gpus // int(cluster.gpus.max()))
+        self.fewest = -(-self.jobs.gpus // np.maximum(1, largest_machines(self.jobs, cluster)))
         self.since = np.full(len(self.jobs), NEVER)
         self.delays = {"fair_share": 0, "fragmentation": 0}
         self.seen: tuple[int, Mapping[str, int]] = (0, {})
@@ -220,7 +220,7 @@ class YarnCs(PlanningPolicy):
     def _find(self, room: Room, job: int, level: int) -> Gpus | None:
         """Return GPUs of racks, and in them machines, with most free ones first."""
         width = room.site.widths[job]
-        if room.num_free < width or (room.site.largest >= width > room.free.max() and level == 0):
+        if room.num_free < width or (room.site.largest_of[job] >= width > room.free.max() and level == 0):
             return None
         free = self._usable(room, job)
         rack = room.site.cluster.rack

@@ -62,7 +62,6 @@ class FailEarly(Wrapper):
         count = max(1, round(self.options.share * cluster.num_machines))
         self.pool = np.arange(cluster.num_machines) >= cluster.num_machines - count
         self.has_pool = count < cluster.num_machines
-        self.others = int(cluster.gpus[~self.pool].sum())
         self.tried: set[int] = set()
         self.trials: dict[int, Gpus] = {}
         self.caught = 0
@@ -81,7 +80,11 @@ class FailEarly(Wrapper):
         self.caught += len(leave)
         room = view.room(stopped)
         is_due = (view.gpus > 1) & (view.least_gpus == 1)
-        due = [job for job in view.waiting.tolist() if is_due[job] and job not in self.tried]
+        due = [
+            job
+            for job in view.waiting.tolist()
+            if is_due[job] and job not in self.tried and room.site.could_hold(job, self.pool, 1)
+        ]
         for job in due:
             taken = room.place(job, 1, self.pool)
             if taken is not None:
@@ -93,7 +96,7 @@ class FailEarly(Wrapper):
                 room.give(job, gpus)
             for job in begun:
                 room.take(job, self.trials[job])
-            room.confine(lambda job: ~self.pool if room.site.widths[job] <= self.others else None)
+            room.confine(lambda job: ~self.pool if room.site.could_hold(job, ~self.pool) else None)
 
         view.hide({*self.trials, *due, *leave}, stopped)
         view.prepare.append(prepare)

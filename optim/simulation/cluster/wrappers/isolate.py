@@ -59,7 +59,6 @@ class Isolate(Wrapper):
         )
         self.is_small = np.arange(cluster.num_machines) >= cluster.num_machines - max(small, 0)
         self.limits = [self.is_small, ~self.is_small]
-        self.room = [int(cluster.gpus[limit].sum()) for limit in self.limits]
 
     def plan(self, view: View) -> Plan:
         """Confine each job to its part."""
@@ -69,7 +68,7 @@ class Isolate(Wrapper):
 
             def part(job: int) -> BoolArray | None:
                 is_wide = int(widths[job] >= self.options.wide)
-                return self.limits[is_wide] if self.room[is_wide] >= widths[job] else None
+                return self.limits[is_wide] if room.site.could_hold(job, self.limits[is_wide]) else None
 
             room.confine(part)
 
