@@ -28,7 +28,15 @@ if TYPE_CHECKING:
 
 SHOWN = (
     *("jct_mean_h", "ratio_to_bound", "rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
-    *("jct_p95_h", "queue_mean_h", "makespan_h", "slowdown_max", "utilisation", "overhead_gpu_hours"),
+    *(
+        "jct_p95_h",
+        "wait_mean_h",
+        "first_start_mean_h",
+        "makespan_h",
+        "slowdown_max",
+        "utilisation",
+        "overhead_gpu_hours",
+    ),
     *("wait_fragmented_share", "preemptions", "unfinished"),
 )
 ALWAYS = 6

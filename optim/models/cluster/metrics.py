@@ -16,6 +16,9 @@ HOUR_US = 3600 * US
 
 MOST_FIGURE = 1e300
 
+NOT_TOLD = -1.0
+"""In place of a figure that a log of an earlier version doesn't tell."""
+
 SCORES = (1.0, 0.5, 0.25)
 """Placement score by locality: a machine has one island of fast links here."""
 
@@ -28,7 +31,7 @@ class Metrics:
     ----------
     jct_mean_h, jct_p50_h, jct_p95_h, jct_p99_h, makespan_h
         Completion less submission, and the last completion less the first submission.
-    queue_mean_h
+    first_start_mean_h
         First start less submission.
     slowdown_mean, slowdown_max
         Completion time over exclusive run time.
@@ -59,6 +62,9 @@ class Metrics:
         and the GPU-time that failed machines were down for until the makespan.
     failed_tries, failed
         How often a try of a job failed, and the jobs that were over by it, their tries being played one by one.
+    wait_mean_h
+        Waiting: all time without GPUs from a job's submission to its end, before its first start and whenever it had lost
+        them; -1 in logs of earlier versions, which don't tell it.
     left, unfinished
         Jobs that were sent away, and those that were never done: the figures above of completion and fairness leave both
         out, as they do those that failed; those of GPU-time count them.
@@ -74,7 +80,7 @@ class Metrics:
     jct_p95_h: float
     jct_p99_h: float
     makespan_h: float
-    queue_mean_h: float
+    first_start_mean_h: float
     slowdown_mean: float
     slowdown_max: float
     rho_max: float
@@ -102,6 +108,7 @@ class Metrics:
     failed: int = 0
     left: int = 0
     unfinished: int = 0
+    wait_mean_h: float = NOT_TOLD
 
     def __post_init__(self) -> None:
         """Check that they are numbers."""
@@ -136,7 +143,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         jct_p95_h=float(p95),
         jct_p99_h=float(p99),
         makespan_h=makespan / HOUR_US,
-        queue_mean_h=float((run.first_start_us - jobs.submit_us)[done].mean()) / HOUR_US,
+        first_start_mean_h=float((run.first_start_us - jobs.submit_us)[done].mean()) / HOUR_US,
         slowdown_mean=float(slowdown.mean()),
         slowdown_max=float(slowdown.max()),
         rho_max=float(whole.max()),
@@ -164,6 +171,7 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         failed=gave_up,
         left=left,
         unfinished=len(jobs) - len(completion) - left - gave_up,
+        wait_mean_h=float((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us)[done].mean()) / HOUR_US,
     )
 
 

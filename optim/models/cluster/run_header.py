@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from optim.core.documents import Name, convert, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.limits import check_limit
-from optim.models.cluster.metrics import Metrics
+from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.policy_names import why_no_names
 from optim.models.cluster.proof import IntervalProof, LoadProof
 from optim.models.cluster.rules import Rules
@@ -21,6 +21,9 @@ SCHEMA = "optim/cluster-run/1"
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
 Bound = Annotated[float, Meta(ge=0)]
 Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
+OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
+"""What the wait to the first start was called, and the figures that came in its place."""
+
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
 """Fields that hold one or more of a class, whose fields are all that may be in them."""
 
@@ -123,6 +126,7 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     InvalidProblemError
         Naming the path of the bad field.
     """
+    data = _of_this_version(data)
     header = decode(data, HeaderDocument)
     plain = json.loads(data, parse_int=float)
     for name, record in RECORDS.items():
@@ -135,6 +139,26 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     if why := why_no_names(header.policies):
         raise InvalidProblemError(f"policies: {why}")
     return header
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose names are all different, or raise ValueError."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("given twice")
+    return found
+
+
+def _of_this_version(data: bytes) -> bytes:
+    """Return a header with the figures of earlier versions under their present names."""
+    try:
+        plain = json.loads(data, object_pairs_hook=_once)
+        old = [entry for entry in plain["metrics"] if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return data  # the decoder says what is wrong
+    for entry in old:
+        entry["first_start_mean_h"] = entry.pop(OLD_NAME)
+        entry["wait_mean_h"] = NOT_TOLD
+    return json.dumps(plain).encode() if old else data
 
 
 def _check_fields(where: str, entry: Mapping[str, Any], record: type[Any], is_whole: bool) -> None:

@@ -87,9 +87,7 @@ class Cluster(ComparesByValue):
         self._check_ranges()
 
     def _check_ranges(self) -> None:
-        if not self.gpu_types:
-            object.__setattr__(self, "gpu_types", self.kinds)
-        if len(self.gpu_types) != len(self.kinds) or len(self.partitions) not in (0, len(self.kinds)):
+        if {len(self.gpu_types), len(self.partitions)} - {0, len(self.kinds)}:
             raise InvalidProblemError("gpu_types and partitions must have an entry for each of kinds, or be left out")
         if len(set(self.kinds)) < len(self.kinds) or "" in self.kinds:
             raise InvalidProblemError("kinds must be names, each once; give every type of GPU one of its own")
@@ -104,6 +102,11 @@ class Cluster(ComparesByValue):
             values = getattr(self, name)
             if not (values.min() >= 0 and values.max() <= limit):  # not a number is neither
                 raise InvalidProblemError(f"{name} must lie in 0..{limit:g}, got {values.min()}..{values.max()}")
+
+    @property
+    def names_of_gpus(self) -> tuple[str, ...]:
+        """Name of each type's GPUs as job tables write it."""
+        return self.gpu_types or self.kinds
 
     @property
     def num_machines(self) -> int:

@@ -13,7 +13,7 @@ from optim.simulation.cluster.philly_outcomes import STATUS_OF, StudyTable
 from optim.workloads.traces.summaries import ClusterSummary, read_summaries
 
 HEADER = (
-    *("cluster", "gpu_jobs", "gpus_mean", "gpus_p50", "run_mean_s", "run_p50_s", "queue_mean_s", "queue_p50_s"),
+    *("cluster", "gpu_jobs", "gpus_mean", "gpus_p50", "run_mean_s", "run_p50_s", "wait_mean_s", "wait_p50_s"),
     *("done", "killed", "failed", "done_gpu_time", "killed_gpu_time", "failed_gpu_time"),
 )
 STATUSES = ("passed", "killed", "unsuccessful")

@@ -27,6 +27,8 @@ from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
 HOUR_S = 3600.0
+FIGURES = [each.name for each in fields(Metrics)]
+"""What a row tells: rows that tell something else are played anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +241,15 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
         names = [getattr(self.jobs, names) for names in ("groups", "reasons")]
         options = [(name, _content(value)) for name, value in request.options]
         own = own_file(request.name)
-        said = [asdict(self.options), self.seed, self.least_jct_h, request.name, options, names, own and _content(own)]
+        said = [
+            asdict(self.options),
+            self.seed,
+            self.least_jct_h,
+            request.name,
+            options,
+            names,
+            own and _content(own),
+            FIGURES,
+        ]
         digest.update(json.dumps(said).encode())
         return f"{request.name}:{digest.hexdigest()[:32]}"

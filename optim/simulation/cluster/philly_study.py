@@ -147,7 +147,7 @@ def _locality(jobs: Workload, log: EventLog, bucket: IntArray, spells: WaitingSp
     return StudyTable(
         name="locality",
         title="Machines at the first start, and the wait before it in minutes (figure 4)",
-        header=("gang", "machines", "jobs", "wait_p50_min", "wait_p90_min"),
+        header=("gang", "machines", "jobs", "first_start_p50_min", "first_start_p90_min"),
         rows=tuple(rows),
         note="published: of 5-8 GPU, those that wait little are spread over 2 to 8 servers, long waiters get one",
     )

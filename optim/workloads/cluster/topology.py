@@ -97,7 +97,7 @@ def _from_topology(path: Path) -> Cluster:
         rack=np.where(named >= 0, named, largest + 1 + filled).astype(np.int64),
         kind=np.repeat([kinds.index(each) for each in classes], count).astype(np.int64),
         kinds=tuple(f"{kind} in {', '.join(names)}" if names else kind for kind, names in kinds) or UNNAMED,
-        gpu_types=tuple(kind for kind, _ in kinds),
+        gpu_types=tuple(kind for kind, _ in kinds) if any(named_partitions) else (),
         partitions=tuple(names for _, names in kinds) if any(named_partitions) else (),
         cpus=cpus,
         memory_gb=memory,

@@ -60,12 +60,12 @@ def check_types(table: JobTable, cluster: Cluster, rows: IntArray) -> None:
     """
     if not len(rows):
         return
-    known = {name.casefold() for name in cluster.gpu_types}
+    known = {name.casefold() for name in cluster.names_of_gpus}
     row = int(rows[0])
     asked = "" if table.gpu_type is None else str(table.gpu_type[row])
     if asked and not known & _alternatives(asked):
         raise InvalidProblemError(
-            f"{_jobs(table, rows)} GPU type {asked[:40]!r}, and the cluster has {_list(cluster.gpu_types)}; name it in the "
+            f"{_jobs(table, rows)} GPU type {asked[:40]!r}, and the cluster has {_list(cluster.names_of_gpus)}; name it in the "
             f"topology, {REMEDY}"
         )
     partition = "" if table.virtual_cluster is None else str(table.virtual_cluster[row])
@@ -83,13 +83,13 @@ def _jobs(table: JobTable, rows: IntArray) -> str:
 
 def _told(table: JobTable, cluster: Cluster) -> FloatArray:
     """Return the run times that a trace tells by type."""
-    missing = [name for name in cluster.gpu_types if name not in table.types]
+    missing = [name for name in cluster.names_of_gpus if name not in table.types]
     if missing or table.type_ratio is None:
         raise InvalidProblemError(
             f"GPU type {missing[0][:40]!r} has no throughput in the trace (there are: {', '.join(table.types)}); "
             "name another in the cluster's topology"
         )
-    return np.asarray(table.type_ratio[:, [table.types.index(name) for name in cluster.gpu_types]])
+    return np.asarray(table.type_ratio[:, [table.types.index(name) for name in cluster.names_of_gpus]])
 
 
 def _alternatives(text: str) -> set[str]:
@@ -101,7 +101,7 @@ def _by_type(table: JobTable, cluster: Cluster) -> "np.typing.NDArray[np.bool_]"
     may_run = np.ones((len(table), len(cluster.kinds)), np.bool_)
     if table.gpu_type is not None:
         for text in set(table.gpu_type.tolist()) - {""}:
-            is_one = np.array([name.casefold() in _alternatives(text) for name in cluster.gpu_types])
+            is_one = np.array([name.casefold() in _alternatives(text) for name in cluster.names_of_gpus])
             may_run[table.gpu_type == text] = is_one
     return may_run
 

@@ -8,7 +8,9 @@ from hypothesis import given
 
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.app_fairness import app_fairness
+from optim.models.cluster.log import Event
 from optim.models.cluster.metrics import Metrics, fairness, localities, measure, placement_score, rho_of_apps
+from optim.models.cluster.waiting import waiting
 from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import make_policy
@@ -38,13 +40,35 @@ def test_fairness_is_what_adding_up_seconds_gives(world):
         assert space[job] == pytest.approx(len(seconds) * share / (duration * gpus))
 
 
+@pytest.mark.parametrize("name", ["las", "fifo", "patience+srtf"])
+@given(world=small_worlds(jobs=6))
+def test_waiting_is_all_time_without_gpus(name, world):
+    """Second by second from the events: before the first start, and whenever GPUs were lost; as the study's tables add it up."""
+    rows, cluster = world
+    jobs, run = _play(rows, cluster, name, overhead_s=1)
+    holds, waited, begun = set(), np.zeros(len(rows), np.int64), {}
+    events = run.log.rows()
+    for second in range(int(run.end_us.max() // US)):
+        for _, kind, job, _ in (event for event in events if event[0] == second * US):
+            (holds.add if kind == Event.START else holds.discard)(job)
+            begun.setdefault(job, second)
+        for job, (submit, _, _) in enumerate(rows):
+            waited[job] += submit <= second < run.end_us[job] // US and job not in holds
+    metrics = measure(jobs, cluster, run)
+    assert metrics.wait_mean_h == pytest.approx(waited.mean() / 3600)
+    assert metrics.first_start_mean_h == pytest.approx(np.mean([begun[job] - rows[job][0] for job in begun]) / 3600)
+    spells = waiting(jobs, cluster, run.log, run.end_us)
+    assert (spells.end_us - spells.begin_us).sum() == waited.sum() * US
+
+
 def test_figures_of_a_run_worked_by_hand():
     """One GPU: the second job takes it at 1, the first goes on at 2 after a second of restart, and ends at 6."""
     jobs, run = _play([(0, 1, 4), (1, 1, 1)], Cluster.grid("1x1"), "srtf", overhead_s=1)
     metrics = measure(jobs, Cluster.grid("1x1"), run)
     assert run.end_us.tolist() == [6 * US, 2 * US]
     assert metrics.jct_mean_h == pytest.approx((6 + 1) / 2 / 3600)
-    assert metrics.queue_mean_h == 0
+    assert metrics.first_start_mean_h == 0
+    assert metrics.wait_mean_h == pytest.approx(1 / 2 / 3600)
     assert metrics.makespan_h == pytest.approx(6 / 3600)
     assert metrics.slowdown_max == pytest.approx(6 / 4)
     assert metrics.slowdown_mean == pytest.approx((6 / 4 + 1) / 2)

@@ -135,3 +135,22 @@ def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):
     text = json.dumps({**header, "settings": {}, "policies": ["mine", "other"]})
     assert verdict(tmp_path / "run.npz", with_header(arrays, text)) == ""
     assert [run.policy for run in load_run(tmp_path / "run.npz").runs] == ["mine", "other"]
+
+
+def test_a_log_of_an_earlier_version_tells_the_wait_to_the_first_start_by_its_old_name(logged, tmp_path):
+    arrays, header = arrays_of(logged)
+    for metrics in header["metrics"]:
+        metrics["queue_mean_h"] = metrics.pop("first_start_mean_h")
+        del metrics["wait_mean_h"]
+    text = json.dumps(header)
+    assert verdict(tmp_path / "old.npz", with_header(arrays, text)) == ""
+    assert load_run(tmp_path / "old.npz").runs[0].metrics.wait_mean_h == -1
+    name = '"queue_mean_h": '
+    twice = text.replace(name, f"{name}0.0, {name}", 1)
+    assert verdict(tmp_path / "twice.npz", with_header(arrays, twice))
+
+
+def test_a_wait_that_is_told_is_held_against_the_log(logged, tmp_path):
+    arrays, header = arrays_of(logged)
+    header["metrics"][0]["wait_mean_h"] += 1.0
+    assert "wait_mean_h is" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(header)))

@@ -30,12 +30,12 @@ def _table(tmp_path, **more):
 def test_a_run_stands_beside_published_clusters(tmp_path):
     own, venus = _table(tmp_path, statuses=("Pass", "Killed", ""), status=np.arange(3))
     assert (own["gpu_jobs"], own["gpus_mean"], own["run_mean_s"], own["run_p50_s"]) == (3, 2, 20, 20)
-    assert (own["queue_mean_s"], own["queue_p50_s"]) == (5, 0)  # the last waits from 5 to 20
+    assert (own["wait_mean_s"], own["wait_p50_s"]) == (5, 0)  # the last waits from 5 to 20
     assert (own["done"], own["killed"], own["failed"]) == (0.5, 0.5, 0)
     assert (own["done_gpu_time"], own["killed_gpu_time"]) == pytest.approx((10 / 50, 40 / 50))
     assert venus["cluster"] == "Venus"
     figures = dict(zip(COLUMNS, range(10, 10 + len(COLUMNS)), strict=True))
-    assert (venus["gpus_mean"], venus["queue_p50_s"]) == (figures["avg_gpu_num"], figures["med_que_time_gpu"])
+    assert (venus["gpus_mean"], venus["wait_p50_s"]) == (figures["avg_gpu_num"], figures["med_que_time_gpu"])
     assert venus["failed"] == figures["fail_rate_gpu"]
     times = [figures[f"{name}_gpu_time"] for name in ("complete", "cancel", "fail")]
     assert venus["failed_gpu_time"] == pytest.approx(times[2] / sum(times))
