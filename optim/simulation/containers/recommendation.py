@@ -14,6 +14,7 @@ from optim.core.ranges import check_in
 from optim.models.containers.series import ContainerSeries, FloatArray, Resource
 from optim.phases.grid import to_grid
 from optim.phases.windows import split_containers
+from optim.simulation.containers.censoring import uncensor
 from optim.simulation.containers.forecast import Forecast
 from optim.simulation.containers.harm import SECONDS_PER_DAY
 from optim.simulation.containers.learned_policies import Analogs
@@ -70,7 +71,10 @@ class Amount:
     compared_with, saving
         Its limit now, or where it has none its peak so far, and how much less the request is, as a share.
     expected_kills_per_day, expected_throttled
-        By the forecast, if each cycle of a day were like the next one; kills of a resource that is held, throttled share of a rate.
+        By the forecast, if each cycle of a day were like the next one; kills of a resource that is held (one a cycle at most),
+        throttled share of a rate.
+    kills_per_day
+        Of a resource that is held: how often the container was killed at its limit so far, see `uncensor`.
     """
 
     request: float
@@ -81,6 +85,7 @@ class Amount:
     saving: float
     expected_kills_per_day: float | None
     expected_throttled: float | None
+    kills_per_day: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +117,7 @@ class Recommender:
 
     def __init__(self, series: ContainerSeries, options: RecommendOptions, seed: int) -> None:
         self.options = options
-        grid = to_grid(series, options.interval_s, options.max_gap_s).series
+        grid = to_grid(uncensor(series).series, options.interval_s, options.max_gap_s).series
         rng = np.random.default_rng(seed)
         if grid.unit_index.max() < 1:
             raise InvalidProblemError(
@@ -191,18 +196,28 @@ class Recommender:
             raise InvalidProblemError(
                 f"the series have {series.names}, learned were {[r.name for r in self._world.resources]}"
             )
-        grid = to_grid(series, self.options.interval_s, self.options.max_gap_s).series
+        seen = uncensor(series)
+        grid = to_grid(seen.series, self.options.interval_s, self.options.max_gap_s).series
         last = np.flatnonzero(np.append(np.diff(grid.container_index) != 0, True))
+        latest = np.flatnonzero(np.append(np.diff(series.container_index) != 0, True))
         answer = self._forecast([grid.values[grid.rows(segment)] for segment in last.tolist()])
         number = len(grid.resources)
         limit = np.full((len(last), number), np.inf) if grid.limit is None else grid.limit[last]
         limit = np.where(np.isfinite(limit), limit, np.inf)
-        given = answer.allocation(self.tuned.multiplier, self._world.first, limit)
+        given = np.maximum(answer.allocation(self.tuned.multiplier, self._world.first, limit), seen.least[latest])
         for place, segment in enumerate(last.tolist()):
             name, past = grid.containers[segment], grid.values[grid.rows(segment)]
+            own = latest[place]
             amounts = {
                 resource.name: self._amount(
-                    answer, resource, column, place, given[place, column], limit[place, column], past[:, column]
+                    answer,
+                    resource,
+                    column,
+                    place,
+                    given[place, column],
+                    seen.limit[own, column],
+                    past[:, column],
+                    (int(seen.kills[own, column]), float(seen.kills_per_day[own, column])),
                 )
                 for column, resource in enumerate(grid.resources)
             }
@@ -217,10 +232,11 @@ class Recommender:
         given: float,
         limit: float,
         past: FloatArray,
+        killed: tuple[int, float],
     ) -> Amount:
         need = answer.need[place, column]
         risk = float(np.interp(given, need, answer.risk))
-        peak = float(past.max())
+        peak = min(float(past.max()), limit)
         is_limited = bool(np.isfinite(limit))
         now = float(limit) if is_limited else peak
         cycles = SECONDS_PER_DAY / self.options.cycle_s
@@ -231,7 +247,12 @@ class Recommender:
             limit=float(given) if resource.is_level else min(max(float(given), high), float(limit)),
             quantile=1.0 - risk,
             reason=(
-                f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
+                (
+                    f"killed {killed[0]} times at its limit of {limit:.4g}, {killed[1]:.3g} a day, so that it needs more, at least a fifth; "
+                    if killed[0]
+                    else ""
+                )
+                + f"{what} of the next {self.options.cycle_s / 60:g} min: the {100 * (1 - risk):.4g} % quantile of what followed on the most "
                 f"similar moments of {self._world.training.num_segments} containers; used now {float(past[-1]):.4g}, at most so far {peak:.4g}"
                 + (f" {resource.unit}" if resource.unit else "")
             ),
@@ -239,6 +260,7 @@ class Recommender:
             saving=1.0 - float(given) / now if now > 0 else 0.0,
             expected_kills_per_day=risk * cycles if resource.is_level else None,
             expected_throttled=None if resource.is_level else risk,
+            kills_per_day=killed[1] if resource.is_level else None,
         )
 
 

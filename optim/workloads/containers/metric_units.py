@@ -30,6 +30,13 @@ KNOWN_METRICS: Mapping[str, Resource] = {
     "container_memory_usage_bytes": MEMORY,
     "container_network_receive_bytes_total": NETWORK,
 }
+LIMIT_METRICS = (
+    "container_spec_memory_limit_bytes",
+    "kube_pod_container_resource_limits_memory_bytes",
+    "kube_pod_container_resource_limits",
+)
+"""Limits of memory, 0 for none; the last one's label ``resource`` says of what."""
+
 _UNNAMED_UNITS = {"container_memory_rss": "bytes", "container_memory_cache": "bytes", "container_memory_swap": "bytes"}
 """Of metrics whose name doesn't tell."""
 

@@ -13,9 +13,9 @@ import numpy as np
 from optim.core.documents import decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.models.containers.series import ContainerSeries, FloatArray, Resource
-from optim.workloads.containers.metric_units import Given, Reading, reading_of
-from optim.workloads.containers.rows import series_of_rows
+from optim.models.containers.series import MEMORY, ContainerSeries, FloatArray, Resource
+from optim.workloads.containers.metric_units import GIB, LIMIT_METRICS, Given, Reading, reading_of
+from optim.workloads.containers.rows import MOST, series_of_rows
 
 LABELS = ("namespace", "pod", "container")
 """Labels that name a container; those that a series lacks are left out."""
@@ -109,7 +109,7 @@ def read_prometheus(
     was restarted within its pod has several series, of which the later follows the earlier; the same target scraped by two jobs
     counts once. Containers of a pod are one unit, which splits keep together. Queries need the same step; that they begin at
     different moments does no harm, as samples are matched to the nearest of the earliest query's, those half-way to the later one.
-    Of samples with the same time stamp the last one counts.
+    Of samples with the same time stamp the last one counts. Limits of memory, as cAdvisor or kube-state-metrics tell them, become limits.
 
     Parameters
     ----------
@@ -147,8 +147,13 @@ def read_prometheus(
     parts: dict[tuple[str, Resource], list[_Part]] = {}
     seen = set()
     pods: dict[str, str] = {}
+    limits: dict[str, float] = {}
     for place in kept:
         name, path, labels, own = told[place]
+        if labels.get("__name__") in LIMIT_METRICS:
+            limits |= _limit(path, labels, own)
+            seen.add(name)
+            continue
         reading = reading_of(path, name, labels.get("__name__", ""), given)
         container = _container(labels)
         parts.setdefault((container, reading.resource), []).append(_part(path, labels, reading, own))
@@ -159,6 +164,10 @@ def read_prometheus(
     for name, path in files.items():
         if name not in seen:
             raise InvalidProblemError(f"{path}: no series of a container in it{what}; check the query, or leave it out")
+    if not parts:
+        raise InvalidProblemError(
+            f"{', '.join(map(str, files.values()))}: limits only; give what containers use as well"
+        )
     columns = {resource.name: resource for _, resource in parts}
     given.require_resources(columns)
     remarks += [left_out] if left_out else []
@@ -166,6 +175,7 @@ def read_prometheus(
     remarks += _doubts(found, parts)
     where = ", ".join(map(str, files.values()))
     samples = _matched(where, found)
+    bounds = [[limits.get(who, np.nan) if name == MEMORY.name else np.nan for name in columns] for who, _ in samples]
     keys = np.array([container for container, _ in samples], dtype=object)
     table = np.array([[values.get(name, np.nan) for name in columns] for values in samples.values()])
     times = np.array([time for _, time in samples])
@@ -175,6 +185,7 @@ def read_prometheus(
         times,
         table.reshape(-1, len(columns)),
         tuple(columns.values()),
+        np.array(bounds).reshape(-1, len(columns)) if limits else None,
         units=pods,
         remarks=tuple(remarks),
         drop_incomplete=drop_incomplete,
@@ -287,6 +298,15 @@ def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series:
     is_finite = np.isfinite(values) & np.isfinite(times)
     times, values = _in_order(times[is_finite], values[is_finite])
     return _Part(path=path, labels=labels, reading=reading, times=times, values=reading.factor * values)
+
+
+def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict[str, float]:
+    """Return a container's last limit of memory in GiB, if it has one, and this is of memory."""
+    if labels.get("resource", MEMORY.name) != MEMORY.name:
+        return {}
+    reading = Reading(resource=MEMORY, factor=1.0 / GIB, is_counter=False)
+    last = _part(path, labels, reading, series).values[-1:]
+    return {_container(labels): float(value) for value in last if 0 < value < MOST[MEMORY.name]}
 
 
 def _in_order(times: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:

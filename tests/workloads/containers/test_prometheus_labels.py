@@ -195,6 +195,25 @@ def test_what_an_answer_says_of_itself_is_passed_on(tmp_path):
     assert "the answer is partial" in said
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"__name__": "container_spec_memory_limit_bytes"},
+        {"__name__": "kube_pod_container_resource_limits", "resource": "memory", "unit": "byte"},
+    ],
+)
+def test_limits_of_memory_are_limits_and_no_resource(tmp_path, labels):
+    other = {**POD, "pod": "p-1"}
+    used = [({"__name__": MEMORY, **pod}, held(0, 300, 1)) for pod in (POD, other)]
+    told = [({**labels, **POD}, [*held(0, 120, 4), *held(180, 300, 2)]), ({**labels, **other}, held(0, 300, 0))]
+    files = {"#0": written(tmp_path / "mem.json", *used), "#1": written(tmp_path / "limits.json", *told)}
+    series = read_prometheus(files)
+    assert series.names == ("memory",)
+    np.testing.assert_array_equal(series.limit, [[2.0], [np.nan]])
+    with pytest.raises(InvalidProblemError, match="limits only"):
+        read_prometheus({"#1": files["#1"]})
+
+
 def many(tmp_path, number, with_memory):
     pods = [{"namespace": "ml", "pod": f"p-{k}", "container": "main"} for k in range(number)]
     cpu = [({"__name__": CPU, **pod}, counted(0, 600)) for pod in pods]
