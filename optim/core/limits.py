@@ -113,10 +113,14 @@ def check_drawn(name: str, found: float, what: str) -> None:
     most = getattr(current_limits(), name)
     if found > most:
         raise InvalidOptionError(
-            f"{what}: at most {most} are drawn, got {found:.15g}; draw fewer, or raise the limit with 'optim --limit {name}=N'"
+            f"{what}: at most {most} are drawn, got {found:.15g}; draw fewer, or {_how_to_raise(name)}"
         )
 
 
 def remedy(name: str) -> str:
     """Tell how a limit is raised."""
-    return f"check that it is the right file, or raise the limit with 'optim --limit {name}=N'"
+    return f"check that it is the right file, or {_how_to_raise(name)}"
+
+
+def _how_to_raise(name: str) -> str:
+    return f"raise the limit with 'optim --limit {name}=N' (in Python: 'with optim.core.limits.read_limits({name}=N)')"

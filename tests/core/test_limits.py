@@ -49,3 +49,8 @@ def test_what_is_drawn_may_meet_a_limit_and_not_exceed_it():
         check_drawn("count", 3, "num_jobs")
         with pytest.raises(InvalidOptionError, match=r"num_jobs: at most 3 are drawn, got 4; .*optim --limit count=N"):
             check_drawn("count", 4, "num_jobs")
+
+
+def test_the_remedy_is_named_for_the_command_and_for_python():
+    with pytest.raises(InvalidProblemError, match=r"'optim --limit rows=N' \(in Python: .*read_limits\(rows=N\)"):
+        check_limit("rows", DEFAULTS.rows + 1, "table")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from optim.core.errors import InvalidOptionError
 from optim.kernels.parameter_server.blocks import update_in_blocks
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots, Updated
-from optim.kernels.parameter_server.shapes import check_shape
+from optim.kernels.parameter_server.shapes import check_shape, check_wide
 
 LARGEST_FOLD = 16
 """Most pushes that one compiled function adds; more are folded through it, in order."""
@@ -49,7 +49,14 @@ class ShardState(NamedTuple):
 
 
 def initial_state(parameters: jax.Array, optimiser: AbstractOptimiser) -> ShardState:
-    """Return the state of a shard before any push; it shares no memory with `parameters`."""
+    """Return the state of a shard before any push; it shares no memory with `parameters`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If `parameters` are in 16 bits, in which sums of small steps are lost.
+    """
+    check_wide(parameters)
     own = jnp.array(parameters, dtype=jnp.float32, copy=True)
     return ShardState(
         parameters=own,

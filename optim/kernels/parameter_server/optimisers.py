@@ -25,6 +25,8 @@ class AbstractOptimiser(ABC):
     ----------
     num_slots
         Arrays of the parameters' shape that the rule keeps beside them.
+    learning_rate
+        Positive; traced values are allowed in `update`, not in functions of which the optimiser is a static argument.
     rests_at_zero
         Whether a gradient of 0 changes neither parameter nor slot: then pushing only the rows that aren't 0 is the same update.
     """
@@ -35,7 +37,8 @@ class AbstractOptimiser(ABC):
     learning_rate: float
 
     def __post_init__(self) -> None:
-        check_in("(0, inf)", self, "learning_rate")
+        if not isinstance(self.learning_rate, jax.core.Tracer):  # a caller may compile or differentiate over the rate
+            check_in("(0, inf)", self, "learning_rate")
 
     def initial_slots(self, parameters: jax.Array) -> Slots:
         """Return the slots before the first update: zeros."""

@@ -32,3 +32,17 @@ def check_rows(rows: Any, values: Any, width: int) -> None:
             f"rows must be a vector of integers, got shape {rows.shape} of {rows.dtype}; pass numbers of the table's rows"
         )
     check_shape("values", values, (rows.shape[0], width), "each pushed row has a gradient as wide as the table")
+
+
+def check_wide(parameters: Any) -> None:
+    """Raise unless parameters are in 32 bits or more: a shard adds small steps to them, which 16 bits lose.
+
+    Raises
+    ------
+    InvalidOptionError
+        If they are in 16 bits.
+    """
+    if parameters.dtype.itemsize < 4 and jnp.issubdtype(parameters.dtype, jnp.floating):
+        raise InvalidOptionError(
+            f"parameters must be float32, got {parameters.dtype}; pass parameters.astype('float32') (gradients may be bfloat16)"
+        )

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
 from optim.kernels.parameter_server.optimisers import AbstractOptimiser, Slots
-from optim.kernels.parameter_server.shapes import check_rows
+from optim.kernels.parameter_server.shapes import check_rows, check_wide
 
 Vector = NDArray[Any]
 Method = Literal["loop", "sort"]
@@ -78,8 +78,9 @@ def initial_rows(parameters: jax.Array, layout: RowLayout, slots: Slots | None =
     Raises
     ------
     InvalidOptionError
-        If `parameters` isn't of shape (rows, layout.width), or has no rows.
+        If `parameters` isn't of shape (rows, layout.width), has no rows, or is in 16 bits.
     """
+    check_wide(parameters)
     if parameters.ndim != 2 or parameters.shape[0] == 0 or parameters.shape[1] != layout.width:
         raise InvalidOptionError(f"parameters must have shape (rows, {layout.width}), got {parameters.shape}")
     own = jnp.array(parameters, dtype=jnp.float32, copy=True)

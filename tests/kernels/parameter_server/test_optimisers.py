@@ -1,11 +1,12 @@
 """Rules as they are stated, in float64, and the ranges of their options."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
-from optim.kernels.parameter_server import Adagrad, Adam, Momentum, Sgd
+from optim.kernels.parameter_server import Adagrad, Adam, Momentum, RowLayout, Sgd, initial_rows, initial_state
 
 RNG = np.random.default_rng(0)
 START, GRADIENTS = RNG.standard_normal(7), RNG.standard_normal((5, 7))
@@ -74,3 +75,23 @@ def test_options_are_in_their_ranges(kind, name, allowed, refused):
     assert getattr(kind(**{"learning_rate": 0.1, name: allowed}), name) == allowed
     with pytest.raises(InvalidOptionError, match=f"^{name} must be"):
         kind(**{"learning_rate": 0.1, name: refused})
+
+
+@pytest.mark.parametrize("kind", [Sgd, Momentum, Adagrad, Adam])
+def test_the_learning_rate_may_be_traced(kind):
+    def moved(rate):
+        rule, start = kind(learning_rate=rate), jnp.asarray(START, jnp.float32)
+        gradient = jnp.asarray(GRADIENTS[0], jnp.float32)
+        return rule.update(start, rule.initial_slots(start), gradient, jnp.asarray(1))[0]
+
+    np.testing.assert_allclose(jax.jit(moved)(0.1), moved(0.1), rtol=1e-6)
+    slope = (moved(0.2) - moved(0.1)) / 0.1  # all rules are linear in the rate
+    np.testing.assert_allclose(jax.jacfwd(moved)(0.1), slope, rtol=1e-4)
+
+
+def test_parameters_of_16_bits_are_refused():
+    for bits in (jnp.bfloat16, jnp.float16):
+        with pytest.raises(InvalidOptionError, match=r"parameters must be float32, got b?float16"):
+            initial_state(jnp.ones(4, bits), Sgd(learning_rate=0.1))
+        with pytest.raises(InvalidOptionError, match="parameters must be float32"):
+            initial_rows(jnp.ones((2, 4), bits), RowLayout(width=4, optimiser=Sgd(learning_rate=0.1)))
