@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test prove docs mutants map fuzz lines kept best check lint types wheel lock clean
+.PHONY: help setup bench bench-gpu test test-blas prove docs mutants map fuzz lines kept best check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -41,6 +41,10 @@ bench-gpu: $(STAMP)  ## kernels at the size of a GPU, on the device that JAX fin
 test: $(STAMP)  ## the tests, 25 fresh random examples a property
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
 
+test-blas: $(STAMP)  ## the tests under OpenBLAS' kernels of other processors
+	@for kernel in Haswell Zen Prescott; do echo "OPENBLAS_CORETYPE=$$kernel"; \
+	  OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile || exit 1; done
+
 docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
@@ -52,6 +56,7 @@ prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random 
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --hypothesis-profile=prove -m 'prove or not prove' \
 	  --going-on=$(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
+	$(MAKE) test-blas
 	$(MAKE) fuzz
 	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'
 
