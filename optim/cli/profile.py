@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from optim.workloads.profiles.job_profile import ProfileOptions
 
 SCALE, WORKERS, NAME = 0.01, "1,2,4", "script"
-OF_SCRIPTS = frozenset({"rounds"})
+OF_SCRIPTS = frozenset({"rounds", "patience_s"})
 OF_APPLICATIONS = frozenset({
     "gpu", "memory_gb", "most_workers", "most_servers", "most_points", "repeats", "epochs", "cache_mib", "allowed_gb"
 })  # fmt: skip

@@ -59,6 +59,9 @@ class GeneratorOptions:
         As in the instance.
     min_schedulable
         Jobs that can't finish even alone are redrawn until at least this share can.
+    draw_work
+        Of jobs from profiles that state their work: whether each makes as much of it as its drawn duration is of
+        `duration_median`, and not all of it. None: as the profiles say (`is_work_drawn`); all of it, where they don't.
 
     Raises
     ------
@@ -118,6 +121,7 @@ class GeneratorOptions:
     max_share_per_server: float | None = None
     min_utility: float = 0.01
     min_schedulable: float = 0.6
+    draw_work: bool | None = None
 
     def __post_init__(self) -> None:
         check_in("[0, inf)", self, "num_jobs", "arrival_burstiness")

@@ -20,7 +20,7 @@ from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 from optim.profiling.step_timer import FOLDER_VARIABLE, SCHEMA
 from optim.workloads.profiles.document import Demand, Interval, JobProfile, ScalingPoint, Usage
-from optim.workloads.profiles.job_profile import MEGA, MINUTE_S, ProfileOptions, placement_of
+from optim.workloads.profiles.job_profile import MEGA, MINUTE_S, PATIENCE_S, ProfileOptions, placement_of
 from optim.workloads.profiles.model_choice import choose_model
 from optim.workloads.profiles.timing import DROPPED, Timing
 
@@ -126,15 +126,23 @@ def profile_command(
     best: dict[int, Measured] = {}
     progress.start(f"profile of {name}", options.rounds * len(counts))
     for number, count in enumerate(counts * options.rounds):
-        found = run_script(command.replace(PLACE, str(count)), count, stop)
+        found = run_script(command.replace(PLACE, str(count)), count, stop, patience_s=options.patience_s)
         best[count] = min(best.get(count, found), found, key=lambda run: run.step.median)
         progress.update(number + 1)
     progress.finish()
     return script_profile(name, command, [best[count] for count in counts], options)
 
 
-def run_script(command: str, workers: int, stop: Interruption) -> Measured:
-    """Run a script to its end, and read what its processes have written."""
+def run_script(command: str, workers: int, stop: Interruption, *, patience_s: float = PATIENCE_S) -> Measured:
+    """Run a script to its end, and read what its processes have written.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the command can't be run.
+    NotAllowedError
+        If the script fails, calls no timer, tells of no step for `patience_s`, or is interrupted.
+    """
     with tempfile.TemporaryDirectory(prefix="optim-profile-") as folder:
         words, begun = shlex.split(command), time.time()
         with (Path(folder, "errors")).open("w+", encoding="utf-8", errors="replace") as errors:
@@ -151,6 +159,11 @@ def run_script(command: str, workers: int, stop: Interruption) -> Measured:
                 raise InvalidOptionError(f"--command can't be run: {error}; give a program and its words") from error
             try:
                 while running.poll() is None and not stop.is_requested:
+                    if time.time() - max(begun, _last_written(Path(folder))) > patience_s:
+                        raise NotAllowedError(
+                            f"{command!r} told of no step for {patience_s:g} s and was ended; if steps or their preparation take longer, "
+                            "give --option patience_s=N"
+                        )
                     time.sleep(LOOK_S)
             finally:
                 _end(running)
@@ -161,6 +174,11 @@ def run_script(command: str, workers: int, stop: Interruption) -> Measured:
         if running.returncode != 0:
             raise NotAllowedError(f"{command!r} ended with code {running.returncode}: {last}")
         return measured(_read(Path(folder), command), workers, begun)
+
+
+def _last_written(folder: Path) -> float:
+    """Return when a timer last wrote its steps, 0 if none has."""
+    return max((path.stat().st_mtime for path in folder.glob("*.json")), default=0.0)
 
 
 def _end(running: "subprocess.Popen[bytes]") -> None:
@@ -202,7 +220,10 @@ def measured(processes: Sequence[Steps], workers: int, begun: float) -> Measured
 
 
 def script_profile(name: str, command: str, runs: Sequence[Measured], options: ProfileOptions) -> JobProfile:
-    """Fit and assemble a script's profile; bandwidths are the options', for one machine has none to measure."""
+    """Fit and assemble a script's profile; bandwidths are the options', for one machine has none to measure.
+
+    A mini-batch takes a whole step of one worker, whatever of it was timed alone: so long do jobs of the kind take.
+    """
     one = next(run for run in runs if run.workers == 1)
     model, speed = choose_model([run.workers for run in runs], [run.step.median for run in runs])
     told = one.processes[0]
@@ -219,7 +240,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
     return JobProfile(
         name=name,
         source=f"measured by {command!r}",
-        minibatch_s=one.alone.interval(),
+        minibatch_s=one.step.interval(),
         gradient_mb=gradient_mb,
         worker_mbps=worker,
         ps_mbps=worker.through(lambda mbps: mbps * options.workers_a_server),
@@ -227,7 +248,7 @@ def script_profile(name: str, command: str, runs: Sequence[Measured], options: P
         startup_min=one.startup_s / MINUTE_S,
         change_min=carry_s / MINUTE_S,
         eviction_min=carry_s / MINUTE_S,
-        placement=placement_of(one.alone.median, gradient_mb, LOCAL_MBPS, options),
+        placement=placement_of(one.step.median, gradient_mb, LOCAL_MBPS, options),
         worker=Demand(gpu=float(told.devices), vcpu=options.vcpu, memory_gb=round(host_gb, 3)),
         ps=Demand(gpu=0.0, vcpu=1.0, memory_gb=max(1.0, round(3 * gradient_mb / 1000, 3))),
         speed=speed,
@@ -250,6 +271,7 @@ def _usage(runs: Sequence[Measured], model: str) -> Usage:
     device = most([own.device_bytes for own in everybody])
     return Usage(
         model=model,
+        alone_s=next(run.alone.median for run in runs if run.workers == 1),
         warmup_s=max(run.warmup_s for run in runs),
         host_gb=max(own.host_bytes for own in everybody) / GIGA,
         device_gb=None if device is None else device / GIGA,

@@ -97,13 +97,14 @@ class Demand(Struct, forbid_unknown_fields=True):
 class Usage(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """What a script took of the machine that it was profiled on; fields that nobody could tell are absent.
 
-    `model` is the model of its step's seconds that the measurements support, `warmup_s` what its first steps took beyond as
-    many usual ones.
+    `model` is the model of its step's seconds that the measurements support, `alone_s` the part of one worker's step that it
+    computes alone (its gradient, where the script says: `timer.alone`), `warmup_s` what its first steps took beyond as many usual ones.
     """
 
     model: Name
     warmup_s: NonNegative
     host_gb: NonNegative
+    alone_s: NonNegative | None = None
     device_gb: NonNegative | None = None
     cpu_share: NonNegative | None = None
     device_share: NonNegative | None = None
@@ -174,6 +175,8 @@ class ProfileDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     jobs: Annotated[list[JobProfile], Meta(min_length=1)]
     slot_s: Positive = 3600.0
     """Length of a slot that suits the jobs' work."""
+    is_work_drawn: bool = False
+    """Whether jobs of instances make only as much of their kind's work as a drawn duration is of the usual one."""
     machine: Machine | UnsetType = UNSET
     crbm: CrbmCost | UnsetType = UNSET
 

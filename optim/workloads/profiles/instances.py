@@ -1,5 +1,7 @@
 """Instances of all three problems whose jobs are as measured: sizes and chance are the generators', speeds the profiles'."""
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -20,14 +22,16 @@ from optim.workloads.bidding import generator as bidding
 from optim.workloads.profiles.curves import scalability_of, speedup_table
 from optim.workloads.profiles.document import Demand, JobProfile, ProfileDocument
 
+_LOG = logging.getLogger(__name__)
+
 
 def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOptions, seed: int) -> AdmissionInstance:
     """Draw jobs of the profiles' kinds: tau, e, b, B, demands, work and speed by workers are the profile's.
 
-    Arrivals, utilities and the most workers are drawn by the generator, and so is how large a job is among those of its
-    kind: it makes the kind's epochs times its drawn duration over the generator's median. How long that takes follows from
-    its speed, so on slow machines jobs may finish in no slot. A kind that states no work has jobs of as many mini-batches
-    as fit the drawn duration.
+    Arrivals, utilities and the most workers are drawn by the generator. A job makes all of its kind's work, to the rounding that
+    equal chunks need; with `draw_work` it makes that times its drawn duration over the generator's median, and the log says what
+    share of their work jobs hold. How long that takes follows from its speed, so on slow machines jobs may finish in no slot. A
+    kind that states no work has jobs of as many mini-batches as fit the drawn duration.
 
     Raises
     ------
@@ -35,19 +39,47 @@ def admission_instance(profiles: ProfileDocument, options: admission.GeneratorOp
         If the profiles state no work and too few of the jobs can finish (`GeneratorOptions.min_schedulable`).
     """
     has_work = all(job.epochs is not UNSET for job in profiles.jobs)
+    is_drawn = profiles.is_work_drawn if options.draw_work is None else options.draw_work
 
     def draw(options: admission.GeneratorOptions, arrival: IntArray, rng: np.random.Generator) -> JobColumns:
         columns = JobColumns.draw(options, arrival, rng)
         kind = rng.integers(len(profiles.jobs), size=len(arrival))
-        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options)
+        return _with_profiles(columns, [profiles.jobs[k] for k in kind.tolist()], options, is_drawn=is_drawn)
 
     # What can't finish isn't drawn again: whether it can is what the measurement says.
     own = replace(options, min_schedulable=0.0) if has_work else options
     instance = admission.generate(own, seed, draw_jobs=draw)
+    if has_work and is_drawn:
+        _tell_shares(instance, profiles)
     return replace(instance, name=instance.name.replace("generated", "profiled", 1))
 
 
-def _with_profiles(columns: JobColumns, jobs: list[JobProfile], options: admission.GeneratorOptions) -> JobColumns:
+def _tell_shares(instance: AdmissionInstance, profiles: ProfileDocument) -> None:
+    """Say which share of their kinds' work jobs hold."""
+    if not len(instance.jobs.ids):
+        return
+    kinds = {int(_micro([(job.minibatch_s.value, job.gradient_mb, 0, 0)])[0, 0]): _stated(job) for job in profiles.jobs}
+    jobs = instance.jobs
+    made = jobs.epochs * jobs.chunks * jobs.minibatches
+    share = 100 * made / np.array([kinds[tau] for tau in jobs.minibatch_micro_s.tolist()])
+    _LOG.info(
+        "%s: jobs hold %.2g to %.2g %% of their profiles' work (median %.2g %%), as their durations are drawn; all of it with "
+        "--instance-option draw_work=false",
+        instance.name.replace("generated", "profiled", 1),
+        share.min(),
+        share.max(),
+        np.median(share),
+    )
+
+
+def _stated(job: JobProfile) -> float:
+    """Return the mini-batches of a whole job, 0 where its kind states none."""
+    return 0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches
+
+
+def _with_profiles(
+    columns: JobColumns, jobs: list[JobProfile], options: admission.GeneratorOptions, *, is_drawn: bool
+) -> JobColumns:
     """Return the columns with another profile for each job, its work, and its speed by workers."""
     compute, gradient, rate, ps_rate = _micro(
         [(job.minibatch_s.value, job.gradient_mb, job.worker_mbps.value, job.ps_mbps.value) for job in jobs]
@@ -62,18 +94,23 @@ def _with_profiles(columns: JobColumns, jobs: list[JobProfile], options: admissi
     )
     own_s = np.maximum(compute / MICRO + MEGABITS_THERE_AND_BACK * gradient / rate, 1.0 / MICRO)
     # Mini-batches a chunk: of the whole job, where the kind states its work; else as many as the drawn seconds hold.
-    stated = np.array(
-        [0.0 if job.epochs is UNSET or job.minibatches is UNSET else job.epochs * job.minibatches for job in jobs]
-    )
+    stated = np.array([_stated(job) for job in jobs])
     size = drawn_s / (options.duration_median * options.slot_s)
     number = np.where(stated > 0, stated * size / columns.chunks, drawn_s / own_s)
     minibatches = np.clip(np.round(number), 1, columns.minibatches).astype(np.int64)
+    epochs, chunks = np.maximum(1, np.round(number / minibatches)).astype(np.int64), columns.chunks.copy()
+    for place in np.flatnonzero(stated > 0).tolist() if not is_drawn else ():
+        chunks[place], own = _equal_chunks(stated[place], int(chunks[place]))
+        passes = jobs[place].epochs
+        epochs[place] = math.gcd(own, 1 if passes is UNSET else max(1, round(passes)))
+        minibatches[place] = own // epochs[place]
     segments = columns.worker_demand.shape[1]
     tables = np.empty(len(jobs), dtype=np.object_)
-    tables[:] = [speedup_table(job, int(most)) for job, most in zip(jobs, columns.chunks.tolist(), strict=True)]
+    tables[:] = [speedup_table(job, int(most)) for job, most in zip(jobs, chunks.tolist(), strict=True)]
     return replace(
         columns,
-        epochs=np.maximum(1, np.round(number / minibatches)).astype(np.int64),
+        epochs=epochs,
+        chunks=chunks,
         minibatches=minibatches,
         minibatch_micro_s=compute,
         gradient_micro_mb=gradient,
@@ -83,6 +120,15 @@ def _with_profiles(columns: JobColumns, jobs: list[JobProfile], options: admissi
         ps_demand=_demands([job.ps for job in jobs], segments),
         speedup=tables,
     )
+
+
+def _equal_chunks(total: float, most: int) -> tuple[int, int]:
+    """Return a number of chunks, from half of `most` to it, and the mini-batches of each, that come closest to a total."""
+    most = max(1, min(most, round(total)))
+    number = np.arange(most, -(-most // 2) - 1, -1)
+    each = np.maximum(1, np.round(total / number))
+    best = int(np.argmin(np.abs(number * each - total)))
+    return int(number[best]), int(each[best])
 
 
 def _demands(demands: list[Demand], segments: int) -> IntArray:

@@ -32,6 +32,9 @@ LEAST_POINTS = 6
 MEGA = 1e6
 MINUTE_S = 60.0
 
+PATIENCE_S = 600.0
+"""More than steps of one's own scripts take, and what comes before the first."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileOptions:
@@ -53,6 +56,8 @@ class ProfileOptions:
         Steps timed at each point of the grid.
     rounds
         Runs of a script of one's own with each number of workers, in turns; of each the one with the least median counts.
+    patience_s
+        Seconds after which a script of one's own that tells of no further step is ended.
     epochs
         Passes over its data that a job makes: what is measured is small, and many are worth scheduling.
     slot_s
@@ -72,6 +77,7 @@ class ProfileOptions:
     most_points: int = 12
     repeats: int = 40
     rounds: int = 1
+    patience_s: float = PATIENCE_S
     epochs: float = 1e6
     slot_s: float = 60.0
     cache_mib: float | None = None
@@ -79,7 +85,9 @@ class ProfileOptions:
 
     def __post_init__(self) -> None:
         check_in("[1, inf)", self, "workers_a_server", "most_workers", "most_servers", "repeats", "rounds")
-        check_in("(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb")
+        check_in(
+            "(0, inf)", self, "rack_mbps", "cluster_mbps", "epochs", "slot_s", "cache_mib", "allowed_gb", "patience_s"
+        )
         check_in("[0, inf)", self, "gpu", "vcpu", "memory_gb")
         if self.most_points < LEAST_POINTS:
             raise InvalidOptionError(

@@ -5,7 +5,9 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +16,11 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, InvalidProblemError, NotAllowedError
 from optim.core.progress import SilentProgress
 from optim.core.stopping import Interruption
+from optim.workloads.admission.generator import GeneratorOptions as AdmissionOptions
 from optim.workloads.profiles.commands import Steps, measured, profile_command, run_script, script_profile
+from optim.workloads.profiles.curves import speedups
+from optim.workloads.profiles.document import SCHEMA, ProfileDocument
+from optim.workloads.profiles.instances import admission_instance
 from optim.workloads.profiles.job_profile import ProfileOptions
 from optim.workloads.profiles.model_choice import MODELS, choose_model
 from optim.workloads.profiles.speed import steps_per_second
@@ -55,7 +61,7 @@ def test_a_scripts_profile_has_its_bytes_work_and_speed():
     assert found.usage.model == "compute and fixed"
     assert [c.value for c in found.speed.coefficients] == pytest.approx([4.0, 1.0, 0, 0, 0])
     assert [point.speedup for point in found.scaling] == pytest.approx([1.0, 5 / 3, 2.5])
-    assert found.minibatch_s.value == 2.5
+    assert (found.minibatch_s.value, found.usage.alone_s) == (5.0, 2.5)
     assert (found.gradient_mb, found.epochs, found.minibatches, found.samples) == (2.0, 5.0, 13, 100)
     assert (found.worker.gpu, found.worker.memory_gb) == (2.0, 3.0)
     assert found.startup_min == pytest.approx(5 / 60)
@@ -119,6 +125,13 @@ def test_a_script_is_run_and_its_last_words_are_told_when_it_fails(tmp_path):
         run_script(f"{sys.executable} {script}", 1, Interruption())
 
 
+def test_a_script_that_hangs_is_ended_and_the_option_named(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT + "\ntime.sleep(600)\n")
+    with pytest.raises(NotAllowedError, match=r"told of no step for 3 s and was ended; .*--option patience_s=N"):
+        run_script(f"{sys.executable} {script}", 1, Interruption(), patience_s=3.0)
+
+
 def is_gone(process):
     """Tell whether a process ends, of which the system may take a moment to say so."""
     for _ in range(1000):
@@ -166,7 +179,7 @@ def test_the_fastest_of_several_rounds_counts(monkeypatch):
     took = iter([4.0, 2.5, 9.0, 2.0, 6.0, 1.5])
     order = []
 
-    def run(command, count, stop):
+    def run(command, count, stop, **_):
         order.append(count)
         return measured([steps([next(took)] * 6)], count, 100.0)
 
@@ -181,12 +194,86 @@ def test_the_fastest_of_several_rounds_counts(monkeypatch):
 def test_a_profile_tells_the_jobs_name_and_the_command_that_was_measured(monkeypatch):
     monkeypatch.setattr(
         "optim.workloads.profiles.commands.run_script",
-        lambda command, count, stop: measured([steps([1.0] * 6)], count, 100.0),
+        lambda command, count, stop, **_: measured([steps([1.0] * 6)], count, 100.0),
     )
     found = profile_command(
         "train {workers}", [1, 2], ProfileOptions(), name="mine", stop=Interruption(), progress=SilentProgress()
     )
     assert (found.name, found.source) == ("mine", "measured by 'train {workers}'")
+
+
+class Hand:
+    """A clock that what is computed moves."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def moving(self, work, seconds_of):
+        """Return what does the same work, and moves the clock."""
+
+        def moved(*words, **named):
+            self.now += seconds_of(*words)
+            return work(*words, **named)
+
+        return moved
+
+
+BATCH, GRADIENT_S, BESIDES_S = 64, 0.010, 0.090
+
+
+def example_in_hand(framework, monkeypatch):
+    """Return an example's module and its clock: a whole batch's gradient takes 10 ms, the rest of a step 90."""
+    pytest.importorskip(framework)
+    path = EXAMPLES / f"train_{framework}.py"
+    spec = importlib.util.spec_from_file_location(f"own_train_{framework}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    clock = Hand()
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=clock, process_time=clock))
+    if framework == "jax":
+        gradient_s = lambda model, samples, labels: GRADIENT_S * len(samples) / BATCH  # noqa: E731 - three words
+        monkeypatch.setattr(module, "gradient_of", clock.moving(module.gradient_of, gradient_s))
+        monkeypatch.setattr(module, "apply", clock.moving(module.apply, lambda *words: BESIDES_S))
+    else:
+        torch = module.torch
+        loss_s = lambda found, labels: GRADIENT_S * len(labels) / BATCH  # noqa: E731 - three words
+        monkeypatch.setattr(torch.nn.functional, "mse_loss", clock.moving(torch.nn.functional.mse_loss, loss_s))
+        monkeypatch.setattr(torch, "no_grad", clock.moving(torch.no_grad, lambda: BESIDES_S))
+    return module, clock
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_jobs_of_the_examples_take_as_long_as_is_planned(framework, monkeypatch, tmp_path):
+    module, clock = example_in_hand(framework, monkeypatch)
+    monkeypatch.setattr("atexit.register", lambda call: None)
+
+    def run(workers, num_steps):
+        folder = tmp_path / f"{workers}-{num_steps}"
+        folder.mkdir()
+        monkeypatch.setenv("OPTIM_PROFILE_FOLDER", str(folder))
+        words = ["x", "--workers", workers, "--steps", num_steps, "--batch", BATCH]
+        monkeypatch.setattr(sys, "argv", list(map(str, words)))
+        begun = clock.now
+        module.main()
+        (path,) = folder.iterdir()
+        return measured([msgspec.json.decode(path.read_bytes(), type=Steps)], workers, 0.0), clock.now - begun
+
+    profile = script_profile("mine", "x", [run(workers, 20)[0] for workers in (1, 2, 4)], ProfileOptions())
+    assert profile.usage.alone_s == pytest.approx(GRADIENT_S)
+    _, realised_s = run(1, 200)
+    document = ProfileDocument(schema=SCHEMA, jobs=[profile])
+    sizes = AdmissionOptions(num_jobs=1, num_slots=200, num_worker_servers=8, num_ps_servers=8, slot_s=1.0)
+    instance = admission_instance(document, sizes, 0)
+    jobs = instance.jobs
+    planned_s = float(jobs.epochs[0] * jobs.chunks[0] * instance.chunk_slots[0])
+    # The example makes 200 passes over eight mini-batches.
+    assert jobs.epochs[0] * jobs.chunks[0] * jobs.minibatches[0] == 1600
+    assert planned_s == pytest.approx(8 * realised_s, rel=0.15)
+    # On two workers the gradient takes half as long, and all else as long as before.
+    two_s = GRADIENT_S / 2 + BESIDES_S
+    assert planned_s / speedups(profile, 2)[1] == pytest.approx(1600 * two_s, rel=0.15)
 
 
 @pytest.mark.prove

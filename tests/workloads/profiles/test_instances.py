@@ -1,5 +1,7 @@
 """Instances built from profiles: the figures are the profile's, the sizes the generator's."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -189,3 +191,45 @@ def test_refuses_a_bad_file_and_names_what_is_wrong(tmp_path, change, cause):
     with pytest.raises(InvalidProblemError, match=cause) as caught:
         read_profiles(path)
     assert "\n" not in str(caught.value)
+
+
+@given(
+    epochs=st.floats(0.5, 400), minibatches=st.integers(1, 400), seed=st.integers(0, 2**16), workers=st.integers(2, 12)
+)
+def test_jobs_make_all_of_their_kinds_work(epochs, minibatches, seed, workers):
+    profiles = published_profiles()
+    jobs = [structs.replace(job, epochs=epochs, minibatches=minibatches) for job in profiles.jobs[:2]]
+    own = structs.replace(profiles, jobs=jobs, is_work_drawn=False)
+    options = AdmissionOptions(num_jobs=8, num_slots=12, num_worker_servers=workers, num_ps_servers=2)
+    drawn = admission_instance(own, options, seed).jobs
+    made = drawn.epochs * drawn.chunks * drawn.minibatches
+    wanted = epochs * minibatches
+    # Equal chunks, as many as are drawn or half of them, can't always make up a prime number.
+    assert (np.abs(made - wanted) <= max(1.0, 0.02 * wanted)).all()
+    assert (drawn.chunks <= options.chunk_range[1]).all()
+
+
+def test_three_passes_over_a_hundred_mini_batches_are_three_hundred(caplog):
+    profiles = published_profiles()
+    jobs = [structs.replace(job, epochs=3.0, minibatches=100) for job in profiles.jobs]
+    own = structs.replace(profiles, jobs=jobs, is_work_drawn=False)
+    with caplog.at_level("INFO"):
+        whole = admission_instance(own, SMALL, 0).jobs
+        assert not caplog.records
+        part = admission_instance(own, replace(SMALL, draw_work=True), 0).jobs
+    assert "% of their profiles' work (median" in caplog.text
+    made = whole.epochs * whole.chunks * whole.minibatches
+    assert made.tolist() == [300] * 30
+    assert np.median(part.epochs * part.chunks * part.minibatches) < 100
+
+
+def test_the_built_in_set_says_that_its_work_is_drawn_and_an_option_keeps_it():
+    profiles = published_profiles()
+    by_kind = {round(job.minibatch_s.value * 1e6): job.epochs * job.minibatches for job in profiles.jobs}
+    made = {}
+    for draw_work in (None, True, False):
+        jobs = admission_instance(profiles, replace(SMALL, draw_work=draw_work), 3).jobs
+        stated = np.array([by_kind[tau] for tau in jobs.minibatch_micro_s.tolist()])
+        made[draw_work] = jobs.epochs * jobs.chunks * jobs.minibatches / stated
+    np.testing.assert_array_equal(made[None], made[True])
+    np.testing.assert_allclose(made[False], 1.0, rtol=0.01)
