@@ -14,6 +14,7 @@ resource markets, EuroSys, doi 10.1145/3064176.3064182.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Protocol
 
 from optim.core.errors import InvalidOptionError
@@ -76,6 +77,31 @@ class Thresholds:
         if ratio <= self.second:
             return Stage.RELIABLE
         return Stage.BACKED_UP if ratio <= self.third else Stage.TRANSIENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intervals:
+    """The stage by the ratio of transient to reliable machines, in any order of stages.
+
+    Parameters
+    ----------
+    steps
+        Ratios and stages: a stage holds up to its ratio, that one included; ratios rise, and the last stage holds beyond its own.
+    """
+
+    steps: tuple[tuple[float, Stage], ...]
+
+    def __post_init__(self) -> None:
+        ratios = [ratio for ratio, _ in self.steps]
+        if not ratios or not all(first < second for first, second in pairwise(ratios)):
+            raise InvalidOptionError(f"ratios of intervals must rise, and there must be one, got {ratios}")
+
+    def stage(self, reliable: int, transient: int) -> Stage:
+        """Return the stage; without reliable machines there are no tiers to speak of."""
+        if reliable == 0:
+            return Stage.TRADITIONAL
+        ratio = transient / reliable
+        return next((stage for most, stage in self.steps if ratio <= most), self.steps[-1][1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +192,28 @@ class ThroughputModel:
     def thresholds(self, reliable: int, most: int = 4096) -> Thresholds:
         """Return the largest ratios at which the first two stages are still chosen, up to `most` transient machines.
 
-        A stage that is never chosen again after a larger one counts up to that one.
+        Raises
+        ------
+        InvalidOptionError
+            If a lower stage is chosen again after a higher one, so that no two thresholds say it: `intervals` do.
+        """
+        steps = self.intervals(reliable, most).steps
+        order = [list(Stage).index(stage) for _, stage in steps]
+        if order != sorted(order):
+            told = ", ".join(f"{stage} up to {ratio:g}" for ratio, stage in steps)
+            raise InvalidOptionError(f"the stages of this model aren't in order ({told}); use intervals")
+        ends = {stage: ratio for ratio, stage in steps}
+        second = ends[Stage.RELIABLE]  # without transient machines nothing else is possible
+        return Thresholds(second=second, third=ends.get(Stage.BACKED_UP, second))
+
+    def intervals(self, reliable: int, most: int = 4096) -> Intervals:
+        """Return the ratios between which each stage is chosen, up to `most` transient machines.
+
+        Their stages are those of `stage` for this number of reliable machines.
         """
         chosen = [self.stage(reliable, transient) for transient in range(most + 1)]
-        third = next((count for count, stage in enumerate(chosen) if stage is Stage.TRANSIENT), most + 1) - 1
-        second = next((count for count, stage in enumerate(chosen) if stage is not Stage.RELIABLE), most + 1) - 1
-        return Thresholds(second=second / reliable, third=max(second, third) / reliable)
+        ends = [count for count, pair in enumerate(pairwise(chosen)) if pair[0] is not pair[1]]
+        return Intervals(steps=tuple((count / reliable, chosen[count]) for count in [*ends, most]))
 
     def work_rate(self, reliable: int, transient: int) -> float:
         """Return iterations a second in the best stage: the curve of scalability that a bidder needs."""
