@@ -12,7 +12,7 @@ from optim.cli.output import OutputFormat, print_json, print_rows
 from optim.cli.parameters import option
 from optim.core.errors import InvalidOptionError, OptimError
 from optim.core.ranges import check_in
-from optim.training.forms import Compression, Pushes
+from optim.training.forms import Compression, NonFinite, Pushes
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -34,6 +34,10 @@ class PushChoice:
     top_share: Annotated[float, option("--top-share", "Of the entries, that top-k pushes.", "SHARE")] = 0.1
     feedback: Annotated[bool, option("--feedback", "Add what top-k left out to the next push.")] = False
     pushes: Annotated[Pushes, option("--pushes", "By rows or whole; auto: as their density says.")] = Pushes.AUTO
+    non_finite: Annotated[
+        NonFinite,
+        option("--non-finite", "Gradients that are infinite or no number: stop, skip them, or refuse them once."),
+    ] = NonFinite.STOP
     devices: Annotated[int, option("--devices", "Of the server, over which a shard is spread.", min=1)] = 1
     replay_mb: Annotated[
         float,

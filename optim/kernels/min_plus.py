@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from optim.core.errors import InvalidOptionError
+
 
 def slot_tables(
     worker_cost: jax.Array,
@@ -73,11 +75,21 @@ def best_payoffs(tables: jax.Array, value: jax.Array, target: jax.Array, width: 
     width
         Largest target; fixes the state's shape (jobs, width + 1).
 
+    Raises
+    ------
+    InvalidOptionError
+        If there is no slot or no count of workers, or `value` has another shape.
+
     Notes
     -----
     O(jobs x slots x width x Y) operations, in O(slots) sequential steps: one loop, and in it on an accelerator one reduction
     over all Y at once, so that the launches of a slot don't grow with Y. A CPU goes through Y by Y in less memory.
     """
+    if tables.ndim != 3 or 0 in tables.shape[1:] or value.shape != tables.shape[:2]:
+        raise InvalidOptionError(
+            "tables must have shape (jobs, slots, largest Y + 1) with a slot and a count at least, and value (jobs, slots), "
+            f"got {tables.shape} and {value.shape}"
+        )
     num_jobs = tables.shape[0]
     start = jnp.full((num_jobs, width + 1), jnp.inf, tables.dtype).at[:, 0].set(0.0)
 

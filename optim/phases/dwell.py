@@ -21,7 +21,8 @@ class DwellModel:
     Attributes
     ----------
     hazard
-        Shape (K, L): probability that a run of ``l + 1`` samples ends there, given that it lasted so long.
+        Shape (K, L): probability that a run of ``l + 1`` samples ends there, given that it lasted so long. Kaplan-Meier's ends over
+        runs at risk, shrunk to the phase's mean hazard with the weight of `SHRINKAGE` runs: of few runs the mean says more.
     survival
         Shape (K, L): Kaplan-Meier estimate of the probability that a run is longer than ``l + 1`` samples.
     mean, p90
@@ -36,6 +37,9 @@ class DwellModel:
 
 def fit_dwells(runs: PhaseRuns, num_phases: int) -> DwellModel:
     """Estimate hazards; the last run of a segment ended with it, so its full length is unknown (censored).
+
+    With d ends among n runs at risk, and h the phase's mean hazard, the hazard is ``(d + 5 h) / (n + 5)``; `survival`, `mean` and
+    `p90` are Kaplan and Meier's, with ``d / n``.
 
     References
     ----------

@@ -92,7 +92,7 @@ class ChangeModel:
             own = np.array([followers.get(symbol, 0) for symbol in symbols]) / total
             weight = total / (total + distinct)
             estimate = weight * own + (1 - weight) * estimate
-        if history and self.num_phases > 1:
+        if history:
             estimate[history[-1]] = 0.0
         return np.asarray(estimate / estimate.sum())
 

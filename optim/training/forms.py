@@ -1,4 +1,4 @@
-"""In what form gradients are pushed."""
+"""In what form gradients are pushed, and what becomes of those that are no numbers."""
 
 from enum import StrEnum
 
@@ -23,3 +23,14 @@ class Pushes(StrEnum):
     """Whole, always."""
     ROWS = "rows"
     """By rows wherever the application and the rule allow it."""
+
+
+class NonFinite(StrEnum):
+    """What becomes of a gradient or loss that is infinite or not a number."""
+
+    STOP = "stop"
+    """The run ends with a line that names machine, partition and clock."""
+    SKIP = "skip"
+    """The clock goes on without the partition, whose data counts for nothing in it."""
+    REFUSE = "refuse"
+    """It is computed once more, on another machine where there is one; if that is no better, the run ends."""

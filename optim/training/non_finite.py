@@ -1,8 +1,8 @@
 """Gradients that are infinite or not a number: what becomes of each."""
 
 from optim.core.errors import TrainingError
+from optim.training.forms import NonFinite
 from optim.training.messages import Pushed
-from optim.training.options import NonFinite
 
 
 class NonFinitePushes:
@@ -36,5 +36,5 @@ class NonFinitePushes:
         raise TrainingError(
             f"machine {message.machine} computed{again} a gradient or loss that isn't finite, of partition "
             f"{message.partition} at clock {message.clock}; lower the learning rate, look at the data, or set non_finite to "
-            "'skip'"
+            "'skip' (optim run --non-finite skip)"
         )

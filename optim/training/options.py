@@ -1,27 +1,15 @@
 """How a job is trained, whatever its machines do."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_choices, check_in
-from optim.training.forms import Compression, Pushes
+from optim.training.forms import Compression, NonFinite, Pushes
 from optim.training.roles import STORAGE
 from optim.training.stages import StagePolicy, Thresholds
 
 NEVER = 2**62
 """A clock that no run reaches."""
-
-
-class NonFinite(StrEnum):
-    """What becomes of a gradient or loss that is infinite or not a number."""
-
-    STOP = "stop"
-    """The run ends with a line that names machine, partition and clock."""
-    SKIP = "skip"
-    """The clock goes on without the partition, whose data counts for nothing in it."""
-    REFUSE = "refuse"
-    """It is computed once more, on another machine where there is one; if that is no better, the run ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,3 +157,29 @@ def test_launches_of_min_plus_grow_with_slots_alone():
     assert text.count("stablehlo.") == lowered(run, many).count("stablehlo."), "not an operation more for more counts"
     on_cpu = export.export(jax.jit(run), platforms=["cpu"])(*few).mlir_module()
     assert on_cpu.count("stablehlo.while") == 2
+
+
+def machine(kernel, *more):
+    parameters = crbm.initial_parameters(jax.random.key(0), num_visible=2, num_hidden=3, num_delays=2)
+    return kernel, (parameters, *more)
+
+
+ENDS = np.arange(2, 18, dtype=np.int32)
+WITH_PRODUCTS = {
+    **SLOW,
+    "encode": lambda: machine(crbm.encode, floats(20, 2), ENDS),
+    "free energy": lambda: machine(crbm.free_energy, floats(20, 2), ENDS),
+    "forecast error": lambda: machine(crbm.forecast_error, floats(20, 2), ENDS),
+    "roll out": lambda: machine(partial(crbm.roll_out, num_steps=2), floats(2, 2), jax.random.key(0)),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*(name for name in WITH_PRODUCTS if name not in SLOW), *(pytest.param(n, marks=pytest.mark.prove) for n in SLOW)],
+)
+def test_products_are_those_of_single_precision_and_none_is_rounded_to_fewer_bits(name):
+    """A card would take TensorFloat-32 for a product that asks for nothing: ten bits, errors of 3e-4."""
+    products = [line for line in lowered(*WITH_PRODUCTS[name]()).splitlines() if "stablehlo.dot_general" in line]
+    assert products
+    assert [line for line in products if "precision = [HIGHEST, HIGHEST]" not in line] == []

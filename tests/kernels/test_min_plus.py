@@ -5,10 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from optim.core.errors import InvalidOptionError
 from optim.kernels import min_plus
 from optim.kernels.min_plus import at_once, best_payoffs, by_count
 
 slot_tables = jax.jit(min_plus.slot_tables)  # at once instead of operation by operation
+
+
+@pytest.mark.parametrize(("slots", "counts", "valued"), [(0, 3, 0), (4, 0, 4), (4, 3, 5)])
+def test_tables_without_slots_or_counts_are_refused(slots, counts, valued):
+    with pytest.raises(InvalidOptionError, match=r"tables must have shape \(jobs, slots, largest Y \+ 1\)"):
+        best_payoffs(jnp.zeros((2, slots, counts)), jnp.ones((2, valued)), jnp.ones(2, jnp.int32), 3)
 
 
 def plain_table(worker_cost, worker_limit, ps_cost, ps_limit, needed):

@@ -126,3 +126,13 @@ def test_joined_runs_are_the_runs_of_both():
     assert both == PhaseRuns(phase=both.phase, dwell=both.dwell, offsets=both.offsets)
     assert both.offsets.tolist() == [0, 2, 3, 4]
     assert both.dwell.tolist() == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("num_phases", [1, 2, 3])
+def test_the_phase_that_is_left_has_no_probability_also_where_it_is_the_only_one(num_phases):
+    model = fit_changes(runs([0] * 5, [0] * 3), num_phases, order=1)
+    found = model.probabilities([0])
+    assert found[0] == 0.0
+    assert found.sum() == pytest.approx(1.0)
+    if num_phases == 1:
+        assert found.tolist() == [0.0, 1.0]

@@ -13,13 +13,13 @@ from optim.kernels.parameter_server import Adagrad, Sgd
 from optim.training.applications import MatrixFactorisation, TopicModel
 from optim.training.checkpoints import DurableStorage, StartingPoint, read_checkpoint, write_checkpoint
 from optim.training.copies import ShardCopies
-from optim.training.forms import Compression, Pushes
+from optim.training.forms import Compression, NonFinite, Pushes
 from optim.training.held import is_by_rows, padded
 from optim.training.ledger import CopyLedger
 from optim.training.membership import Membership
 from optim.training.messages import Compute, Delta, Install, Push, Pushed, ShardValues
 from optim.training.non_finite import NonFinitePushes
-from optim.training.options import ClusterOptions, NonFinite
+from optim.training.options import ClusterOptions
 from optim.training.partitions import bounds, deal, shard_bounds
 from optim.training.push_log import PushLog
 from optim.training.pushing import check_gradient, check_rows, compute

@@ -4,8 +4,8 @@ import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.training.drill import DrillOptions
-from optim.training.forms import Compression, Pushes
-from optim.training.options import ClusterOptions, NonFinite
+from optim.training.forms import Compression, NonFinite, Pushes
+from optim.training.options import ClusterOptions
 from optim.training.roles import STORAGE
 from optim.training.stages import Thresholds, ThroughputModel
 from optim.training.trainer import Action, Event

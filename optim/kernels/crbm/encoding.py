@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from optim.kernels.crbm.energy import hidden_input, split_windows
 from optim.kernels.crbm.parameters import CrbmParameters
-from optim.kernels.crbm.windows import gather_windows
+from optim.kernels.crbm.windows import windows_of
 
 
 @partial(jax.jit)
@@ -28,7 +28,7 @@ def hidden_logits(parameters: CrbmParameters, series: jax.Array, ends: jax.Array
     jax.Array
         Shape (n, H); NaN where `ends` is negative, so that padding can't be taken for a code.
     """
-    windows = gather_windows(series, ends, parameters.num_delays)
+    windows = windows_of(parameters, series, ends)
     logits = hidden_input(parameters, *split_windows(parameters, windows)).T
     return jnp.where(ends[:, None] < 0, jnp.nan, logits)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from optim.kernels.crbm.parameters import CrbmParameters
-from optim.kernels.crbm.windows import gather_windows
+from optim.kernels.crbm.windows import windows_of
 
 FULL = lax.Precision.HIGHEST
 """No product is rounded to fewer bits than float32, on any device."""
@@ -59,5 +59,5 @@ def free_energy(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) 
     jax.Array
         Shape (n,); NaN where `ends` is negative.
     """
-    windows = gather_windows(series, ends, parameters.num_delays)
+    windows = windows_of(parameters, series, ends)
     return jnp.where(ends < 0, jnp.nan, window_free_energy(parameters, windows))

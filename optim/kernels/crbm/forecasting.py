@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from optim.core.errors import InvalidOptionError
 from optim.kernels.counter_random import bernoulli, seed_words
 from optim.kernels.crbm.energy import FULL, hidden_input, split_windows, visible_mean
 from optim.kernels.crbm.parameters import CrbmParameters
-from optim.kernels.crbm.windows import gather_windows
+from optim.kernels.crbm.windows import windows_of
 
 FIELD_STEPS = 5
 
@@ -36,17 +37,20 @@ def forecast(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> 
     jax.Array
         Shape (n, V), in the order of `ends`. The samples at `ends` themselves aren't used.
     """
-    history, _ = split_windows(parameters, gather_windows(series, ends, parameters.num_delays))
+    history, _ = split_windows(parameters, windows_of(parameters, series, ends))
     return _forecast(parameters, history).T
 
 
 @partial(jax.jit)
 def forecast_error(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
-    """Return the mean squared error of `forecast` by feature, shape (V,); windows with negative ends don't count."""
-    history, sample = split_windows(parameters, gather_windows(series, ends, parameters.num_delays))
+    """Return the mean squared error of `forecast` by feature, shape (V,); windows with negative ends don't count.
+
+    NaN where no window counts.
+    """
+    history, sample = split_windows(parameters, windows_of(parameters, series, ends))
     error = sample - _forecast(parameters, history)
     counts = (ends >= 0).astype(error.dtype)
-    return jnp.sum(error * error * counts[None, :], axis=1) / jnp.maximum(jnp.sum(counts), 1.0)
+    return jnp.sum(error * error * counts[None, :], axis=1) / jnp.sum(counts)
 
 
 def spectral_radius(parameters: CrbmParameters) -> float:
@@ -101,6 +105,10 @@ def roll_out(
         Shape (num_chains, num_steps, V).
     """
     num_visible = parameters.num_visible
+    if history.shape != (parameters.num_delays, num_visible):
+        raise InvalidOptionError(
+            f"history must have shape ({parameters.num_delays}, {num_visible}) to fit the machine, got {history.shape}"
+        )
     start = jnp.broadcast_to(history.reshape(-1)[:, None], (history.size, num_chains)).astype(jnp.float32)
     seed = seed_words(jax.random.fold_in(key, 0), 2)
     noise_key = jax.random.fold_in(key, 1)

@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from optim.core.errors import InvalidOptionError
+from optim.kernels.crbm.parameters import CrbmParameters
 
 
 def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndarray:
@@ -28,9 +29,13 @@ def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndar
     Raises
     ------
     InvalidOptionError
-        If the segments hold more samples than int32 can count.
+        If a length or the number of delays is negative, or the segments hold more samples than int32 can count.
     """
     counts = np.asarray(lengths, dtype=np.int64)
+    if num_delays < 0 or (counts < 0).any():
+        raise InvalidOptionError(
+            f"lengths and num_delays must be at least 0, got {counts.min(initial=0)} and {num_delays}"
+        )
     total = int(counts.sum())
     if total > np.iinfo(np.int32).max:
         raise InvalidOptionError(f"{total} samples are too many for one array; train on parts")
@@ -38,6 +43,21 @@ def window_ends(lengths: Sequence[int] | np.ndarray, num_delays: int) -> np.ndar
     position = np.arange(total, dtype=np.int64)
     has_history = position - np.repeat(begins, counts) >= num_delays
     return position[has_history].astype(np.int32)
+
+
+def windows_of(parameters: CrbmParameters, series: jax.Array, ends: jax.Array) -> jax.Array:
+    """Return a machine's windows as columns, see `gather_windows`.
+
+    Raises
+    ------
+    InvalidOptionError
+        If the series has another number of features than the machine.
+    """
+    if series.ndim != 2 or series.shape[1] != parameters.num_visible:
+        raise InvalidOptionError(
+            f"series must have shape (samples, {parameters.num_visible}) to fit the machine, got {series.shape}"
+        )
+    return gather_windows(series, ends, parameters.num_delays)
 
 
 def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.Array:
@@ -57,6 +77,10 @@ def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.A
     jax.Array
         Shape ((d + 1) V, n).
     """
+    if series.ndim != 2 or len(series) <= num_delays:
+        raise InvalidOptionError(
+            f"series must have shape (more than {num_delays}, V), got {series.shape}; give longer ones"
+        )
     num_visible = series.shape[1]
 
     def window(end: jax.Array) -> jax.Array:

@@ -101,9 +101,9 @@ def push_dense(state: ShardState, gradient: jax.Array, weight: jax.Array) -> Sha
 def apply_accumulated(state: ShardState, *, optimiser: AbstractOptimiser) -> ShardState:
     """Apply the mean of what was pushed, ``accumulator / weight_sum``, and empty the accumulator; `state` is donated.
 
-    A state without pushes comes back as it was.
+    A state without pushes, or whose pushes weigh nothing, comes back as it was.
     """
-    is_due = state.count > 0
+    is_due = (state.count > 0) & (state.weight_sum != 0)
     mean = state.accumulator * (1.0 / jnp.where(is_due, state.weight_sum, 1.0))
     step = state.version + 1
     parameters, slots = optimiser.update(state.parameters, state.slots, mean, step)
@@ -139,7 +139,7 @@ def apply_pushes(
         One array of shape (n,) for each data partition, float32 or bfloat16. Any number: beyond `LARGEST_FOLD` they are
         added in groups, which costs two more passes over the sum a group and leaves the order as it is.
     weights
-        Shape (pushes,): data behind each push; not all zero.
+        Shape (pushes,): data behind each push. Where their sum is zero there is no mean, and the gradient counts as zero.
     version
         Scalar int32: updates applied before this one.
     optimiser
@@ -163,7 +163,7 @@ def apply_pushes(
         )
     for push in pushes:
         check_shape("each push", push, parameters.shape, "push the shard's own range")
-    total = jnp.sum(weights)
+    total = _total(weights)
     if len(pushes) > LARGEST_FOLD:
         partial_sum = None
         for start in range(0, len(pushes), LARGEST_FOLD):
@@ -203,6 +203,13 @@ def _updated(
         return weighted_chain(pushes, weights) * inverse
 
     return update_in_blocks(optimiser, mean, parameters, slots, pushes, version + 1)
+
+
+@partial(jax.jit)
+def _total(weights: jax.Array) -> jax.Array:
+    """Return the sum of weights, infinite where it is zero, so that its inverse is zero."""
+    total = jnp.sum(weights)
+    return jnp.where(total == 0, jnp.inf, total)
 
 
 _apply = jax.jit(_updated, donate_argnums=(0, 1), static_argnames="optimiser")

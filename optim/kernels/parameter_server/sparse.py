@@ -12,7 +12,7 @@ slot in one array, as real and imaginary parts: there each pushed row is visited
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -101,6 +101,27 @@ def row_slots(table: Rows, layout: RowLayout) -> Slots:
     return (lax.imag(table.arrays[0]),) if layout.is_paired else table.arrays[1:]
 
 
+def _held_rows(rows: Any) -> Any:
+    """Return row numbers that 32 bits hold; those of NumPy beyond them become -1, where JAX would wrap them to valid ones."""
+    if not isinstance(rows, np.ndarray) or rows.dtype.itemsize <= 4 or rows.dtype.kind not in "iu":
+        return rows
+    is_held = (rows >= 0) & (rows <= np.iinfo(np.int32).max)
+    return np.where(is_held, rows, -1).astype(np.int32)
+
+
+def _of_held_rows(kernel: Any, place: int) -> Any:
+    """Return a compiled function that takes row numbers of any width at a place; its ways to be looked at stay."""
+
+    @wraps(kernel)
+    def call(*words: Any, **named: Any) -> Any:
+        held = [_held_rows(word) if at == place else word for at, word in enumerate(words)]
+        return kernel(*held, **{name: _held_rows(word) if name == "rows" else word for name, word in named.items()})
+
+    call.lower = kernel.lower  # type: ignore[attr-defined]  # of a compiled function
+    return call
+
+
+@partial(_of_held_rows, place=1)
 @partial(jax.jit, donate_argnums=0, static_argnames="layout")
 def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Array, *, layout: RowLayout) -> Rows:
     """Apply pushed rows to a table; repeated rows add up first, or one by one where that is the same but for rounding. `table` is donated.
@@ -110,7 +131,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     table
         R rows.
     rows
-        Shape (N,), int32. Rows of number R and more are padding and change nothing; so do negative ones.
+        Shape (N,), integers of any width. Rows of number R and more are padding and change nothing; so do negative ones.
     values
         Shape (N, layout.width): gradients, float32 or bfloat16.
     version
@@ -142,6 +163,7 @@ def push_sparse(table: Rows, rows: jax.Array, values: jax.Array, version: jax.Ar
     return _visit_rows(table, (rows, is_first, sums), step, layout)
 
 
+@partial(_of_held_rows, place=1)
 @partial(jax.jit, static_argnames="layout")
 def pull_rows(table: Rows, rows: jax.Array, *, layout: RowLayout) -> jax.Array:
     """Return the parameters of the rows asked for, shape (N, layout.width); zeros for rows out of range."""
@@ -165,7 +187,7 @@ def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vect
         Shape (N, layout.width), float32: where to; a new array if not given.
     """
     if jax.default_backend() != "cpu":
-        read = np.asarray(pull_rows(table, jnp.asarray(rows), layout=layout))
+        read = np.asarray(pull_rows(table, np.asarray(rows), layout=layout))
         if out is None:
             return read
         np.copyto(out, read)
@@ -179,6 +201,7 @@ def pull_rows_to_host(table: Rows, rows: Vector, *, layout: RowLayout, out: Vect
     return read
 
 
+@partial(_of_held_rows, place=0)
 @partial(jax.jit, static_argnames="num_rows")
 def coalesce_rows(rows: jax.Array, values: jax.Array, *, num_rows: int) -> tuple[jax.Array, jax.Array]:
     """Return each pushed row once, in rising order, with the sum of its values; padded with row `num_rows`.

@@ -14,6 +14,14 @@ from optim.training.partitions import bounds
 DataT = TypeVar("DataT")
 
 
+USUAL_PARTITIONS = 8
+
+
+def partitions_of(num_examples: int, asked: int | None) -> int:
+    """Return as many partitions as are asked for: by default eight, or one an example where there are fewer."""
+    return max(1, min(USUAL_PARTITIONS, num_examples)) if asked is None else asked
+
+
 @dataclass(frozen=True, kw_only=True)
 class GeneratedApplication(ABC, Generic[DataT]):
     """An application whose data follows from a seed, partition by partition.
@@ -28,7 +36,7 @@ class GeneratedApplication(ABC, Generic[DataT]):
         A file of data of one's own, in place of drawn data; `from_file` takes the sizes from it.
     """
 
-    num_partitions: int = 8
+    num_partitions: int = USUAL_PARTITIONS
     seed: int = 0
     source: str = ""
     _data: dict[int, DataT] = field(default_factory=dict, init=False, repr=False, compare=False)

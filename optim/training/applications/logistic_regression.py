@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optim.training.applications.data_files import read_examples
-from optim.training.applications.generated import GeneratedApplication
+from optim.training.applications.generated import GeneratedApplication, partitions_of
 from optim.training.messages import Vector
 
 
@@ -49,14 +49,14 @@ class LogisticRegression(GeneratedApplication[tuple[Vector, "np.ndarray[tuple[in
         )
 
     @classmethod
-    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "LogisticRegression":
+    def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "LogisticRegression":
         """Return the application on examples of one's own, in the order of the file."""
         values, classes = read_examples(path)
         return cls(
             num_observations=len(values),
             num_features=values.shape[1],
             num_classes=max(2, int(classes.max()) + 1),
-            num_partitions=num_partitions,
+            num_partitions=partitions_of(len(values), num_partitions),
             seed=seed,
             source=path,
         )

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from optim.training.applications.data_files import read_ratings
-from optim.training.applications.generated import GeneratedApplication
+from optim.training.applications.generated import GeneratedApplication, partitions_of
 from optim.training.messages import RowGradient, Vector
 from optim.training.partitions import bounds
 
@@ -51,14 +51,14 @@ class MatrixFactorisation(GeneratedApplication[sparse.csr_array]):
         )
 
     @classmethod
-    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "MatrixFactorisation":
+    def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "MatrixFactorisation":
         """Return the application on ratings of one's own; partitions are ranges of them, sorted by user."""
         users, items, values = read_ratings(path)
         return cls(
             num_users=int(users.max()) + 1,
             num_items=int(items.max()) + 1,
             num_ratings=len(values),
-            num_partitions=num_partitions,
+            num_partitions=partitions_of(len(values), num_partitions),
             seed=seed,
             source=path,
         )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma
 
 from optim.training.applications.data_files import read_bags
-from optim.training.applications.generated import GeneratedApplication
+from optim.training.applications.generated import GeneratedApplication, partitions_of
 from optim.training.messages import RowGradient, Vector
 
 Counts = NDArray[np.float64]
@@ -59,10 +59,16 @@ class TopicModel(GeneratedApplication[Counts]):
         )
 
     @classmethod
-    def from_file(cls, path: str, *, num_partitions: int = 8, seed: int = 0) -> "TopicModel":
+    def from_file(cls, path: str, *, num_partitions: int | None = None, seed: int = 0) -> "TopicModel":
         """Return the application on documents of one's own, in the order of the file."""
         documents, words = read_bags(path).shape
-        return cls(num_documents=documents, num_words=words, num_partitions=num_partitions, seed=seed, source=path)
+        return cls(
+            num_documents=documents,
+            num_words=words,
+            num_partitions=partitions_of(documents, num_partitions),
+            seed=seed,
+            source=path,
+        )
 
     def _take(self, start: int, stop: int) -> Counts:
         return read_bags(self.source)[start:stop]

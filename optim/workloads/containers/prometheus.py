@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -85,6 +86,8 @@ class _Part:
     reading: Reading
     times: FloatArray
     values: FloatArray
+    gaps: FloatArray
+    """Between its samples, those that are no numbers included."""
 
     @property
     def is_counter(self) -> bool:
@@ -174,33 +177,51 @@ def read_prometheus(
     found = {(who, own.name): _joined(who, own, series, remarks) for (who, own), series in parts.items()}
     remarks += _doubts(found, parts)
     where = ", ".join(map(str, files.values()))
-    samples = _matched(where, found)
-    bounds = [[limits.get(who, np.nan) if name == MEMORY.name else np.nan for name in columns] for who, _ in samples]
-    keys = np.array([container for container, _ in samples], dtype=object)
-    table = np.array([[values.get(name, np.nan) for name in columns] for values in samples.values()])
-    times = np.array([time for _, time in samples])
-    return series_of_rows(
+    gaps = {
+        name: [part.gaps for (_, own), lives in parts.items() if own.name == name for part in lives] for name in columns
+    }
+    return _series_of(
         where,
-        keys,
-        times,
-        table.reshape(-1, len(columns)),
+        _matched(where, found, gaps),
         tuple(columns.values()),
-        np.array(bounds).reshape(-1, len(columns)) if limits else None,
+        limits,
         units=pods,
         remarks=tuple(remarks),
         drop_incomplete=drop_incomplete,
     )
 
 
+def _series_of(
+    where: str,
+    samples: Mapping[tuple[str, float], Mapping[str, float]],
+    resources: tuple[Resource, ...],
+    limits: Mapping[str, float],
+    **more: Any,
+) -> ContainerSeries:
+    """Return the series of values by container and time, with limits of memory where some are known."""
+    shape = (-1, len(resources))
+    rows = [[values.get(own.name, np.nan) for own in resources] for values in samples.values()]
+    bounds = [[limits.get(who, np.nan) if own == MEMORY else np.nan for own in resources] for who, _ in samples]
+    return series_of_rows(
+        where,
+        np.array([container for container, _ in samples], dtype=object),
+        np.array([time for _, time in samples]),
+        np.array(rows).reshape(shape),
+        resources,
+        np.array(bounds).reshape(shape) if limits else None,
+        **more,
+    )
+
+
 def _matched(
-    where: str, found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]]
+    where: str, found: Mapping[tuple[str, str], tuple[FloatArray, FloatArray]], gaps: Mapping[str, Sequence[FloatArray]]
 ) -> dict[tuple[str, float], dict[str, float]]:
     """Return the values of each container and time by resource, times moved to the earliest query's moments."""
+    # Medians of whole gaps: of an even number the smaller middle one.
     steps = {
-        resource: float(
-            np.median(np.concatenate([np.diff(times) for (_, own), (times, _) in found.items() if own == resource]))
-        )
-        for resource in dict.fromkeys(resource for (_, resource), (times, _) in found.items() if len(times) > 1)
+        resource: float(np.quantile(own, 0.5, method="lower"))
+        for resource, parts in gaps.items()
+        if len(own := np.concatenate(parts))
     }
     if steps and max(steps.values()) > (1 + STEP_TOL) * min(steps.values()):
         told = ", ".join(f"{resource} {step:g} s" for resource, step in steps.items())
@@ -296,8 +317,9 @@ def _part(path: str | Path, labels: Mapping[str, str], reading: Reading, series:
         metric = labels.get("__name__") or reading.resource.name
         raise InvalidProblemError(f"{path}: a sample of {metric} is no number ({error})") from error
     is_finite = np.isfinite(values) & np.isfinite(times)
+    gaps = np.diff(np.unique(times[np.isfinite(times)]))
     times, values = _in_order(times[is_finite], values[is_finite])
-    return _Part(path=path, labels=labels, reading=reading, times=times, values=reading.factor * values)
+    return _Part(path=path, labels=labels, reading=reading, times=times, values=reading.factor * values, gaps=gaps)
 
 
 def _limit(path: str | Path, labels: Mapping[str, str], series: _Series) -> dict[str, float]:
@@ -365,7 +387,9 @@ def _prolonged(first: _Part, second: _Part) -> _Part:
     times, values = _in_order(
         np.concatenate([first.times, second.times[is_new]]), np.concatenate([first.values, second.values[is_new]])
     )
-    return _Part(path=first.path, labels=first.labels, reading=first.reading, times=times, values=values)
+    return _Part(
+        path=first.path, labels=first.labels, reading=first.reading, times=times, values=values, gaps=first.gaps
+    )
 
 
 def _require_restart(container: str, resource: Resource, earlier: _Part, later: _Part) -> None:

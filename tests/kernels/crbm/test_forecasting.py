@@ -5,7 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from optim.kernels.crbm import CrbmParameters, forecast, forecast_error, roll_out, spectral_radius, window_ends
+from optim.core.errors import InvalidOptionError
+from optim.kernels.crbm import (
+    CrbmParameters,
+    encode,
+    forecast,
+    forecast_error,
+    free_energy,
+    roll_out,
+    spectral_radius,
+    window_ends,
+)
 from optim.kernels.crbm.forecasting import FIELD_STEPS
 from tests.support.kernels.plain_crbm import random_parameters, sigmoid, windows
 
@@ -17,6 +27,28 @@ FIRST_STEP = {"num_steps": 1, "num_chains": 20_000, "num_gibbs_steps": 12}
 def machine(seed, scale=0.3):
     parameters = random_parameters(np.random.default_rng(seed), 2, 3, 4, scale)
     return parameters, CrbmParameters(*(jnp.asarray(one, jnp.float32) for one in parameters))
+
+
+def test_windows_of_nothing_have_no_error_and_series_of_another_width_are_refused():
+    _, kernel = machine(1)
+    series = jnp.zeros((30, 2))
+    assert np.isnan(forecast_error(kernel, series, jnp.full(4, -1, jnp.int32))).all()
+    ends = jnp.arange(3, 9, dtype=jnp.int32)
+    for look in (encode, free_energy, forecast, forecast_error):
+        with pytest.raises(
+            InvalidOptionError, match=r"series must have shape \(samples, 2\) to fit the machine, got \(30, 3\)"
+        ):
+            look(kernel, jnp.zeros((30, 3)), ends)
+        with pytest.raises(InvalidOptionError, match=r"got \(3, 2\); give longer ones"):
+            look(kernel, jnp.zeros((3, 2)), ends)
+    with pytest.raises(InvalidOptionError, match=r"history must have shape \(3, 2\) to fit the machine, got \(2, 2\)"):
+        roll_out(kernel, jnp.zeros((2, 2)), jax.random.key(0), num_steps=1)
+
+
+@pytest.mark.parametrize(("lengths", "num_delays"), [([-1], 3), ([4, -2], 3), ([4], -1)])
+def test_windows_of_negative_lengths_are_refused(lengths, num_delays):
+    with pytest.raises(InvalidOptionError, match="must be at least 0, got"):
+        window_ends(lengths, num_delays)
 
 
 def test_a_forecast_is_the_mean_field_from_the_last_sample_of_the_history():

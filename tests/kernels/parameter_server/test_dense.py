@@ -400,3 +400,17 @@ def test_kernels_never_ask_the_host_and_donate_what_they_replace():
         )(applied.parameters, applied.slots),
     )
     assert not any("callback" in str(each) for each in traced)
+
+
+@names()
+def test_pushes_that_weigh_nothing_give_no_mean_and_no_nan(optimiser):
+    start, gradients = drawn(SIZE, 2)
+    state = pushed(gradients, np.zeros(2, np.float32), optimiser, start)
+    done = apply_accumulated(state, optimiser=optimiser)
+    assert np.array_equal(done.parameters, start)
+    assert (int(done.version), int(done.count), float(done.weight_sum)) == (0, 0, 0.0)
+    slots = optimiser.initial_slots(jnp.asarray(start))
+    new, _ = apply_pushes(
+        jnp.asarray(start), slots, [jnp.asarray(g) for g in gradients], jnp.zeros(2), jnp.int32(0), optimiser=optimiser
+    )
+    assert np.array_equal(new, start)

@@ -285,3 +285,24 @@ def test_rows_come_to_the_host_as_they_are_pulled_and_the_table_can_still_be_pus
     table = push_sparse(table, jnp.asarray(rows), jnp.asarray(values), jnp.int32(0), layout=layout)
     assert np.array_equal(out, before), "a copy of its own"
     assert not np.array_equal(pull_rows_to_host(table, rows, layout=layout), before)
+
+
+@layouts(LAYOUTS[::3])
+@pytest.mark.parametrize("beyond", [2**31, 2**32, 2**32 + 1, 2**40 + 2, -(2**32) + 1, 2**63 - 1])
+def test_rows_beyond_32_bits_are_padding_and_no_rows_of_the_table(layout, beyond):
+    """With 64 bits off JAX keeps the lower 32 of them, which may name a row."""
+    rows = np.array([1, beyond, 2, beyond] * (COUNT // 4), np.int64)
+    values = np.ones((COUNT, WIDTH), np.float32)
+    small = np.where(rows == beyond, -1, rows).astype(np.int32)
+    tables = [Rows(tuple(map(jnp.array, used(layout)))) for _ in range(2)]
+    given, wanted = (
+        push_sparse(table, own, values, jnp.int32(1), layout=layout)
+        for table, own in zip(tables, (rows, small), strict=True)
+    )
+    assert all(np.array_equal(*pair) for pair in zip(given.arrays, wanted.arrays, strict=True))
+    pulled = np.asarray(pull_rows(given, rows, layout=layout))
+    assert not pulled[1::2].any()
+    assert np.array_equal(pulled, pull_rows_to_host(given, rows, layout=layout))
+    unique, sums = coalesce_rows(rows, values, num_rows=ROWS)
+    assert unique.tolist() == [1, 2] + [ROWS] * (COUNT - 2)
+    assert np.asarray(sums)[:, 0].tolist() == [3.0, 3.0] + [0.0] * (COUNT - 2)

@@ -13,7 +13,8 @@ import numpy as np
 
 from optim.core.errors import OptimError
 from optim.training.applications import LogisticRegression
-from optim.training.options import ClusterOptions, NonFinite
+from optim.training.forms import NonFinite
+from optim.training.options import ClusterOptions
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, resumable

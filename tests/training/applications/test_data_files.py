@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
 from optim.training.applications.data_files import read_bags, read_examples, read_ratings
 
@@ -30,6 +30,17 @@ def test_examples_are_dense_and_classes_in_the_order_of_labels(tmp_path):
     values, classes = read_examples(str(path))
     np.testing.assert_allclose(values, [[0.5, 0, 2], [0, 0.1, 0], [0, 0, 1]])
     assert classes.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "number"), [(MatrixFactorisation, RATINGS, 4), (LogisticRegression, EXAMPLES, 3)]
+)
+def test_few_examples_have_a_partition_each(tmp_path, kind, text, number):
+    path = tmp_path / "data.txt"
+    path.write_text(text)
+    assert kind.from_file(str(path)).num_partitions == number
+    with pytest.raises(InvalidOptionError, match=f"{number} examples can't be cut into 8 partitions"):
+        kind.from_file(str(path), num_partitions=8)
 
 
 @pytest.mark.parametrize(("labels", "classes"), [("012", 3), ("2102", 3), ("11", 2), ("0123", 4)])

@@ -208,6 +208,16 @@ def test_queries_half_a_step_apart_keep_every_sample_that_both_have(tmp_path, of
     assert np.diff(series.time_s) == pytest.approx(30.0)
 
 
+def test_a_short_counter_with_a_sample_that_is_no_number_has_the_step_of_the_others(tmp_path):
+    path = tmp_path / "range.json"
+    cpu, memory = cadvisor("p-0", "train")
+    labels, samples = cpu
+    path.write_text(answer((labels, [samples[0], (15, "NaN"), *samples[2:]]), memory))
+    assert read_prometheus({"#0": path}).time_s.tolist() == [30, 45]
+    path.write_text(answer((labels, [samples[0], *samples[2:]]), memory))
+    assert read_prometheus({"#0": path}).time_s.tolist() == [30, 45]
+
+
 def test_queries_of_different_steps_are_refused_with_both(tmp_path):
     path = tmp_path / "range.json"
     cpu, _ = cadvisor("p-0", "train")
