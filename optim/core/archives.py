@@ -3,6 +3,7 @@
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,32 @@ from optim.core.files import read_bytes, write_bytes
 from optim.core.limits import check_limit
 
 Arrays = dict[str, NDArray[Any]]
+
+LARGEST = 1e100
+"""Larger numbers are in no model, and overflow where they are squared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """What an array of an archive must be.
+
+    Attributes
+    ----------
+    shape
+        Sizes; a name stands for one that is the same wherever it is named.
+    least, most
+        Smallest and largest number.
+    is_whole
+        Whether its numbers are whole.
+    may_lack
+        Whether NaN, for what isn't there, is allowed.
+    """
+
+    shape: tuple[int | str, ...]
+    least: float = -LARGEST
+    most: float = LARGEST
+    is_whole: bool = False
+    may_lack: bool = False
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -50,6 +77,45 @@ def read_arrays(path: str | Path, what: str, remedy: str) -> Arrays:
     except Exception as error:  # tokenizers, packers and NumPy see the bytes first, and each has errors of its own
         said = " ".join(str(error).split()) or type(error).__name__
         raise InvalidProblemError(f"{path}: not {what} ({said}); {remedy}") from error
+
+
+def check_fields(arrays: Mapping[str, NDArray[Any]], fields: Mapping[str, Field], **sizes: int) -> None:
+    """Refuse arrays that aren't the fields: others, of another shape or kind, or with numbers out of range.
+
+    Parameters
+    ----------
+    arrays
+        By name.
+    fields
+        What each must be, by name; there is no other array.
+    sizes
+        Sizes that are known, by the names in fields' shapes.
+
+    Raises
+    ------
+    ValueError
+        Naming the array and what is wrong with it.
+    """
+    for name in (*fields, *arrays):
+        if name not in arrays or name not in fields:
+            raise ValueError(f"{name!r} {'is missing' if name in fields else 'belongs to no such file'}")
+    known: dict[int | str, int] = {}
+    known.update(sizes)
+    for name, field in fields.items():
+        array = arrays[name]
+        if array.ndim == len(field.shape):
+            for size, found in zip(field.shape, array.shape, strict=True):
+                known.setdefault(size, size if isinstance(size, int) else found)
+        expected = tuple(known.get(size, -1) for size in field.shape)
+        if array.shape != expected:
+            raise ValueError(f"{name!r} must have shape {expected}, got {array.shape}")
+        if array.dtype.kind not in ("iu" if field.is_whole else "f"):
+            raise ValueError(f"{name!r} must hold {'whole ' * field.is_whole}numbers, got {array.dtype}")
+        numbers = np.asarray(array, dtype=np.float64)
+        is_wrong = ~((numbers >= field.least) & (numbers <= field.most) | (np.isnan(numbers) & field.may_lack))
+        if is_wrong.any():
+            value = numbers[is_wrong].flat[0]
+            raise ValueError(f"{name!r} must be from {field.least:g} to {field.most:g}, got {value:g}")
 
 
 def _require_arrays(names: Sequence[str], arrays: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from optim.core.archives import Arrays, read_arrays, write_arrays
+from optim.core.archives import Arrays, Field, check_fields, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.training.application import Application
 from optim.training.messages import Delta, Install, Message, Rewind, ShardValues, Vector
@@ -180,9 +180,21 @@ def read_checkpoint(path: Path, job: str) -> StartingPoint:
     """
     arrays = read_arrays(path, WHAT, REMEDY)
     told = arrays.pop("checksum", None)
-    fields = {"version", "job", "clock", "parameters", "slots", "losses"}
-    if told is None or set(arrays) != fields or str(told) != _checksum(arrays):
+    names = {"version", "job", "clock", "parameters", "slots", "losses"}
+    if told is None or set(arrays) != names or str(told) != _checksum(arrays):
         raise InvalidProblemError(f"{path}: not {WHAT} (its checksum isn't that of what it holds); {REMEDY}")
+    size = arrays["parameters"].size
+    fields = {
+        "version": Field(shape=(), is_whole=True),
+        "clock": Field(shape=(), least=0, is_whole=True),
+        "parameters": Field(shape=(size,)),
+        "slots": Field(shape=("slots", size)),
+        "losses": Field(shape=("losses",), may_lack=True),
+    }
+    try:
+        check_fields({name: array for name, array in arrays.items() if name != "job"}, fields)
+    except ValueError as error:
+        raise InvalidProblemError(f"{path}: not {WHAT} ({error}); {REMEDY}") from error
     if int(arrays["version"]) != VERSION:
         raise InvalidProblemError(f"{path}: version {arrays['version']} of the format, must be {VERSION}; {REMEDY}")
     if str(arrays["job"]) != job:

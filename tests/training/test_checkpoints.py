@@ -92,6 +92,25 @@ def test_what_is_written_is_read_and_every_field_is_under_the_checksum(tmp_path)
             read_checkpoint(path, "job")
 
 
+@pytest.mark.parametrize(
+    ("changes", "cause"),
+    [
+        ({"parameters": np.array([1, np.inf, 2], np.float32)}, "'parameters' must be from"),
+        ({"parameters": np.array([1, np.nan, 2], np.float32)}, "'parameters' must be from"),
+        ({"slots": (np.array([0, np.nan, 0], np.float32),)}, "'slots' must be from"),
+        ({"parameters": np.ones((3, 1), np.float32)}, "'parameters' must have shape"),
+        ({"clock": -1}, "'clock' must be from 0"),
+        ({"clock": 1.5}, "'clock' must hold whole numbers"),
+    ],
+)
+def test_whole_checkpoints_of_what_no_run_has_are_refused(tmp_path, changes, cause):
+    point = StartingPoint(7, np.arange(3, dtype=np.float32), (np.ones(3, np.float32),), (1.0, 0.5))
+    path = tmp_path / "checkpoint-1.npz"
+    write_checkpoint(path, point._replace(**changes), "job")
+    with pytest.raises(InvalidProblemError, match=f"not a checkpoint .{cause}"):
+        read_checkpoint(path, "job")
+
+
 def test_closing_the_storage_closes_what_carries_everything(tmp_path):
     closed = []
 

@@ -77,7 +77,7 @@ def gather_windows(series: jax.Array, ends: jax.Array, num_delays: int) -> jax.A
     jax.Array
         Shape ((d + 1) V, n).
     """
-    if series.ndim != 2 or len(series) <= num_delays:
+    if series.ndim != 2 or (len(ends) and len(series) <= num_delays):
         raise InvalidOptionError(
             f"series must have shape (more than {num_delays}, V), got {series.shape}; give longer ones"
         )

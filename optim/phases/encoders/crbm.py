@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.archives import Field
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray, IntArray
@@ -30,6 +31,9 @@ EPOCHS_A_CALL = 10
 
 VALIDATION_SHARE = 0.1
 FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_bias")
+LARGEST_WEIGHT = 1e15
+"""Larger weights are none that were trained, and their squares don't fit in single precision."""
+
 RIDGE = 1e-6
 """Of the least-squares autoregression, a window: only keeps it solvable where a resource is constant."""
 
@@ -227,6 +231,23 @@ class CrbmEncoder(Encoder):
     def arrays(self) -> Arrays:
         """Return parameters and spread."""
         return {**self._fitted, **self._spread.arrays()}
+
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what they must be."""
+        options = self.options
+        history, hidden = num_resources * self.num_delays, options.num_hidden
+        outputs = 2 * hidden if options.pooling > 1 and options.pool == Pool.BOTH else hidden
+        shapes = {
+            "weights": (num_resources, hidden),
+            "autoregression": (history, num_resources),
+            "conditioning": (history, hidden),
+            "visible_bias": (num_resources,),
+            "hidden_bias": (hidden,),
+        }
+        machine = {
+            name: Field(shape=shape, least=-LARGEST_WEIGHT, most=LARGEST_WEIGHT) for name, shape in shapes.items()
+        }
+        return {**machine, **CodeSpread.fields(outputs)}
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Take parameters and spread."""

@@ -7,10 +7,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.archives import Field
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
 from optim.phases.encoders.protocol import Arrays, Encoder
 from optim.phases.windows import ScaledSeries
+
+LARGEST, LEAST_LOGARITHM, ROUNDED = 1e15, -1e6, 1e-3
+"""Of parameters and logarithms of probabilities in single precision."""
 
 _FIELDS = ("log_initial", "log_transition", "regression", "covariance")
 
@@ -112,7 +116,32 @@ class HmmEncoder(Encoder):
         """Return the model's parameters."""
         return dict(self._fitted)
 
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what they must be."""
+        inputs = 1 + num_resources * self.options.is_autoregressive
+        return {
+            "log_initial": Field(shape=("W",), least=LEAST_LOGARITHM, most=ROUNDED),
+            "log_transition": Field(shape=("W", "W"), least=LEAST_LOGARITHM, most=ROUNDED),
+            "regression": Field(shape=("W", inputs, num_resources), least=-LARGEST, most=LARGEST),
+            "covariance": Field(shape=("W", num_resources, num_resources), least=-LARGEST, most=LARGEST),
+        }
+
+    def code_width(self, num_resources: int) -> int | str:
+        """Return the number of states, where it was given."""
+        del num_resources
+        return self.options.num_states or "W"
+
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
-        """Take the model's parameters."""
+        """Take the model's parameters; raise ValueError where probabilities have another sum than one, or variances aren't positive."""
+        for name in ("log_initial", "log_transition"):
+            sums = np.exp(arrays[name]).sum(axis=-1)
+            if not np.allclose(sums, 1.0, atol=1e-3):
+                raise ValueError(f"probabilities of {name!r} must have sum one")
+        covariance = arrays["covariance"]
+        if (
+            not np.allclose(covariance, covariance.transpose(0, 2, 1), rtol=1e-3)
+            or (np.linalg.eigvalsh(covariance) <= 0).any()
+        ):
+            raise ValueError("'covariance' must be symmetric with positive variances")
         self._fitted = {name: np.asarray(arrays[name]) for name in _FIELDS}
         return self

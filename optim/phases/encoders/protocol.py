@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.archives import Field
 from optim.models.containers.series import FloatArray
 from optim.phases.windows import ScaledSeries
 
@@ -44,6 +45,16 @@ class Encoder(ABC):
     def arrays(self) -> Arrays:
         """Return what was fitted, as plain arrays."""
         return {}
+
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what `arrays` must be, with ``W`` for the width of a code; raise ValueError where options don't go together."""
+        del num_resources
+        return {}
+
+    def code_width(self, num_resources: int) -> int | str:
+        """Return the width of a code, or ``W`` where the arrays say it."""
+        del num_resources
+        return "W"
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Take what `arrays` returned."""

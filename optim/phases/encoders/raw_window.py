@@ -32,3 +32,7 @@ class RawWindowEncoder(Encoder):
         """Return the windows, shape (n, (num_delays + 1) R)."""
         windows = series.windows(self.num_delays)
         return windows.reshape(len(windows), windows.shape[1] * windows.shape[2])
+
+    def code_width(self, num_resources: int) -> int:
+        """Return it."""
+        return num_resources * (self.num_delays + 1)

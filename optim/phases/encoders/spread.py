@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.archives import Field
 from optim.models.containers.series import FloatArray
 
 SMALLEST_VARIANCE = 1e-4
@@ -55,6 +56,11 @@ class CodeSpread:
     def arrays(self) -> dict[str, FloatArray]:
         """Return the map's arrays."""
         return {"spread_origin": self.origin, "spread_matrix": self.matrix}
+
+    @classmethod
+    def fields(cls, width: int) -> dict[str, Field]:
+        """Return what the map's arrays must be for codes so wide."""
+        return {"spread_origin": Field(shape=(width,)), "spread_matrix": Field(shape=(width, "W"))}
 
     @classmethod
     def restore(cls, arrays: Mapping[str, NDArray[np.float64]]) -> "CodeSpread":

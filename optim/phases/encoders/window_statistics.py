@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.archives import Field
 from optim.core.ranges import check_in
 from optim.models.containers.series import FloatArray
 from optim.phases.encoders.protocol import Arrays, Encoder
@@ -58,6 +59,10 @@ class WindowStatisticsEncoder(Encoder):
     def arrays(self) -> Arrays:
         """Return the spread."""
         return self._spread.arrays()
+
+    def fields(self, num_resources: int) -> dict[str, Field]:
+        """Return what they must be."""
+        return CodeSpread.fields(3 * num_resources)
 
     def restore(self, arrays: Mapping[str, NDArray[np.float64]]) -> Self:
         """Take the spread."""
