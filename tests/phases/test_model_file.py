@@ -68,7 +68,7 @@ kinds = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@kinds
 def test_whole_files_of_all_encoders_are_read(kind, saved, tmp_path):
     assert refusal(tmp_path / "model.npz", saved(kind)) == ""
 
@@ -167,15 +167,17 @@ def test_headers_that_no_model_has_are_refused(change, cause, saved, tmp_path):
 
 def test_parts_that_do_not_fit_each_other_are_refused(saved, tmp_path):
     whole = saved("hmm")
-    changes = {
-        "runs.offsets": lambda a: a.__setitem__(0, 1),
-        "runs.phase": lambda a: a.__setitem__(0, 3),
-        "statistics.quantiles": lambda a: a.__setitem__((0, 0), a[0, 0, ::-1].copy()),
-        "encoder.log_initial": lambda a: a.__isub__(1.0),
-        "encoder.log_transition": lambda a: a.__setitem__(0, -5.0),
-        "encoder.covariance": lambda a: a.__setitem__(0, -a[0]),
-    }
-    for name, change in changes.items():
+    changes = [
+        ("runs.offsets", lambda a: a.__setitem__(0, 1)),
+        ("runs.offsets", lambda a: a.__setitem__(-1, a[-1] + 1)),
+        ("runs.offsets", lambda a: a.__setitem__(1, a[-1] + 1)),
+        ("runs.phase", lambda a: a.__setitem__(0, 3)),
+        ("statistics.quantiles", lambda a: a.__setitem__((0, 0), a[0, 0, ::-1].copy())),
+        ("encoder.log_initial", lambda a: a.__isub__(1.0)),
+        ("encoder.log_transition", lambda a: a.__setitem__(0, -5.0)),
+        ("encoder.covariance", lambda a: a.__setitem__(0, -a[0])),
+    ]
+    for name, change in changes:
         spoilt = whole[name].copy()
         change(spoilt)
         assert name.rpartition(".")[2] in refusal(tmp_path / "model.npz", {**whole, name: spoilt})
