@@ -100,7 +100,6 @@ def admission_answer(profiles: ProfileDocument, options: ChainOptions, seed: int
         num_worker_servers=options.servers,
         num_ps_servers=options.servers,
         slot_s=profiles.slot_s,
-        draw_work=True,
     )
     instance = profiled_instance("admission", profiles, drawn, seed)
     solution = solve(instance, SOLVERS["admission"], seed=seed, time_limit_s=options.seconds)

@@ -77,7 +77,10 @@ def measure_profiles(
             break
         profiles.append(job_profile(_measure_job(name, job, machine, options, startup_s, clock), server))
     progress.finish()
-    return ProfileDocument(schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, machine=machine, crbm=crbm)
+    # How many passes an application makes is an option here, and nobody's own work: jobs make parts of it.
+    return ProfileDocument(
+        schema=SCHEMA, jobs=profiles, slot_s=options.slot_s, is_work_drawn=True, machine=machine, crbm=crbm
+    )
 
 
 def _bytes(amount: float | None, unit: int) -> int | None:

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from itertools import count
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -79,6 +80,15 @@ def test_the_whole_measurement_refuses_before_long_work(monkeypatch):
     monkeypatch.setattr("optim.workloads.profiles.machine_figures.last_level_cache", lambda: 2**16)
     with pytest.raises(NotAllowedError, match="too noisy"):
         measure_profiles({"quadratic": Quadratic()}, ProfileOptions())
+
+
+def test_how_much_jobs_of_the_applications_do_is_drawn_as_their_passes_are_an_option(monkeypatch):
+    within = "optim.workloads.profiles.measuring"
+    room = SimpleNamespace(cache=1, allowed=1)
+    monkeypatch.setattr(f"{within}.measure_machine", lambda *_, **__: (SimpleNamespace(noise=0, load=0, cores=2), room))
+    for name in ("measure_update", "measure_link", "measure_crbm", "_startup_s", "ServerFigures"):
+        monkeypatch.setattr(f"{within}.{name}", lambda *_, **__: None)
+    assert measure_profiles({}, ProfileOptions()).is_work_drawn
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(1, 1), (2, 1), (3, 2), (4, 4)])
