@@ -1,6 +1,6 @@
 """OASiS: admit jobs as they arrive, at prices that rise as the cluster fills."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -15,7 +15,6 @@ from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, On
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
-    LowerScale,
     PriceRanges,
     first_jobs,
     job_worth,
@@ -35,6 +34,12 @@ class PriceKind(StrEnum):
 
     ZERO_START = "zero-start"
     EXPONENTIAL = "exponential"
+
+
+FUNCTIONS: Mapping[PriceKind, type[ExponentialPrice] | type[ZeroStartPrice]] = {
+    PriceKind.ZERO_START: ZeroStartPrice,
+    PriceKind.EXPONENTIAL: ExponentialPrice,
+}
 
 
 class BoundSource(StrEnum):
@@ -100,13 +105,8 @@ def make_bounds(
 ) -> PriceRanges:
     """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
     is_paper = options.bounds is BoundSource.PAPER
-    is_unit_free = options.unit_free and not is_paper
-    if options.price is PriceKind.ZERO_START:
-        lower = LowerScale.UNIT_FREE_LAMBDA if is_unit_free else LowerScale.SUMMED_LAMBDA
-    elif is_paper:
-        lower = LowerScale.PAPER_L
-    else:
-        lower = LowerScale.UNIT_FREE_L if is_unit_free else LowerScale.SIMPLE_L
+    form = FUNCTIONS[options.price]
+    lower = form.paper_scale if is_paper else form.unit_free_scale if options.unit_free else form.simple_scale
     known = job_worth(instance) if worth is None else worth
     if options.bounds is BoundSource.ESTIMATED:
         known = known.of(sample_jobs(instance, options.sample_share, rng))
@@ -121,9 +121,7 @@ def make_function(
 ) -> ExponentialPrice | ZeroStartPrice:
     """Return the price function as the options ask."""
     full_at = full_share(instance, options.eps, worth) if options.strict else 1.0
-    if options.price is PriceKind.ZERO_START:
-        return ZeroStartPrice(full_at=full_at)
-    return ExponentialPrice(full_at=full_at)
+    return FUNCTIONS[options.price](full_at=full_at)
 
 
 @register("online", problem="admission")

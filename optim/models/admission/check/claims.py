@@ -185,6 +185,8 @@ class AdmissionClaims(AbstractClaims):
             return None
         if stated["theorem"] not in C5_BEGINS:
             return f"there is no theorem on the {stated['theorem']} price"
+        if (price := self.solution.options.get("price", stated["theorem"])) != stated["theorem"]:
+            return f"the theorem is on the {stated['theorem']} price, but the run's option price is {price}"
         verdicts = [_verdict(text) for text in certificate.conditions]
         failing = [name for name, holds in verdicts if not holds]
         if [name for name, _ in verdicts] != list(CONDITIONS):

@@ -5,16 +5,29 @@ for a unit, when it is full: then no job finds a schedule there that is worth it
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import FloatArray
+from optim.solvers.admission.posted_prices.price_ranges import LowerScale
+
+
+class RatioTheorem(StrEnum):
+    """The theorems on competitive ratios, by the form of price that each is about."""
+
+    EXPONENTIAL = "exponential"
+    ZERO_START = "zero-start"
 
 
 class PriceFunction(Protocol):
-    """A non-decreasing price of a row's unit as a function of the share of its capacity that is taken."""
+    """A non-decreasing price of a row's unit as a function of the share of its capacity that is taken.
+
+    A class that states `theorem: ClassVar[RatioTheorem]` claims that the theorem is about its prices; without it no
+    competitive ratio is claimed. A subclass inherits no theorem, since it may price otherwise.
+    """
 
     def price(self, share: FloatArray, log_lower: FloatArray, log_upper: FloatArray) -> FloatArray:
         """Return prices in utils a unit.
@@ -44,6 +57,11 @@ class ExponentialPrice:
     Bao, Peng, Wu, Li, "Online Job Scheduling in Distributed Machine Learning Clusters", INFOCOM 2018,
     DOI 10.1109/INFOCOM.2018.8486422: the price functions p and q, which have ``full_at = 1``.
     """
+
+    theorem: ClassVar[RatioTheorem] = RatioTheorem.EXPONENTIAL
+    unit_free_scale: ClassVar[LowerScale] = LowerScale.UNIT_FREE_L
+    simple_scale: ClassVar[LowerScale] = LowerScale.SIMPLE_L
+    paper_scale: ClassVar[LowerScale] = LowerScale.PAPER_L
 
     full_at: float = 1.0
 
@@ -75,6 +93,11 @@ class ZeroStartPrice:
     neither on the horizon nor on the size of the cluster. The lower scale is lambda, not L.
     """
 
+    theorem: ClassVar[RatioTheorem] = RatioTheorem.ZERO_START
+    unit_free_scale: ClassVar[LowerScale] = LowerScale.UNIT_FREE_LAMBDA
+    simple_scale: ClassVar[LowerScale] = LowerScale.SUMMED_LAMBDA
+    paper_scale: ClassVar[LowerScale] = LowerScale.SUMMED_LAMBDA
+
     full_at: float = 1.0
 
     def __post_init__(self) -> None:
@@ -92,6 +115,12 @@ class ZeroStartPrice:
             exponent = start + x + np.log(-np.expm1(-x))
         exponent = np.where(level < 1.0, np.minimum(exponent, end), end)
         return np.where(is_used, np.exp(exponent), 0.0)
+
+
+def theorem_of(function: PriceFunction) -> RatioTheorem | None:
+    """Return the theorem that a price function's own class states, None where it states none."""
+    theorem: RatioTheorem | None = vars(type(function)).get("theorem")
+    return theorem
 
 
 def _check_full_at(full_at: float) -> None:

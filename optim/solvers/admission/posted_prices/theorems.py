@@ -35,7 +35,13 @@ from numpy.typing import NDArray
 
 from optim.core.errors import InvalidOptionError
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
+from optim.solvers.admission.posted_prices.price_functions import (
+    ExponentialPrice,
+    PriceFunction,
+    RatioTheorem,
+    ZeroStartPrice,
+    theorem_of,
+)
 from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
     LowerScale,
@@ -69,7 +75,7 @@ class RatioClaim:
     Parameters
     ----------
     theorem
-        "exponential" or "zero-start".
+        Which theorem, by the form of price that it is about.
     eps
         Largest share of a row that one job takes in a slot, exactly.
     amplification
@@ -82,7 +88,7 @@ class RatioClaim:
         C1 to C6 on this instance.
     """
 
-    theorem: str
+    theorem: RatioTheorem
     eps: Fraction
     amplification: float
     ratio: float
@@ -106,16 +112,26 @@ class RatioClaim:
 def ratio_claim(
     instance: AdmissionInstance,
     bounds: PriceRanges,
-    function: ExponentialPrice | ZeroStartPrice,
+    function: PriceFunction,
     *,
     worth: JobWorth | None = None,
 ) -> RatioClaim:
     """Work out the competitive ratio of a run with these prices and whether its conditions hold.
 
     The run is understood to find best schedules exactly and to admit what has a positive payoff.
+
+    Raises
+    ------
+    InvalidOptionError
+        If no theorem is about this form of price.
     """
+    theorem = theorem_of(function)
+    if theorem is None or not isinstance(function, ExponentialPrice | ZeroStartPrice):
+        raise InvalidOptionError(
+            f"no theorem gives a competitive ratio for {type(function).__name__}; claim none, or use a price that states one"
+        )
     worth = job_worth(instance) if worth is None else worth
-    is_zero_start = isinstance(function, ZeroStartPrice)
+    is_zero_start = theorem is RatioTheorem.ZERO_START
     eps = largest_share(instance, worth)
     sides = (bounds.worker,) if instance.has_shared_servers else (bounds.worker, bounds.ps)
     factor = max((amplification(side, float(eps), function) for side in sides), default=0.0)
@@ -136,7 +152,7 @@ def ratio_claim(
         Condition(name="C6", holds=True, figures="caps and deadlines belong to the instance"),
     )
     return RatioClaim(
-        theorem="zero-start" if is_zero_start else "exponential",
+        theorem=theorem,
         eps=eps,
         amplification=factor,
         ratio=factor + max(1.0, factor) if is_zero_start else 2 * factor,
@@ -154,7 +170,7 @@ def amplification(side: SideRanges, eps: float, function: ExponentialPrice | Zer
     if not is_used.any():
         return 0.0
     spread = (side.log_upper - np.where(is_used, side.log_lower, 0.0))[is_used]
-    if isinstance(function, ZeroStartPrice):
+    if theorem_of(function) is RatioTheorem.ZERO_START:
         spread = np.logaddexp(0.0, spread)
     widest = float(spread.max()) / function.full_at
     if eps == 0:

@@ -387,6 +387,17 @@ def test_the_fifth_condition_is_the_named_theorems() -> None:
     assert families(with_certificate(conditions=tuple(conditions)).violations) == {"certificate"}
 
 
+def test_the_theorem_is_the_one_on_the_price_that_the_run_used() -> None:
+    """Everything but the label is as it was: the bound shows the ratio, and the conditions are the other theorem's."""
+    instance, solution = strict()
+    certificate = solution.certificate
+    conditions = (*certificate.conditions[:4], "C5 holds: D_0 = 1, optimum >= 2", certificate.conditions[5])
+    statement = certificate.statement.replace("zero-start price", "exponential price")
+    relabelled = replace(solution, certificate=replace(certificate, statement=statement, conditions=conditions))
+    assert families(check(instance, relabelled).violations) == {"certificate"}
+    assert "but the run's option price is zero-start" in check(instance, relabelled).violations[0].message
+
+
 def test_conditions_without_a_ratio_are_refused() -> None:
     statement = strict()[1].certificate.statement.partition(";")[0]
     assert families(with_certificate(statement=statement).violations) == {"certificate"}

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.schedules import enumerate_schedules
-from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
+from optim.solvers.admission.online import FUNCTIONS, PriceKind
+from optim.solvers.admission.posted_prices.online_run import run_online
+from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice, theorem_of
 from optim.solvers.admission.posted_prices.price_ranges import LowerScale, SideRanges, job_worth, price_ranges
 from optim.solvers.admission.posted_prices.theorems import (
     RatioClaim,
@@ -31,6 +33,22 @@ TABLE = {
     1e9: {0.001: 21.0, 0.01: 23.3, 0.02: 26.3, 0.05: 39.5, 0.1: 90, 0.2: 884, 0.3: 2.4e4, 0.5: 2.0e9},
 }
 """A of the strict exponential price by U / L and eps, to two or three digits, computed once by other means."""
+
+
+class LinearPrice:
+    """A price function of somebody else's, about which no theorem is known."""
+
+    full_at = 0.5
+
+    def price(self, share, log_lower, log_upper):
+        return np.where(np.isfinite(log_lower), np.exp(log_upper) * np.clip(share / self.full_at, 0.0, 1.0), 0.0)
+
+
+class SteeperPrice(ExponentialPrice):
+    """Another form under a proven one's name."""
+
+    def price(self, share, log_lower, log_upper):
+        return ExponentialPrice.price(self, np.sqrt(share), log_lower, log_upper)
 
 
 def one_row(ratio: float) -> SideRanges:
@@ -156,3 +174,22 @@ def test_bounds_of_nobody_have_no_amplification() -> None:
     found = ratio_claim(nobody, price_ranges(nobody, LowerScale.UNIT_FREE_LAMBDA), ZeroStartPrice())
     assert found.holds
     assert found.ratio == 1.0
+
+
+@pytest.mark.parametrize("function", [LinearPrice(), SteeperPrice(full_at=0.5)], ids=["linear", "steeper"])
+def test_a_price_without_a_theorem_of_its_own_is_labelled_with_none(function) -> None:
+    instance = tiny_instance(job_document("a"), job_document("b"))
+    bounds = price_ranges(instance, LowerScale.UNIT_FREE_L)
+    assert theorem_of(function) is None
+    with pytest.raises(InvalidOptionError, match=f"no theorem gives a competitive ratio for {type(function).__name__}"):
+        ratio_claim(instance, bounds, function)
+    assert run_online(instance, bounds=bounds, function=function).decisions
+
+
+def test_the_two_proven_prices_state_their_theorem_and_their_scales() -> None:
+    stated = {kind: theorem_of(form()).value for kind, form in FUNCTIONS.items()}
+    assert stated == {PriceKind.ZERO_START: "zero-start", PriceKind.EXPONENTIAL: "exponential"}
+    scales = {
+        (form.unit_free_scale.value, form.simple_scale.value, form.paper_scale.value) for form in FUNCTIONS.values()
+    }
+    assert scales == {("unit-free-lambda", "summed-lambda", "summed-lambda"), ("unit-free-l", "simple-l", "paper-l")}
