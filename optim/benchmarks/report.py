@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from optim.benchmarks.foresight import foresight_of
 from optim.benchmarks.page import figure_element, page, table
 from optim.benchmarks.pictures.plots import standard_figures
 from optim.benchmarks.record import PHASES, Record
@@ -139,7 +140,7 @@ def _all_records(caption: str, records: Sequence[Record], columns: Sequence[str]
                 *(record.wall_s, record.processor_s),
                 *(record.seconds.get(phase, 0.0) for phase in PHASES),
                 *(decision.get("median"), decision.get("p99"), record.verified, record.memory_mb),
-                record.error or "; ".join(record.violations) or record.message or None,
+                record.error or "; ".join(record.violations) or record.message or foresight_of(record) or None,
             )
         )
     told = [k for k in range(len(header)) if any(row[k] is not None for row in rows)]  # what no row has is no column

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from optim.benchmarks.foresight import foresight_of
 from optim.cli.border import note
 from optim.cli.output import print_line, print_table
 
@@ -17,6 +18,9 @@ LEAST_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
 
 OF_SOLVES = frozenset({"objective", "bound", "gap %", "ratio", "decision ms", "p99 ms"})
 """Columns that a study leaves empty: its table goes without."""
+
+MARK = "*"
+"""After a rule that is told something of the future: a line below the table says what."""
 
 MOST_TOLD = 20
 """Regressions, or pairs of one reason, named one by one at most."""
@@ -39,11 +43,19 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
     }
     if len(by_suite) == 1:
         ((spec, found),) = by_suite.items()
+        mine = [record for record in records if record.suite == spec.name]
         print_table(
             ("solver", "records", "verified", "optimal", "gap %", "worst gap %", "seconds", "cpu s"),
             [
                 (
-                    *(one.solver, one.records, one.verified, one.optimal, _percent(one.gap), _percent(one.worst_gap)),
+                    *(
+                        _named(one.solver, mine),
+                        one.records,
+                        one.verified,
+                        one.optimal,
+                        _percent(one.gap),
+                        _percent(one.worst_gap),
+                    ),
                     *(_short(one.seconds), _short(one.processor_s)),
                 )
                 for one in found.solvers
@@ -54,6 +66,7 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
             f"means over the cases that all have: gap % over {found.gap_cases}, "
             f"seconds over {found.seconds_cases}, cpu s over {found.processor_cases}"
         )
+        _print_marks(mine)
     else:
         rows = []
         for spec, found in by_suite.items():
@@ -63,7 +76,7 @@ def print_scoreboard(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", 
             rows.append(
                 (
                     *(spec.name, found.cases, len(found.solvers), len(mine), sum(one.verified for one in mine)),
-                    *(best and best.solver, best and _percent(best.gap), best and _short(best.seconds)),
+                    *(best and _named(best.solver, mine), best and _percent(best.gap), best and _short(best.seconds)),
                     _short(sum(one.processor_s or 0.0 for one in mine)),
                 )
             )
@@ -84,7 +97,8 @@ def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", base
 
     head = ("solver", "cases", "better", "equal", "worse", "% of bound", "difference", "95 % (Student's t)")
     for spec in specs:
-        found = compare_with([record for record in records if record.suite == spec.name], baseline)
+        mine = [record for record in records if record.suite == spec.name]
+        found = compare_with(mine, baseline)
         if not any(one.cases for one in found):
             continue
         rows = []
@@ -93,7 +107,7 @@ def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", base
             around = None if gain is None else f"{100 * gain.low:+.3f} to {100 * gain.high:+.3f}"
             equal = one.cases - one.better - one.worse
             mean = None if gain is None else f"{100 * gain.mean:+.3f}"
-            rows.append((one.solver, one.cases, one.better, equal, one.worse, _percent(one.of_bound), mean, around))
+            rows.append((_named(one.solver, mine), one.cases, one.better, equal, one.worse, _percent(one.of_bound), mean, around))
         print_table(head, rows, title=f"{spec.name}: compared with {baseline}, in percentage points of the bound")
 
 
@@ -106,8 +120,20 @@ def print_bench_tables(specs: "Sequence[BenchSpec]", records: "Sequence[Record]"
             header, rows = _filled(_header(spec.columns), [_row(record, spec.columns) for record in mine])
             title = f"{spec.name}: {spec.summary} (seed {seeds})"
             print_table(header, rows, title=title, least_wanted=LEAST_WANTED)
+            _print_marks(mine)
     for line in _problem_lines(skipped, records):
         print_line(line)
+
+
+def _named(solver: str, records: "Sequence[Record]") -> str:
+    """Return a solver's name, marked if a record of it was told something of the future."""
+    return solver + (MARK if any(record.solver == solver and foresight_of(record) for record in records) else "")
+
+
+def _print_marks(records: "Sequence[Record]") -> None:
+    """Say below a table what each marked rule is told of the future."""
+    for text in sorted({f"{record.solver}{MARK}: {said}" for record in records if (said := foresight_of(record))}):
+        print_line(text)
 
 
 def _problem_lines(skipped: "Sequence[Skipped]", records: "Sequence[Record]") -> list[str]:
@@ -167,7 +193,7 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
     return (
         record.instance,
         *(record.figure(name) for name in columns),
-        record.solver,
+        _named(record.solver, [record]),
         "error" if record.error is not None else record.termination,
         record.objective,
         record.bound,

@@ -276,6 +276,11 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
         """Compile the loops that a run needs, once a process; it is timed as ``compile``. By default there are none."""
         del instance, options
 
+    def foresight(self, options: OptionsT) -> str:
+        """Return what of the future a rule that decides job by job is told beforehand; nothing by default."""
+        del options
+        return ""
+
     def supports(self, instance: InstanceT) -> Support:
         """Tell whether the instance can be treated, and if not, why."""
         del instance

@@ -1,13 +1,14 @@
 """Named reference instances that ship with the library, and the best solutions known of some."""
 
+import os
 from importlib.resources import files
 from typing import Any
 
-from optim.core.errors import InvalidProblemError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.solution import Solution
 from optim.models.catalogue import problem_names
-from optim.models.files import read_instance, read_solution
+from optim.models.files import load, read_instance, read_solution
 
 SUFFIX = ".json.gz"
 
@@ -102,3 +103,21 @@ def history_instance(name: str) -> Any:
     raise InvalidProblemError(
         f"{name}: no such file, and no earlier day of that name ships; days are named like medium-0-day1"
     )
+
+
+def read_day(name: str) -> Any:
+    """Return an earlier day of the admission problem, by its file or as a shipped one's name.
+
+    Raises
+    ------
+    InvalidOptionError
+        If it is an instance of another problem.
+    InvalidProblemError
+        If there is none of this name, or its file is bad.
+    """
+    from optim.models.admission.instance import AdmissionInstance
+
+    day = load(name) if os.path.exists(name) else history_instance(name)
+    if not isinstance(day, AdmissionInstance):
+        raise InvalidOptionError(f"history: {name} is no admission instance; give days of the admission problem")
+    return day

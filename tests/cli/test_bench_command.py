@@ -324,3 +324,13 @@ def test_compares_with_a_solver_of_the_run():
         -1:
     ]
     assert row[:5] == ["tiny-only", "3", "0", "3", "0"]
+
+
+@pytest.mark.parametrize(("bounds", "is_marked"), [("oracle", True), ("seen", False)])
+def test_a_rule_that_is_told_something_of_the_future_is_marked_in_the_table(folder, bounds, is_marked):
+    arguments = ["--instance", "tiny-0", "--solver", "online", "--option", f"online.bounds={bounds}"]
+    result = CliRunner().invoke(app, ["bench", "admission", *arguments], env={"COLUMNS": "220"})
+    assert result.exit_code == 0
+    assert (" online* " in result.stdout) == is_marked
+    assert ("online*: bounds=oracle: U and the lower scale are told beforehand" in result.stdout) == is_marked
+    assert ("told beforehand" in (folder / "results" / "bench.html").read_text()) == is_marked

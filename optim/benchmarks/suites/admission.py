@@ -31,7 +31,7 @@ LEARNER = "online-learned"
 """Who learns from earlier days."""
 
 ONLINE = frozenset({"online", LEARNER, "fifo", "drf", "rrh", "dorm"})
-"""Rules that see no job before it arrives."""
+"""Rules that decide job by job, or slot by slot; tables mark `online` where it is told U and the lower scale."""
 
 TO_BEST, TO_BOUND = "ratio to best known", "ratio to bound"
 """Columns: what an online rule earns as a share of the best plan that ships, and of the least bound known."""

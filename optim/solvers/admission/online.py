@@ -11,11 +11,15 @@ from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
 from optim.models.admission.instance import AdmissionInstance
+from optim.models.admission.union import check_same_day, together
+from optim.models.reference import read_day
 from optim.solvers.admission.posted_prices.online_run import OnlineAlgorithm, OnlineRun, run_online
 from optim.solvers.admission.posted_prices.price_functions import ExponentialPrice, ZeroStartPrice
 from optim.solvers.admission.posted_prices.price_ranges import (
     JobWorth,
+    LowerScale,
     PriceRanges,
+    SeenRanges,
     first_jobs,
     job_worth,
     price_ranges,
@@ -46,13 +50,22 @@ class BoundSource(StrEnum):
     """Where U and the lower scale come from."""
 
     ORACLE = "oracle"
-    """From all jobs of the instance, future ones included."""
+    """From all jobs of the instance, future ones included: known beforehand, as the theorems assume."""
+    HISTORY = "history"
+    """From the jobs of earlier days, which the option `history` names."""
+    SEEN = "seen"
+    """From the jobs that have arrived so far, the one that is decided among them."""
     ESTIMATED = "estimated"
-    """From a random sample of the jobs, which stands for a history that resembles the future."""
+    """From a random sample of all jobs, which stands for a history that resembles the future."""
     FIRST = "first"
-    """From the first jobs to arrive, which stands for a history that may differ from the future."""
+    """From the first share of all jobs, which stands for a history that may differ from the future."""
     PAPER = "paper"
     """In the paper's form, from all jobs: U from f at the fastest completion with N workers, L from f(T - a)."""
+
+    @property
+    def reads_future(self) -> bool:
+        """Whether a decision depends on jobs that arrive later."""
+        return self not in (BoundSource.HISTORY, BoundSource.SEEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +83,10 @@ class OnlineOptions:
     eps
         That share where the instance's own isn't wanted, in [0, 1).
     bounds
-        Where U and the lower scale come from. All but "estimated" and "first" are clairvoyant.
+        Where U and the lower scale come from. With "history" and "seen" no decision depends on later jobs; all others read
+        jobs that arrive later.
+    history
+        Earlier days for ``bounds="history"``: instance files or names of shipped days (``medium-0-day1``), with commas.
     unit_free
         Whether the lower scale is independent of the resources' units (ignored by "paper").
     sample_share
@@ -83,6 +99,7 @@ class OnlineOptions:
     strict: bool = False
     eps: float | None = None
     bounds: BoundSource = BoundSource.ORACLE
+    history: str = ""
     unit_free: bool = True
     sample_share: float = 0.1
     upper_scale: float = 1.0
@@ -95,32 +112,71 @@ class OnlineOptions:
             except ValueError:
                 known = ", ".join(kind)
                 raise InvalidOptionError(f"{name} must be one of {known}, got {getattr(self, name)!r}") from None
+        if (self.bounds is BoundSource.HISTORY) != bool(self.history):
+            raise InvalidOptionError(
+                f"history names the days that bounds=history learns from, got bounds={self.bounds}, history={self.history!r}; "
+                "give both or neither"
+            )
+        if self.bounds is BoundSource.SEEN and self.strict and self.eps is None:
+            raise InvalidOptionError(
+                "strict with bounds=seen needs eps, the largest share of a server's row that one job can take in a slot: "
+                "it is not known from the jobs so far; give eps, or strict=false"
+            )
         check_in("[0, 1)", self, "eps")
         check_in("(0, 1]", self, "sample_share")
         check_in("(0, inf)", self, "upper_scale", "lower_scale")
+
+
+def lower_scale(options: OnlineOptions) -> LowerScale:
+    """Return which lower scale goes with the options' price function."""
+    form = FUNCTIONS[options.price]
+    if options.bounds is BoundSource.PAPER:
+        return form.paper_scale
+    return form.unit_free_scale if options.unit_free else form.simple_scale
 
 
 def make_bounds(
     instance: AdmissionInstance, options: OnlineOptions, rng: np.random.Generator, worth: JobWorth | None = None
 ) -> PriceRanges:
     """Return U and the lower scale as the options ask; `worth` saves working out the instance's own again."""
-    is_paper = options.bounds is BoundSource.PAPER
-    form = FUNCTIONS[options.price]
-    lower = form.paper_scale if is_paper else form.unit_free_scale if options.unit_free else form.simple_scale
+    lower = lower_scale(options)
     known = job_worth(instance) if worth is None else worth
     if options.bounds is BoundSource.ESTIMATED:
         known = known.of(sample_jobs(instance, options.sample_share, rng))
     elif options.bounds is BoundSource.FIRST:
         known = known.of(first_jobs(instance, options.sample_share))
-    bounds = price_ranges(instance, lower, worth=known, has_paper_values=is_paper)
+    elif options.bounds is BoundSource.HISTORY:
+        known = job_worth(_past(instance, options.history))
+    elif options.bounds is BoundSource.SEEN:
+        known = known.of(np.zeros(0, dtype=np.int64))
+    bounds = price_ranges(instance, lower, worth=known, has_paper_values=options.bounds is BoundSource.PAPER)
     return bounds.scaled(upper=options.upper_scale, lower=options.lower_scale)
+
+
+def make_seen(instance: AdmissionInstance, options: OnlineOptions, worth: JobWorth) -> SeenRanges | None:
+    """Return what widens the bounds job by job, None where they hold for the whole run."""
+    if options.bounds is not BoundSource.SEEN:
+        return None
+    return SeenRanges(instance, lower_scale(options), worth, (options.upper_scale, options.lower_scale))
+
+
+def _past(instance: AdmissionInstance, history: str) -> AdmissionInstance:
+    """Return the jobs of the days that an option names, on the instance's cluster."""
+    days = [read_day(name.strip()) for name in history.split(",") if name.strip()]
+    for day in days:
+        check_same_day(day, instance, f"day {day.name!r} of the history")
+    return together([day.jobs for day in days], instance)
 
 
 def make_function(
     instance: AdmissionInstance, options: OnlineOptions, worth: JobWorth | None = None
 ) -> ExponentialPrice | ZeroStartPrice:
     """Return the price function as the options ask."""
-    full_at = full_share(instance, options.eps, worth) if options.strict else 1.0
+    full_at = 1.0
+    if options.strict and options.bounds is BoundSource.HISTORY:
+        full_at = full_share(_past(instance, options.history), options.eps)
+    elif options.strict:
+        full_at = full_share(instance, options.eps, worth)
     return FUNCTIONS[options.price](full_at=full_at)
 
 
@@ -130,7 +186,10 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
 
     Each job is decided in the moment of its arrival, for good: at the present prices its best schedule is
     found exactly among those that fit into what is left of the servers; it is admitted if the schedule is
-    worth more than it costs.
+    worth more than it costs. Prices move between a lower scale and U, which are known beforehand, as the
+    theorems assume: by default they come from all jobs of the instance, later ones included. With
+    ``bounds="history"`` they come from earlier days, with ``bounds="seen"`` from the jobs so far: then no
+    decision depends on a later job.
 
     Notes
     -----
@@ -148,7 +207,10 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
     DOI 10.1109/INFOCOM.2018.8486422, Algorithms 1 to 3.
     """
 
-    summary = "OASiS: posted prices that rise with utilisation, one irrevocable decision a job"
+    summary = (
+        "OASiS: posted prices that rise with utilisation, one irrevocable decision a job; "
+        "U and the lower scale are known beforehand unless bounds is history or seen"
+    )
     options_type = OnlineOptions
 
     def warm_up(self, instance: AdmissionInstance, options: OnlineOptions) -> None:
@@ -162,10 +224,12 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             worth = job_worth(instance)
             bounds = make_bounds(instance, options, np.random.default_rng(seed), worth)
             function = make_function(instance, options, worth)
-            claim = ratio_claim(instance, bounds, function, worth=worth) if options.strict else None
+            has_claim = options.strict and options.bounds is not BoundSource.SEEN
+            claim = ratio_claim(instance, bounds, function, worth=worth) if has_claim else None
             tables = JobTables.build(instance)
             finder = ResidualSearch(instance, tables=tables)
-            algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder)
+            seen = make_seen(instance, options, worth)
+            algorithm = OnlineAlgorithm(instance, bounds=bounds, function=function, finder=finder, seen=seen)
         with clock.phase("solve"):
             run = drive(algorithm, monitor, task=self.name, total=float(instance.num_jobs))
         is_cut_short = monitor.reason is not None
@@ -181,7 +245,14 @@ class OnlineSolver(AbstractSolver[AdmissionInstance, OnlineOptions]):
             iterations=len(run.decisions),
             decision_ms=tuple(1e3 * decision.seconds for decision in run.decisions),
             counts=_counts(run),
+            message=self.foresight(options),
         )
+
+    def foresight(self, options: OnlineOptions) -> str:
+        """Return what of the future the rule is told beforehand; nothing with ``bounds`` "history" and "seen"."""
+        if not options.bounds.reads_future:
+            return ""
+        return f"bounds={options.bounds}: U and the lower scale are told beforehand, from jobs that arrive later"
 
 
 def default_run(tables: JobTables, monitor: Monitor) -> OnlineRun:
@@ -215,8 +286,8 @@ def tied_runs(
     function, search = make_function(instance, options, worth), ResidualSearch(instance)
     for number in range(num_orders):
         order = draw_tie_order(instance, np.random.default_rng([seed, number]))
-        finder = TiedSearch(instance, search, order, worth)
-        yield run_online(instance, bounds=bounds, function=function, finder=finder, order=order.jobs)
+        finder, seen = TiedSearch(instance, search, order, worth), make_seen(instance, options, worth)
+        yield run_online(instance, bounds=bounds, function=function, finder=finder, order=order.jobs, seen=seen)
 
 
 def _counts(run: OnlineRun) -> dict[str, float]:

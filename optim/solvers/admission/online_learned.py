@@ -16,8 +16,7 @@ from optim.models.admission.forecast import is_forecast, read_forecast
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.plan import COUNT
 from optim.models.admission.union import together
-from optim.models.files import load
-from optim.models.reference import history_instance
+from optim.models.reference import read_day
 from optim.solvers.admission.learned.forecast import FILL, PriceForecast
 from optim.solvers.admission.learned.guard import Guard
 from optim.solvers.admission.learned.learned_run import Conduct, DayResult, LearnedDay
@@ -195,17 +194,10 @@ def read_history(text: str, instance: AdmissionInstance, monitor: Monitor | None
         return None
     forecasts = [name for name in names if os.path.exists(name) and is_forecast(name)]
     if not forecasts:
-        return PriceForecast.fit([_day(name) for name in names], instance, monitor=monitor)
+        return PriceForecast.fit([read_day(name) for name in names], instance, monitor=monitor)
     if len(names) > 1:
         raise InvalidOptionError(f"history: {forecasts[0]} is a forecast and holds days of its own; give it alone")
     return PriceForecast.of(read_forecast(Path(names[0]))).on(instance, monitor=monitor)
-
-
-def _day(name: str) -> AdmissionInstance:
-    day = load(name) if os.path.exists(name) else history_instance(name)
-    if not isinstance(day, AdmissionInstance):
-        raise InvalidOptionError(f"history: {name} is no admission instance; give days of the admission problem")
-    return day
 
 
 def _counts(result: DayResult, known: PriceForecast | None) -> dict[str, float]:

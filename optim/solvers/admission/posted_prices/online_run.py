@@ -19,7 +19,7 @@ from optim.core.status import Termination
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.posted_prices.price_functions import PriceFunction
-from optim.solvers.admission.posted_prices.price_ranges import PriceRanges
+from optim.solvers.admission.posted_prices.price_ranges import PriceRanges, SeenRanges
 from optim.solvers.admission.posted_prices.server_state import ClusterState
 from optim.solvers.admission.pricing.server_search import (
     FoundSchedule,
@@ -149,6 +149,8 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         Whether every decision keeps the prices that it met: memory of servers x slots x resources each.
     order
         Jobs in the order in which they are decided, by arrival and then as listed by default.
+    seen
+        Widens the bounds by each job before it is decided; without it `bounds` hold for the whole run.
     """
 
     def __init__(
@@ -161,8 +163,10 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
         acceptance: AcceptanceRule | None = None,
         keeps_prices: bool = False,
         order: Sequence[int] | None = None,
+        seen: SeenRanges | None = None,
     ) -> None:
         self._instance = instance
+        self._seen = seen
         self._finder = ResidualSearch(instance) if finder is None else finder
         self._acceptance = PositivePayoff() if acceptance is None else acceptance
         self._keeps_prices = keeps_prices
@@ -198,12 +202,14 @@ class OnlineAlgorithm(AbstractIteration[OnlineRun]):
 
     def decide(self, job: int) -> JobDecision:
         """Decide on a job; if it is admitted its resources are taken."""
+        begun = time.perf_counter()
+        if self._seen is not None and self._seen.see(job):
+            self.state.reprice(self._seen.ranges)
         kept = (
             (self.state.worker.prices_by_server(), self.state.ps.prices_by_server())
             if self._keeps_prices
             else (None, None)
         )
-        begun = time.perf_counter()
         schedule = self._finder.find(job, self.state, self._acceptance.floor)
         is_accepted = schedule is not None and self._acceptance.accepts(schedule)
         primal = dual = 0.0
@@ -239,6 +245,7 @@ def run_online(
     acceptance: AcceptanceRule | None = None,
     keeps_prices: bool = False,
     order: Sequence[int] | None = None,
+    seen: SeenRanges | None = None,
 ) -> OnlineRun:
     """Decide on all jobs of an instance, online.
 
@@ -262,6 +269,7 @@ def run_online(
             acceptance=acceptance,
             keeps_prices=keeps_prices,
             order=order,
+            seen=seen,
         ),
         Monitor(),
     )

@@ -92,8 +92,11 @@ class JobWorth:
 
     def of(self, keep: IntArray) -> "JobWorth":
         """Return the part of those schedulable jobs that are in `keep`."""
-        chosen = np.isin(self.jobs, keep)
-        return JobWorth(**{name: getattr(self, name)[chosen] for name in self.__slots__})
+        return self.take(np.flatnonzero(np.isin(self.jobs, keep)))
+
+    def take(self, places: IntArray) -> "JobWorth":
+        """Return the part at some places of the arrays."""
+        return JobWorth(**{name: getattr(self, name)[places] for name in self.__slots__})
 
 
 def job_worth(instance: AdmissionInstance) -> JobWorth:
@@ -235,6 +238,63 @@ def first_jobs(instance: AdmissionInstance, share: float) -> IntArray:
     """Return the first jobs to arrive, one at least: a history that may differ from the future."""
     size = max(1, round(share * instance.num_jobs)) if instance.num_jobs else 0
     return np.sort(np.argsort(instance.jobs.arrival, kind="stable")[:size])
+
+
+class SeenRanges:
+    """U and the lower scale of the jobs that have arrived so far: what a rule without a history knows.
+
+    Parameters
+    ----------
+    instance
+        Cluster and jobs; of the jobs only those named to `see` count.
+    lower
+        Which lower scale; not the paper's, whose terms come from different jobs.
+    worth
+        What the bounds need of each job.
+    factors
+        By which U and the lower scale are wrong, as in `PriceRanges.scaled`.
+    """
+
+    def __init__(
+        self,
+        instance: AdmissionInstance,
+        lower: LowerScale,
+        worth: JobWorth,
+        factors: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
+        self._instance, self._lower, self._worth, self._factors = instance, lower, worth, factors
+        self._place = {job: k for k, job in enumerate(worth.jobs.tolist())}
+        self.ranges = price_ranges(instance, lower, worth=worth.take(np.zeros(0, dtype=np.int64)))
+
+    def see(self, job: int) -> bool:
+        """Let a job in that has just arrived; tell whether the bounds have changed."""
+        if job not in self._place:
+            return False
+        own = price_ranges(self._instance, self._lower, worth=self._worth.take(np.array([self._place[job]])))
+        before, self.ranges = (
+            self.ranges,
+            _joined(self.ranges, own.scaled(upper=self._factors[0], lower=self._factors[1])),
+        )
+        return not all(
+            np.array_equal(getattr(old, name), getattr(new, name))
+            for old, new in ((before.worker, self.ranges.worker), (before.ps, self.ranges.ps))
+            for name in ("log_lower", "log_upper")
+        )
+
+
+def _joined(one: PriceRanges, two: PriceRanges) -> PriceRanges:
+    """Return the bounds of the jobs of both."""
+    worker = _joined_side(one.worker, two.worker)
+    return PriceRanges(worker=worker, ps=worker if two.ps is two.worker else _joined_side(one.ps, two.ps))
+
+
+def _joined_side(one: SideRanges, two: SideRanges) -> SideRanges:
+    """Return the larger U and the smaller lower scale of each row; a row that one side's jobs don't use is the other's."""
+    lower = np.minimum(
+        np.where(np.isfinite(one.log_lower), one.log_lower, two.log_lower),
+        np.where(np.isfinite(two.log_lower), two.log_lower, one.log_lower),
+    )
+    return SideRanges(log_lower=lower, log_upper=np.maximum(one.log_upper, two.log_upper))
 
 
 def _scale(side: SideRanges, upper: float, lower: float) -> SideRanges:

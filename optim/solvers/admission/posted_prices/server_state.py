@@ -68,6 +68,14 @@ class ServerSide:
         self.price[cell] = after
         return before, after
 
+    def reprice(self, bounds: SideRanges) -> None:
+        """Price every row anew, between other bounds."""
+        self._bounds = bounds
+        used = self.capacity - self.residual
+        share = np.divide(used, self.capacity, out=np.zeros_like(used), where=self.capacity > 0).transpose(2, 0, 1)
+        lower, upper = bounds.log_lower[self._class], bounds.log_upper[self._class]
+        self.price[...] = self._function.price(share, lower, upper).transpose(1, 2, 0)
+
     def worth(self) -> float:
         """Return the summed price of the whole capacity, the rows' part of the dual."""
         return float(np.vdot(self.price, self.capacity)) / MICRO
@@ -95,6 +103,11 @@ class ClusterState:
     def sides(self) -> tuple[ServerSide, ...]:
         """The distinct sides."""
         return (self.worker,) if self.is_shared else (self.worker, self.ps)
+
+    def reprice(self, bounds: PriceRanges) -> None:
+        """Price everything anew, between other bounds."""
+        for side, own in zip(self.sides, (bounds.worker, bounds.ps), strict=False):
+            side.reprice(own)
 
     def worth(self) -> float:
         """Return the summed price of all capacity."""
