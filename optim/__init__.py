@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from optim import testing as testing
     from optim.core.certificate import Certificate as Certificate
     from optim.core.errors import OptimError as OptimError
+    from optim.core.interruption import SolveInterrupted as SolveInterrupted
     from optim.core.solution import Solution as Solution
     from optim.core.verification import Verification as Verification
     from optim.models.admission.instance import AdmissionInstance as AdmissionInstance
@@ -49,6 +50,7 @@ _HOME = {
     "FootprintPlan": "optim.models.bidding.plan",
     "OptimError": "optim.core.errors",
     "Solution": "optim.core.solution",
+    "SolveInterrupted": "optim.core.interruption",
     "Verification": "optim.core.verification",
     "export": "optim.models.export",
     "generate": "optim.workloads.generate",

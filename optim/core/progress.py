@@ -1,7 +1,12 @@
 """A seam through which long work tells how far it is; silent unless somebody listens."""
 
+import sys
+import time
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TextIO
+
+IMPROVEMENT = 1e-4
+"""A line is printed if objective or bound changed by more than this share of themselves."""
 
 
 class Progress(Protocol):
@@ -31,3 +36,57 @@ class SilentProgress:
 
     def finish(self) -> None:
         """Ignore the news."""
+
+
+class PrintedProgress:
+    """Print a line when a task begins, and at each improvement of objective or bound, as solvers do that are verbose.
+
+    Parameters
+    ----------
+    stream
+        Where to; standard error by default.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream
+        self._begun_s = time.perf_counter()
+        self._tasks: list[str] = []
+        self._shown: dict[str, float | None] = {}
+
+    def start(self, task: str, total: float | None = None) -> None:
+        """Print the task's name, and how many steps it has."""
+        self._tasks.append(task)
+        self._print(task if total is None else f"{task}, {total:g} steps")
+
+    def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
+        """Print the figures if objective or bound moved."""
+        known = values or {}
+        now = {name: known.get(name) for name in ("objective", "bound")}
+        if all(_is_close(now[name], self._shown.get(name)) for name in now):
+            return
+        self._shown = now
+        figures = "".join(f", {name} {value:.6g}" for name, value in known.items() if value is not None)
+        self._print(f"{self._tasks[-1] if self._tasks else 'solve'}: step {completed:g}{figures}")
+
+    def finish(self) -> None:
+        """Go back to the task around this one."""
+        if self._tasks:
+            self._tasks.pop()
+
+    def _print(self, text: str) -> None:
+        stream = sys.stderr if self._stream is None else self._stream
+        stream.write(f"{time.perf_counter() - self._begun_s:8.1f} s  {text}\n")
+        stream.flush()
+
+
+def _is_close(now: float | None, before: float | None) -> bool:
+    if now is None or before is None:
+        return now is before
+    return now == before or abs(now - before) <= IMPROVEMENT * max(abs(now), abs(before))
+
+
+def listener_of(progress: Progress | bool | None) -> Progress:
+    """Return who hears the news: an object as it is, printed lines for True, nobody for False and None."""
+    if isinstance(progress, bool) or progress is None:
+        return PrintedProgress() if progress else SilentProgress()
+    return progress

@@ -3,11 +3,12 @@
 from dataclasses import replace
 from importlib import import_module
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal
 
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
+from optim.core.interruption import SolveInterrupted, stopping_at_ctrl_c
 from optim.core.options import build_options
-from optim.core.progress import Progress, SilentProgress
+from optim.core.progress import Progress, listener_of
 from optim.core.provenance import package_versions
 from optim.core.registry import REGISTRY, Solver
 from optim.core.solution import Solution
@@ -59,7 +60,8 @@ def solve(
     time_limit_s: float | None = None,
     stop: StoppingCriterion | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
+    on_interrupt: Literal["raise", "return"] = "raise",
 ) -> Solution:
     """Solve an instance.
 
@@ -78,7 +80,11 @@ def solve(
     seed
         Same seed, same answer.
     progress
-        Receives news of the running solve; silent by default.
+        True prints a line at each improvement of objective or bound; an object of one's own receives all news
+        (`optim.core.progress.Progress`). Silent by default.
+    on_interrupt
+        What Ctrl-C does: ``"raise"`` ends the solve and raises `optim.SolveInterrupted`, whose `solution` is what was found
+        so far; ``"return"`` returns that solution, with termination ``interrupted``. A second Ctrl-C aborts at once.
 
     Returns
     -------
@@ -91,6 +97,8 @@ def solve(
         If solver or an option is unknown or out of range, or another argument has a wrong type.
     UnsupportedProblemError
         If the solver can't treat this instance; the text gives the reason.
+    SolveInterrupted
+        After Ctrl-C, unless `on_interrupt` is ``"return"``.
 
     Examples
     --------
@@ -105,15 +113,21 @@ def solve(
     support = chosen.supports(instance)
     if not support:
         raise UnsupportedProblemError(f"solver {solver!r} can't treat instance {instance.name!r}: {support.reason}")
+    if on_interrupt not in ("raise", "return"):
+        raise InvalidOptionError(f"on_interrupt must be 'raise' or 'return', got {on_interrupt!r}")
     rules = ([stop] if stop is not None else []) + ([TimeLimit(time_limit_s)] if time_limit_s is not None else [])
-    solution = chosen.solve(
-        instance,
-        options=build_options(chosen.options_type, options),
-        stop=AnyOf(*rules),
-        seed=seed,
-        progress=progress if progress is not None else SilentProgress(),
-    )
-    return replace(solution, versions=package_versions())
+    with stopping_at_ctrl_c() as interruption:
+        solution = chosen.solve(
+            instance,
+            options=build_options(chosen.options_type, options),
+            stop=AnyOf(interruption, *rules),
+            seed=seed,
+            progress=listener_of(progress),
+        )
+    solution = replace(solution, versions=package_versions())
+    if interruption.is_requested and on_interrupt == "raise":
+        raise SolveInterrupted(solution)
+    return solution
 
 
 def _check_arguments(problem: str, solver: Any, stop: Any, seed: Any) -> None:

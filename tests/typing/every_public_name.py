@@ -38,6 +38,10 @@ def solutions(folder: Path) -> None:
     instance = optim.reference_instance("tiny-0")
     names: tuple[str, ...] = optim.solver_names("admission") + optim.policy_names("cluster")
     solution = assert_type(optim.solve(instance, names[0], time_limit_s=1.0, seed=0), optim.Solution)
+    try:
+        solution = optim.solve(instance, names[0], progress=True, on_interrupt="raise")
+    except optim.SolveInterrupted as interrupted:
+        solution = assert_type(interrupted.solution, optim.Solution)
     optim.save_solution(solution, instance, folder / "s.json")
     assert_type(optim.load_solution(folder / "s.json", instance), optim.Solution)
     best = assert_type(optim.reference_solution("tiny-0"), optim.Solution)
