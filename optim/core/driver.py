@@ -19,6 +19,7 @@ from optim.core.memory import peak_memory
 from optim.core.options import options_as_dict
 from optim.core.progress import Progress, SilentProgress
 from optim.core.registry import SUPPORTED, Support
+from optim.core.relaxation import Relaxation
 from optim.core.solution import Solution, Stats, relative_gap
 from optim.core.status import CertificateKind, PointStatus, Sense, Termination
 from optim.core.stopping import AnyOf, Never, SolveState, StoppingCriterion, TimeLimit
@@ -216,7 +217,7 @@ class Outcome:
     termination
         Why the run ended: by default the monitor's reason, `completed` without one. An optimal decision's is
         `optimal` whatever is given.
-    iterations, counts, decision_ms, message
+    iterations, counts, decision_ms, message, relaxation
         As in `Solution` and its `Stats`.
     """
 
@@ -234,6 +235,7 @@ class Outcome:
     counts: Mapping[str, float] = field(default_factory=dict)
     decision_ms: tuple[float, ...] = ()
     message: str = ""
+    relaxation: Relaxation | None = None
 
     def attains_bound(self, sense: Sense) -> bool:
         """Tell whether the decision is proven optimal."""
@@ -329,4 +331,5 @@ class AbstractSolver(ABC, Generic[InstanceT, OptionsT]):
                 counts=outcome.counts,
             ),
             message=outcome.message,
+            relaxation=outcome.relaxation,
         )

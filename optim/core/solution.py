@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from optim.core.certificate import Certificate
 from optim.core.errors import NotAllowedError
 from optim.core.frames import Columns, frame_of
+from optim.core.relaxation import Relaxation
 from optim.core.status import PointStatus, Sense, Termination
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ class Solution:
         What is needed to run it again.
     stated
         Further figures that a file states, by name (``gap``); they follow from the others, and `verify` compares them.
+    relaxation
+        The fractional solution of the linear programme behind the bound, where the solver returns it (`column-generation`);
+        files don't hold it.
 
     Examples
     --------
@@ -110,6 +114,7 @@ class Solution:
     versions: Mapping[str, str] = field(default_factory=dict)
     message: str = ""
     stated: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    relaxation: Relaxation | None = field(default=None, compare=False, repr=False)
 
     def __hash__(self) -> int:
         return hash((self.problem, self.instance, self.solver, self.seed, self.objective, self.bound))

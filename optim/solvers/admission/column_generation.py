@@ -108,6 +108,7 @@ class ColumnGeneration(OwnUnitSolver[ColumnGenerationOptions]):
             outcome,
             termination=result.termination,
             counts={**outcome.counts, **result.steps(), **result.load()},
+            relaxation=result.relaxation(),
         )
 
 

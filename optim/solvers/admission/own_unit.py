@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from optim.core.driver import AbstractSolver, Monitor, Outcome
+from optim.core.relaxation import Relaxation
 from optim.core.units import unit_of
 from optim.models.admission.instance import AdmissionInstance
 from optim.models.admission.proof import PriceProof, TreeNode, TreeProof
@@ -58,6 +59,16 @@ def taken_back(outcome: Outcome, unit: float) -> Outcome:
         bound=None if outcome.bound is None else outcome.bound * unit,
         proof=_proof_taken_back(outcome.proof, unit),
         counts={name: number * unit if name in AMOUNTS else number for name, number in outcome.counts.items()},
+        relaxation=None if outcome.relaxation is None else _relaxation_taken_back(outcome.relaxation, unit),
+    )
+
+
+def _relaxation_taken_back(relaxation: Relaxation, unit: float) -> Relaxation:
+    columns, rows = relaxation.columns, relaxation.rows
+    return Relaxation(
+        objective=relaxation.objective * unit,
+        columns={**columns, "value": np.asarray(columns["value"]) * unit},
+        rows={**rows, "price": np.asarray(rows["price"]) * unit},
     )
 
 

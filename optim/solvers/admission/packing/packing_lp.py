@@ -16,11 +16,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
+from optim.core.relaxation import Relaxation
 from optim.core.status import Termination
 from optim.models.admission.instance import FloatArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.proof import Cut
 from optim.solvers.admission.packing.cut_table import CutTable
+from optim.solvers.admission.packing.named_relaxation import named_relaxation
 from optim.solvers.admission.packing.price_search import PriceSearch, Walk
 from optim.solvers.admission.packing.restricted_master import RestrictedMaster, fitting
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
@@ -45,6 +47,9 @@ and prices jump back and forth between the same columns."""
 
 TIGHT = 0.999
 """Share of its capacity from which a row counts as tight in the figures of a solve."""
+
+LEAST_WEIGHT = 1e-9
+"""Columns of less weight are left out of the fractional solution that is returned."""
 
 BATCH = 500
 """Columns whose dense counts are held at once."""
@@ -104,6 +109,20 @@ class PackingResult:
             objective=plan.objective(self.pool.tables.instance),
             tol=OPTIMALITY_TOL,
             counts={**counts, "admitted": float(len(plan.admitted))},
+        )
+
+    def relaxation(self) -> Relaxation:
+        """Return the fractional solution and the prices, with jobs, servers and resources by name."""
+        used = np.flatnonzero(self.x > LEAST_WEIGHT)
+        use = (self.pool.share @ self.x)[: self.pool.rows.num_rows] * self.pool.rows.capacity
+        return named_relaxation(
+            self.pool.tables.instance,
+            self.pool.rows,
+            [self.pool.schedule(column) for column in used.tolist()],
+            objective=float(self.pool.value @ self.x),
+            columns=(self.pool.value[used], self.x[used]),
+            capacity_rows=(use, self.point.row_prices),
+            payoff=self.point.payoff,
         )
 
     def weight(self) -> FloatArray:
