@@ -107,7 +107,18 @@ def print_paired(specs: "Sequence[BenchSpec]", records: "Sequence[Record]", base
             around = None if gain is None else f"{100 * gain.low:+.3f} to {100 * gain.high:+.3f}"
             equal = one.cases - one.better - one.worse
             mean = None if gain is None else f"{100 * gain.mean:+.3f}"
-            rows.append((_named(one.solver, mine), one.cases, one.better, equal, one.worse, _percent(one.of_bound), mean, around))
+            rows.append(
+                (
+                    _named(one.solver, mine),
+                    one.cases,
+                    one.better,
+                    equal,
+                    one.worse,
+                    _percent(one.of_bound),
+                    mean,
+                    around,
+                )
+            )
         print_table(head, rows, title=f"{spec.name}: compared with {baseline}, in percentage points of the bound")
 
 

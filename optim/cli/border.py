@@ -14,6 +14,7 @@ from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import printable
 from optim.core.errors import CertificateRefusedError, OptimError
+from optim.core.own_code import where_own_code_failed
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -75,6 +76,8 @@ class Border(TyperGroup):
         except CertificateRefusedError as error:
             return fail(str(error), ExitCode.REFUSED)
         except OptimError as error:
+            if where_own_code_failed(error) is not None:
+                LOGGER.debug("what was raised:", exc_info=True)
             return fail(str(error))
         except (OverflowError, MemoryError, RecursionError) as error:
             LOGGER.debug("what was raised:", exc_info=True)
@@ -83,6 +86,12 @@ class Border(TyperGroup):
             return fail("interrupted", ExitCode.INTERRUPTED)
         except OSError as error:
             return _failed(error)
+        except Exception as error:
+            said = where_own_code_failed(error)
+            if said is None:
+                raise
+            LOGGER.debug("what was raised:", exc_info=True)
+            return fail(f"{said}; mend it, or see all of it with --verbose")
         return code
 
 

@@ -149,4 +149,6 @@ def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:
     else:
         save(instance, out)
     note(f"{instance.name}, seed {seed}{f', written to {out}' if out is not None else ''}")
+    if said := problem_of(instance).remarks(instance)[0]:
+        note(said)
     return ExitCode.DONE

@@ -5,11 +5,14 @@ import sys
 import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from optim.core.errors import InvalidOptionError
 
 SEPARATOR = ".py:"
+PREFIX = "optim_own_"
+"""Of the names of modules made of such files."""
 WORDS = 120
 MOST_TEXT = 160
 """Characters of an error's text that are kept."""
@@ -22,6 +25,24 @@ def in_a_line(error: BaseException) -> str:
     where = f" ({Path(last.filename).name}:{last.lineno} in {last.name})" if last else ""
     text = " ".join(str(error).split())[:MOST_TEXT]
     return f"{type(error).__name__}: {text}{where}"
+
+
+def where_own_code_failed(error: BaseException) -> str | None:
+    """Return an error of a file that `load_own` read in one line, with the file and its line; None for any other error."""
+    seen: BaseException | None = error
+    while seen is not None:
+        own = [
+            frame
+            for frame in traceback.walk_tb(seen.__traceback__)
+            if frame[0].f_globals.get("__name__", "").startswith(PREFIX)
+        ]
+        if own:
+            frame, line = own[-1]
+            text = " ".join(str(seen).split())[:MOST_TEXT]
+            code = frame.f_code
+            return f"{code.co_filename}:{line} in {code.co_name}: {type(seen).__name__}: {text}"
+        seen = seen.__cause__ or seen.__context__
+    return None
 
 
 def is_own(name: str) -> bool:
@@ -50,18 +71,41 @@ def load_own(name: str, base: type[Any], what: str) -> type[Any]:
     file = Path(path)
     if not file.is_file():
         raise InvalidOptionError(f"there is no file {path[:WORDS]!r}; give {what} as ./mine.py:MyPolicy")
-    module_name = f"optim_own_{file.stem}_{abs(hash(str(file.resolve())))}"
+    key = (str(file.resolve()), file.stat().st_mtime_ns)
+    if key not in _MODULES:
+        _MODULES[key] = _module_of(file, path)
+    return _require(getattr(_MODULES[key], attribute, None), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+
+
+_MODULES: dict[tuple[str, int], ModuleType] = {}
+"""Modules by file and the time it was written: a file is run once, so that what it registers is registered once."""
+
+
+def _module_of(file: Path, path: str) -> ModuleType:
+    """Run a file and return its module."""
+    module_name = f"{PREFIX}{file.stem}_{abs(hash(str(file.resolve())))}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
-        raise InvalidOptionError(f"{path[:WORDS]} can't be imported; give {what} as ./mine.py:MyPolicy")
+        raise InvalidOptionError(f"{path[:WORDS]} can't be imported; give a file of Python code")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # anything may happen in somebody else's file
         said = " ".join(str(error).split())[:WORDS]
-        raise InvalidOptionError(f"{path[:WORDS]} fails with {type(error).__name__}: {said}; mend it first") from error
-    return _require(getattr(module, attribute, None), f"{path[:WORDS]}:{attribute[:WORDS]}", base, what)
+        raise InvalidOptionError(
+            f"{path[:WORDS]} fails{_line_of(error, module_name)} with {type(error).__name__}: {said}; mend it first"
+        ) from error
+    return module
+
+
+def _line_of(error: BaseException, module_name: str) -> str:
+    """Return which line of a file failed; a syntax error has no frame there."""
+    if isinstance(error, SyntaxError):
+        return f" in line {error.lineno}"
+    frames = traceback.walk_tb(error.__traceback__)
+    lines = [line for frame, line in frames if frame.f_globals.get("__name__") == module_name]
+    return f" in line {lines[-1]}" if lines else ""
 
 
 def load_installed(group: str, name: str, base: type[Any], what: str) -> type[Any] | None:

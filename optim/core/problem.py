@@ -83,6 +83,11 @@ class AbstractProblem(ABC, Generic[InstanceT]):
     def describe(self, instance: InstanceT) -> Mapping[str, Any]:
         """Return figures that tell what an instance is like, in the order they are shown."""
 
+    def remarks(self, instance: InstanceT) -> tuple[str, Mapping[str, float]]:
+        """Return what every answer should say of an instance, as a sentence and as counts; nothing by default."""
+        del instance
+        return "", {}
+
     @abstractmethod
     def decision_figures(self, instance: InstanceT, decision: Any) -> Mapping[str, Any]:
         """Return figures that tell how loaded the instance is under a decision."""

@@ -5,9 +5,11 @@ from importlib import import_module
 from numbers import Integral
 from typing import Any, Literal
 
+from optim.core.driver import AbstractSolver
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
 from optim.core.interruption import SolveInterrupted, stopping_at_ctrl_c
 from optim.core.options import build_options
+from optim.core.own_code import is_own, load_own
 from optim.core.progress import Progress, listener_of
 from optim.core.provenance import package_versions
 from optim.core.registry import REGISTRY, Solver
@@ -35,7 +37,7 @@ def solver_names(problem: str) -> tuple[str, ...]:
 
 
 def solver_named(problem: str, name: str) -> Solver:
-    """Return a registered solver of a problem.
+    """Return a solver of a problem: a registered one by name, or one's own by ``./mine.py:MySolver``.
 
     Raises
     ------
@@ -43,7 +45,22 @@ def solver_named(problem: str, name: str) -> Solver:
         If there is none of that name.
     """
     import_module(f"optim.solvers.{problem}")
+    if is_own(name):
+        return _own_solver(problem, name)
     return REGISTRY.get(problem, name)
+
+
+def _own_solver(problem: str, name: str) -> Solver:
+    """Return a solver of a file: under the name that it registers, or under the one it is asked for by."""
+    kind = load_own(name, AbstractSolver, f"a solver of {problem}")
+    registered = [solver for solver in REGISTRY if type(solver) is kind]
+    if registered and registered[0].problem != problem:
+        raise InvalidOptionError(f"{name} is a solver of {registered[0].problem!r}, not of {problem!r}")
+    if registered:
+        return registered[0]
+    kind.name, kind.problem = name, problem
+    solver: Solver = kind()
+    return solver
 
 
 def solvers_of(problem: str) -> tuple[Solver, ...]:
@@ -70,7 +87,7 @@ def solve(
     instance
         Any problem's instance.
     solver
-        Name of a registered solver of that problem.
+        Name of a registered solver of that problem, or a class of one's own as ``./mine.py:MySolver``.
     options
         The solver's options object, or a mapping of its fields.
     time_limit_s
@@ -107,9 +124,9 @@ def solve(
     >>> solution.termination.value
     'optimal'
     """
-    problem = problem_of(instance).name
-    _check_arguments(problem, solver, stop, seed)
-    chosen = solver_named(problem, solver)
+    problem = problem_of(instance)
+    _check_arguments(problem.name, solver, stop, seed)
+    chosen = solver_named(problem.name, solver)
     support = chosen.supports(instance)
     if not support:
         raise UnsupportedProblemError(f"solver {solver!r} can't treat instance {instance.name!r}: {support.reason}")
@@ -124,7 +141,13 @@ def solve(
             seed=seed,
             progress=listener_of(progress),
         )
-    solution = replace(solution, versions=package_versions())
+    remark, counts = problem.remarks(instance)
+    solution = replace(
+        solution,
+        versions=package_versions(),
+        message="; ".join(filter(None, (solution.message, remark))),
+        stats=replace(solution.stats, counts={**counts, **solution.stats.counts}),
+    )
     if interruption.is_requested and on_interrupt == "raise":
         raise SolveInterrupted(solution)
     return solution

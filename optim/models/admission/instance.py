@@ -5,9 +5,11 @@ Notation (docs/mathematics/admission.md; Bao, Peng, Wu, Li, INFOCOM 2018): job `
 units, so that feasibility is decided without rounding.
 """
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -128,6 +130,11 @@ class AdmissionInstance(ComparesByValue):
         InvalidProblemError
             If a field is unknown, missing, or contradicts the definitions; the text names it.
 
+        Warns
+        -----
+        UserWarning
+            If jobs can never run, with the reasons; `never_run` has them all.
+
         Examples
         --------
         >>> jobs = [
@@ -139,11 +146,12 @@ class AdmissionInstance(ComparesByValue):
         ([6, 4], [10.0, 3.0])
         """
         from optim.models.admission.building import admission_document
+        from optim.models.admission.never_run import remark
         from optim.models.admission.reading import instance_from_document
 
         fields = {"min_utility": min_utility, "max_share_per_server": max_share_per_server}
         servers = {"worker_servers": worker_servers, "ps_servers": ps_servers, "shared_servers": shared_servers}
-        return instance_from_document(
+        instance = instance_from_document(
             admission_document(
                 jobs,
                 horizon=horizon,
@@ -155,6 +163,9 @@ class AdmissionInstance(ComparesByValue):
                 **fields,
             )
         )
+        if said := remark(instance):
+            warnings.warn(said, stacklevel=2)
+        return instance
 
     def to_frame(self) -> "DataFrame":
         """Return the jobs as a pandas frame, a row a job, a column a field; `from_jobs` reads it.
@@ -299,6 +310,20 @@ class AdmissionInstance(ComparesByValue):
         earns = self.value > 0
         last = self.horizon - 1 - np.argmax(earns[:, ::-1], axis=1)
         return np.where(earns.any(axis=1), last, -1).astype(np.int64)
+
+    @derived
+    def earliest_completion(self) -> IntArray:
+        """Slot in which each job completes if it has the cluster for itself, -1 where it never does; shape (jobs,)."""
+        from optim.models.admission.reach import earliest_completion
+
+        return earliest_completion(self)
+
+    @derived
+    def never_run(self) -> Mapping[str, str]:
+        """Jobs that no plan can admit, by id, each with the reason."""
+        from optim.models.admission.never_run import never_run
+
+        return MappingProxyType(dict(never_run(self)))
 
     @derived
     def workers_per_server(self) -> IntArray:

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
-from optim.models.admission.reach import earliest_completion, most_ps_beside
+from optim.models.admission.never_run import remark
+from optim.models.admission.reach import most_ps_beside
 from optim.models.admission.utility import SigmoidUtility, Utility
 
 TIME_SENSITIVE_LIMIT = 1.0
@@ -30,10 +31,11 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         need over what the cluster has in all slots: worker-slots times the demand of a worker, and as
         many PS-slots as row (6) asks for on average (b / B a worker-slot). `max_share_of_server` is the
         largest share of one server's resource that a schedulable job may use in one slot (the eps of the
-        competitive ratio's small-job condition). `schedulable_jobs` complete alone before the horizon.
+        competitive ratio's small-job condition). `schedulable_jobs` complete alone before the horizon;
+        `never_run` says how many can't, and why.
     """
     jobs, work = instance.jobs, instance.work
-    schedulable = earliest_completion(instance) >= 0
+    schedulable = instance.earliest_completion >= 0
     shape = (instance.horizon, instance.num_resources)
     varies = any(
         bool((side.capacity != side.capacity[:, :1]).any()) for side in (instance.worker_servers, instance.ps_servers)
@@ -62,6 +64,7 @@ def describe(instance: AdmissionInstance) -> Mapping[str, Any]:
         "max_workers": _spread(instance.max_workers),
         "shortest_slots": _spread(slots_needed),
         "schedulable_jobs": int(schedulable.sum()),
+        "never_run": remark(instance) or None,
         "best_value": float(instance.value.max(axis=1, initial=0.0)[schedulable].sum()),
         "worker_demand": _demand_over_capacity(instance, instance.worker_servers, jobs.worker_demand, schedulable),
         "ps_demand": _demand_over_capacity(instance, instance.ps_servers, _ps_demand(instance), schedulable),

@@ -19,6 +19,7 @@ from optim.models.admission.check import check
 from optim.models.admission.document import SCHEMA, AdmissionDocument
 from optim.models.admission.instance import AdmissionInstance, FloatArray, IntArray
 from optim.models.admission.instance_figures import describe
+from optim.models.admission.never_run import remark
 from optim.models.admission.plan import AdmissionPlan
 from optim.models.admission.plan_figures import plan_load
 from optim.models.admission.proof import Branch, BranchKind, CountCut, PriceProof, ServerCut, Side, TreeNode, TreeProof
@@ -187,6 +188,10 @@ class AdmissionProblem(AbstractProblem[AdmissionInstance]):
     def describe(self, instance: AdmissionInstance) -> Mapping[str, Any]:
         """Return figures of an instance: sizes, demand against capacity, schedulable jobs."""
         return describe(instance)
+
+    def remarks(self, instance: AdmissionInstance) -> tuple[str, Mapping[str, float]]:
+        """Return which jobs can never run, and why."""
+        return remark(instance), {"never_run": float(len(instance.never_run))}
 
     def decision_figures(self, instance: AdmissionInstance, decision: AdmissionPlan) -> Mapping[str, Any]:
         """Return how loaded an instance is under a plan: share of rows tight, of jobs refused."""

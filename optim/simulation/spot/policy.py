@@ -5,8 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from optim.models.bidding.price_history import HOUR_S
+
+if TYPE_CHECKING:
+    from optim.simulation.spot.world import World
 
 
 class Recovery(StrEnum):
@@ -85,19 +89,28 @@ class View:
 class Policy(ABC):
     """Decide what to ask for, and what to keep; whoever derives from it inherits the answers of a policy that holds on.
 
+    Parameters
+    ----------
+    world
+        The markets, what was known of their prices before the run, and the job.
+
     Attributes
     ----------
     name
-        Its name.
+        Its name; the class' unless given.
     recovery
-        What an eviction costs it.
+        What an eviction costs it: a pause of an elastic trainer unless given.
     has_reliable
-        Whether it holds reliable machines throughout.
+        Whether it holds reliable machines throughout, from `world.reliable`; not unless given.
     """
 
-    name: str
-    recovery: Recovery
-    has_reliable: bool
+    name: str = ""
+    recovery: Recovery = Recovery.ELASTIC
+    has_reliable: bool = False
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.name = self.name or type(self).__name__
 
     def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
         """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""

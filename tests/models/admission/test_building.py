@@ -10,6 +10,8 @@ from optim.core.errors import InvalidProblemError
 from optim.models.admission.instance import MICRO
 from optim.models.admission.reading import document_from_instance
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* jobs can never run")
+
 JOB = {"id": "a", "work": 6, "max_workers": 3, "worker": {"gpu": 1}, "value": 10.0, "deadline": 2}
 SERVERS = [{"capacity": {"gpu": 4}}]
 

@@ -90,7 +90,7 @@ def check(instance: AdmissionInstance, solution: Solution) -> Verification:
     DOI 10.1109/INFOCOM.2018.8486422: rows (1)-(13) and (19)-(21). Both stand in docs/mathematics/admission.md, with
     what is recomputed.
     """
-    return AdmissionClaims(read_facts(instance), solution).check()
+    return AdmissionClaims(read_facts(instance), solution, len(instance.never_run)).check()
 
 
 class AdmissionClaims(AbstractClaims):
@@ -113,9 +113,9 @@ class AdmissionClaims(AbstractClaims):
     nothing_beats = "no plan earns more than {}"
     attains = f"the plan is optimal to a relative gap of {OPTIMALITY_TOL:g}"
 
-    def __init__(self, facts: Facts, solution: Solution) -> None:
+    def __init__(self, facts: Facts, solution: Solution, never_run: int) -> None:
         super().__init__(facts.name, solution)
-        self.facts = facts
+        self.facts, self.never_run = facts, never_run
 
     def check_decision(self, decision: AdmissionPlan) -> Findings:
         """Check a plan row by row; its objective is what the completions earn."""
@@ -159,7 +159,7 @@ class AdmissionClaims(AbstractClaims):
         """Return how many jobs the plan admits and refuses, and how large the tree is."""
         plan = self.solution.decision
         admitted = float(len(plan.admitted)) if isinstance(plan, AdmissionPlan) else 0.0
-        known = {**self.figures(), "admitted": admitted}
+        known = {**self.figures(), "admitted": admitted, "never_run": float(self.never_run)}
         if self.solution.termination == Termination.COMPLETED:  # a run cut short has decided on some jobs only
             known["refused"] = len(self.facts.jobs) - admitted
         return known

@@ -9,6 +9,7 @@ from heapq import heappop
 import numpy as np
 
 from optim.core.errors import OptimError
+from optim.core.own_code import where_own_code_failed
 from optim.models.cluster.log import NO_JOB, Event, EventLog, Run
 from optim.models.cluster.workload import WHOLE_MILLI, Workload
 from optim.models.cluster.world import Cluster, IntArray
@@ -168,7 +169,8 @@ class _Run:
         except OptimError:
             raise
         except Exception as error:  # a policy of somebody else's may fail in any way
-            raise BrokenRuleError(f"{self._where()} it fails with {type(error).__name__}: {error}") from error
+            said = where_own_code_failed(error) or f"{type(error).__name__}: {error}"
+            raise BrokenRuleError(f"{self._where()} it fails with {said}") from error
         try:
             check_plan(plan, self.now)
             self._apply(plan)

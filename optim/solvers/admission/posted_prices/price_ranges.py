@@ -18,7 +18,6 @@ from fractions import Fraction
 import numpy as np
 
 from optim.models.admission.instance import MICRO, AdmissionInstance, FloatArray, IntArray, ServerClasses
-from optim.models.admission.reach import earliest_completion
 from optim.models.admission.speedup import curve_of
 
 LEAST_RATIO = 1e-9
@@ -101,7 +100,7 @@ class JobWorth:
 
 def job_worth(instance: AdmissionInstance) -> JobWorth:
     """Collect values and demands of the jobs that can complete alone."""
-    earliest = earliest_completion(instance)
+    earliest = instance.earliest_completion
     jobs = np.flatnonzero(earliest >= 0)
     offset = instance.jobs.segment_offset[:-1]
     worker, ps = instance.jobs.worker_demand / MICRO, instance.jobs.ps_demand / MICRO

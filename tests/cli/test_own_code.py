@@ -1,0 +1,136 @@
+"""Classes of a user's file on the command line: they run, and an error in them is one line with file and line."""
+
+import pytest
+from typer.testing import CliRunner
+
+import optim
+from optim.cli.main import app
+from optim.core.errors import InvalidOptionError
+from optim.core.registry import REGISTRY
+from optim.solvers.solve import solvers_of
+
+SPOT = ["simulate", "spot", "--starts", "2", "--job-hours", "2"]
+WORLDS = {
+    "cluster": (
+        "from optim.simulation.cluster.planning.policy import PlanningPolicy\n\n\n"
+        "class Mine(PlanningPolicy):\n    def plan(self, view):\n        return view.nothing_of_this_name\n",
+        ["simulate", "cluster", "--generate", "philly", "--jobs", "5", "--gpus", "1x8", "--policy"],
+        "in plan: AttributeError",
+    ),
+    "containers": (
+        "from optim.simulation.containers.policy import AbstractPolicy\n\n\n"
+        "class Mine(AbstractPolicy):\n    def estimate(self, view):\n        return 1 / 0\n",
+        ["simulate", "containers", "--generate", "20", "--policy"],
+        "in estimate: ZeroDivisionError: division by zero",
+    ),
+    "spot": (
+        "from optim.simulation.spot.policy import Policy\n\n\n"
+        "class Mine(Policy):\n    def decide(self, view):\n        return {}['bid']\n",
+        [*SPOT, "--policy"],
+        "in decide: KeyError: 'bid'",
+    ),
+    "spot, made": (
+        "from optim.simulation.spot.policy import Policy\n\n\n"
+        "class Mine(Policy):\n    def __init__(self, world):\n        world.of_no_such_name\n\n"
+        "    def decide(self, view):\n        return None\n",
+        [*SPOT, "--policy"],
+        "in __init__: AttributeError: 'World' object has no attribute 'of_no_such_name'",
+    ),
+    "solver": (
+        "from optim.core.driver import AbstractSolver, Outcome\nfrom optim.solvers.admission.fifo import FifoOptions\n\n"
+        "class Mine(AbstractSolver):\n    summary, options_type = 'mine', FifoOptions\n\n"
+        "    def run(self, instance, options, monitor, seed):\n        return [][0]\n",
+        ["solve", "tiny-0", "--solver"],
+        "in run: IndexError: list index out of range",
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder, and let no solver stay registered."""
+    monkeypatch.chdir(tmp_path)
+    solvers_of("admission")
+    monkeypatch.setattr(REGISTRY, "_solvers", dict(REGISTRY._solvers))
+    return tmp_path
+
+
+def typed(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_an_error_in_a_users_class_is_one_line_with_its_file_and_line(folder, world):
+    content, words, said = WORLDS[world]
+    (folder / "mine.py").write_text(content)
+    line = next(n for n, text in enumerate(content.splitlines(), 1) if "return view.n" in text or "1 / 0" in text
+                or "['bid']" in text or "no_such_name" in text or "[][0]" in text)  # fmt: skip
+    result = typed(*words, "./mine.py:Mine")
+    assert result.exit_code == 2, result.exception
+    (error,) = [text for text in result.stderr.splitlines() if "error" in text]
+    assert f"mine.py:{line} {said}" in error
+    assert "Traceback" not in result.stderr
+    shown = typed("--verbose", *words, "./mine.py:Mine")
+    assert "Traceback" in shown.stderr
+    assert said.partition(": ")[2].partition(":")[0] in shown.stderr
+
+
+def test_an_error_of_our_own_is_no_users(folder, monkeypatch):
+    monkeypatch.setattr("optim.benchmarks.work.SolveWork.attempt", lambda *_: 1 / 0)
+    assert isinstance(typed("solve", "tiny-0", "--solver", "online").exception, ZeroDivisionError)
+
+
+def test_a_file_that_fails_as_it_is_read_says_in_which_line(folder):
+    (folder / "mine.py").write_text("x = 1\n\ny = x / 0\n")
+    result = typed(*SPOT, "--policy", "./mine.py:Mine")
+    assert result.exit_code == 2
+    assert "./mine.py fails in line 3 with ZeroDivisionError: division by zero; mend it first" in result.stderr
+    (folder / "mine.py").write_text("x = 1\nclass\n")
+    assert "fails in line 2 with SyntaxError" in typed(*SPOT, "--policy", "./mine.py:Mine").stderr
+
+
+SOLVER = """
+from dataclasses import dataclass
+
+from optim.core.driver import AbstractSolver, Outcome
+from optim.core.registry import register
+from optim.models.admission.plan import AdmissionPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    number: int = 0
+
+{decorator}
+class Nobody(AbstractSolver):
+    summary, options_type = "refuses every job", Options
+
+    def run(self, instance, options, monitor, seed):
+        return Outcome(decision=AdmissionPlan.from_rows([], []), objective=0.0)
+"""
+
+
+@pytest.mark.parametrize("name", ["", "nobody-of-a-file"])
+def test_a_solver_of_a_file_solves_and_is_verified_by_every_command(folder, name):
+    path = folder / f"mine{len(name)}.py"
+    path.write_text(SOLVER.format(decorator=f'@register("{name}", problem="admission")' if name else ""))
+    asked = f"./{path.name}:Nobody"
+    solved = typed("solve", "tiny-0", "--solver", asked, "--out", "s.json")
+    assert solved.exit_code == 0, solved.stderr
+    assert typed("verify", "tiny-0", "s.json").exit_code == 0
+    bench = typed("bench", "admission", "--instance", "tiny-0", "--solver", f"{asked},fifo")
+    assert bench.exit_code == 0, bench.stderr
+    instance = optim.reference_instance("tiny-0")
+    for _ in range(2):  # a file is run once, so that what it registers is registered once
+        solution = optim.solve(instance, asked, options={"number": 3})
+        assert optim.verify(instance, solution).is_ok
+    assert solution.solver == (name or asked)
+
+
+def test_a_class_that_is_no_solver_and_a_solver_of_another_problem_are_refused(folder):
+    (folder / "mine.py").write_text("class Mine:\n    pass\n")
+    with pytest.raises(InvalidOptionError, match="isn't a solver of admission; derive the class from"):
+        optim.solve(optim.reference_instance("tiny-0"), "./mine.py:Mine")
+    (folder / "other.py").write_text(SOLVER.format(decorator='@register("of-another", problem="auction")'))
+    with pytest.raises(InvalidOptionError, match="is a solver of 'auction', not of 'admission'"):
+        optim.solve(optim.reference_instance("tiny-0"), "./other.py:Nobody")
