@@ -24,12 +24,21 @@ LARGEST = 1e18
 """Larger numbers are in no table of this world, and overflow where they are added or multiplied."""
 SEPARATORS = ",;\t|"
 """What tables are written with: spreadsheets of some countries write semicolons."""
+UNQUOTED = "\t|"
+"""Separators of formats that never quote (`sacct -P`, simulators' tables): there a quotation mark is a sign like any other."""
+HEADERLESS = "\t"
+"""Separator of the tables that are read without a header."""
 HEADER_ROWS = 1
 """Rows before the first row of data."""
 
 
 def read_columns(
-    path: str | Path, numbers: Sequence[str], texts: Sequence[str] = (), separator: str = ","
+    path: str | Path,
+    numbers: Sequence[str],
+    texts: Sequence[str] = (),
+    separator: str = ",",
+    *,
+    names: Sequence[str] = (),
 ) -> dict[str, NDArray[Any]]:
     """Read columns of a CSV file, plain or gzip; a row may have fewer fields than the header, and never more.
 
@@ -42,7 +51,9 @@ def read_columns(
     texts
         Columns of text; an empty field becomes "".
     separator
-        What stands between fields.
+        What stands between fields; where it is one of `UNQUOTED`, quotation marks have no meaning.
+    names
+        Names of the columns of a file without a header, in their order.
 
     Returns
     -------
@@ -59,11 +70,11 @@ def read_columns(
     read: dict[str, list[NDArray[Any]]] = {name: [] for name in (*numbers, *texts)}
     num_rows = 0
     try:
-        names = _header(path, separator, errors="strict")
-        check_limit("columns", len(names), f"{path}: columns")
-        if names:
-            _require_columns(path, tuple(read), names, separator)
-        for block in _blocks(path, max(1, BLOCK_CELLS // max(1, len(names))), separator):
+        header = list(names) or _header(path, separator, errors="strict")
+        check_limit("columns", len(header), f"{path}: columns")
+        if header:
+            _require_columns(path, tuple(read), header, separator)
+        for block in _blocks(path, max(1, BLOCK_CELLS // max(1, len(header))), separator, names):
             for name in texts:
                 # Equal texts are one object, as few as there are: a column of names takes a pointer a row.
                 codes, known = pd.factorize(block[name].to_numpy(dtype=object), use_na_sentinel=False)
@@ -75,7 +86,7 @@ def read_columns(
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
     except pd.errors.ParserError as error:
-        _refuse_wide(path, len(names), separator)
+        _refuse_wide(path, len(header), separator, "the first row" if names else "the header")
         raise _no_table(path, error) from error
     except UnicodeDecodeError as error:
         raise _no_table(path, error) from error
@@ -84,11 +95,14 @@ def read_columns(
     return {name: np.concatenate(parts) for name, parts in read.items()}
 
 
-def _blocks(path: str | Path, rows: int, separator: str) -> Iterator[Any]:
+def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = ()) -> Iterator[Any]:
     """Yield a table's fields as texts, some rows at a time."""
     pd = require_package("pandas", "reading CSV files")
 
     options = {"dtype": str, "keep_default_na": False, "encoding": "utf-8", "chunksize": rows, "sep": separator}
+    options["quoting"] = _quoting(separator)
+    if names:
+        options |= {"header": None, "names": list(names)}
     with _open(path) as source:
         for block in pd.read_csv(io.BufferedReader(source), **options):
             if not isinstance(block.index, pd.RangeIndex):  # the first fields were taken for names of the rows
@@ -96,20 +110,41 @@ def _blocks(path: str | Path, rows: int, separator: str) -> Iterator[Any]:
             yield block
 
 
+def _quoting(separator: str) -> int:
+    return csv.QUOTE_NONE if separator in UNQUOTED else csv.QUOTE_MINIMAL
+
+
 def _no_table(path: str | Path, error: Exception) -> InvalidProblemError:
     cause = " ".join(str(error).split())
     return InvalidProblemError(f"{path}: not a CSV file ({cause}); give a CSV file with a header")
 
 
-def _refuse_wide(path: str | Path, width: int, separator: str) -> None:
-    """Raise InvalidProblemError at the first row that has more fields than the header."""
+def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> None:
+    """Raise InvalidProblemError at the first row that has more fields than the first."""
     with suppress(csv.Error):
         for line, fields in _records(path, separator):
             if len(fields) > width:
                 raise InvalidProblemError(
-                    f"{path}: row {line} has more fields than the header ({len(fields)}, not {width}); "
-                    f"remove what is too much, such as {separator!r} at its end, or name the column"
+                    f"{path}: row {line} has more fields than {first} ({len(fields)}, not {width}); "
+                    f"remove what is too much, such as {separator!r} at its end"
+                    + (
+                        " or in a name, which the format can't mark (print no names of jobs)"
+                        if separator in UNQUOTED
+                        else ", or name the column"
+                    )
                 )
+
+
+def require_all_fields(path: str | Path, separator: str = ",", first: str = "the header") -> None:
+    """Raise InvalidProblemError at the first row that has fewer fields than the first: it is unknown which of them are missing."""
+    width = 0
+    for line, fields in _records(path, separator):
+        width = width or len(fields)
+        if len(fields) < width:
+            raise InvalidProblemError(
+                f"{path}: row {line} has fewer fields than {first} ({len(fields)}, not {width}); "
+                "complete or remove the row"
+            )
 
 
 def _require_columns(path: str | Path, wanted: Sequence[str], found: Sequence[str], separator: str) -> None:
@@ -170,7 +205,7 @@ def _records(path: str | Path, separator: str, errors: str = "replace") -> Itera
     """Yield the fields of header and rows, after the number of the line where each begins; blank lines are left out."""
     with _open(path) as source:
         lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors=errors, newline="")
-        reader = csv.reader(lines, delimiter=separator)
+        reader = csv.reader(lines, delimiter=separator, quoting=_quoting(separator))
         line = 1
         for fields in reader:
             if fields and (len(fields) > 1 or not fields[0] or fields[0].strip(" \t")):
@@ -186,7 +221,7 @@ def _header(path: str | Path, separator: str, errors: str = "replace") -> list[s
         raise _no_table(path, error) from error
 
 
-def _line_of(path: str | Path, row: int) -> int:
+def line_of(path: str | Path, row: int) -> int:
     """Return the line where a row of data begins, as an editor counts it: blank lines and those in quotes are lines.
 
     What separates fields is the sign that the header has most of. If the file can't be read again, or has a field of
@@ -195,7 +230,8 @@ def _line_of(path: str | Path, row: int) -> int:
     counted = row + 1 + HEADER_ROWS
     try:
         separator = max(SEPARATORS, key=",".join(_header(path, ",")).count)
-        return next(islice(_records(path, separator), row + HEADER_ROWS, None), (counted, []))[0]
+        before = 0 if separator == HEADERLESS else HEADER_ROWS
+        return next(islice(_records(path, separator), row + before, None), (counted, []))[0]
     except (InvalidProblemError, csv.Error):
         return counted
 
@@ -217,7 +253,7 @@ def refuse(
     for row in np.flatnonzero(is_wrong)[:1].tolist():
         value = values[row]
         found = repr(value) if isinstance(value, str) else "nothing" if np.isnan(value) else f"{value:g}"
-        place, what = (f"row {_line_of(path, rows_before + row)}, column", "the row") if is_table else ("field", "it")
+        place, what = (f"row {line_of(path, rows_before + row)}, column", "the row") if is_table else ("field", "it")
         raise InvalidProblemError(f"{path}: {place} {column!r}: {due}, got {found}; correct or remove {what}")
 
 
@@ -248,7 +284,7 @@ def require_order(
     """Raise InvalidProblemError where the times of a group's rows fall, or stand still where they mustn't."""
     steps = np.diff(times)
     for place in np.flatnonzero(steps <= 0 if is_strict else steps < 0)[:1].tolist():
-        row = _line_of(path, int(rows[place + 1]))
+        row = line_of(path, int(rows[place + 1]))
         raise InvalidProblemError(f"{path}: row {row}: {name} goes back in time; sort the rows of each by {by}")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
-from optim.workloads.traces.job_table import NO_WORK, JobTable, NodeTable, ReadOptions, file_beside, leave_out
+from optim.workloads.traces.job_table import NO_GPU, NO_WORK, JobTable, NodeTable, ReadOptions, file_beside, leave_out
 
 NODE_NAMES = ("openb_node_list_all_node.csv.gz", "openb_node_list_all_node.csv")
 """Where the node list is looked for, beside the pods."""
@@ -21,7 +21,6 @@ GPU_TYPE = "gpu_spec"
 """Types that a pod may run on, with bars between, "" for any."""
 
 NEVER_RAN = "never scheduled"
-NO_GPU = "without a GPU"
 RUNNING = "Running"
 
 

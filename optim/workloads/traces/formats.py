@@ -8,6 +8,7 @@ from types import MappingProxyType
 from optim.core.errors import InvalidOptionError
 from optim.workloads.csv_columns import header_of
 from optim.workloads.traces.alibaba import read_alibaba
+from optim.workloads.traces.attempts import merge_attempts
 from optim.workloads.traces.gavel import read_gavel
 from optim.workloads.traces.job_table import JobTable, ReadOptions
 from optim.workloads.traces.philly import read_philly
@@ -39,7 +40,7 @@ TRACE_FORMATS = tuple(_READERS)
 
 
 def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobTable:
-    """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON.
+    """Read the jobs of a trace, plain or gzip: tables, or Philly's job log in JSON; rows of one name are attempts of one job.
 
     Raises
     ------
@@ -50,4 +51,4 @@ def read_jobs(path: str | Path, trace_format: str, options: ReadOptions) -> JobT
     """
     if trace_format not in _READERS:
         raise InvalidOptionError(f"trace format must be one of {', '.join(TRACE_FORMATS)}, got {trace_format!r}")
-    return _READERS[trace_format](path, options)
+    return merge_attempts(_READERS[trace_format](path, options))

@@ -1,12 +1,16 @@
 """Gavel's jobs, drawn over Philly's submissions: work in steps, and the table of steps a second."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 
-from optim.workloads.csv_columns import read_columns, require, require_whole
+from optim.core.errors import InvalidProblemError
+from optim.workloads.csv_columns import header_of, read_columns, require, require_all_fields, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
+    NO_GPU,
     NO_WORK,
     FloatArray,
     IntArray,
@@ -24,11 +28,32 @@ TABLE_NAMES = ("simulation_throughputs.json.gz", "simulation_throughputs.json")
 UNKNOWN_TYPE = "of a type without throughput"
 
 
+TAB = "\t"
+_COMMAND = ("job_type", "command", "working_directory", "steps_argument", "needs_data")
+_ENDS = (
+    ("total_steps", "arrival_s", "scale_factor"),
+    ("total_steps", "scale_factor", "weight", "deadline", "arrival_s"),
+)
+FORMS: Mapping[int, tuple[str, ...]] = MappingProxyType(
+    {
+        **{
+            len(names) + len(end): (*names, *end)
+            for end in _ENDS
+            for names in (tuple(name for name in _COMMAND if name != "working_directory"), _COMMAND)
+        },
+        11: (*_COMMAND, "total_steps", "scale_factor", "mode", "weight", "deadline", "arrival_s"),
+        12: (*_COMMAND, "total_steps", "scale_factor", "mode", "weight", "deadline", "duration_s", "arrival_s"),
+    }
+)
+"""Columns of the tables without a header that Gavel's and Shockwave's simulators read, by their number."""
+
+
 def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     """Read Gavel's jobs; the run time is the number of steps over the steps a second on `gpu_type`.
 
     Columns: `vc` (virtual cluster, each with a clock of its own), `idx`, `job_type`, `total_steps`,
-    `arrival_s`, `scale_factor` (GPUs). The table holds rates for few numbers of GPUs; others are extrapolated
+    `arrival_s`, `scale_factor` (GPUs); or a table separated by tabs and without a header, as simulators read it (`FORMS`). The
+    throughput table holds rates for few numbers of GPUs; others are extrapolated
     in proportion to the GPUs from the largest number below that was measured, and counted in the notes. Rates of GPUs on
     one machine and of scattered ones tell the slowdown of gangs that machines don't hold.
     Virtual clusters are not laid over each other: the window is sought in each of them.
@@ -41,36 +66,52 @@ def read_gavel(path: str | Path, options: ReadOptions) -> JobTable:
     References
     ----------
     Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads",
-    OSDI 2020.
+    OSDI 2020. Zheng et al., "Shockwave: Fair and Efficient Cluster Scheduling for Dynamic Adaptation in Machine Learning",
+    NSDI 2023.
     """
-    columns = read_columns(path, ("idx", "total_steps", "arrival_s", "scale_factor"), ("vc", "job_type"))
-    require(path, columns, "total_steps", "arrival_s", least=0.0)
-    require(path, columns, "scale_factor", least=1.0)
+    numbers = ("total_steps", "arrival_s", "scale_factor")
+    width = len(header_of(path, TAB))
+    if width > 1:
+        if width not in FORMS:
+            raise InvalidProblemError(
+                f"{path}: its first row has {width} fields separated by tabs; Gavel's tables have {min(FORMS)} to {max(FORMS)}, "
+                f"such as {', '.join(FORMS[7])}"
+            )
+        columns = read_columns(path, numbers, ("job_type",), TAB, names=FORMS[width])
+        require_all_fields(path, TAB, "the first row")
+        ids = [f"row-{row}" for row in range(len(columns["job_type"]))]
+        clusters = np.full(len(ids), "", dtype=object)
+    else:
+        columns = read_columns(path, ("idx", *numbers), ("vc", "job_type"))
+        clusters = columns["vc"]
+        ids = [f"{name}-{idx:.0f}" for name, idx in zip(clusters.tolist(), columns["idx"].tolist(), strict=True)]
+    require(path, columns, *numbers, least=0.0)
     gpus = require_whole(path, "scale_factor", columns["scale_factor"])
     place = options.throughputs or file_beside(path, TABLE_NAMES, what="throughput table", option="throughputs")
     table = read_throughputs(place)
     kinds = columns["job_type"].tolist()
-    rate, is_measured = table.rates(options.gpu_type, kinds, gpus)
+    rate, is_measured = table.rates(options.gpu_type, kinds, np.maximum(1, gpus))
     kept, dropped = leave_out(
         {
-            ELSEWHERE: is_elsewhere(columns["vc"], options),
+            ELSEWHERE: is_elsewhere(clusters, options),
+            NO_GPU: gpus < 1,
             UNKNOWN_TYPE: rate <= 0,
             NO_WORK: columns["total_steps"] <= 0,
         }
     )
-    _, clock = np.unique(columns["vc"].astype(str), return_inverse=True)
+    _, clock = np.unique(clusters.astype(str), return_inverse=True)
     extrapolated = int((~is_measured[kept]).sum())
     return JobTable(
-        ids=tuple(f"{columns['vc'][row]}-{columns['idx'][row]:.0f}" for row in kept.tolist()),
+        ids=tuple(ids[row] for row in kept.tolist()),
         submit_s=columns["arrival_s"][kept],
         workers=gpus[kept],
         duration_s=columns["total_steps"][kept] / rate[kept],
         clock=clock[kept].astype(np.int64),
-        virtual_cluster=columns["vc"][kept],
+        virtual_cluster=None if width > 1 else clusters[kept],
         model=columns["job_type"][kept],
-        slowdown=_slowdown(table, options.gpu_type, kinds, gpus, rate)[kept],
+        slowdown=_slowdown(table, options.gpu_type, kinds, np.maximum(1, gpus), rate)[kept],
         types=table.types,
-        type_ratio=_ratios(table, kinds, gpus, rate)[kept],
+        type_ratio=_ratios(table, kinds, np.maximum(1, gpus), rate)[kept],
         rows_read=len(gpus),
         dropped=dropped,
         notes=(f"throughputs of {extrapolated} of {len(kept)} jobs are extrapolated over GPUs",),

@@ -17,7 +17,10 @@ BoolArray = NDArray[np.bool_]
 TextArray = NDArray[np.object_]
 
 NO_WORK = "without run time"
+NO_GPU = "without a GPU"
 ELSEWHERE = "in other virtual clusters"
+NAMES_SHOWN = 8
+"""Virtual clusters that a message names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +115,8 @@ class JobTable:
         Rows of the file.
     dropped
         How many rows were left out, by reason.
+    dropped_gpu_h
+        GPU-hours of those that held GPUs, by reason, as far as the trace tells them.
     notes
         What a user of the jobs should know, one line each.
     nodes
@@ -144,6 +149,7 @@ class JobTable:
     begin: datetime | None = None
     rows_read: int
     dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     nodes: NodeTable | None = None
 
@@ -153,19 +159,45 @@ class JobTable:
 
 def leave_out(reasons: Mapping[str, BoolArray]) -> tuple[IntArray, dict[str, int]]:
     """Return the rows that no reason leaves out, and how many each does: the first that holds for a row counts."""
+    first = _first_reasons(reasons)
+    is_kept = ~np.any(list(first.values()), axis=0)
+    return np.flatnonzero(is_kept), {reason: int(holds.sum()) for reason, holds in first.items()}
+
+
+def gpu_hours_of(reasons: Mapping[str, BoolArray], gpu_s: FloatArray) -> dict[str, float]:
+    """Return the GPU-hours that each reason leaves out, where there are any; unknown ones (NaN) count as none."""
+    hours = {reason: float(np.nansum(gpu_s[holds])) / 3600 for reason, holds in _first_reasons(reasons).items()}
+    return {reason: held for reason, held in hours.items() if held > 0}
+
+
+def _first_reasons(reasons: Mapping[str, BoolArray]) -> dict[str, BoolArray]:
+    """Return for which rows each reason is the first that holds."""
     is_left = np.ones(len(next(iter(reasons.values()))), dtype=bool)
-    dropped = {}
+    first = {}
     for reason, holds in reasons.items():
-        dropped[reason] = int((is_left & holds).sum())
+        first[reason] = is_left & holds
         is_left &= ~holds
-    return np.flatnonzero(is_left), dropped
+    return first
 
 
 def is_elsewhere(cluster: TextArray, options: ReadOptions) -> BoolArray:
-    """Tell which jobs are in other virtual clusters than the one asked for; none, if none was."""
+    """Tell which jobs are in other virtual clusters than the one asked for; none, if none was.
+
+    Raises
+    ------
+    InvalidProblemError
+        If no job is in it; it names those that there are.
+    """
     if options.virtual_cluster is None:
         return np.zeros(len(cluster), dtype=bool)
     is_other: BoolArray = cluster != options.virtual_cluster
+    if is_other.all():
+        names = sorted({str(name) for name in cluster.tolist()} - {""})
+        shown = [name[:20] for name in names[:NAMES_SHOWN]] + ["..."] * (len(names) > NAMES_SHOWN)
+        raise InvalidProblemError(
+            f"virtual_cluster: no job of the trace is in {options.virtual_cluster[:40]!r} (there are: "
+            f"{', '.join(shown) or 'none'}); name one of them, or leave the option out"
+        )
     return is_other
 
 

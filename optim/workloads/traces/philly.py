@@ -12,6 +12,7 @@ import numpy as np
 from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
+    NO_GPU,
     NO_WORK,
     JobTable,
     ReadOptions,
@@ -56,9 +57,9 @@ def read_philly(path: str | Path, options: ReadOptions) -> JobTable:
         ids = [f"philly-{name}" for name in columns["job_id"].tolist()]
         require(path, columns, "submit_s", least=0.0)
     require(path, columns, duration_name, least=0.0)
-    require(path, columns, "num_gpus", least=1.0)
+    require(path, columns, "num_gpus", least=0.0)
     gpus = require_whole(path, "num_gpus", columns["num_gpus"])
-    kept, dropped = leave_out({ELSEWHERE: is_elsewhere(cluster, options), NO_WORK: duration <= 0})
+    kept, dropped = leave_out({ELSEWHERE: is_elsewhere(cluster, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0})
     return JobTable(
         ids=tuple(ids[row] for row in kept.tolist()),
         submit_s=submit[kept],

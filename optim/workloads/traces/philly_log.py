@@ -1,5 +1,6 @@
 """The job log of Microsoft's Philly trace as it was published: one JSON list with every attempt of every job."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from optim.workloads.traces.job_table import ELSEWHERE, NO_WORK, JobTable, ReadO
 from optim.workloads.traces.time_stamps import PHILLY_STAMP, parse_stamps, seconds_from
 
 NEVER_RAN = "without an attempt"
+NO_SUBMIT = "whose submission is unknown"
 STILL_RUNNING = "whose last attempt has no end"
 FAILED = "Failed"
 PEEKED = 64
@@ -33,15 +35,25 @@ class _Attempt(msgspec.Struct):
     end_time: str | None = None
     detail: list[_Machine] = []
 
+    @property
+    def num_gpus(self) -> int:
+        """GPUs that it held."""
+        return sum(len(machine.gpus) for machine in self.detail)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it says where it ran, or when: one that says neither is none."""
+        return self.num_gpus > 0 or not {self.start_time, self.end_time} & {None, "None", ""}
+
 
 class _Job(msgspec.Struct):
     """One job of the log."""
 
     jobid: str
-    submitted_time: str
-    status: str
-    vc: str = ""
-    user: str = ""
+    submitted_time: str | None
+    status: str | None = None
+    vc: str | None = ""
+    user: str | None = ""
     attempts: list[_Attempt] = []
 
 
@@ -58,8 +70,10 @@ def is_log(path: str | Path) -> bool:
 def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     """Read the log: a list of jobs with `jobid`, `submitted_time`, `status`, `vc`, `user` and `attempts`.
 
-    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`. A job's
-    run time is the sum over its attempts, its gang that of the last. Of a job with several, and of one that failed, the first
+    An attempt has `start_time`, `end_time` (dates and times, or null) and `detail`, its machines with their `gpus`; one that
+    says neither when nor where it ran is no attempt. A job's
+    run time is the sum over its attempts, its gang that of the last that says its machines. A job without a time of submission
+    is left out. Of a job with several, and of one that failed, the first
     attempt tells after what time it failed; all but the last did, and that one if the job's status is Failed.
 
     Raises
@@ -78,10 +92,13 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     if not jobs:
         raise InvalidProblemError(f"{path}: there is no job in it; give a log with jobs")
     submitted_texts = _texts([job.submitted_time for job in jobs])
-    submitted = parse_stamps(path, "submitted_time", submitted_texts, PHILLY_STAMP, is_table=False)
+    submitted = parse_stamps(path, "submitted_time", submitted_texts, PHILLY_STAMP, may_lack=True, is_table=False)
+    if submitted.isna().all():
+        raise InvalidProblemError(f"{path}: no job has a submitted_time; give a log with times")
     begin = submitted.min().to_pydatetime()
-    owner = np.repeat(np.arange(len(jobs)), [len(job.attempts) for job in jobs])
-    attempts = [attempt for job in jobs for attempt in job.attempts]
+    tries = [[attempt for attempt in job.attempts if attempt.is_told] for job in jobs]
+    owner = np.repeat(np.arange(len(jobs)), [len(each) for each in tries])
+    attempts = [attempt for each in tries for attempt in each]
     start, end = (
         seconds_from(begin, parse_stamps(path, name, _texts(texts), PHILLY_STAMP, may_lack=True, is_table=False))
         for name, texts in (
@@ -94,12 +111,13 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
     last = np.full(len(jobs), -1)
     last[owner] = np.arange(len(owner))  # the last of equal indices stays
     last_run = np.where(last >= 0, ran[last], np.nan) if attempts else np.full(len(jobs), np.nan)
-    gpus = np.array([sum(len(m.gpus) for m in job.attempts[-1].detail) if job.attempts else 0 for job in jobs])
+    gpus = np.array([next((held for a in reversed(each) if (held := a.num_gpus)), 0) for each in tries])
     status = _texts([job.status for job in jobs])
     cluster = _texts([job.vc for job in jobs])
     kept, dropped = leave_out(
         {
             ELSEWHERE: is_elsewhere(cluster, options),
+            NO_SUBMIT: submitted.isna().to_numpy(),
             NEVER_RAN: (last < 0) | (gpus < 1),
             STILL_RUNNING: np.isnan(last_run),
             NO_WORK: duration <= 0,
@@ -124,10 +142,10 @@ def read_log(path: str | Path, options: ReadOptions) -> JobTable:
         begin=begin,
         rows_read=len(jobs),
         dropped=dropped,
-        notes=("run times add up all attempts, the gang is that of the last",),
+        notes=("run times add up all attempts, the gang is that of the last that says its machines",),
     )
 
 
-def _texts(values: list[str | None] | list[str]) -> np.ndarray:
+def _texts(values: Sequence[str | None]) -> np.ndarray:
     """Return texts as an array; what is missing, or says None, is empty."""
     return np.array(["" if value in (None, "None") else value for value in values], dtype=object)

@@ -2,15 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.core.errors import InvalidProblemError
+from optim.workloads.csv_columns import header_of, read_columns, require, require_all_fields, require_whole
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
+    NO_GPU,
     NO_WORK,
     FloatArray,
     JobTable,
@@ -18,10 +21,7 @@ from optim.workloads.traces.job_table import (
     is_elsewhere,
     leave_out,
 )
-from optim.workloads.traces.time_stamps import read_times
-
-CPUS_A_GPU, MEMORY_GB_A_GPU = 4.0, 16.0
-"""Host room of a job, a GPU, where its table tells only one of the two."""
+from optim.workloads.traces.time_stamps import read_spans, read_times
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +42,8 @@ class PlainForm:
         Host room of the whole job; may be absent.
     computing, iteration
         Time that a job's step computes on the GPU, and that it takes; may be absent.
+    ignored
+        Other columns that such tables are published with; None if they have any.
     """
 
     submit: str = "submit"
@@ -62,9 +64,13 @@ class PlainForm:
     memory_gb: str = "memory_gb"
     computing: str = ""
     iteration: str = ""
+    ignored: tuple[str, ...] | None = None
 
 
-OWN = PlainForm()
+PARTITION = "partition"
+"""Another name of the column of virtual clusters in one's own table."""
+BAR = "|"
+OWN = PlainForm(ignored=())
 _SIMULATED: dict[str, Any] = {
     "submit": "submit_time",
     "gpus": "num_gpu",
@@ -79,43 +85,79 @@ an environment played (ShuffleNet, DQN), the third where gangs are wide."""
 def read_plain(path: str | Path, options: ReadOptions, form: PlainForm = OWN) -> JobTable:
     """Read a table of jobs.
 
-    One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s), and may have `id`, `vc`,
-    `user`, `model`, `status`, `app`, `gpu_type` (all that it may run on, with bars between), `priority`, `min_gpus` and
-    `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of the whole job).
+    One's own has columns `submit` (s, any origin, or dates and times), `gpus` and `duration` (s, or h:m:s), and may have `id`
+    (rows of one are attempts of one job), `vc` or `partition`, `user`, `model`, `status`, `app`, `gpu_type` (all that it may
+    run on, with bars between), `priority`, `min_gpus` and `max_gpus` (what it could also run on), `cpus` and `memory_gb` (of
+    the whole job; what isn't told is nothing). Rows without GPUs or run time are left out and counted, other columns named.
 
     Raises
     ------
     InvalidProblemError
-        If a column is missing, a field is no number, negative, or no whole number of GPUs.
+        If a column is missing, a field is no number, negative, or no whole number of GPUs, or a row lacks fields.
     """
     header = header_of(path)
+    if form is OWN:
+        _check_own(path, header)
     texts = {name: column for name, column in form.texts.items() if column in header}
+    if form is OWN and "virtual_cluster" not in texts and PARTITION in header:
+        texts["virtual_cluster"] = PARTITION
     counts = {name: column for name, column in form.counts.items() if column in header}
     amounts = [name for name in (form.cpus, form.memory_gb, form.computing, form.iteration) if name in header]
-    columns = read_columns(path, (form.gpus, form.duration, *counts.values(), *amounts), tuple(texts.values()))
-    submit, begin = read_times(path, form.submit, form.second)
-    for column, least in ((form.duration, 0.0), (form.gpus, 1.0), *((name, 0.0) for name in amounts)):
-        require(path, columns, column, least=least)
-    duration = columns[form.duration] / form.second
+    columns = read_columns(path, (form.gpus, *counts.values(), *amounts), (form.duration, *texts.values()))
+    require_all_fields(path)
+    submit, begin, remarks = read_times(path, form.submit, form.second)
+    duration = read_spans(path, form.duration, columns[form.duration]) / form.second
+    for column in (form.gpus, *amounts):
+        require(path, columns, column, least=0.0)
     gpus = require_whole(path, form.gpus, columns[form.gpus])
     clusters = columns[texts["virtual_cluster"]] if "virtual_cluster" in texts else np.full(len(gpus), "", dtype=object)
-    kept, dropped = leave_out({ELSEWHERE: is_elsewhere(clusters, options), NO_WORK: duration <= 0})
+    out = {ELSEWHERE: is_elsewhere(clusters, options), NO_GPU: gpus < 1, NO_WORK: duration <= 0}
+    kept, dropped = leave_out(out)
     named: dict[str, Any] = {name: columns[column][kept] for name, column in texts.items()}
-    ids = named.pop("ids", np.array([f"row-{row}" for row in kept.tolist()], dtype=object))
+    ids = named.pop("ids", np.array([f"row-{row}" for row in range(len(gpus))], dtype=object)[kept])
+    has_room = bool({form.cpus, form.memory_gb} & set(columns))
     return JobTable(
         ids=tuple(map(str, ids.tolist())),
         submit_s=submit[kept],
         workers=gpus[kept],
         duration_s=duration[kept],
         clock=np.zeros(len(kept), dtype=np.int64),
-        demand=_demand(columns, gpus, form)[kept] if {form.cpus, form.memory_gb} & set(columns) else None,
+        demand=_demand(columns, gpus, form)[kept] if has_room else None,
         busy=_busy(columns, form)[kept] if form.computing in columns and form.iteration in columns else None,
         begin=begin,
         rows_read=len(gpus),
         dropped=dropped,
+        notes=(*remarks, *_unread(header, texts, counts, form)),
         **named,
         **_counts(path, columns, counts, kept),
     )
+
+
+def _check_own(path: str | Path, header: tuple[str, ...]) -> None:
+    """Refuse what is another format, or has no header."""
+    if len(header) == 1 and BAR in header[0] and "JobID" in header[0]:
+        raise InvalidProblemError(f"{path}: this is what sacct -P prints; read it with --trace-format sacct")
+    if header and all(any(sign.isdigit() for sign in name[:1]) for name in header[:3]):
+        raise InvalidProblemError(
+            f"{path}: the header is missing; the first row must name the columns, such as submit,gpus,duration"
+        )
+
+
+def _unread(
+    header: tuple[str, ...], texts: Mapping[str, str], counts: Mapping[str, str], form: PlainForm
+) -> tuple[str, ...]:
+    """Return a remark that names the columns that aren't read, each with the known one that it may stand for."""
+    if form.ignored is None:
+        return ()
+    known = [form.submit, form.gpus, form.duration, *form.texts.values(), PARTITION, *form.counts.values()]
+    known += [form.cpus, form.memory_gb]
+    read = {form.submit, form.gpus, form.duration, *texts.values(), *counts.values(), form.cpus, form.memory_gb}
+    unread = [name for name in header if name not in {*read, *form.ignored}]
+    said = []
+    for name in unread:
+        near = get_close_matches(name.lower(), [each for each in known if each not in header], n=1)
+        said.append(name[:40] + (f" (is {near[0]} meant?)" if near else ""))
+    return (f"columns that are not read: {', '.join(said)}",) if said else ()
 
 
 def _counts(
@@ -129,10 +171,9 @@ def _counts(
 
 def _demand(columns: Mapping[str, NDArray[Any]], gpus: NDArray[np.int64], form: PlainForm) -> FloatArray:
     """Return what each GPU's worker takes of GPUs, vCPUs and memory."""
-    one = np.ones(len(gpus))
-    cpus = columns[form.cpus] / gpus if form.cpus in columns else one * CPUS_A_GPU
-    memory = columns[form.memory_gb] / gpus if form.memory_gb in columns else one * MEMORY_GB_A_GPU
-    return np.stack([one, cpus, memory], axis=1)
+    none, held = np.zeros(len(gpus)), np.maximum(1, gpus)
+    cpus, memory = (columns[name] / held if name in columns else none for name in (form.cpus, form.memory_gb))
+    return np.stack([np.ones(len(gpus)), cpus, memory], axis=1)
 
 
 def _busy(columns: Mapping[str, NDArray[Any]], form: PlainForm) -> FloatArray:

@@ -1,32 +1,50 @@
 """Slurm's accounting: what `sacct -P` prints."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.workloads.csv_columns import header_of, read_columns, require
+from optim.workloads.csv_columns import header_of, joined, read_columns, refuse, require_all_fields
+from optim.workloads.traces.attempts import TWICE, Gangs
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
+    NO_GPU,
     NO_WORK,
+    BoolArray,
     FloatArray,
     IntArray,
     JobTable,
     ReadOptions,
     TextArray,
+    gpu_hours_of,
     is_elsewhere,
     leave_out,
 )
-from optim.workloads.traces.time_stamps import SLURM_STAMP, since_first
+from optim.workloads.traces.time_stamps import EPOCH, read_spans, times_of
 
 SEPARATOR = "|"
+COMMAND = "sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,ReqTRES,AllocTRES,State"
+"""Prints all that is read."""
 RESOURCES = ("AllocTRES", "ReqTRES")
-STEP, NO_GPU, UNFINISHED = "that are steps of jobs", "without a GPU", "that run or wait still"
-STILL = ("RUNNING", "PENDING", "REQUEUED", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING")
-_GPU = re.compile(r"(?:^|,)gres/gpu(?::(?P<type>[^=,]+))?=(?P<count>\d+)")
-_CPU = re.compile(r"(?:^|,)cpu=(\d+)()")
-_MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)")
+NAMES = ("JobID", "JobIDRaw")
+STEP, UNFINISHED = "that are steps of jobs", "that run or wait still"
+SLICES, TYPES = "with MIG slices, which are no whole GPUs", "with GPUs of several types"
+NO_SUBMIT, NO_ELAPSED = "whose submission is unknown", "whose run time is unknown"
+STILL = ("RUNNING", "PENDING", "SUSPENDED", "CONFIGURING", "COMPLETING", "RESIZING")
+"""States of jobs that aren't over; a REQUEUED record is an attempt that is."""
+UNKNOWN = ("", "Unknown", "None", "N/A", "INVALID")
+EARLIEST_S = 1e8
+"""Of submissions in seconds since 1970: in 1973, before any cluster of Slurm."""
+_GPU = re.compile(r"(?:^|,)gres/gpu(?::(?P<type>[^=,]+))?=(?P<count>\d+)(?=,|$)")
+_ANY_GPU = re.compile(r"(?:^|,)gres/gpu[:=]")
+_SLICE = re.compile(r"\d+g\.\d+gb", re.IGNORECASE)
+_CPU = re.compile(r"(?:^|,)cpu=(\d+)()(?=,|$)")
+_MEMORY = re.compile(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGTP]?)(?=,|$)")
 MB_OF = {"K": 2.0**-10, "M": 1.0, "": 1.0, "G": 2.0**10, "T": 2.0**20, "P": 2.0**30}
 GB_A_MB = 2.0**-10
 
@@ -34,8 +52,10 @@ GB_A_MB = 2.0**-10
 def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     """Read jobs from ``sacct -P --format=JobID,User,Partition,Submit,ElapsedRaw,AllocTRES,State`` (ReqTRES will do as well).
 
-    GPUs are ``gres/gpu=N`` (or ``gres/gpu:TYPE=N``, all types together), the type is the one that a job names first; vCPUs and memory are those of the job. The partition
-    is the virtual cluster. Steps of jobs (``123.batch``), jobs without GPUs and jobs that aren't over are left out and counted.
+    GPUs are ``gres/gpu=N`` or ``gres/gpu:TYPE=N``; vCPUs and memory are those of the job. The partition is the virtual cluster.
+    The run time is ElapsedRaw, else Elapsed, else End less Start. Records of one JobID are attempts of one job, and
+    ``900+0``, ``900+1`` are components of one gang: its work is the GPU-time of all of them, from the first submission on.
+    Steps of jobs (``123.batch``), jobs without whole GPUs of one type and jobs that aren't over are left out and counted.
 
     Raises
     ------
@@ -43,67 +63,159 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         If a column is missing, a field is no number or date, or the file can't be read.
     """
     header = header_of(path, SEPARATOR)
-    resources = [name for name in RESOURCES if name in header]
-    if not resources:
-        raise InvalidProblemError(
-            f"{path}: column 'AllocTRES' is missing, and 'ReqTRES', too; print one of them with sacct -P --format=..."
-        )
-    optional = [name for name in ("JobID", "JobIDRaw", "User", "JobName") if name in header]
-    columns = read_columns(path, ("ElapsedRaw",), ("Submit", "Partition", "State", *resources, *optional), SEPARATOR)
-    require(path, columns, "ElapsedRaw", least=0.0)
+    columns = _read(path, header)
     count = len(columns["Submit"])
-    ids = columns.get("JobID", columns.get("JobIDRaw", np.array([f"row-{row}" for row in range(count)], object)))
-    granted = columns[resources[0]].copy()
-    for name in resources[1:]:  # a job that never ran was granted nothing: what it asked for
-        granted[granted == ""] = columns[name][granted == ""]
-    gpus = _gpus(granted)
+    ids = columns[next(name for name in NAMES if name in header)]
+    granted = _granted(columns)
+    is_step = np.array(["." in name for name in ids.tolist()])
+    is_bad = ~is_step & np.array([len(_GPU.findall(text)) < len(_ANY_GPU.findall(text)) for text in granted.tolist()])
+    refuse(path, next(name for name in RESOURCES if name in columns), is_bad, "gres/gpu[:TYPE]=NUMBER is due", granted)
+    gpus, gpu_type, is_sliced, is_mixed = _cards(granted, columns.get("ReqTRES", granted))
     state = np.array([text.split(" ", 1)[0] for text in columns["State"].tolist()], dtype=object)
-    submit, begin = since_first(path, "Submit", columns["Submit"], SLURM_STAMP)
-    kept, dropped = leave_out(
-        {
-            STEP: np.array(["." in name for name in ids.tolist()]),
-            ELSEWHERE: is_elsewhere(columns["Partition"], options),
-            NO_GPU: gpus < 1,
-            UNFINISHED: np.isin(state, STILL),
-            NO_WORK: columns["ElapsedRaw"] <= 0,
-        }
+    out: dict[str, BoolArray] = {
+        STEP: is_step,
+        TWICE: _repeats(joined(*columns.values(), by=SEPARATOR)),
+        ELSEWHERE: is_elsewhere(columns["Partition"], options),
+    }
+    is_asked = ~np.any(list(out.values()), axis=0)
+    out |= {UNFINISHED: np.isin(state, STILL), NO_GPU: gpus < 1}
+    is_due = ~np.any(list(out.values()), axis=0)
+    elapsed = _elapsed(path, columns, is_due)
+    out |= {
+        SLICES: is_sliced,
+        TYPES: is_mixed,
+        NO_SUBMIT: np.isin(columns["Submit"], UNKNOWN),
+        NO_ELAPSED: np.isnan(elapsed),
+        NO_WORK: elapsed <= 0,
+    }
+    base = np.array([name.split("+", 1)[0] for name in ids.tolist()], dtype=object)
+    left_out = [out[reason] for reason in (SLICES, TYPES)]
+    out[TYPES] = out[TYPES] | _of_split_jobs(base, ids, gpu_type, np.any(left_out, axis=0) & is_due, is_due)
+    kept, dropped = leave_out(out)
+    is_kept = np.isin(np.arange(count), kept)
+    submit, begin, remarks = times_of(
+        path, "Submit", columns["Submit"], is_due=is_kept, hint="YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
     )
-    workers = gpus[kept]
-    cpus, memory = _amounts(granted[kept], _CPU), _amounts(granted[kept], _MEMORY) * GB_A_MB
+    if begin is None:
+        refuse(path, "Submit", submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", columns["Submit"])
+    gangs = Gangs(base[kept], ids[kept], submit[kept], gpus[kept], elapsed[kept])
+    last, workers = kept[gangs.last], gangs.workers
+    cpus, memory = (gangs.summed(_amounts(granted[kept], pattern)) for pattern in (_CPU, _MEMORY))
     return JobTable(
-        ids=tuple(ids[kept].tolist()),
-        submit_s=submit[kept],
+        ids=tuple(base[last].tolist()),
+        submit_s=gangs.first_submit,
         workers=workers,
-        duration_s=columns["ElapsedRaw"][kept],
-        clock=np.zeros(len(kept), dtype=np.int64),
-        demand=np.stack([np.ones(len(kept)), cpus / workers, memory / workers], axis=1),
-        virtual_cluster=columns["Partition"][kept],
-        user=columns["User"][kept] if "User" in columns else None,
-        status=state[kept],
-        gpu_type=_types(granted[kept]),
-        begin=begin,
+        duration_s=gangs.gpu_s / workers,
+        clock=np.zeros(len(last), dtype=np.int64),
+        demand=np.stack([np.ones(len(last)), cpus / workers, memory * GB_A_MB / workers], axis=1),
+        virtual_cluster=columns["Partition"][last],
+        user=columns["User"][last] if "User" in columns else None,
+        status=state[last],
+        gpu_type=gpu_type[last] if (gpu_type[last] != "").any() else None,
+        begin=EPOCH if begin is None else begin,
         rows_read=count,
         dropped=dropped,
+        dropped_gpu_h=gpu_hours_of(out, np.where(is_asked, gpus * elapsed, 0.0)),
+        notes=(*remarks, *gangs.notes),
     )
 
 
-def _gpus(texts: TextArray) -> IntArray:
-    """Return the GPUs of each job: the total, or the sum over types where there is no total."""
-    known: dict[str, int] = {}
-    for text in set(texts.tolist()):
-        found = [(match["type"], int(match["count"])) for match in _GPU.finditer(text)]
-        totals = [count for kind, count in found if kind is None]
-        known[text] = totals[0] if totals else sum(count for _, count in found)
-    return np.array([known[text] for text in texts.tolist()], np.int64)
+def _read(path: str | Path, header: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Return the columns as texts; a text that isn't told is "".
+
+    Raises
+    ------
+    InvalidProblemError
+        If one is missing, or a row has not as many fields as the header: a field that is lost or split moves the others.
+    """
+    wanted = {"JobID", "Submit", "State", "Partition", *RESOURCES, "ElapsedRaw", "Elapsed"}
+    if not wanted & set(header):
+        if len(header) == 1 and "," in header[0]:
+            raise InvalidProblemError(f"{path}: its fields are separated by commas; read it with --trace-format csv")
+        raise InvalidProblemError(f"{path}: the header is missing; print the table with it (without -n): {COMMAND}")
+    for names in (NAMES, ("Partition",), ("Submit",), ("ElapsedRaw", "Elapsed", "End"), RESOURCES, ("State",)):
+        if not set(names) & set(header):
+            raise InvalidProblemError(f"{path}: column {names[0]!r} is missing; this command prints all: {COMMAND}")
+    if not {"ElapsedRaw", "Elapsed"} & set(header) and "Start" not in header:
+        raise InvalidProblemError(f"{path}: column 'Start' is missing beside 'End'; this command prints all: {COMMAND}")
+    known = (*NAMES, "User", "Partition", "Submit", "ElapsedRaw", "Elapsed", "Start", "End", *RESOURCES, "State")
+    columns = read_columns(path, (), tuple(name for name in known if name in header), SEPARATOR)
+    require_all_fields(path, SEPARATOR)
+    return columns
 
 
-def _types(texts: TextArray) -> TextArray | None:
-    """Return the type of GPU of each job, "" where it isn't told; None if it is told of no job."""
-    known = {text: next((m["type"] for m in _GPU.finditer(text) if m["type"]), "") for text in set(texts.tolist())}
-    return np.array([known[text] for text in texts.tolist()], object) if any(known.values()) else None
+def _granted(columns: Mapping[str, TextArray]) -> TextArray:
+    """Return each row's resources: what a job that never ran asked for, as it was granted nothing."""
+    there = [columns[name] for name in RESOURCES if name in columns]
+    granted = there[0].copy()
+    for others in there[1:]:
+        granted[granted == ""] = others[granted == ""]
+    return granted
+
+
+def _cards(granted: TextArray, asked: TextArray) -> tuple[IntArray, TextArray, BoolArray, BoolArray]:
+    """Return each row's GPUs and their type, "" if it isn't told, and whether they are slices of GPUs, or of several types.
+
+    The total counts, or the sum over types where there is no total. A type that was asked for and isn't among what was granted
+    is the job's, too.
+    """
+    known: dict[tuple[str, str], tuple[int, str, bool, bool]] = {}
+    for pair in set(zip(granted.tolist(), asked.tolist(), strict=True)):
+        total, by_type = _counts(pair[0])
+        if total and not by_type:
+            by_type = dict.fromkeys(_counts(pair[1])[1], total)
+        types = list(by_type)
+        is_sliced = any(_SLICE.search(name) for name in types)
+        is_mixed = len(types) > 1 or (len(types) == 1 and by_type[types[0]] != total)
+        known[pair] = (total, types[0] if len(types) == 1 else "", is_sliced, is_mixed)
+    rows = [known[pair] for pair in zip(granted.tolist(), asked.tolist(), strict=True)]
+    numbers, names, sliced, mixed = zip(*rows, strict=True)
+    return np.array(numbers, np.int64), np.array(names, object), np.array(sliced, bool), np.array(mixed, bool)
+
+
+def _counts(text: str) -> tuple[int, dict[str, int]]:
+    """Return the GPUs that a text of resources tells, in all and by type."""
+    found = [(match["type"], int(match["count"])) for match in _GPU.finditer(text)]
+    by_type = {kind: count for kind, count in found if kind is not None and count}
+    totals = [count for kind, count in found if kind is None]
+    return (totals[0] if totals else sum(by_type.values())), by_type
 
 
 def _amounts(texts: TextArray, pattern: re.Pattern[str]) -> FloatArray:
     """Return an amount of each job's resources, 0 where it isn't told; without a unit of memory it is MB."""
     found = [pattern.search(text) for text in texts.tolist()]
     return np.array([float(match[1]) * MB_OF[match[2]] if match else 0.0 for match in found])
+
+
+def _elapsed(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArray) -> FloatArray:
+    """Return each row's run time in seconds, NaN where it is unknown; only where it is due must it be readable."""
+    for name in ("ElapsedRaw", "Elapsed"):
+        if name in columns:
+            texts = columns[name]
+            return read_spans(path, name, texts, is_due=is_due & ~np.isin(texts, UNKNOWN), may_lack_hours=True)
+    begin, end = columns["Start"], columns["End"]
+    both = is_due & ~np.isin(begin, UNKNOWN) & ~np.isin(end, UNKNOWN)
+    (start_s, start, _), (end_s, stop, _) = (
+        times_of(path, name, columns[name], is_due=both) for name in ("Start", "End")
+    )
+    apart = 0.0 if start is None or stop is None else (stop - start).total_seconds()
+    return np.asarray(end_s - start_s + apart)
+
+
+def _repeats(rows: TextArray) -> BoolArray:
+    """Tell which rows are the same as an earlier one, field by field: two prints that overlap in time."""
+    is_again = np.ones(len(rows), dtype=bool)
+    is_again[np.unique(rows.astype(str), return_index=True)[1]] = False
+    return is_again
+
+
+def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: BoolArray, is_in: BoolArray) -> BoolArray:
+    """Tell which components are of jobs that lack another component, or whose components differ in type."""
+    is_split = np.zeros(len(base), dtype=bool)
+    is_part = is_in & np.array(["+" in name for name in ids.tolist()])
+    by_job: dict[str, list[int]] = {}
+    for row in np.flatnonzero(is_part).tolist():
+        by_job.setdefault(base[row], []).append(row)
+    for rows in by_job.values():
+        is_split[rows] = bool(is_out[rows].any()) or len(set(types[rows].tolist())) > 1
+    return is_split

@@ -4,6 +4,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
@@ -97,3 +98,55 @@ def test_jobs_without_a_step_are_left_out_and_counted(tmp_path: Path) -> None:
     table = read_jobs(gavel_file(tmp_path, rows), "gavel", ReadOptions())
     assert table.ids == ("x-0",)
     assert table.dropped[NO_WORK] == 1
+
+
+FORMS = {
+    7: "{kind}\t{command}\t-step\t1\t{steps}\t{arrival}\t{gpus}",
+    8: "{kind}\t{command}\tdir\t-step\t1\t{steps}\t{arrival}\t{gpus}",
+    9: "{kind}\t{command}\t-step\t1\t{steps}\t{gpus}\t1\t-1.0\t{arrival}",
+    10: "{kind}\t{command}\tdir\t-step\t1\t{steps}\t{gpus}\t1\t-1.0\t{arrival}",
+    11: "{kind}\t{command}\tdir\t-step\t1\t{steps}\t{gpus}\tstatic\t1\t-1.0\t{arrival}",
+    12: "{kind}\t{command}\tdir\t-step\t1\t{steps}\t{gpus}\tgns\t1\t-1.0\t99\t{arrival}",
+}
+"""How public simulators write a job, by the number of fields."""
+COMMAND = 'cd %s/x && python3 t.py --text "a, b'
+
+
+def _tabs(folder: Path, form: str, rows: list[tuple[str, object, object, object]]) -> Path:
+    gavel_file(folder, [])  # for its throughput table
+    path = folder / "a.trace"
+    names = ("kind", "steps", "arrival", "gpus")
+    path.write_text("".join(form.format(command=COMMAND, **dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("width", FORMS)
+def test_tables_of_tabs_without_a_header_are_read_in_each_public_form(tmp_path: Path, width: int) -> None:
+    rows = [("A", 3600, "0.000000", 1), ("B (batch size 2)", 50, 6.5, 2), ("A", 100, 7, 0), ("C", 5, 8, 1)]
+    table = read_jobs(_tabs(tmp_path, FORMS[width], rows), "gavel", ReadOptions())
+    assert (table.ids, table.model.tolist()) == (("row-0", "row-1"), ["A", "B (batch size 2)"])
+    assert (table.submit_s.tolist(), table.workers.tolist()) == ([0, 6.5], [1, 2])
+    assert table.duration_s.tolist() == [1800, 5]
+    assert {reason: count for reason, count in table.dropped.items() if count} == {
+        "without a GPU": 1,
+        UNKNOWN_TYPE: 1,
+    }
+    assert np.array_equal(table.clock, [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("A\tx\t1\n", "its first row has 3 fields separated by tabs; Gavel's tables have 7 to 12"),
+        ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\t5\t0\n", r"row 2 has fewer fields than the first row \(6, not 7\)"),
+        ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\t5\t0\t1\t2\n", r"row 2 has more fields than the first row \(8, not 7\)"),
+        ("A\tx\t-s\t1\t5\t0\t1\nA\tx\t-s\t1\tmany\t0\t1\n", "row 2, column 'total_steps': a finite number is due"),
+        ("A\tx\t-s\t1\t5\t0\t1.5\n", "row 1, column 'scale_factor': a whole number is due, got 1.5"),
+    ],
+)
+def test_a_bad_table_of_tabs_gives_one_clear_line(tmp_path: Path, text: str, cause: str) -> None:
+    gavel_file(tmp_path, [])
+    path = tmp_path / "a.trace"
+    path.write_text(text)
+    with pytest.raises(InvalidProblemError, match=cause):
+        read_jobs(path, "gavel", ReadOptions())

@@ -102,3 +102,33 @@ def test_a_log_is_read_more_than_once_and_so_never_from_a_pipe(tmp_path):
     with pytest.raises(InvalidProblemError, match="read more than once"):
         read_jobs(f"/proc/self/fd/{reader}", "philly", ReadOptions())
     os.close(reader)
+
+
+def test_an_attempt_that_says_nothing_does_not_undo_those_before_it(tmp_path):
+    ran = _attempt("2017-10-03 00:01:00", "2017-10-03 00:03:00", 4)
+    for nothing in (_attempt(None, None), {}, {"start_time": "2017-10-03 00:04:00", "end_time": None, "detail": []}):
+        table = _table(tmp_path, [_job("a", 0, "Pass", ran, nothing)])
+        assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_tries.tolist()) == ([4], [120], [0])
+        assert np.isnan(table.failed_s[0])
+    unplaced = _attempt("2017-10-03 00:04:00", "2017-10-03 00:05:00")
+    table = _table(tmp_path, [_job("a", 0, "Pass", ran, unplaced)])
+    assert (table.workers.tolist(), table.duration_s.tolist(), table.failed_tries.tolist()) == ([4], [180], [1])
+
+
+@pytest.mark.parametrize("nothing", [None, "None"])
+def test_one_missing_time_leaves_one_job_out(tmp_path, nothing):
+    missing = {
+        **_job("a", 0, "Pass", _attempt("2017-10-03 00:01:00", "2017-10-03 00:03:00", 4)),
+        "submitted_time": nothing,
+    }
+    table = _table(tmp_path, [*LOG, missing])
+    assert table.ids == ("late", "retried", "dead")
+    assert table.dropped["whose submission is unknown"] == 1
+    with pytest.raises(InvalidProblemError, match="no job has a submitted_time"):
+        _table(tmp_path, [missing])
+
+
+def test_names_that_are_missing_are_empty(tmp_path):
+    job = {**LOG[0], "user": None, "vc": None, "status": None}
+    table = _table(tmp_path, [job])
+    assert (table.user.tolist(), table.virtual_cluster.tolist(), table.status.tolist()) == ([""], [""], [""])

@@ -76,7 +76,7 @@ def test_apps_priorities_host_room_and_other_gangs_are_kept(tmp_path):
     assert (table.least_gpus.tolist(), table.most_gpus.tolist(), table.demand.tolist()) == ([1], [4], [[1, 3, 4]])
     assert (table.user.tolist(), table.model.tolist(), table.status.tolist()) == (["u"], ["m"], ["Pass"])
     some = read_jobs(_file(tmp_path, "submit,gpus,duration,cpus\n0,2,5,6\n"), "csv", ReadOptions())
-    assert some.demand.tolist() == [[1, 3, 16]]
+    assert some.demand.tolist() == [[1, 3, 0]]  # what isn't told is nothing
 
 
 def test_muri_tells_how_busy_a_job_keeps_its_gpus(tmp_path):
@@ -98,7 +98,6 @@ def test_a_job_that_hardly_computes_counts_as_busy_for_a_thousandth(tmp_path):
         ("submit,gpus\n0,1\n", "duration"),
         ("submit,gpus,duration\n0,one,1\n", "gpus"),
         ("submit,gpus,duration\n0,1,-1\n", "duration"),
-        ("submit,gpus,duration\n0,0,1\n", "gpus"),
         ("submit,gpus,duration\n0,1.5,1\n", "gpus"),
     ],
 )
@@ -114,5 +113,65 @@ def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_p
     assert jobs.gpus.tolist() == [1, 2]
     assert dict(jobs.dropped) == {"larger than the cluster": 1}
     wide = read_jobs(_file(tmp_path, "submit,gpus,duration\n0,9,1\n"), "csv", ReadOptions())
-    with pytest.raises(InvalidProblemError, match="no job of the trace is left"):
+    with pytest.raises(
+        InvalidProblemError, match=r"no job .* left \(of 1 rows: 1 larger than the cluster\);"
+    ):
         cluster_jobs(wide, Selection(oversized="drop"), Cluster.grid("1x8"))
+
+
+def test_rows_without_gpus_are_left_out_and_counted(tmp_path):
+    for name, text in (
+        ("csv", "submit,gpus,duration\n0,0,5\n1,2,5\n2,0,5\n"),
+        ("tiresias", "job_id,num_gpu,submit_time,duration,model_name\n1,0,0,5,x\n2,2,0,5,x\n3,0,0,5,x\n"),
+        ("philly", "job_id,submit_s,num_gpus,duration_s,vc\n1,0,0,5,a\n2,1,2,5,a\n3,1,0,5,a\n"),
+        ("pollux", "timestamp,duration,num_gpus,cluster\n" + "".join(f"2017-10-03 00:00:0{n},5,{2 * (n == 1)},a\n" for n in range(3))),
+    ):  # fmt: skip
+        table = read_jobs(_file(tmp_path, text), name, ReadOptions())
+        assert (table.workers.tolist(), table.dropped["without a GPU"]) == ([2], 2), name
+
+
+def test_columns_that_are_not_read_are_named_with_the_nearest_known(tmp_path):
+    table = read_jobs(_file(tmp_path, "submit,duration,gpus,Priorty,team\n0,1,1,3,x\n"), "csv", ReadOptions())
+    assert table.notes == ("columns that are not read: Priorty (is priority meant?), team",)
+    assert table.priority is None
+
+
+def test_types_and_partitions_are_read(tmp_path):
+    text = "submit,duration,gpus,partition,gpu_type\n0,1,1,a,v100\n5,1,1,b,a100|h100\n6,1,1,b,\n"
+    table = read_jobs(_file(tmp_path, text), "csv", ReadOptions())
+    assert (table.virtual_cluster.tolist(), table.gpu_type.tolist()) == (["a", "b", "b"], ["v100", "a100|h100", ""])
+    assert table.notes == ()
+    both = read_jobs(_file(tmp_path, "submit,duration,gpus,partition,vc\n0,1,1,a,b\n"), "csv", ReadOptions())
+    assert both.virtual_cluster.tolist() == ["b"]
+    assert both.notes == ("columns that are not read: partition",)
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("submit,gpus,duration,priority\n0,8,3\n", r"row 2 has fewer fields than the header \(3, not 4\)"),
+        ("0,1,3600\n5,1,60\n", "the header is missing; the first row must name the columns"),
+        (
+            "JobID|Submit|State\n1|2024-01-02T00:00:00|COMPLETED\n",
+            "this is what sacct -P prints; .* --trace-format sacct",
+        ),
+        ("submit,gpus,duration\n0,1,2:00\n", "row 2, column 'duration': seconds, or hours:minutes:seconds, are due"),
+        ("submit,gpus,duration\n0,1,soon\n", "row 2, column 'duration': seconds, or hours:minutes:seconds, are due"),
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(tmp_path, text, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        read_jobs(_file(tmp_path, text), "csv", ReadOptions())
+
+
+def test_run_times_may_be_hours_minutes_and_seconds(tmp_path):
+    text = "submit,gpus,duration\n0,1,2:00:00\n1,1,90.5\n2,1,1-00:00:01\n3,1,00:00:01.25\n"
+    assert read_jobs(_file(tmp_path, text), "csv", ReadOptions()).duration_s.tolist() == [7200, 90.5, 86401, 1.25]
+
+
+def test_a_filter_that_no_job_meets_says_which_values_there_are(tmp_path):
+    path = _file(tmp_path, "submit,gpus,duration,vc\n0,1,1,nlp\n1,1,1,vision\n")
+    with pytest.raises(InvalidProblemError, match=r"no job of the trace is in 'nlpp' \(there are: nlp, vision\)"):
+        read_jobs(path, "csv", ReadOptions(virtual_cluster="nlpp"))
+    with pytest.raises(InvalidProblemError, match=r"\(there are: none\)"):
+        read_jobs(_file(tmp_path, "submit,gpus,duration\n0,1,1\n"), "csv", ReadOptions(virtual_cluster="nlp"))

@@ -12,7 +12,7 @@ HEADER = "JobID|User|Partition|Submit|ElapsedRaw|ReqTRES|AllocTRES|State"
 ROWS = (
     "7|ada|gpu|2024-01-02T00:00:10|60|cpu=4|billing=9,cpu=8,gres/gpu=2,mem=64G,node=1|COMPLETED",
     "7.batch||||60||cpu=8,mem=64G|COMPLETED",
-    "8|bob|big|2024-01-02T00:00:00|30|cpu=1,gres/gpu:a100=3,gres/gpu:v100=1,mem=512M|||",
+    "8|bob|big|2024-01-02T00:00:00|30|cpu=1,gres/gpu:a100=4,mem=512M|||",
     "9|bob|big|2024-01-02T00:00:00|30|cpu=4,mem=1G|cpu=4,mem=1G|COMPLETED",
     "10|bob|gpu|2024-01-02T00:01:00|5|cpu=4,gres/gpu=1|cpu=4,gres/gpu=1,gres/gpu:a100=1,mem=1T|CANCELLED by 7",
     "11|bob|gpu|2024-01-02T00:01:00|5||cpu=4,gres/gpu=1|RUNNING",
@@ -40,13 +40,14 @@ def test_jobs_with_gpus_that_are_over_are_kept(tmp_path):
     assert table.user.tolist() == ["ada", "bob", "bob"]
     assert table.status.tolist() == ["COMPLETED", "TIMEOUT", "CANCELLED"]
     assert table.begin == datetime(2024, 1, 2)
-    assert dict(table.dropped) == {
+    assert {reason: count for reason, count in table.dropped.items() if count} == {
         "that are steps of jobs": 1,
-        "in other virtual clusters": 0,
         "without a GPU": 1,
         "that run or wait still": 1,
         "without run time": 1,
     }
+    assert table.dropped_gpu_h == {"that run or wait still": pytest.approx(5 / 3600)}
+    assert table.gpu_type.tolist() == ["", "a100", "a100"]
 
 
 def test_host_room_is_told_for_each_gpu(tmp_path):
@@ -63,12 +64,172 @@ def test_a_partition_is_a_virtual_cluster(tmp_path):
     [
         ("JobID|User|Partition|Submit|ElapsedRaw|State", "1|a|g|2024-01-02T00:00:00|5|X", "column 'AllocTRES' is missing"),
         ("JobID|Partition|Submit|AllocTRES|State", "1|g|2024-01-02T00:00:00|gres/gpu=1|X", "column 'ElapsedRaw' is missing"),
-        ("Partition|Submit|ElapsedRaw|AllocTRES|State", "g|yesterday|5|gres/gpu=1|X", "column 'Submit': YYYY-MM-DDThh:mm:ss"),
-        ("Partition|Submit|ElapsedRaw|AllocTRES|State", "g|2024-01-02T00:00:00|long|gres/gpu=1|X", "column 'ElapsedRaw'"),
-        ("Partition|Submit|ElapsedRaw|AllocTRES|State", "g|2024-01-02T00:00:00|-5|gres/gpu=1|X", "'ElapsedRaw': must be"),
+        ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|yesterday|5|gres/gpu=1|X", "column 'Submit': YYYY-MM-DDThh:mm:ss"),
+        ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|2024-01-02T00:00:00|long|gres/gpu=1|X", "column 'ElapsedRaw'"),
+        ("JobID|Partition|Submit|ElapsedRaw|AllocTRES|State", "1|g|2024-01-02T00:00:00|-5|gres/gpu=1|X", "'ElapsedRaw': must be"),
     ],
 )  # fmt: skip
 def test_a_bad_file_gives_one_clear_line(tmp_path, header, row, cause):
     with pytest.raises(InvalidProblemError, match=cause) as caught:
         _table(tmp_path, [row], header)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["JobID", "Partition", "Submit", "ElapsedRaw", "AllocTRES", "State"])
+def test_the_error_for_a_missing_column_prints_the_command_that_gives_all(tmp_path, name):
+    header = "JobID|Partition|Submit|ElapsedRaw|AllocTRES|State".replace(name, f"My{name}")
+    with pytest.raises(
+        InvalidProblemError, match=rf"column '{name}' is missing; this command prints all: sacct -P --form"
+    ):
+        _table(tmp_path, ["1|g|2024-01-02T00:00:00|5|gres/gpu=1|X"], header)
+
+
+SHORT = "JobID|Partition|JobName|Submit|ElapsedRaw|AllocTRES|State"
+
+
+def _row(number, resources="gres/gpu=2", state="COMPLETED", elapsed="3600", submit="2024-01-02T00:00:00", name="x"):
+    return f"{number}|g|{name}|{submit}|{elapsed}|{resources}|{state}"
+
+
+def _gpu_h(table):
+    return float(table.workers @ table.duration_s) / 3600
+
+
+@pytest.mark.parametrize("name", ['"open', 'end"', '12" model', '""', "'", '"a" b', "a,b", "#1"])
+def test_quotation_marks_in_names_are_signs_like_others(tmp_path, name):
+    rows = [_row(1), _row(2, name=name), _row(3), _row(4, name='"'), _row(5)]
+    table = _table(tmp_path, rows, SHORT)
+    assert (len(table), _gpu_h(table)) == (5, 10)
+
+
+def test_a_bar_in_a_name_is_named_as_the_cause(tmp_path):
+    for rows in ([_row(1, name="a|b"), _row(2)], [_row(1), _row(2, name="a|b")]):
+        with pytest.raises(InvalidProblemError, match=r"has more fields .* or in a name, which the format can't mark"):
+            _table(tmp_path, rows, SHORT)
+    with pytest.raises(InvalidProblemError, match=r"row 3 has fewer fields than the header \(6, not 7\)"):
+        _table(tmp_path, [_row(1), _row(2).replace("|x|", "|")], SHORT)
+
+
+def test_records_of_one_id_are_attempts_of_one_job(tmp_path):
+    rows = [
+        _row(1, "gres/gpu=4", "REQUEUED", 3889),
+        _row(1, "gres/gpu=4", "PREEMPTED", 4473, "2024-01-02T01:10:00"),
+        _row(2, "gres/gpu=1", "COMPLETED", 60),
+        _row(1, "gres/gpu=8", "COMPLETED", 2153, "2024-01-02T04:30:00"),
+        _row(1, "gres/gpu=4", "NODE_FAIL", 6122, "2024-01-02T02:40:00"),
+    ]
+    table = _table(tmp_path, rows, SHORT)
+    assert table.ids == ("1", "2")
+    assert (table.workers.tolist(), table.submit_s.tolist()) == ([8, 1], [0, 0])
+    assert table.status.tolist() == ["COMPLETED", "COMPLETED"]
+    assert _gpu_h(table) == pytest.approx((4 * (3889 + 4473 + 6122) + 8 * 2153 + 60) / 3600)
+    assert table.notes == ("1 job is in several records: attempts of one job, whose run times add up",)
+
+
+def test_a_row_printed_twice_counts_once(tmp_path):
+    table = _table(tmp_path, [_row(1), _row(2), _row(1)], SHORT)
+    assert (_gpu_h(table), table.dropped["that repeat another row"]) == (4, 1)
+
+
+def test_components_are_one_gang_and_a_lost_one_takes_the_others_along(tmp_path):
+    rows = [_row("9+0", "gres/gpu=8"), _row("9+1", "gres/gpu=4"), _row("9+1.batch", "gres/gpu=4"), _row("8")]
+    table = _table(tmp_path, rows, SHORT)
+    assert (table.ids, table.workers.tolist(), table.duration_s.tolist()) == (("9", "8"), [12, 2], [3600, 3600])
+    rows = [_row("9+0", "gres/gpu:a100=8"), _row("9+1", "gres/gpu:v100=4"), _row("8", "gres/gpu:a100=2,gres/gpu=2")]
+    table = _table(tmp_path, rows, SHORT)
+    assert (table.ids, table.gpu_type.tolist()) == (("8",), ["a100"])
+    assert table.dropped["with GPUs of several types"] == 2
+    rows = [_row("9+0", "gres/gpu=8"), _row("9+1", "gres/gpu:1g.5gb=4"), _row("8")]
+    assert _table(tmp_path, rows, SHORT).ids == ("8",)
+
+
+def test_requeued_components_are_one_gang_with_the_work_of_all_attempts(tmp_path):
+    later = "2024-01-02T02:00:00"
+    rows = [_row(f"9+{part}", f"gres/gpu={gpus}", "NODE_FAIL", 600) for part, gpus in ((0, 8), (1, 4))]
+    rows += [_row(f"9+{part}", f"gres/gpu={gpus}", elapsed=1200, submit=later) for part, gpus in ((0, 8), (1, 4))]
+    table = _table(tmp_path, rows, SHORT)
+    assert (table.workers.tolist(), table.duration_s.tolist(), table.submit_s.tolist()) == ([12], [1800], [0])
+
+
+@pytest.mark.parametrize(
+    ("resources", "reason"),
+    [
+        ("gres/gpu:a100_1g.10gb=2,gres/gpu=2", "with MIG slices, which are no whole GPUs"),
+        ("gres/gpu:1g.5gb=2", "with MIG slices, which are no whole GPUs"),
+        ("gres/gpu:nvidia_h100_3g.40gb=1,gres/gpu:h100=1,gres/gpu=2", "with MIG slices, which are no whole GPUs"),
+        ("gres/gpu:a100=2,gres/gpu:v100=2,gres/gpu=4", "with GPUs of several types"),
+        ("gres/gpu:a100=2,gres/gpu=4", "with GPUs of several types"),
+        ("gres/gpumem=80G,gres/gpuutil=5", "without a GPU"),
+    ],
+)
+def test_what_is_no_gang_of_whole_gpus_of_one_type_is_left_out_and_counted(tmp_path, resources, reason):
+    table = _table(tmp_path, [_row(1, resources), _row(2)], SHORT)
+    assert (table.ids, table.dropped[reason]) == (("2",), 1)
+
+
+def test_a_type_that_was_asked_for_is_the_jobs_too(tmp_path):
+    header = "JobID|Partition|Submit|ElapsedRaw|ReqTRES|AllocTRES|State"
+    rows = ["1|g|2024-01-02T00:00:00|60|gres/gpu:a100=2|cpu=1,gres/gpu=2|COMPLETED"]
+    rows += ["2|g|2024-01-02T00:00:00|60|gres/gpu=2|cpu=1,gres/gpu=2|COMPLETED"]
+    assert _table(tmp_path, rows, header).gpu_type.tolist() == ["a100", ""]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("01:02:03", 3723), ("24:57", 1497), ("1-00:00:10", 86410), ("00:00:01.500", 1.5)]
+)
+def test_elapsed_times_are_read_as_slurm_prints_them(tmp_path, text, seconds):
+    header = SHORT.replace("ElapsedRaw", "Elapsed")
+    assert _table(tmp_path, [_row(1, elapsed=text)], header).duration_s.tolist() == [seconds]
+
+
+def test_begin_and_end_tell_the_run_time_where_nothing_else_does(tmp_path):
+    header = "JobID|Partition|Submit|Start|End|AllocTRES|State"
+    rows = ["1|g|2024-01-02T00:00:00|2024-01-02T01:00:00|2024-01-02T03:00:00|gres/gpu=1|COMPLETED"]
+    rows += ["2|g|2024-01-02T00:00:00|2024-01-02T00:30:00|2024-01-02T00:31:00|gres/gpu=1|COMPLETED"]
+    rows += ["3|g|2024-01-02T00:00:00|Unknown|Unknown|gres/gpu=1|PENDING"]
+    rows += ["4|g|2024-01-02T00:00:00|2024-01-02T00:30:00|Unknown|gres/gpu=1|RUNNING"]
+    table = _table(tmp_path, rows, header)
+    assert table.duration_s.tolist() == [7200, 60]
+    assert table.dropped["that run or wait still"] == 2
+
+
+@pytest.mark.parametrize(
+    "form", ["2024-01-02T00:{:02}:00", "2024-01-02T01:{:02}:00+01:00", "2024-01-02T01:{:02}:00+0100", "17041536{:02}"]
+)
+def test_dates_come_in_the_forms_that_slurm_can_be_told(tmp_path, form):
+    gap = 50.0 if form.startswith("17") else 3000.0
+    table = _table(tmp_path, [_row(1, submit=form.format(0)), _row(2, submit=form.format(50))], SHORT)
+    assert (table.submit_s - table.submit_s.min()).tolist() == [0, gap]
+
+
+def test_unknown_dates_matter_only_on_rows_that_are_played(tmp_path):
+    rows = [
+        _row(1, submit="Unknown"),
+        _row("1.batch", submit="Unknown", elapsed=""),
+        _row(2, "cpu=2", submit="Unknown"),
+        _row(3, state="PENDING", submit="never", elapsed="?"),
+        _row(4),
+    ]
+    table = _table(tmp_path, rows, SHORT)
+    assert table.ids == ("4",)
+    assert table.dropped["whose submission is unknown"] == 1
+    assert table.dropped_gpu_h == {"whose submission is unknown": 2.0}
+
+
+def test_a_table_without_header_or_of_commas_says_so(tmp_path):
+    with pytest.raises(
+        InvalidProblemError, match=r"the header is missing; print the table with it \(without -n\): sacct"
+    ):
+        _table(tmp_path, [_row(2)], _row(1))
+    with pytest.raises(InvalidProblemError, match="read it with --trace-format csv"):
+        _table(tmp_path, ["0,1,1"], "submit,gpus,duration")
+
+
+def test_gpus_that_cannot_be_read_are_refused(tmp_path):
+    with pytest.raises(InvalidProblemError, match=r"row 3, column 'AllocTRES': gres/gpu\[:TYPE\]=NUMBER is due"):
+        _table(tmp_path, [_row(1), _row(2, "cpu=2,gres/gpu=two")], SHORT)
+
+
+def test_numbers_that_are_no_seconds_since_1970_are_refused(tmp_path):
+    with pytest.raises(InvalidProblemError, match="row 2, column 'Submit': YYYY-MM-DDThh:mm:ss, or seconds since 1970, are"):
+        _table(tmp_path, [_row(1, submit="7.5")], SHORT)

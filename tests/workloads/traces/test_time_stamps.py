@@ -25,7 +25,7 @@ def test_dates_and_seconds_lie_on_the_clock(text, seconds):
 def test_dates_with_an_offset_are_brought_to_utc_as_those_of_the_trace(tmp_path, text, seconds):
     path = tmp_path / "jobs.csv"
     path.write_text(f"t\n2017-10-03T01:00Z\n{text}\n")
-    times, begin = read_times(path, "t")
+    times, begin, _ = read_times(path, "t")
     assert times[1] == seconds_of(begin, text) == seconds
 
 
@@ -46,7 +46,7 @@ def test_a_column_of_times_holds_numbers_or_dates(tmp_path):
     path.write_text("t\n2000\n500\n")
     assert read_times(path, "t", 1000.0)[0].tolist() == [2.0, 0.5]
     path.write_text("t\n2017-10-03T01:00:05\n2017-10-03T01:00:00\n")
-    seconds, begin = read_times(path, "t")
+    seconds, begin, _ = read_times(path, "t")
     assert (seconds.tolist(), begin) == ([5, 0], BEGIN)
     path.write_text("t\n2017-10-03 01:00:05\n17\n")
     with pytest.raises(InvalidProblemError, match=r"row 3, column 't': a date such as .* is due, got '17'"):
@@ -70,8 +70,9 @@ def test_a_column_of_times_holds_numbers_or_dates(tmp_path):
 )
 def test_dates_may_be_written_in_all_usual_forms(tmp_path, later):
     path = tmp_path / "jobs.csv"
-    path.write_text(f"t\n{later}\n2017-10-03 01:00\n")
-    seconds, begin = read_times(path, "t")
+    first = "2017-10-03 01:00" + ("Z" if later[-1] == "Z" or "+" in later else "")
+    path.write_text(f"t\n{later}\n{first}\n")
+    seconds, begin, _ = read_times(path, "t")
     assert (seconds.tolist(), begin) == ([60, 0], BEGIN)
 
 
@@ -81,3 +82,38 @@ def test_a_column_of_dates_holds_nothing_else(tmp_path, later):
     path.write_text(f"t,u\n2017-10-03,1\n{later},1\n")
     with pytest.raises(InvalidProblemError, match=r"row 3, column 't': a date such as"):
         read_times(path, "t")
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("seconds", 1), ("milliseconds", 10**3), ("microseconds", 10**6)])
+def test_numbers_too_large_for_seconds_count_from_1970_in_a_smaller_unit(tmp_path, unit, factor):
+    path = tmp_path / "jobs.csv"
+    path.write_text("".join(f"{time}\n" for time in ("t", 1774749570 * factor, 1774749580 * factor)))
+    seconds, begin, remarks = read_times(path, "t")
+    assert seconds.tolist() == [1774749570, 1774749580]
+    assert begin == (None if factor == 1 else datetime(1970, 1, 1))
+    assert remarks == (() if factor == 1 else (f"the times in 't' are read as {unit} since 1970",))
+
+
+def test_times_in_two_units_are_refused(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("t\n1774749570\n1774749580000\n")
+    with pytest.raises(
+        InvalidProblemError, match="row 3 is in milliseconds since 1970, and row 2 isn't; write all in one"
+    ):
+        read_times(path, "t")
+
+
+def test_dates_with_and_without_an_offset_are_refused_by_both_rows(tmp_path):
+    path = tmp_path / "jobs.csv"
+    path.write_text("t\n2026-03-29T01:59:30+01:00\n2026-03-29\n2026-03-29T02:00:00\n")
+    with pytest.raises(
+        InvalidProblemError, match=r"row 3 \('2026-03-29'\) has no offset from UTC, and row 2 .* has one; write"
+    ):
+        read_times(path, "t")
+
+
+@pytest.mark.parametrize("offset", ["Z", "+01:00", "+0100", "-05"])
+def test_offsets_are_known_in_every_form(tmp_path, offset):
+    path = tmp_path / "jobs.csv"
+    path.write_text(f"t\n2026-03-29T01:59:30{offset}\n2026-03-29 01:59:40{offset}\n")
+    assert read_times(path, "t")[0].tolist() == [0, 10]
