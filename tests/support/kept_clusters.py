@@ -1,7 +1,7 @@
 """Tiny clusters with jobs of all that a workload may say, and what a run came to in few numbers."""
 
 from dataclasses import astuple, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -94,7 +94,14 @@ def shared():
     return jobs, cluster, options
 
 
-WORLDS = {each.__name__: each for each in (plain, narrow, failing, kinds, shared)}
+@cache
+def _world(draw):
+    """Return a world whose hosts have 8 vCPUs and 64 GB a GPU, while a job that doesn't say asks for 4 and 16."""
+    jobs, cluster, options = draw()
+    return jobs, replace(cluster, cpus=8.0 * cluster.gpus, memory_gb=64.0 * cluster.gpus), options
+
+
+WORLDS = {each.__name__: partial(_world, each) for each in (plain, narrow, failing, kinds, shared)}
 
 
 def drawn_jobs(seed, count, *, widths, minutes=50, within=45, **more):
@@ -120,7 +127,11 @@ def drawn_jobs(seed, count, *, widths, minutes=50, within=45, **more):
         busy_milli=rng.integers(300, 1000, count),
         most_gpus=gpus + rng.integers(0, 3, count),
         loss=1 / (rng.uniform(2, 30, (count, 1)) * points + 1) + 0.05,
-        **({"fails_us": np.where(rng.random(count) < 0.25, duration // 2, -1)} | more),
+        **(
+            {"fails_us": np.where(rng.random(count) < 0.25, duration // 2, -1)}
+            | {"cpu_milli": np.full(count, 4000), "memory_mib": np.full(count, 16384)}
+            | more
+        ),
     )
 
 

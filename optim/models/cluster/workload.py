@@ -24,6 +24,9 @@ LATEST_US = 2**50
 LEVELS = ("machine", "rack", "cluster")
 """Localities: the smallest part of the cluster that holds all of a job's GPUs."""
 
+MOST_MISSING = 0.05
+"""Share of the GPU-hours of a source above which it is a warning that they were left out."""
+
 MIB_A_GB = 1_024
 
 WHOLE_MILLI = 1_000
@@ -47,8 +50,8 @@ UNLESS_GIVEN: Mapping[str, int] = {
     "least_gpus": 1,
     "share_milli": WHOLE_MILLI,
     "busy_milli": WHOLE_MILLI,
-    "cpu_milli": 4_000,
-    "memory_mib": 16 * 1024,
+    "cpu_milli": 0,
+    "memory_mib": 0,
     "priority": 0,
     "fails_us": -1,
     "tries": 1,
@@ -110,7 +113,7 @@ class Workload(ComparesByValue):
         How much longer work takes by the cluster's types of GPU, in parts per million, at least 1,000,000; 0 where the job
         can't run; shape (jobs, types), or (jobs, 0) where types make no difference.
     cpu_milli, memory_mib
-        What it takes of its host for each GPU; 4 vCPU and 16 GB unless given; shape (jobs,).
+        What it takes of its host for each GPU; nothing unless given; shape (jobs,).
     priority
         Larger ones first, where a policy heeds them; 0 unless given; shape (jobs,).
     fails_us
@@ -131,6 +134,8 @@ class Workload(ComparesByValue):
         Names of the jobs.
     dropped
         How many rows of a source were left out, by reason.
+    dropped_gpu_h
+        GPU-hours that such rows held, by reason, as far as the source tells them.
     notes
         What a user of the jobs should know, one line each.
 
@@ -169,6 +174,7 @@ class Workload(ComparesByValue):
     reasons: tuple[str, ...] = ("",)
     ids: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    dropped_gpu_h: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -229,6 +235,25 @@ class Workload(ComparesByValue):
     def gpu_hours(self) -> float:
         """Work of all jobs."""
         return float(self.gpus.astype(float) @ self.duration_us) / US / 3600
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was left out of the source, a text a reason, with GPU-hours as far as they are known."""
+        hours = {reason: f" ({held:,.1f} GPU-hours)" for reason, held in self.dropped_gpu_h.items()}
+        return [f"{count} left out: {reason}{hours.get(reason, '')}" for reason, count in self.dropped.items()]
+
+    @property
+    def missing(self) -> str:
+        """A warning where more than `MOST_MISSING` of the GPU-hours were left out; else empty."""
+        held = sum(self.dropped_gpu_h.values())
+        everything = self.gpu_hours + held
+        if held <= MOST_MISSING * everything:
+            return ""
+        reasons = ", ".join(sorted(self.dropped_gpu_h, key=lambda reason: -self.dropped_gpu_h[reason]))
+        return (
+            f"{held:,.1f} of {everything:,.1f} GPU-hours ({held / everything:.0%}) are left out: jobs {reasons}; "
+            "the cluster was fuller, and jobs waited longer, than is shown"
+        )
 
     def strains_hosts(self, cluster: Cluster, jobs_a_gpu: int = 1) -> bool:
         """Tell whether a machine full of the jobs that ask most could run out of vCPU or memory."""

@@ -13,20 +13,19 @@ from optim.core.errors import InvalidProblemError
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-GRID = re.compile(r"(\d+)x(\d+)")
+GRID = re.compile(r"(\d+)(?:x(\d+))?")
 MOST_MACHINES, MOST_GPUS = 100_000, 1_024
 MOST_CARDS = 2**20
 """GPUs of a machine, however it is described: as many as a gang may ask for."""
 
 MOST_ROOM, MOST_RACK = 2.0**50, 2**53
+UNSTATED = MOST_ROOM
+"""Host room of a machine of which it isn't told: it never binds."""
 MACHINES_A_RACK = 16
 """Machines that share a switch where a cluster is given as machines x GPUs."""
 
 UNNAMED = ("gpu",)
 """Types of a cluster of which nobody says what its GPUs are."""
-
-CPUS_A_GPU, MEMORY_GB_A_GPU = 8.0, 64.0
-"""Host room where a cluster is given as machines x GPUs: twice what a job is taken to ask where it doesn't say."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +48,7 @@ class Cluster(ComparesByValue):
     partitions
         For each type the partitions its machines are in; empty if nothing is said of partitions.
     cpus, memory_gb
-        Host room of each machine, at least 0; shape (machines,).
+        Host room of each machine, at least 0; where it isn't given it never binds; shape (machines,).
 
     Raises
     ------
@@ -76,8 +75,8 @@ class Cluster(ComparesByValue):
             "gpus": gpus,
             "rack": self.rack if len(self.rack) else np.arange(count) // MACHINES_A_RACK,
             "kind": self.kind if len(self.kind) else np.zeros(count, np.int64),
-            "cpus": self.cpus if len(self.cpus) else gpus * CPUS_A_GPU,
-            "memory_gb": self.memory_gb if len(self.memory_gb) else gpus * MEMORY_GB_A_GPU,
+            "cpus": self.cpus if len(self.cpus) else np.full(count, UNSTATED),
+            "memory_gb": self.memory_gb if len(self.memory_gb) else np.full(count, UNSTATED),
         }
         for name, values in filled.items():
             if len(values) != count:
@@ -120,7 +119,7 @@ class Cluster(ComparesByValue):
 
     @classmethod
     def grid(cls, text: str) -> "Cluster":
-        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``.
+        """Return a cluster of equal machines from `MACHINESxGPUS`, such as ``60x8``; ``32`` alone is that many of one GPU.
 
         Raises
         ------
@@ -130,7 +129,7 @@ class Cluster(ComparesByValue):
         match = GRID.fullmatch(text.strip())
         if match is None:
             raise InvalidProblemError(f"a cluster is given as machines x GPUs, such as 60x8, got {text[:40]!r}")
-        machines, gpus = int(match[1]), int(match[2])
+        machines, gpus = int(match[1]), int(match[2] or 1)
         if not (1 <= machines <= MOST_MACHINES and 1 <= gpus <= MOST_GPUS):
             raise InvalidProblemError(
                 f"a cluster has 1 to {MOST_MACHINES} machines of 1 to {MOST_GPUS} GPUs, got {machines}x{gpus}"

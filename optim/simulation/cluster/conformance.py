@@ -98,7 +98,9 @@ def _check_sight(
     half = int(np.median(run.end_us))
     known = int((jobs.submit_us <= half).sum())
     columns = {
-        name: getattr(jobs, name) for name in jobs.__dataclass_fields__ if name not in ("groups", "ids", "dropped")
+        name: getattr(jobs, name)
+        for name in jobs.__dataclass_fields__
+        if name not in ("groups", "ids", "dropped", "dropped_gpu_h")
     }
     told = {name: values[:known] for name, values in columns.items()}
     if not _sees_run_times(policy):

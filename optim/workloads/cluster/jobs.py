@@ -99,7 +99,8 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         If `since` is no date, or a date and the trace tells none.
     """
     order = np.argsort(table.submit_s, kind="stable")
-    dropped = dict(table.dropped)
+    dropped, dropped_gpu_h = dict(table.dropped), dict(table.dropped_gpu_h)
+    gpu_h = table.workers * table.duration_s / 3600
     notes = list(table.notes)
     if selection.since is not None:
         is_late = table.submit_s[order] >= seconds_of(table.begin, selection.since)
@@ -109,14 +110,19 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         can_run = np.isfinite(ratio[order]).any(axis=1)
         if selection.oversized == Oversized.REFUSE and table.type_ratio is None:
             check_types(table, cluster, order[~can_run])
+        dropped_gpu_h[NO_TYPE] = float(gpu_h[order[~can_run]].sum())
         order, dropped[NO_TYPE] = order[can_run], int((~can_run).sum())
     if selection.oversized == Oversized.DROP and cluster is not None:
         fits = table.workers[order] <= (cluster.num_gpus if ratio is None else _usable_gpus(ratio[order], cluster))
+        dropped_gpu_h[OVERSIZED] = float(gpu_h[order[~fits]].sum())
         order, dropped[OVERSIZED] = order[fits], int((~fits).sum())
     _check_clock(table, order)
     order = order[: selection.first]
     if not len(order):
-        raise InvalidProblemError("no job of the trace is left; choose other dates or a larger cluster")
+        said = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+        raise InvalidProblemError(
+            f"no job of the trace is left (of {table.rows_read} rows: {said or 'none left out'}); choose other dates, other options or a larger cluster"
+        )
     submit, duration, kinds = table.submit_s[order], table.duration_s[order], None
     notes.extend(_remarks(table.submit_s, submit))
     if ratio is not None:
@@ -138,6 +144,7 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         duration_us=duration_us,
         ids=tuple(table.ids[row] for row in order.tolist()),
         dropped={reason: count for reason, count in dropped.items() if count},
+        dropped_gpu_h={reason: held for reason, held in dropped_gpu_h.items() if held > 0},
         notes=tuple(notes),
         **columns,
     )

@@ -10,7 +10,7 @@ from optim.core.documents import Count, Name, PositiveInt, decode
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
 from optim.core.limits import check_limit
-from optim.models.cluster.world import CPUS_A_GPU, GRID, MACHINES_A_RACK, MEMORY_GB_A_GPU, MOST_GPUS, UNNAMED, Cluster
+from optim.models.cluster.world import GRID, MACHINES_A_RACK, MOST_GPUS, UNNAMED, UNSTATED, Cluster
 from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
 from optim.workloads.traces.alibaba import read_nodes
 
@@ -19,7 +19,7 @@ SPECIFICATION = ("num_switch", "num_node_p_switch", "num_gpu_p_node", "num_cpu_p
 
 
 class MachineDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """`count` equal machines: GPUs, their type, rack (else filled in order), host room (else by the GPU), partitions they are in."""
+    """`count` equal machines: GPUs, their type, rack (else filled in order), host room (else it never binds), partitions they are in."""
 
     gpus: PositiveInt
     count: PositiveInt = 1
@@ -90,8 +90,8 @@ def _from_topology(path: Path) -> Cluster:
     named = np.repeat([-1 if entry.rack is None else entry.rack for entry in entries], count)
     largest = max((entry.rack for entry in entries if entry.rack is not None), default=-1)
     gpus = np.repeat([entry.gpus for entry in entries], count).astype(np.int64)
-    cpus = np.repeat([CPUS_A_GPU * e.gpus if e.cpus is None else e.cpus for e in entries], count)
-    memory = np.repeat([MEMORY_GB_A_GPU * e.gpus if e.memory_gb is None else e.memory_gb for e in entries], count)
+    cpus = np.repeat([UNSTATED if e.cpus is None else e.cpus for e in entries], count)
+    memory = np.repeat([UNSTATED if e.memory_gb is None else e.memory_gb for e in entries], count)
     return Cluster(
         gpus=gpus,
         rack=np.where(named >= 0, named, largest + 1 + filled).astype(np.int64),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from optim.core.errors import InvalidProblemError
-from optim.models.cluster.world import MOST_GPUS
+from optim.models.cluster.world import MOST_GPUS, UNSTATED
 from optim.workloads.cluster.topology import SCHEMA, read_cluster
 from tests.support.public_traces import trace_file
 
@@ -26,12 +26,13 @@ def test_a_topology_names_machines_types_racks_and_host_room(tmp_path):
     assert cluster.gpus.tolist() == [8, 8, 8, 4, 8]
     assert [cluster.kinds[kind] for kind in cluster.kind] == ["v100", "v100", "v100", "k80", "v100"]
     assert cluster.rack.tolist() == [6, 6, 7, 5, 8]  # machines without a rack are filled into further ones in order
-    assert cluster.cpus.tolist() == [96, 96, 96, 32, 64]
-    assert cluster.memory_gb.tolist() == [768, 768, 768, 256, 512]
+    assert cluster.cpus.tolist() == [96, 96, 96, UNSTATED, UNSTATED]  # what is not told never binds
+    assert cluster.memory_gb.tolist() == [768, 768, 768, UNSTATED, UNSTATED]
 
 
 def test_a_grid_and_tiresias_specification(tmp_path):
     assert read_cluster("3x4").gpus.tolist() == [4, 4, 4]
+    assert read_cluster("3").gpus.tolist() == [1, 1, 1]
     path = tmp_path / "spec.csv"
     path.write_text("num_switch,num_node_p_switch,num_gpu_p_node,num_cpu_p_node,mem_p_node\n2,3,4,128,254\n")
     cluster = read_cluster(str(path))

@@ -121,7 +121,7 @@ class Scripted(PlanningPolicy):
 
 
 TWO = workload([(0, 2, 4), (0, 1, 4)])
-CLUSTER = Cluster(gpus=np.array([2, 2]))
+CLUSTER = Cluster(gpus=np.array([2, 2]), cpus=np.array([16.0, 16.0]))
 
 
 def test_packed_jobs_slow_each_other_down_by_how_busy_they_are():

@@ -13,7 +13,9 @@ from optim.simulation.cluster.options import EngineOptions
 from optim.simulation.cluster.planning.filling import on_one_type
 from tests.support.small_clusters import workload
 
-TWO = Cluster(gpus=np.array([4, 4, 2]), kind=np.array([0, 0, 1]), kinds=("old", "new"))
+TWO = Cluster(
+    gpus=np.array([4, 4, 2]), kind=np.array([0, 0, 1]), kinds=("old", "new"), cpus=np.array([32.0, 32.0, 16.0])
+)
 OF_ONE_TYPE = ("max-min", "finish-time-fairness", "gandiva-fair", "allox", "themis", "themis-greedy")
 
 

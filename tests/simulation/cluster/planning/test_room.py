@@ -17,7 +17,9 @@ SIZES = np.array([4, 2, 4])
 
 
 def _room(rows, sizes=SIZES, spread=False, placement=Placement.BEST_FIT, is_shared=False, **more):
-    return Room(Site(workload(rows, **more), Cluster(gpus=sizes), placement, spread, is_shared))
+    return Room(
+        Site(workload(rows, **more), Cluster(gpus=sizes, cpus=8.0 * np.array(sizes)), placement, spread, is_shared)
+    )
 
 
 class InOrder(PlanningPolicy):
