@@ -97,7 +97,13 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         path, "Submit", columns["Submit"], is_due=is_kept, hint="YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
     )
     if begin is None:
-        refuse(path, "Submit", submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", columns["Submit"])
+        refuse(
+            path,
+            "Submit",
+            submit < EARLIEST_S,
+            "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due",
+            columns["Submit"],
+        )
     gangs = Gangs(base[kept], ids[kept], submit[kept], gpus[kept], elapsed[kept])
     last, workers = kept[gangs.last], gangs.workers
     cpus, memory = (gangs.summed(_amounts(granted[kept], pattern)) for pattern in (_CPU, _MEMORY))

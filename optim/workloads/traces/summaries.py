@@ -6,9 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from optim.workloads.csv_columns import header_of, read_columns, require, require_whole
+from optim.workloads.csv_columns import header_of, read_columns, refuse, require, require_whole
 from optim.workloads.traces.job_table import FloatArray, IntArray
 from optim.workloads.traces.time_stamps import PHILLY_STAMP, since_first
+
+SHARES = "--option yarn-cs.quotas=4.2:1.8, one for each virtual cluster by name,"
+"""How quotas are given that are no whole machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,9 @@ def read_quotas(path: str | Path) -> dict[str, int]:
     """
     columns = read_columns(path, ("node num",), ("vc",))
     require(path, columns, "node num", least=0.0)
-    nodes = require_whole(path, "node num", columns["node num"])
+    nodes = columns["node num"]
+    due = f"a whole number of machines is due, or {SHARES} in place of the file"
+    refuse(path, "node num", nodes != np.floor(nodes), due, nodes)
     return {str(name): int(number) for name, number in zip(columns["vc"], nodes.tolist(), strict=True)}
 
 

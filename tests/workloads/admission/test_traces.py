@@ -182,7 +182,7 @@ def test_the_summary_counts_what_was_cut_and_left_out(tmp_path: Path) -> None:
     rows = [(0, 0, 1, 900, "a"), (1, 0, 1, 9000, "a"), (2, 0, 1, 0, "a"), (3, 0, 1, 900, "b")]
     options = TraceOptions(**ROOMY, max_duration_s=1800.0, virtual_cluster="a")
     summary = read_trace(philly_file(tmp_path, rows), "philly", options, 0)[1]
-    assert summary.dropped == {NO_WORK: 1, ELSEWHERE: 1}
+    assert {reason: count for reason, count in summary.dropped.items() if count} == {NO_WORK: 1, ELSEWHERE: 1}
     assert (summary.rows_read, summary.num_jobs, summary.cut_jobs) == (4, 2, 1)
     for part in ("4 rows read", f"1 {NO_WORK}", "2 can finish alone", "1 run times cut"):
         assert part in str(summary)

@@ -113,9 +113,7 @@ def test_a_selection_takes_the_first_jobs_and_leaves_out_what_is_too_large(tmp_p
     assert jobs.gpus.tolist() == [1, 2]
     assert dict(jobs.dropped) == {"larger than the cluster": 1}
     wide = read_jobs(_file(tmp_path, "submit,gpus,duration\n0,9,1\n"), "csv", ReadOptions())
-    with pytest.raises(
-        InvalidProblemError, match=r"no job .* left \(of 1 rows: 1 larger than the cluster\);"
-    ):
+    with pytest.raises(InvalidProblemError, match=r"no job .* left \(of 1 rows: 1 larger than the cluster\);"):
         cluster_jobs(wide, Selection(oversized="drop"), Cluster.grid("1x8"))
 
 

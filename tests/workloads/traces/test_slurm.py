@@ -231,5 +231,7 @@ def test_gpus_that_cannot_be_read_are_refused(tmp_path):
 
 
 def test_numbers_that_are_no_seconds_since_1970_are_refused(tmp_path):
-    with pytest.raises(InvalidProblemError, match="row 2, column 'Submit': YYYY-MM-DDThh:mm:ss, or seconds since 1970, are"):
+    with pytest.raises(
+        InvalidProblemError, match="row 2, column 'Submit': YYYY-MM-DDThh:mm:ss, or seconds since 1970, are"
+    ):
         _table(tmp_path, [_row(1, submit="7.5")], SHORT)
