@@ -35,12 +35,16 @@ class KeptRow(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GivenRow:
-    """A row with its key, its events as far as they are there, and whether it was kept from before."""
+    """A row with its key, its events as far as they are there, and whether it was kept from before.
+
+    `is_again` says that it was kept, and had to be played again for its events.
+    """
 
     key: str
     row: dict[str, Any]
     logged: LoggedRun | None
     is_kept: bool
+    is_again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -92,9 +96,9 @@ class RowSource:
                 if result is None:
                     continue
                 row = result.row.flat()
-                if file is not None:
+                if file is not None and key not in kept:
                     file.append(KeptRow(key=key, row=row))
-                yield GivenRow(key=key, row=row, logged=result.logged, is_kept=False)
+                yield GivenRow(key=key, row=row, logged=result.logged, is_kept=False, is_again=key in kept)
 
     def _events(self, keys: set[str]) -> dict[str, LoggedRun]:
         """Return the runs of an earlier log by their keys."""

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 200
 """Width of a table that doesn't go to a terminal, unless cells would be cut."""
 
+STACKED_WIDTH = 100
+"""Width of tables that are stacked and don't go to a terminal."""
+NAME_WIDTH = 9
+"""Signs of a column's name in a line of such a table."""
+
 
 class OutputFormat(StrEnum):
     """How results are printed."""
@@ -81,6 +86,41 @@ def print_table(
         print_line(f"left out, as there is no room: {', '.join(left_out)}")
 
 
+def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Print a table of many columns as several, one below the other, each with the first column; nothing is left out.
+
+    Each is as wide as the terminal, or `STACKED_WIDTH` in a pipe; names of columns go on in the next line after a low line.
+    """
+    from rich.console import Console
+
+    width = Console(file=sys.stdout).width if sys.stdout.isatty() else STACKED_WIDTH
+    names, body = [_broken(name) for name in header], [list(row) for row in rows]
+    parts: list[list[int]] = [[0]]
+    for column in range(1, len(names)):
+        tried = [*parts[-1], column]
+        if (
+            len(tried) > 2
+            and _natural_width([names[k] for k in tried], [[row[k] for k in tried] for row in body]) > width
+        ):
+            tried = [0, column]
+            parts.append(tried)
+        parts[-1] = tried
+    for part in parts:
+        print_table([names[k] for k in part], [[row[k] for k in part] for row in body], title=title)
+        title = None
+
+
+def _broken(name: str) -> str:
+    """Return a name in lines of at most `NAME_WIDTH` signs, broken before low lines where there are any."""
+    lines = [""]
+    for number, part in enumerate(name.split("_")):
+        word = part if number == 0 else f"_{part}"
+        if lines[-1] and len(lines[-1]) + len(word) > NAME_WIDTH:
+            lines.append("")
+        lines[-1] += word
+    return "\n".join(lines)
+
+
 def print_rows(
     rows: Sequence[Any],
     output: OutputFormat,
@@ -136,7 +176,8 @@ def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> i
     from rich.cells import cell_len
 
     columns = zip(header, *body, strict=True)
-    return sum(max(cell_len(show(value)) for value in column) + 3 for column in columns) - 1
+    lines = ([*str(name).split("\n"), *map(show, values)] for name, *values in columns)
+    return sum(max(map(cell_len, column)) + 3 for column in lines) - 1
 
 
 def print_fields(fields: Mapping[str, object], title: str | None = None) -> None:

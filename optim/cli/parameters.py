@@ -3,6 +3,7 @@
 import inspect
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
@@ -110,16 +111,20 @@ class TraceChoice:
 
 
 def split_list(texts: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the entries of a list given by repeating an option or with commas, each once.
+    """Return the entries of a list given by repeating an option or with commas.
 
     Raises
     ------
     InvalidOptionError
-        If the option is given but has no entry, as from a shell variable that isn't set: that doesn't mean all of them.
+        If the option is given but has no entry, as from a shell variable that isn't set: that doesn't mean all of them. Or if an
+        entry comes twice.
     """
     given = list(texts or ())
     entries = (entry.strip() for text in given for entry in text.split(","))
-    listed = tuple(dict.fromkeys(entry for entry in entries if entry))
+    listed = tuple(entry for entry in entries if entry)
+    for entry, count in Counter(listed).items():
+        if count > 1:
+            raise InvalidOptionError(f"{entry[:60]!r} is given twice; give it once")
     if given and not listed:
         msg = f"a list of names was given as {given[0]!r}, without any name; name one, or leave the option out"
         raise InvalidOptionError(msg)

@@ -1,6 +1,6 @@
 """`optim simulate cluster`: jobs of a trace or a generator on a cluster of GPUs, policy by policy, beside what no schedule beats."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +10,7 @@ from optim.cli.completion import complete_policy
 from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
-from optim.cli.output import OutputFormat, print_json, print_line, print_table
+from optim.cli.output import OutputFormat, print_json, print_line, print_stacked, print_table
 from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
@@ -27,21 +27,11 @@ if TYPE_CHECKING:
     from optim.simulation.cluster.comparison import Comparison, PolicyRequest
 
 SHOWN = (
-    *("jct_mean_h", "ratio_to_bound", "rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1"),
-    *(
-        "jct_p95_h",
-        "wait_mean_h",
-        "first_start_mean_h",
-        "makespan_h",
-        "slowdown_max",
-        "utilisation",
-        "overhead_gpu_hours",
-    ),
-    *("wait_fragmented_share", "preemptions", "unfinished"),
+    *("jct_mean_h", "ratio_to_bound", "jct_p95_h", "wait_mean_h", "first_start_mean_h", "makespan_h", "slowdown_max"),
+    *("rho_max", "rho_share_above_1", "rho_space_max", "rho_space_share_above_1", "wait_fragmented_share"),
+    *("utilisation", "overhead_gpu_hours", "preemptions", "unfinished"),
 )
-ALWAYS = 6
-"""So many columns are never left out: fairness is shown in both readings together, or not at all."""
-
+"""Columns of the table, in the order in which they fill its parts: times, fairness, the use of GPUs."""
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures")
 """Options that choose jobs and what is drawn of them."""
@@ -148,12 +138,12 @@ def cluster(
             jobs=jobs,
             cluster=world,
             overhead_us=options.overhead_us,
-            settings={"seed": seed, **selecting, **given},
+            settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given},
             **bound(jobs, world, bound_steps, interruption),
         )
         task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
-            print_json({"bounds": record.bounds})
+            print_json({"bounds": record.bounds, "jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
         rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
         _print_rows(record, rows)
@@ -164,9 +154,37 @@ def cluster(
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     """Print the bounds, and a row a policy below them."""
     least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
-    body = [least, *([row["policy"], *(row[name] for name in SHOWN)] for row in rows)]
+    body = [least, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
-    print_table(("policy", *SHOWN), body, title=title, least_wanted=SHOWN[: ALWAYS - 1 : -1])
+    if warning := record.jobs.missing:
+        print_line(f"warning: {warning}")
+    print_stacked(("policy", *SHOWN), body, title=title)
+
+
+def _named(row: "dict[str, Any]") -> str:
+    """Return a row's policy, and whether others may pass a job that finds no room."""
+    return f"{row['policy']} ({row['queue']})" if row.get("queue") else str(row["policy"])
+
+
+def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]") -> "dict[str, Any]":
+    """Return what was asked for of jobs and machines, for the log, the page and JSON."""
+    asked = {name: value for name, value in asdict(choice).items() if value is not None}
+    options = {f"{kind}.{name}": value for kind, given in own.items() for name, value in given.items()}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()} | {
+        "gpus": gpus,
+        **options,
+    }
+
+
+def _said(record: "RunRecord") -> "dict[str, Any]":
+    """Return what was left out, with GPU-hours as far as they are known, what a user should know, and all options."""
+    jobs = record.jobs
+    left_out = {
+        reason: {"rows": count, "gpu_hours": jobs.dropped_gpu_h.get(reason)} for reason, count in jobs.dropped.items()
+    }
+    warning = jobs.missing
+    notes = [*([f"warning: {warning}"] if warning else []), *jobs.notes]
+    return {"left_out": left_out, "notes": notes, "settings": record.settings}
 
 
 def _write(record: "RunRecord", outputs: Outputs, output: OutputFormat, beside: "list[Path]") -> None:
@@ -223,11 +241,13 @@ def _ending(rows: list[dict[str, Any]], wanted: int) -> ExitCode:
 
 def _introduce(jobs: "Workload", world: "Cluster", seed: int) -> None:
     """Say what is played, and what a user of it should know."""
-    left_out = "".join(f"; {count} left out: {reason}" for reason, count in jobs.dropped.items())
+    left_out = "".join(f"; {text}" for text in jobs.left_out)
     note(f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs{left_out}; seed {seed}")
     apps = len(set(jobs.app.tolist()))
     if apps < len(jobs):
         note(f"finish-time fairness is that of {apps} apps, each over with the last of its jobs")
+    if warning := jobs.missing:
+        note(f"warning: {warning}")
     for line in jobs.notes:
         note(line)
 
@@ -242,10 +262,11 @@ def _play(
     """Return rows, each printed in its turn, and the record with their events."""
     stop, progress, output = running
     rows: list[dict[str, Any]] = []
-    kept = 0
+    kept = again = 0
     for given in source.rows(task, requests, stop, progress):
         rows.append(given.row)
         kept += given.is_kept
+        again += given.is_again
         if given.logged is not None:
             settings = {**record.settings, "keys": [*record.settings.get("keys", []), given.key]}
             record = replace(record, runs=(*record.runs, given.logged), settings=settings)
@@ -253,4 +274,9 @@ def _play(
             print_json(given.row)
     if kept:
         note(f"{kept} rows were kept from before")
+    if again:
+        what = "the study or the report" if source.log is None else f"--log {source.log}"
+        note(
+            f"{again} rows were there before and were played again: {what} needs events, and no log of this name holds them"
+        )
     return rows, record

@@ -1,18 +1,25 @@
 """`optim solvers`: which solvers there are, and what their options are."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from optim.cli.completion import complete_problem, complete_solver
-from optim.cli.output import OutputFormat, print_json, print_rows, print_table, show
+from optim.cli.output import OutputFormat, print_json, print_line, print_rows, print_table, show
 from optim.cli.parameters import FormatOption
+
+CLUSTER, ENGINE = "cluster", "engine"
+"""The world whose policies are listed as solvers are, and the name of its rules among them."""
 
 
 def solvers(
     problem: Annotated[
         str | None,
-        typer.Argument(autocompletion=complete_problem, metavar="[PROBLEM]", help="Only those of this problem."),
+        typer.Argument(
+            autocompletion=complete_problem,
+            metavar="[PROBLEM]",
+            help="Only those of this problem; cluster: the policies of simulate cluster.",
+        ),
     ] = None,
     solver: Annotated[
         str | None,
@@ -27,6 +34,9 @@ def solvers(
     from optim.models.catalogue import problem_named, problem_names
     from optim.solvers.solve import solver_named, solvers_of
 
+    if problem == CLUSTER:
+        _list_policies(solver, output)
+        return
     if problem is not None and solver is not None:
         named = solver_named(problem_named(problem).name, solver)
         meanings = option_meanings(named.options_type)
@@ -45,6 +55,41 @@ def solvers(
         return
     rows = [(one.problem, one.name, one.summary, ", ".join(_pairs(plain(describe_options(one))))) for one in found]
     print_table(("problem", "solver", "what it does", "options"), rows, is_wrapped=True)
+
+
+def _list_policies(name: str | None, output: OutputFormat) -> None:
+    """List the policies of `simulate cluster` with their options and defaults, or explain the options of one, or of the engine."""
+    from optim.benchmarks.record import plain
+    from optim.core.options import option_meanings, options_as_dict
+    from optim.simulation.cluster.catalogue import POLICIES, WRAPPERS, options_of
+    from optim.simulation.cluster.options import EngineOptions
+
+    def defaults(kind: type[Any]) -> dict[str, object]:
+        return dict(plain(options_as_dict(kind())))
+
+    if name is not None:
+        kind = EngineOptions if name == ENGINE else options_of(name)
+        meanings = option_meanings(kind)
+        entries = [
+            {"option": each, "default": value, "meaning": meanings.get(each, "")}
+            for each, value in defaults(kind).items()
+        ]
+        if not entries and output is OutputFormat.TABLE:
+            print_line(f"{name} has no options")
+            return
+        print_rows(entries, output, title=f"{name}, of simulate cluster", is_wrapped=True)
+        return
+    kinds = {
+        **{each: ("policy", options_type) for each, (options_type, _) in sorted(POLICIES.items())},
+        **{each: ("wrapper", options_type) for each, (options_type, _) in sorted(WRAPPERS.items())},
+        ENGINE: ("rules of all", EngineOptions),
+    }
+    if output is OutputFormat.JSON:
+        for each, (what, options_type) in kinds.items():
+            print_json({"problem": CLUSTER, "policy": each, "kind": what, "options": defaults(options_type)})
+        return
+    rows = [(each, what, ", ".join(_pairs(defaults(options_type)))) for each, (what, options_type) in kinds.items()]
+    print_table(("policy", "what", "options"), rows, is_wrapped=True)
 
 
 def _pairs(options: dict[str, object]) -> list[str]:

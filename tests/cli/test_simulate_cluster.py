@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -111,7 +112,6 @@ def test_every_violation_of_a_run_is_counted_and_shown(log):
 @pytest.mark.parametrize(
     ("words", "cause"),
     [
-        (("--gpus", "60"), "60x8"),
         (("--gpus", "0x8"), "1 to"),
         (("--policy", "nonsense"), "there are: allox"),
         (("--trace-format", "nonsense"), "one of philly"),
@@ -283,6 +283,12 @@ def test_finished_rows_are_kept_and_the_same_command_goes_on(trace, tmp_path):
     without_events = run(*words("srsf,fifo", "--results", results))
     assert "2 rows were kept" in without_events.stderr
     assert without_events.stdout == second.stdout
+    before = results.read_text()
+    renamed = run(*words("srsf,fifo", "--results", results, "--log", tmp_path / "other.npz"))
+    assert "2 rows were there before and were played again: --log" in renamed.stderr
+    assert "needs events, and no log of this name holds them" in renamed.stderr
+    assert renamed.stdout == second.stdout
+    assert results.read_text() == before
     results.write_text("nonsense\n")
     assert run(*words("srsf", "--results", results)).exit_code == 2
 
@@ -335,16 +341,69 @@ def test_events_are_the_same_in_two_runs_and_under_two_hash_seeds(tmp_path):
 def test_a_job_that_no_machine_has_vcpus_for_is_one_line_before_anything_is_printed(tmp_path):
     path = tmp_path / "hungry.csv"
     path.write_text("submit,gpus,duration,cpus\n0,2,10,40\n")
-    result = run("simulate", "cluster", "--trace", path, "--gpus", "2x2", "--policy", "fifo", "--format", "json")
+    small = tmp_path / "small.json"
+    small.write_text('{"schema": "optim/cluster/1", "machines": [{"count": 2, "gpus": 2, "cpus": 16}]}')
+    assert run("simulate", "cluster", "--trace", path, "--gpus", "2x2", "--policy", "fifo").exit_code == 0
+    result = run("simulate", "cluster", "--trace", path, "--gpus", small, "--policy", "fifo", "--format", "json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "asks for 2 GPUs with 20 vCPU" in result.stderr
 
 
-def test_a_narrow_terminal_loses_the_last_columns_first_and_the_first_six_never(trace, monkeypatch):
-    told = {}
-    monkeypatch.setattr(simulate_cluster, "print_table", lambda header, rows, **more: told.update(more, header=header))
-    assert run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo").exit_code == 0
-    policy, *columns = told["header"]
-    assert policy == "policy"
-    assert [*columns[:6], *reversed(told["least_wanted"])] == columns
-    assert told["title"] == "3 jobs on 2 GPUs"
+def test_the_table_fits_a_hundred_signs_and_leaves_nothing_out(trace):
+    result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo,srtf")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "3 jobs on 2 GPUs"
+    assert max(map(len, lines)) <= 100
+    for shown in ("no schedule beats", "fifo (strict)", "srtf (backfill)"):
+        assert sum(line.strip().startswith(shown) for line in lines) == result.stdout.count("no schedule beats")
+    heads = re.findall(r"[a-z_0-9]+", " ".join(line for line in lines[1:] if "no schedule" not in line))
+    for name in simulate_cluster.SHOWN:
+        assert any(name.startswith(word) for word in heads), name
+
+
+def test_a_policy_named_twice_is_refused(trace):
+    for words in (("--policy", "fifo,srtf,fifo"), ("--policy", "fifo", "--policy", "fifo")):
+        result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", *words)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "'fifo' is given twice; give it once" in result.stderr
+
+
+def test_an_option_without_a_policy_is_that_of_all_that_have_it(trace):
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "2", "--policy", "fifo,random,las", "--format", "json")
+    both = run(*words, "--option", "backfill=true", "--option", "random.backfill=false")
+    assert [json.loads(line).get("queue") for line in both.stdout.splitlines()[1:]] == [
+        "backfill",
+        "strict",
+        "backfill",
+    ]
+    unknown = run(*words, "--option", "round_s=5")
+    assert unknown.exit_code == 2
+    assert "optim solvers cluster lists them" in unknown.stderr
+
+
+def test_the_log_knows_the_names_of_the_jobs(tmp_path):
+    path, log = tmp_path / "named.csv", tmp_path / "run.npz"
+    path.write_text("submit,gpus,duration,id\n5,1,10,b\n0,1,10,a\n")
+    words = ("simulate", "cluster", "--trace", path, "--gpus", "1x1", "--policy", "fifo", "--log", log)
+    assert run(*words).exit_code == 0
+    record = load_run(log)
+    assert record.jobs.ids == ("a", "b")
+    assert (record.settings["trace"], record.settings["gpus"]) == (str(path), "1x1")
+    assert run("verify", log).exit_code == 0
+
+
+def test_what_is_left_out_stands_in_the_answer_the_page_and_the_first_screen(tmp_path):
+    path, page = tmp_path / "sacct.txt", tmp_path / "page.html"
+    head = "JobID|Partition|Submit|ElapsedRaw|AllocTRES|State"
+    rows = ["1|g|2025-03-01T00:00:00|36000|gres/gpu=1|COMPLETED", "2|g|2025-03-01T00:00:00|36000|gres/gpu=1|RUNNING"]
+    path.write_text("\n".join([head, *rows]) + "\n")
+    words = ("simulate", "cluster", "--trace", path, "--trace-format", "sacct", "--gpus", "1x8", "--policy", "fifo")
+    warning = "10.0 of 20.0 GPU-hours (50%) are left out: jobs that run or wait still; the cluster was fuller"
+    table = run(*words, "--report", page)
+    assert table.stdout.startswith(f"warning: {warning}")
+    first = json.loads(run(*words, "--format", "json").stdout.splitlines()[0])
+    assert first["left_out"] == {"that run or wait still": {"rows": 1, "gpu_hours": 10.0}}
+    assert first["notes"][0].startswith(f"warning: {warning}")
+    assert f"Warning: {warning}" in page.read_text()
+    path.write_text("\n".join([head, rows[0].replace("36000", "3600000"), rows[1]]) + "\n")
+    assert "warning" not in run(*words).stdout

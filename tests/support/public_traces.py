@@ -23,3 +23,11 @@ def spot_file(name: str) -> Path:
     if not path.is_file():
         pytest.skip(f"the public file {name} is not there; set OPTIM_TRACE_DIR to the folder that has it")
     return path
+
+
+def small_file(folder: str, name: str) -> Path:
+    """Return the path of a small table under `operators` or `reports`, or skip the test."""
+    path = TRACE_DIR / folder / name
+    if not path.is_file():
+        pytest.skip(f"the small table {folder}/{name} is not there; set OPTIM_TRACE_DIR to the folder that has it")
+    return path

@@ -26,7 +26,12 @@ def render_cluster(record: RunRecord) -> str:
         f"{len(jobs)} jobs, {jobs.gpu_hours:,.0f} GPU-hours, on {world.num_gpus} GPUs of {world.num_machines} machines"
     )
     body = ["<h1>Policies on a cluster</h1>", f'<p class="headline">{escape(said)}</p>']
-    body.extend(f"<p>{escape(note)}</p>" for note in jobs.notes)
+    if jobs.missing:
+        body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
+    body.extend(f"<p>{escape(text)}</p>" for text in (*jobs.left_out, *jobs.notes))
+    said = {name: value for name, value in record.settings.items() if name != "keys"}
+    if said:
+        body.append(f"<p>Options: {escape(', '.join(f'{name}={value}' for name, value in said.items()))}</p>")
     body.append(_figures(record))
     body.extend(figure_element(figure) for figure in cluster_figures(record))
     is_drawn = record.settings.get("failures") == "study"

@@ -109,6 +109,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "load": asdict(record.load) if record.load else None,
         "interval": asdict(record.interval) if record.interval else None,
     }
+    if record.jobs.ids != record.jobs.numbered:
+        header["ids"] = record.jobs.ids
     arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
     arrays |= {f"jobs.{name}": getattr(record.jobs, name) for name in (*JOB_COLUMNS, *MORE_JOB_COLUMNS)}
     arrays |= {f"cluster.{name}": getattr(record.cluster, name) for name in (*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS)}
@@ -183,6 +185,8 @@ def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
         for column, plural in LABELS.items()
         if column in columns
     }
+    if not isinstance(header.ids, UnsetType):
+        columns["ids"] = tuple(header.ids)
     with _naming("jobs"):
         return Workload(**columns)
 

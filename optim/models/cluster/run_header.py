@@ -71,6 +71,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     rules: list[Rules] | UnsetType = UNSET
     figures: list[dict[Name, float]] | UnsetType = UNSET
     worth: list[WorthDocument | None] | UnsetType = UNSET
+    ids: list[str] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Check that all runs have their parts; whoever decodes names the field."""

@@ -215,7 +215,9 @@ class Workload(ComparesByValue):
         if (self.gpus.astype(float) * self.duration_us * self.slowdown_ppm.max(1) / PPM).max() >= 2.0**62:
             raise InvalidProblemError("a job's GPUs x duration must stay below 2**62 microseconds; check the units")
         if not self.ids:
-            object.__setattr__(self, "ids", tuple(f"j{row}" for row in range(count)))
+            object.__setattr__(self, "ids", self.numbered)
+        if len(self.ids) != count:
+            raise InvalidProblemError(f"ids has {len(self.ids)} entries for {count} jobs; give one a job")
 
     def _check_forms(self) -> None:
         for name in (*REQUIRED, *UNLESS_GIVEN, "app", "most_gpus", *TABLES):
@@ -230,6 +232,11 @@ class Workload(ComparesByValue):
     def __len__(self) -> int:
         """Return the number of jobs."""
         return len(self.submit_us)
+
+    @property
+    def numbered(self) -> tuple[str, ...]:
+        """Names of jobs that have none of their own."""
+        return tuple(f"j{row}" for row in range(len(self)))
 
     @property
     def gpu_hours(self) -> float:

@@ -140,6 +140,26 @@ def make_policy(name: str, jobs: Workload, options: Mapping[str, Any] | None = N
     return _make_own(found, name, jobs, options)
 
 
+def options_of(name: str) -> type[Any]:
+    """Return the options of a policy, without the wrappers around it, or of a wrapper.
+
+    Raises
+    ------
+    InvalidOptionError
+        If there is none of that name.
+    """
+    inner = name if is_own(name) else name.rpartition("+")[2]
+    if inner in POLICIES or inner in WRAPPERS:
+        options_type: type[Any] = {**POLICIES, **WRAPPERS}[inner][0]
+        return options_type
+    found = load_own(inner, PlanningPolicy, WHAT) if is_own(inner) else None
+    found = found or load_installed(CLUSTER_PLUGINS, inner, PlanningPolicy, WHAT)
+    if found is None:
+        known = ", ".join(sorted({*POLICIES, *WRAPPERS, *installed_names(CLUSTER_PLUGINS)}))
+        raise InvalidOptionError(f"unknown policy {inner[:40]!r}; there are: {known}, or ./mine.py:MyPolicy")
+    return getattr(found, "Options", NoOptions)
+
+
 def label(name: str) -> str:
     """Return what options call a policy: of one's own file its class, and without the wrappers around it."""
     return name.rpartition(":")[2] if is_own(name) else name.rpartition("+")[2]

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -20,9 +21,11 @@ from optim.models.cluster.run_columns import JOB_COLUMNS, MACHINE_COLUMNS, MORE_
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
-from optim.simulation.cluster.catalogue import label, make_policy, own_file
+from optim.simulation.cluster.catalogue import label, make_policy, options_of, own_file
 from optim.simulation.cluster.engine import Policy, check_support, play
+from optim.simulation.cluster.index_policy import IndexPolicy
 from optim.simulation.cluster.options import EngineOptions
+from optim.simulation.cluster.planning.by_key import ByKey
 from optim.solvers.cluster.load_bounds import bound_makespan, bound_slowdown
 from optim.solvers.cluster.price_bound import PriceBoundOptions, bound_mean_completion
 
@@ -59,6 +62,9 @@ class Row:
         Who, from which seed.
     sees
         What of a job it sees that a real scheduler wouldn't; empty if nothing.
+    queue
+        "strict" where a job that finds no room holds up all behind it, "backfill" where others may pass it; None for
+        policies that have no such order.
     metrics
         The figures.
     ratio_to_bound
@@ -71,6 +77,7 @@ class Row:
     policy: str
     seed: int
     sees: str
+    queue: str | None
     metrics: Metrics
     ratio_to_bound: float | None
     own: Mapping[str, float] = field(default_factory=dict)
@@ -78,6 +85,7 @@ class Row:
     def flat(self) -> dict[str, Any]:
         """Return all fields at one level, for tables and JSON."""
         head = {"policy": self.policy, "seed": self.seed, "ratio_to_bound": self.ratio_to_bound, "sees": self.sees}
+        head["queue"] = self.queue
         return {**head, **asdict(self.metrics), **{f"{self.policy}.{name}": value for name, value in self.own.items()}}
 
 
@@ -94,23 +102,34 @@ def split_settings(
 ) -> tuple[EngineOptions, tuple[PolicyRequest, ...]]:
     """Split ``NAME=VALUE`` and ``POLICY.NAME=VALUE`` into the engine's options and requests for policies; of a file POLICY is the class.
 
+    A name that the engine doesn't know is an option of all policies that have it; one of a policy alone goes before it.
+
     Raises
     ------
     InvalidOptionError
-        If an option of the engine is unknown, or an option names a policy that isn't played.
+        If an option is unknown, an option names a policy that isn't played, or a policy is named twice.
     """
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise InvalidOptionError(f"policy {twice[0][:40]!r} is named twice; name it once")
+
     known = {each.name for each in fields(EngineOptions)}
     own: dict[str, dict[str, str]] = {label(name): {} for name in names}
     engine: dict[str, str] = {}
-    for key, value in settings.items():
+    for key, value in sorted(settings.items(), key=lambda pair: "." not in pair[0]):
         policy, dot, name = key.partition(".")
         if not dot:
-            if key not in known:
+            if key in known:
+                engine[key] = value
+                continue
+            having = [each for each in names if key in {field.name for field in fields(options_of(each))}]
+            if not having:
                 raise InvalidOptionError(
                     f"unknown option {key[:40]!r}; the engine knows {', '.join(sorted(known))}, "
-                    "a policy's own are written POLICY.NAME=VALUE"
+                    "a policy's own are written POLICY.NAME=VALUE (optim solvers cluster lists them)"
                 )
-            engine[key] = value
+            for each in having:
+                own[label(each)].setdefault(key, value)
         elif policy in own:
             own[policy][name] = value
         elif any(policy in each.split("+")[:-1] for each in names):
@@ -120,6 +139,17 @@ def split_settings(
             raise InvalidOptionError(f"option {key[:60]!r} is of a policy that isn't played: {', '.join(names)}")
     requests = tuple(PolicyRequest(name=name, options=tuple(sorted(own[label(name)].items()))) for name in names)
     return build_options(EngineOptions, engine), requests
+
+
+def queue_of(policy: Policy) -> str | None:
+    """Return whether others may pass a job that finds no room, for people; None where a policy has no such order."""
+    inner = policy
+    while not isinstance(inner, IndexPolicy) and hasattr(inner, "inner"):
+        inner = inner.inner
+    if isinstance(inner, ByKey):
+        inner = inner.policy
+    passes = getattr(inner, "backfill", getattr(getattr(inner, "options", None), "backfill", None))
+    return None if passes is None else "backfill" if passes else "strict"
 
 
 def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
@@ -196,9 +226,9 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
 
         run = play(self.jobs, self.cluster, policy, self.options, self.seed, watch)
         progress.finish()
-        return None if run is None else self.measured(policy.needs, run)
+        return None if run is None else self.measured(policy.needs, run, queue_of(policy))
 
-    def measured(self, sees: str, run: Run) -> Played:
+    def measured(self, sees: str, run: Run, queue: str | None = None) -> Played:
         """Return a run's row and events."""
         metrics = measure(self.jobs, self.cluster, run)
         is_comparable = self.least_jct_h and is_bounded(self.jobs, run)
@@ -206,6 +236,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             policy=run.policy,
             seed=self.seed,
             sees=sees,
+            queue=queue,
             metrics=metrics,
             ratio_to_bound=metrics.jct_mean_h / self.least_jct_h if self.least_jct_h and is_comparable else None,
             own=run.figures,

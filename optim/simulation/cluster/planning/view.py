@@ -1,8 +1,9 @@
 """What a planning policy sees at an instant."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -77,6 +78,13 @@ class View:
         self.is_shared = books.site.is_shared
         for name in COLUMNS:
             setattr(self, name, columns[name][:num_submitted])
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what there is where a policy asks for something else."""
+        there = sorted({each for each in (*vars(self), *dir(type(self))) if not each.startswith("_")})
+        near = get_close_matches(name, there, n=1)
+        meant = f" (is {near[0]} meant?)" if near else ""
+        raise AttributeError(f"a view has no {name!r}{meant}; it has: {', '.join(there)}")
 
     @property
     def waiting(self) -> IntArray:

@@ -71,7 +71,10 @@ class YarnOptions:
         except ValueError:
             values = np.array([np.nan])
         if not np.isfinite(values).all() or (values < 0).any() or (len(values) > 0 and values.sum() == 0):
-            raise InvalidOptionError(f"quotas must be numbers with colons between, got {self.quotas[:40]!r}")
+            raise InvalidOptionError(
+                f"quotas must be numbers with colons between, such as --option yarn-cs.quotas=4.2:1.8, one for each virtual cluster "
+                f"by name (a file of whole machines is yarn-cs.quota_file=FILE), got {self.quotas[:40]!r}"
+            )
         return values
 
 
