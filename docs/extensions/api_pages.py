@@ -30,6 +30,8 @@ MODULES = (
     "optim.models.export",
     "optim.simulation.cluster.conformance",
     "optim.simulation.cluster.planning.policy",
+    "optim.simulation.cluster.planning.room",
+    "optim.simulation.cluster.planning.view",
     "optim.simulation.spot.policy",
     "optim.simulation.spot.zones.policy",
     "optim.solvers.conformance",

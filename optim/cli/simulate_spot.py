@@ -110,11 +110,14 @@ def spot(
     return ExitCode.NOTHING if lost else ExitCode.DONE
 
 
+AVAILABILITY = "a table of zone, time and available, which isn't part of this package (docs: Use your own prices)"
+
+
 def _check_absent(trace: AvailabilityChoice) -> None:
     """Refuse what says more about a trace of availability where there is none."""
     for field in fields(trace):
         if getattr(trace, field.name) != field.default:
-            raise InvalidOptionError(f"--{field.name.replace('_', '-')} goes with --availability FILE")
+            raise InvalidOptionError(f"--{field.name.replace('_', '-')} goes with --availability FILE: {AVAILABILITY}")
 
 
 def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: AvailabilityChoice) -> int:

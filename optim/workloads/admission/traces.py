@@ -121,9 +121,12 @@ def read_trace(
     instance = map_sample(name, table, sample, options, (utility_rng, server_rng))
     summary = _summary(trace_format, table, sample, instance, options)
     if summary.schedulable_jobs < options.min_schedulable * summary.num_jobs:
+        horizon_h = options.num_slots * options.slot_minutes / 60
+        median_h = float(np.median(table.duration_s[sample.rows])) / 3600
         raise InvalidProblemError(
-            f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can finish before "
-            "the horizon even alone; take more or longer slots, a denser window, or a larger cluster"
+            f"{path}: only {summary.schedulable_jobs} of {summary.num_jobs} sampled jobs can finish before the horizon even "
+            f"alone: it is {options.num_slots} slots of {options.slot_minutes:g} min, {horizon_h:.3g} h, and half of them run "
+            f"{median_h:.3g} h or longer; raise --slots or --slot-minutes, or --worker-servers where gangs don't fit"
         )
     return instance, summary
 

@@ -1,6 +1,8 @@
 """Plans are played by the rules: random ones against the checker, worked examples, and each rule broken once."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -298,3 +300,28 @@ def test_time_held_in_shares_is_that_of_work_and_of_pauses(rows):
     run = engine_play(jobs, Cluster.grid("1x2"), make_policy("srtf", jobs), EngineOptions(sharing=True, overhead_s=7))
     metrics = measure(jobs, Cluster.grid("1x2"), run)
     assert metrics.goodput == pytest.approx(1 - run.overhead_gpu_us / run.held_gpu_us)
+
+
+def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():
+    def look(view):
+        return view.remaining
+
+    due = r"AttributeError: a view has no 'remaining' \(is remaining_us meant\?\); it has: app, .* waiting"
+    with pytest.raises(BrokenRuleError, match=due):
+        play(TWO, CLUSTER, Scripted(look), FREE)
+
+
+def test_the_page_on_policies_names_only_what_a_view_and_its_room_have():
+    page = (Path(__file__).parents[4] / "docs" / "how-to" / "own-policy.md").read_text()
+    table = page[page.index("| of `view` |") : page.index("All of it:")]
+    names = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`([a-z_]+)(?:\(\))?`", row.split("|")[1])]
+    seen = set()
+
+    def look(view):
+        seen.update(name for name in names if name == "remaining_us" or hasattr(view, name))
+        assert all(hasattr(view.room(), name) for name in ("place", "find", "give"))
+        return Plan(gpus={0: (0,), 1: (1,)})
+
+    play(workload([(0, 1, 4), (0, 1, 4)]), CLUSTER, Scripted(look), FREE)
+    assert seen == set(names)
+    assert len(names) > 20
