@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from optim.core.errors import InvalidProblemError
-from optim.workloads.csv_columns import header_of, joined, read_columns, refuse, require_all_fields
+from optim.core.missing import require as require_package
+from optim.workloads.csv_columns import header_of, read_columns, refuse, require_all_fields
 from optim.workloads.traces.attempts import TWICE, Gangs
 from optim.workloads.traces.job_table import (
     ELSEWHERE,
@@ -74,7 +76,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     state = np.array([text.split(" ", 1)[0] for text in columns["State"].tolist()], dtype=object)
     out: dict[str, BoolArray] = {
         STEP: is_step,
-        TWICE: _repeats(joined(*columns.values(), by=SEPARATOR)),
+        TWICE: _repeats(columns),
         ELSEWHERE: is_elsewhere(columns["Partition"], options),
     }
     is_asked = ~np.any(list(out.values()), axis=0)
@@ -93,17 +95,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
     out[TYPES] = out[TYPES] | _of_split_jobs(base, ids, gpu_type, np.any(left_out, axis=0) & is_due, is_due)
     kept, dropped = leave_out(out)
     is_kept = np.isin(np.arange(count), kept)
-    submit, begin, remarks = times_of(
-        path, "Submit", columns["Submit"], is_due=is_kept, hint="YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
-    )
-    if begin is None:
-        refuse(
-            path,
-            "Submit",
-            submit < EARLIEST_S,
-            "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due",
-            columns["Submit"],
-        )
+    submit, begin, remarks = _submissions(path, columns["Submit"], is_kept)
     gangs = Gangs(base[kept], ids[kept], submit[kept], gpus[kept], elapsed[kept])
     last, workers = kept[gangs.last], gangs.workers
     cpus, memory = (gangs.summed(_amounts(granted[kept], pattern)) for pattern in (_CPU, _MEMORY))
@@ -118,7 +110,7 @@ def read_sacct(path: str | Path, options: ReadOptions) -> JobTable:
         user=columns["User"][last] if "User" in columns else None,
         status=state[last],
         gpu_type=gpu_type[last] if (gpu_type[last] != "").any() else None,
-        begin=EPOCH if begin is None else begin,
+        begin=begin,
         rows_read=count,
         dropped=dropped,
         dropped_gpu_h=gpu_hours_of(out, np.where(is_asked, gpus * elapsed, 0.0)),
@@ -208,11 +200,20 @@ def _elapsed(path: str | Path, columns: Mapping[str, TextArray], is_due: BoolArr
     return np.asarray(end_s - start_s + apart)
 
 
-def _repeats(rows: TextArray) -> BoolArray:
+def _submissions(path: str | Path, texts: TextArray, is_due: BoolArray) -> tuple[FloatArray, datetime, tuple[str, ...]]:
+    """Return when jobs were submitted, the date of second 0, and remarks."""
+    hint = "YYYY-MM-DDThh:mm:ss (unset SLURM_TIME_FORMAT), "
+    submit, begin, remarks = times_of(path, "Submit", texts, is_due=is_due, hint=hint)
+    if begin is None:
+        refuse(path, "Submit", submit < EARLIEST_S, "YYYY-MM-DDThh:mm:ss, or seconds since 1970, are due", texts)
+    return submit, EPOCH if begin is None else begin, remarks
+
+
+def _repeats(columns: Mapping[str, TextArray]) -> BoolArray:
     """Tell which rows are the same as an earlier one, field by field: two prints that overlap in time."""
-    is_again = np.ones(len(rows), dtype=bool)
-    is_again[np.unique(rows.astype(str), return_index=True)[1]] = False
-    return is_again
+    pd = require_package("pandas", "reading traces")
+
+    return np.asarray(pd.DataFrame(dict(columns)).duplicated().to_numpy(), bool)
 
 
 def _of_split_jobs(base: TextArray, ids: TextArray, types: TextArray, is_out: BoolArray, is_in: BoolArray) -> BoolArray:

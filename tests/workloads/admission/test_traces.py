@@ -274,3 +274,20 @@ def test_any_class_of_utilities_may_be_left_out(weights: tuple[float, float, flo
 def test_classes_without_weight_are_refused(weights: tuple[float, float, float]) -> None:
     with pytest.raises(InvalidOptionError, match="class weights must be at least 0"):
         UtilityMix(insensitive=weights[0], sensitive=weights[1], critical=weights[2])
+
+
+def test_the_error_of_a_short_horizon_says_how_short_it_is_and_what_changes_it(tmp_path: Path) -> None:
+    path = philly_file(tmp_path, [(n, 60 * n, 1, 36_000, "") for n in range(4)])
+    options = TraceOptions(**{**ROOMY, "num_slots": 4}, slot_minutes=30.0)
+    with pytest.raises(InvalidProblemError) as caught:
+        read_trace(path, "philly", options, 0)
+    said = str(caught.value)
+    assert "only 0 of 4 sampled jobs" in said
+    assert "it is 4 slots of 30 min, 2 h, and half of them run 10 h or longer; raise --slots or --slot-minutes" in said
+
+
+def test_attempts_of_one_job_are_one_job_here_too(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit,gpus,duration,id\n0,1,900,a\n60,1,900,a\n120,1,900,b\n")
+    instance = read_trace(path, "csv", TraceOptions(**ROOMY), 0)[0]
+    assert (instance.jobs.ids, instance.work.tolist()) == (("a", "b"), [2, 1])

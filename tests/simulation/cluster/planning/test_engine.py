@@ -314,7 +314,11 @@ def test_a_policy_that_asks_for_what_no_view_has_is_told_what_there_is():
 def test_the_page_on_policies_names_only_what_a_view_and_its_room_have():
     page = (Path(__file__).parents[4] / "docs" / "how-to" / "own-policy.md").read_text()
     table = page[page.index("| of `view` |") : page.index("All of it:")]
-    names = [name for row in table.strip().splitlines()[2:] for name in re.findall(r"`([a-z_]+)(?:\(\))?`", row.split("|")[1])]
+    names = [
+        name
+        for row in table.strip().splitlines()[2:]
+        for name in re.findall(r"`([a-z_]+)(?:\(\))?`", row.split("|")[1])
+    ]
     seen = set()
 
     def look(view):
