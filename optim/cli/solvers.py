@@ -79,7 +79,7 @@ def _list_policies(name: str | None, output: OutputFormat) -> None:
             return
         print_rows(entries, output, title=f"{name}, of simulate cluster", is_wrapped=True)
         return
-    kinds = {
+    kinds: dict[str, tuple[str, type[Any]]] = {
         **{each: ("policy", options_type) for each, (options_type, _) in sorted(POLICIES.items())},
         **{each: ("wrapper", options_type) for each, (options_type, _) in sorted(WRAPPERS.items())},
         ENGINE: ("rules of all", EngineOptions),

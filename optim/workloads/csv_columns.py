@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,7 @@ def _blocks(path: str | Path, rows: int, separator: str, names: Sequence[str] = 
             yield block
 
 
-def _quoting(separator: str) -> int:
+def _quoting(separator: str) -> Literal[0, 3]:
     return csv.QUOTE_NONE if separator in UNQUOTED else csv.QUOTE_MINIMAL
 
 

@@ -29,9 +29,9 @@ def render_cluster(record: RunRecord) -> str:
     if jobs.missing:
         body.append(f'<p class="headline">Warning: {escape(jobs.missing)}</p>')
     body.extend(f"<p>{escape(text)}</p>" for text in (*jobs.left_out, *jobs.notes))
-    said = {name: value for name, value in record.settings.items() if name != "keys"}
-    if said:
-        body.append(f"<p>Options: {escape(', '.join(f'{name}={value}' for name, value in said.items()))}</p>")
+    options = ", ".join(f"{name}={value}" for name, value in record.settings.items() if name != "keys")
+    if options:
+        body.append(f"<p>Options: {escape(options)}</p>")
     body.append(_figures(record))
     body.extend(figure_element(figure) for figure in cluster_figures(record))
     is_drawn = record.settings.get("failures") == "study"
