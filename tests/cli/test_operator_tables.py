@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from optim.cli.main import app
+from optim.models.cluster.log import Event
+from optim.models.cluster.run_file import load_run
 from tests.support.public_traces import small_file
 
 RUNNER = CliRunner()
@@ -197,3 +199,21 @@ def test_a_simulators_table_of_tabs(reports, tmp_path):
     assert (code, first["jobs"]) == (0, 2)
     assert first["gpu_hours"] * 3600 == pytest.approx(95121 / 10 + 4 * 1104675 / 100)
     assert row["makespan_h"] * 3600 == pytest.approx(6 + 1104675 / 100)
+
+
+def test_jobs_of_sacct_start_on_gpus_of_the_type_that_they_had(operators, tmp_path):
+    log, table = tmp_path / "run.npz", operators("sacct-300.txt")
+    words = ("--option", "backfill=true", "--log", log)
+    code, *_ = play(table, *SACCT, *words, gpus=operators("topology.json"), policy="fifo,srtf,tiresias,drf")
+    assert code == 0
+    had = {}
+    for line in table.read_text().splitlines()[1:]:
+        fields = line.split("|")
+        had[fields[0]] = [part.partition("=")[0][9:] for part in fields[9].split(",") if part.startswith("gres/gpu:")]
+    record = load_run(log)
+    kinds = [record.cluster.kinds[kind] for kind in record.cluster.kind]
+    for run in record.runs:
+        starts = [(job, places) for _, kind, job, places in run.log.rows() if kind == Event.START]
+        assert len(starts) >= len(record.jobs)
+        for job, places in starts:
+            assert {kinds[machine] for machine, _ in places} == set(had[record.jobs.ids[job]])
