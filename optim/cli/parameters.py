@@ -226,8 +226,8 @@ def _is_same(one: Any, other: Any) -> bool:
     """Tell whether two paths are one regular file, by whatever name, or would be."""
     try:
         if os.path.exists(one):
-            return os.path.isfile(one) and os.path.samefile(one, other)
-        return os.path.abspath(one) == os.path.abspath(other)
+            return bool(os.path.isfile(one) and os.path.samefile(one, other))
+        return bool(os.path.abspath(one) == os.path.abspath(other))
     except (OSError, ValueError):
         return False
 
