@@ -11,6 +11,7 @@ import numpy as np
 from optim.core.errors import NotAllowedError
 from optim.core.missing import require
 from optim.core.solution import Solution
+from optim.core.text import keep_texts_plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -219,4 +220,5 @@ def _figure_of(panel: "Axes") -> "Figure":
     figure = panel.get_figure(root=True)
     if figure is None:
         raise NotAllowedError("these axes belong to no figure any more; give others")
+    keep_texts_plain(panel)
     return figure

@@ -12,9 +12,9 @@ from typer.core import TyperGroup
 
 from optim.cli.commands import COMMANDS, load, stub
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import printable
 from optim.core.errors import CertificateRefusedError, OptimError
 from optim.core.own_code import where_own_code_failed
+from optim.core.text import printable
 
 # Typer has its own copy of click in recent releases and uses the installed one in others.
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")

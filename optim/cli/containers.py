@@ -9,7 +9,7 @@ import typer
 
 from optim.cli.border import note
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import print_line
+from optim.cli.output import print_document
 from optim.cli.parameters import SeedOption, grouped, option, split_options
 from optim.cli.series_input import SERIES, SeriesChoice, read_or_draw
 from optim.core.errors import InvalidOptionError
@@ -80,7 +80,7 @@ def recommend(
     found = list(recommend_blocks(recommender, _blocks(series)))
     text = (as_json if form is Form.JSON else as_yaml)(found, recommender)
     if out is None:
-        print_line(text.rstrip("\n"))
+        print_document(text, is_json=form is Form.JSON)
     else:
         write_bytes(out, text.encode())
         note(f"{len(found)} containers written to {out}")

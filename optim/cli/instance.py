@@ -9,7 +9,7 @@ from optim.cli.bench_options import PROFILES
 from optim.cli.border import note
 from optim.cli.completion import complete_problem, complete_problem_or_instance
 from optim.cli.exit_code import ExitCode
-from optim.cli.output import OutputFormat, print_line, print_one, print_rows
+from optim.cli.output import OutputFormat, print_document, print_one, print_rows
 from optim.cli.parameters import (
     FormatOption,
     InstanceOptionsOption,
@@ -135,7 +135,7 @@ def schema(problem: ProblemArgument) -> ExitCode:
     from optim.core.documents import encode
     from optim.models.catalogue import problem_named
 
-    print_line(encode(problem_named(problem).json_schema()).decode().rstrip())
+    print_document(encode(problem_named(problem).json_schema()).decode(), is_json=True)
     return ExitCode.DONE
 
 
@@ -145,7 +145,7 @@ def _deliver(instance: "Any", out: "Path | None", seed: int) -> ExitCode:
     from optim.models.files import save
 
     if out is None:
-        print_line(problem_of(instance).write_instance(instance).decode().rstrip())
+        print_document(problem_of(instance).write_instance(instance).decode(), is_json=True)
     else:
         save(instance, out)
     note(f"{instance.name}, seed {seed}{f', written to {out}' if out is not None else ''}")

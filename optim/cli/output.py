@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from optim.core.documents import encode_line
+from optim.core.text import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,13 +29,18 @@ class OutputFormat(StrEnum):
 
 def print_json(value: Any) -> None:
     """Print one JSON object on a line, at once."""
-    sys.stdout.write(encode_line(value).decode() + "\n")
+    sys.stdout.write(printable_json(encode_line(value).decode()) + "\n")
     sys.stdout.flush()
 
 
 def print_line(text: str = "") -> None:
     """Print a line of text."""
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(printable(text) + "\n")
+
+
+def print_document(text: str, *, is_json: bool = False) -> None:
+    """Print a text of many lines."""
+    sys.stdout.write((printable_json if is_json else printable_lines)(text).rstrip("\n") + "\n")
 
 
 def print_table(
@@ -164,7 +170,10 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
         is_numeric = is_numeric and not any(isinstance(value, bool) for value in values)
         is_text = is_wrapped and any(" " in show(value) for value in values)
         table.add_column(
-            name, justify="right" if is_numeric else "left", no_wrap=not is_text and len(header) > 1, overflow="fold"
+            Text(printable(name)),
+            justify="right" if is_numeric else "left",
+            no_wrap=not is_text and len(header) > 1,
+            overflow="fold",
         )
     for row in body:
         table.add_row(*(Text(show(value)) for value in row))
@@ -182,7 +191,7 @@ def _natural_width(header: Sequence[str], body: Sequence[Sequence[object]]) -> i
 
 def print_fields(fields: Mapping[str, object], title: str | None = None) -> None:
     """Print names and values, one pair a line; nested mappings are written as `name.name`."""
-    pairs = list(_flatten(fields))
+    pairs = [(printable(name), value) for name, value in _flatten(fields)]
     width = max((len(name) for name, _ in pairs), default=0)
     if title is not None:
         print_line(title)
@@ -209,11 +218,6 @@ def show(value: object) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(show(entry) for entry in value)
     return printable(str(value))
-
-
-def printable(text: str) -> str:
-    """Return a text with whatever isn't shown as a character, such as a terminal's escapes, written as its code."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _flatten(fields: Mapping[str, object], prefix: str = "") -> Iterable[tuple[str, object]]:

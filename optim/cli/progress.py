@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from optim.cli.border import note
 from optim.core.compiling import COMPILING, XLA
 from optim.core.progress import Progress, SilentProgress
+from optim.core.text import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -43,7 +44,7 @@ class TerminalProgress:
 
     def start(self, task: str, total: float | None = None) -> None:
         """Open a line."""
-        self._tasks.append(self._bars.add_task(task, total=total, figures=""))
+        self._tasks.append(self._bars.add_task(printable(task), total=total, figures=""))
 
     def update(self, completed: float, values: Mapping[str, float | None] | None = None) -> None:
         """Move the last line on, and show figures beside it."""
@@ -154,7 +155,7 @@ def _bars(patience_s: float) -> Iterator["Bars"]:
 
     bars = NewBars(
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

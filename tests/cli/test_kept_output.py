@@ -17,10 +17,11 @@ from optim.cli.commands import COMMANDS as COMMANDS_BY_NAME
 from optim.cli.commands import load
 from optim.cli.completion import instance_names, matching, policies, problems, suite_names
 from optim.cli.main import app
-from optim.cli.output import OutputFormat, print_fields, print_one, print_rows, print_table, printable, show
+from optim.cli.output import OutputFormat, print_fields, print_one, print_rows, print_table, show
 from optim.cli.price_source import on_demand_of, split_time
 from optim.cli.run import _shown, _tell
 from optim.core.registry import describe_options
+from optim.core.text import printable
 from optim.models.auction.problem import PROBLEM as AUCTION
 from optim.models.bidding.problem import PROBLEM as BIDDING
 from optim.models.catalogue import problem_names

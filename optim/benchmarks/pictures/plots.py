@@ -16,6 +16,7 @@ from optim.benchmarks.spec import Figure
 from optim.benchmarks.statistics import shifted_geometric_mean
 from optim.core.missing import require
 from optim.core.status import Sense
+from optim.core.text import keep_texts_plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,6 +107,7 @@ def as_svg(drawing: "Canvas", name: str) -> str:
     """
     mpl = require("matplotlib", "a picture")
 
+    keep_texts_plain(drawing)
     buffer = StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         drawing.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})

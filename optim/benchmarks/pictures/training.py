@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from optim.benchmarks.pictures.plots import INK, PALETTE, canvas
+from optim.core.text import keep_texts_plain
 from optim.simulation.live.lease_rows import TrainingRow
 from optim.simulation.live.timeline import Change
 
@@ -47,6 +48,7 @@ def draw_replays(rows: Sequence[TrainingRow], path: Path) -> None:
             free.set_xlabel("hours since the start")
             loss.legend(loc="upper right", fontsize=8)
         _share_heights(panels, columns)
+        keep_texts_plain(drawing)
         drawing.savefig(path, facecolor="white", dpi=DOTS_PER_INCH)
 
 
