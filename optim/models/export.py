@@ -1,5 +1,6 @@
 """Write formal models to files that any solver reads: MPS and LP."""
 
+import re
 import tempfile
 from importlib import import_module
 from pathlib import Path
@@ -107,6 +108,7 @@ def export_model(model: Any, path: str | Path) -> None:
 
 
 def _text(model: Any, format: str) -> bytes:
+    model.name = re.sub(r"[^\w.+-]", "_", str(model.name), flags=re.ASCII)  # it stands in a remark, which it could end
     with tempfile.TemporaryDirectory() as folder:
         written = Path(folder) / f"model.{format}"
         model.write(str(written), io_options={"symbolic_solver_labels": True})

@@ -1,6 +1,7 @@
 """Models in files that other solvers read."""
 
 import gzip
+from dataclasses import replace
 from pathlib import Path
 
 import highspy
@@ -120,3 +121,14 @@ def test_an_unknown_format_or_a_ratio_out_of_place_is_refused():
         optim.export(reference_instance("tiny-0"), "nl")
     with pytest.raises(InvalidOptionError, match="ratio is for bidding instances"):
         optim.export(reference_instance("tiny-0"), ratio=0.5)
+
+
+@pytest.mark.parametrize("format", ["lp", "mps"])
+@pytest.mark.parametrize("name", ["a *\\\nmin\nx: 1 y", "x\nOBJSENSE\n    MIN", "a\rb", "a\u2028b", "\x1b[2J", "é $x$"])
+def test_a_name_adds_no_line_to_a_model(name, format):
+    """An instance's name stands in a remark: whatever it is, all other lines are those of the plain instance."""
+    instance = optim.reference_instance("tiny-0")
+    plain, hostile = (optim.export(replace(instance, name=given), format).split("\n") for given in ("plain", name))
+    differing = [line for line, other in zip(hostile, plain, strict=True) if line != other]
+    assert len(differing) <= 1
+    assert all(line.isascii() and line.isprintable() for line in differing)

@@ -2,16 +2,23 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
+from optim.core.errors import InvalidProblemError
+from optim.core.text import printable
 from optim.simulation.containers.recommendation import Amount, Recommendation, Recommender
 
 SCHEMA = "optim/recommendation/1"
 MIB_PER_GIB = 1024.0
 PARTS = 3
 """Of a name namespace/pod/container."""
+
+PLAIN = re.compile(r"[ -~]+")
+"""A part of a name, of which a string of JSON is one of YAML, too: Kubernetes' own rules are much narrower."""
+SHOWN = 80
+"""Characters of a name that an error shows."""
 
 KUBERNETES = ("cpu", "memory")
 """Resources that a pod can ask for, in cores and GiB."""
@@ -32,20 +39,25 @@ def as_json(found: Sequence[Recommendation], recommender: Recommender) -> str:
 def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
     """Return a patch a pod, as documents of YAML, to be looked at and applied by hand (``kubectl patch --patch-file``).
 
-    Names of the form namespace/pod/container give all three; any other name stands for the pod and the container. CPU is rounded up to a
-    thousandth of a core, memory to a MiB. Texts are JSON strings, which YAML takes as they are.
+    Names of the form namespace/pod/container give all three, pod/container two; a name without a slash stands for both. CPU is rounded up
+    to a thousandth of a core, memory to a MiB.
+
+    Raises
+    ------
+    InvalidProblemError
+        If a name has characters or parts that no name of Kubernetes has: they could be read as something else.
     """
     pods: dict[tuple[str | None, str], list[tuple[str, Recommendation]]] = {}
     for own in found:
         namespace, pod, name = _names(own.container)
         pods.setdefault((namespace, pod), []).append((name, own))
-    lines = [f"# {recommender.promise()}"]
+    lines = [f"# {printable(recommender.promise())}"]
     for (namespace, pod), parts in pods.items():
         lines += ["---", "apiVersion: v1", "kind: Pod", "metadata:", f"  name: {_text(pod)}"]
         lines += [] if namespace is None else [f"  namespace: {_text(namespace)}"]
         lines += ["spec:", "  containers:"]
         for name, own in parts:
-            lines += [f"  # {key}: {amount.reason}" for key, amount in own.amounts.items()]
+            lines += [f"  # {printable(f'{key}: {amount.reason}')}" for key, amount in own.amounts.items()]
             lines += [f"  - name: {_text(name)}", "    resources:"]
             lines += _resources(own.amounts)
     return "\n".join(lines) + "\n"
@@ -53,6 +65,11 @@ def as_yaml(found: Sequence[Recommendation], recommender: Recommender) -> str:
 
 def _names(container: str) -> tuple[str | None, str, str]:
     parts = container.split("/")
+    if len(parts) > PARTS or not all(PLAIN.fullmatch(part) for part in parts):
+        raise InvalidProblemError(
+            f"container {container[:SHOWN]!r} can't stand in a patch: Kubernetes has names namespace/pod/container of "
+            "letters, digits, - and .; name it so, or use --format json"
+        )
     if len(parts) == PARTS:
         return parts[0], parts[1], parts[2]
     return None, parts[0], parts[-1]
@@ -75,5 +92,6 @@ def _quantity(name: str, value: float) -> str:
 ROUNDING = 1e-6
 
 
-def _text(value: Any) -> str:
-    return json.dumps(str(value), ensure_ascii=False)
+def _text(name: str) -> str:
+    """Return a plain name in quotes."""
+    return json.dumps(name)

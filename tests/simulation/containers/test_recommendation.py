@@ -4,10 +4,18 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
 from optim.models.containers.series import NETWORK
-from optim.simulation.containers.recommendation import Recommender, RecommendOptions, recommend_blocks
+from optim.simulation.containers.recommendation import (
+    Amount,
+    Recommendation,
+    Recommender,
+    RecommendOptions,
+    recommend_blocks,
+)
 from optim.simulation.containers.recommendation_file import as_json, as_yaml
 from optim.simulation.containers.requirement import Requirement
 from optim.workloads.containers import ContainerOptions, generate_containers
@@ -110,3 +118,61 @@ def test_what_cannot_be_learned_from_is_refused(recommender):
         Recommender(SERIES, RecommendOptions(cycle_s=1e6), seed=0)
     with pytest.raises(InvalidProblemError, match="the series have"):
         list(recommender.recommend(series_of([np.ones((50, 1))], resources=(NETWORK,))))
+
+
+EVIL = 'gpu\n  - name: evil\n    image: "x"'
+
+
+class Told:
+    """What files are written of, with any names."""
+
+    options, resources = OPTIONS, ()
+
+    def __init__(self, promise):
+        self.promise = lambda: promise
+
+
+def named(container, resource):
+    figures = dict.fromkeys(("quantile", "saving", "expected_kills_per_day", "expected_throttled"), 0.5)
+    amount = Amount(request=1.0, limit=2.0, reason=resource, compared_with="its peak", **figures)
+    amounts = dict.fromkeys(("cpu", "memory", resource), amount)
+    return Recommendation(container=container, unit=None, amounts=amounts)
+
+
+@given(st.lists(st.text(max_size=12), min_size=1, max_size=4, unique=True), st.text(max_size=12))
+@example(["a"], EVIL)
+@example(["a", "b/c", "d/e/f"], "\u2028- x\u0085- y\r- z")
+@example([EVIL], "gpu")
+@example(["a/b/c/d"], "gpu")
+@example(["1", "2010-01-01", "null", "- a", "x: y", "# z", '"', "\\"], "gpu")
+def test_whatever_names_are_patches_hold_them_and_nothing_else_or_are_refused(containers, resource):
+    import yaml
+
+    found, told = [named(container, resource) for container in containers], Told(resource)
+    document = json.loads(as_json(found, told))
+    assert [own["container"] for own in document["containers"]] == containers
+    assert all(resource in own["amounts"] for own in document["containers"])
+    is_plain = all(
+        container.count("/") <= 2
+        and all(part and part.isascii() and part.isprintable() for part in container.split("/"))
+        for container in containers
+    )
+    if not is_plain:
+        with pytest.raises(InvalidProblemError, match="can't stand in a patch"):
+            as_yaml(found, told)
+        return
+    read = []
+    for pod in yaml.safe_load_all(as_yaml(found, told)):
+        assert set(pod) == {"apiVersion", "kind", "metadata", "spec"}
+        assert set(pod["spec"]) == {"containers"}
+        for own in pod["spec"]["containers"]:
+            assert set(own) == {"name", "resources"}
+            assert own["resources"] == {
+                "requests": {"cpu": "1000m", "memory": "1024Mi"},
+                "limits": {"cpu": "2000m", "memory": "2048Mi"},
+            }
+            read.append((pod["metadata"].get("namespace"), pod["metadata"]["name"], own["name"]))
+    parts = [container.split("/") for container in containers]
+    assert sorted(read, key=repr) == sorted(
+        [(one[0] if len(one) == 3 else None, one[-2] if len(one) > 1 else one[0], one[-1]) for one in parts], key=repr
+    )
