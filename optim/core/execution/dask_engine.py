@@ -16,6 +16,7 @@ from typing import Generic
 
 import dask
 from distributed import Client, Future, KilledWorker
+from distributed.security import Security
 
 from optim.core.errors import EngineError
 from optim.core.execution.crews import AbstractPost
@@ -28,6 +29,8 @@ from optim.core.execution.processes import POLL_S, born_deaf_to_ctrl_c
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption
 
+LOGGER = logging.getLogger(__name__)
+LOOPBACK = "127.0.0.1"
 CONNECT_S = 8.0
 """How long a scheduler may take to answer."""
 
@@ -44,6 +47,18 @@ MEMORY_TOPIC = "worker-restart-memory"
 """Where the keepers of workers tell that one outgrew its memory."""
 
 
+def own_security() -> Security | None:
+    """Return new certificates, which no other user of this machine has; None where the package for them is absent."""
+    try:
+        return Security.temporary()
+    except ImportError:
+        LOGGER.warning(
+            "other users of this machine could use the Dask cluster that is started now, as there are no certificates without "
+            "the package cryptography; pip install 'mlcluster-optim[dask]'"
+        )
+        return None
+
+
 @contextmanager
 def dask_cluster(scheduler: str | None = None, num_processes: int = 1, *, has_page: bool = False) -> Iterator["InDask"]:
     """Give an engine on an existing Dask cluster, or on one of this machine that ends with the block.
@@ -51,7 +66,8 @@ def dask_cluster(scheduler: str | None = None, num_processes: int = 1, *, has_pa
     Parameters
     ----------
     scheduler
-        Address of the cluster's scheduler; None starts a cluster here, on the loopback address alone.
+        Address of the cluster's scheduler; None starts a cluster here: on the loopback address alone, and with certificates that
+        end with it, as whoever reaches a scheduler has its workers run what he likes.
     num_processes
         How many workers of one thread a cluster here has.
 
@@ -66,8 +82,8 @@ def dask_cluster(scheduler: str | None = None, num_processes: int = 1, *, has_pa
             dask.config.set(quiet),
             born_deaf_to_ctrl_c(),
             OwnCluster(
-                n_workers=num_processes, threads_per_worker=1, host="127.0.0.1", dashboard_address=":0",
-                silence_logs=logging.CRITICAL,
+                n_workers=num_processes, threads_per_worker=1, host=LOOPBACK, dashboard_address=f"{LOOPBACK}:0",
+                worker_dashboard_address=f"{LOOPBACK}:0", security=own_security(), silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,
         ):  # fmt: skip

@@ -8,11 +8,14 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 distributed = pytest.importorskip("distributed")
+
+from distributed.security import Security  # noqa: E402
 
 from optim.benchmarks.golden import row_order, strip  # noqa: E402
 from optim.benchmarks.registry import choose_suites  # noqa: E402
@@ -98,7 +101,9 @@ def test_a_piece_that_cannot_be_sent_is_named(cluster):
 
 def test_other_versions_are_refused_before_anything_runs(cluster, monkeypatch):
     monkeypatch.setattr(dask_session, "identity", lambda: {"python": "2.7", "code": "another"})
-    with pytest.raises(EngineError, match=r"worker tcp://.* has other versions: python 3.* there, 2\.7 here; code"):
+    with pytest.raises(
+        EngineError, match=r"worker t[cl][ps]://.* has other versions: python 3.* there, 2\.7 here; code"
+    ):
         list(run(cluster, [1]))
 
 
@@ -109,6 +114,46 @@ def test_a_scheduler_that_does_not_answer_is_one_line(monkeypatch):
         dask_cluster("tcp://127.0.0.1:9"),
     ):
         pass
+
+
+def listening(pids):
+    """Return the addresses at which processes wait for connections, as the system writes them."""
+    links = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                links.add(os.readlink(link))
+    found = []
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:
+                found.append(fields[1].split(":")[0])
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux")
+def test_a_cluster_of_this_machine_waits_for_nobody_from_elsewhere(cluster):
+    addresses = listening([os.getpid(), *cluster.client.run(os.getpid).values()])
+    assert len(addresses) >= 2
+    assert set(addresses) == {"0100007F"}
+
+
+def test_a_cluster_of_this_machine_lets_nobody_in_without_its_certificates(cluster):
+    pytest.importorskip("cryptography")
+    address = cluster.client.scheduler.address
+    assert address.startswith("tls://127.0.0.1:")
+    assert all(worker.startswith("tls://127.0.0.1:") for worker in cluster.client.nthreads())
+    for security in (None, Security.temporary()):
+        with pytest.raises((OSError, TypeError)):
+            distributed.Client(address, timeout=2, security=security, set_as_default=False)
+
+
+def test_without_the_package_for_certificates_a_line_says_what_that_means(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    assert dask_engine.own_security() is None
+    assert "other users of this machine could use the Dask cluster" in caplog.text
+    assert "pip install 'mlcluster-optim[dask]'" in caplog.text
 
 
 @pytest.mark.prove
