@@ -11,6 +11,7 @@ from msgspec import Meta
 from msgspec.inspect import EnumType, LiteralType, StructType, TupleType, UnionType
 
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 
 DocumentT = TypeVar("DocumentT")
 
@@ -43,9 +44,11 @@ def decode(data: bytes, document_type: type[DocumentT]) -> DocumentT:
     Raises
     ------
     InvalidProblemError
-        Naming the path of the bad field and the remedy.
+        Naming the path of the bad field and the remedy; or if there is more in it than is read.
     """
     data = _without_mark(data)
+    check_limit("objects", data.count(b"{"), "JSON objects")
+    check_limit("values", data.count(b","), "JSON values")
     document = _decoded(data, document_type)
     try:
         json.loads(data, object_pairs_hook=_distinct_keys, parse_int=float)
@@ -181,7 +184,8 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> None:
     """Refuse an object in which a key comes twice: decoders keep the last one, people read the first."""
     keys = [key for key, _ in pairs]
     if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
+        seen: set[str] = set()
+        twice = next(key for key in keys if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise InvalidProblemError(f"the field {twice!r} is given twice in one object; leave one of the two out")
 
 

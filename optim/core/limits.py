@@ -36,6 +36,10 @@ class ReadLimits:
         jobs, apps, windows, containers.
     cells
         Of a table that an instance spans, such as jobs times slots.
+    objects, values
+        Of a JSON document: objects with names (a tree's nodes, jobs), and entries of lists and objects in all.
+    steps
+        That a checker takes to find out whether claims hold, each of some tenth of a microsecond to a microsecond.
     """
 
     document_bytes: int = 256 * MIB
@@ -47,6 +51,9 @@ class ReadLimits:
     rows: int = 500_000_000
     count: int = 100_000
     cells: int = 50_000_000
+    objects: int = 1_000_000
+    values: int = 20_000_000
+    steps: int = 50_000_000
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -115,6 +122,31 @@ def check_drawn(name: str, found: float, what: str) -> None:
         raise InvalidOptionError(
             f"{what}: at most {most} are drawn, got {found:.15g}; draw fewer, or {_how_to_raise(name)}"
         )
+
+
+class Effort:
+    """Steps that a checker takes: more than the limit allows end it.
+
+    Parameters
+    ----------
+    what
+        What takes them, for the error's text.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what, self._most, self._taken = what, current_limits().steps, 0
+
+    def spend(self, steps: int) -> None:
+        """Count steps.
+
+        Raises
+        ------
+        InvalidProblemError
+            If these are too many in all, naming the limit and how to raise it.
+        """
+        self._taken += steps
+        if self._taken > self._most:
+            raise InvalidProblemError(f"{self._what} takes more than {self._most} steps; {remedy('steps')}")
 
 
 def remedy(name: str) -> str:

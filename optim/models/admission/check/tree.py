@@ -1,10 +1,13 @@
 """What a branching tree proves: its leaves cover all plans, and each leaf's dual point bounds its part."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from optim.core.descent import Descent
+from optim.core.limits import Effort
 from optim.core.verification import Violation, violation
 from optim.models.admission.check import rows
 from optim.models.admission.check.crowding import is_crowded
@@ -13,6 +16,11 @@ from optim.models.admission.check.prices import BoundFindings, CutChecks, check_
 from optim.models.admission.check.restrictions import FREE, Restriction
 from optim.models.admission.check.schedules import has_schedule
 from optim.models.admission.proof import Branch, BranchKind, PriceProof, Side, TreeNode, TreeProof
+
+COPIED = 10
+"""Steps that an entry of a copy counts for: it is kept as long as the path."""
+SOUGHT = 1_000
+"""Steps that looking for a job's schedule counts for."""
 
 Restrictions = Mapping[int, Restriction]
 """What is left of the schedules, by job; jobs that aren't listed are free."""
@@ -29,11 +37,11 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
     is_complete = True
     cuts = CutChecks.of(facts)
     seen: set[int] = set()
-    waiting: list[tuple[int, Restrictions]] = [(0, {})]
+    walk = Descent[int, Restriction](Effort("the tree"))
+    known = _Known(facts, walk.effort)
     if not nodes:
         return _refused("the tree has no nodes")
-    while waiting:
-        number, restrictions = waiting.pop()
+    for number in walk:
         if not (isinstance(number, int | np.integer) and 0 <= number < len(nodes)):
             return _refused(f"a child is node {number}, but the nodes are 0 to {len(nodes) - 1}")
         if number in seen:
@@ -45,9 +53,10 @@ def check_tree(facts: Facts, proof: TreeProof) -> BoundFindings:
             return _refused(f"node {number}: {cause}")
         if node.branch is not None:
             for child, is_high in ((node.high, True), (node.low, False)):
-                waiting.append((child, _narrowed(restrictions, node.branch, is_high=is_high)))
+                walk.add(child, node.branch.job, partial(_narrowed, walk.effort, node.branch, is_high=is_high))
             continue
-        findings = _check_leaf(facts, node, number, restrictions, cuts)
+        walk.effort.spend(len(walk.conditions))
+        findings = _check_leaf(facts, node, number, walk.conditions, cuts, known)
         found += findings.violations
         if findings.bound is not None:
             leaves.append(findings)
@@ -93,17 +102,19 @@ def _malformed(facts: Facts, node: Any) -> str | None:
     return None
 
 
-def _narrowed(restrictions: Restrictions, branch: Branch, *, is_high: bool) -> Restrictions:
-    changed = restrictions.get(branch.job, FREE).narrowed(branch, is_high=is_high)
-    return {**restrictions, branch.job: changed}
+def _narrowed(effort: Effort, branch: Branch, before: Restriction | None, *, is_high: bool) -> Restriction:
+    """Return a job's restriction below a branch; what it holds by place is copied."""
+    restriction = FREE if before is None else before
+    effort.spend(COPIED * (len(restriction.at_least) + len(restriction.at_most)))
+    return restriction.narrowed(branch, is_high=is_high)
 
 
 def _check_leaf(
-    facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks
+    facts: Facts, node: TreeNode, number: int, restrictions: Restrictions, cuts: CutChecks, known: "_Known"
 ) -> BoundFindings:
     if node.proof is not None:
         return check_prices(facts, node.proof, cuts, restrictions, leaf=f", leaf {number}")
-    if any(_is_empty(facts, job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
+    if any(known.is_empty(job, restriction) for job, restriction in sorted(restrictions.items(), key=_by_job)):
         return BoundFindings(violations=())
     if is_crowded(facts, restrictions):
         return BoundFindings(violations=())
@@ -118,8 +129,24 @@ def _by_job(item: tuple[int, Restriction]) -> int:
     return item[0]
 
 
-def _is_empty(facts: Facts, job: int, restriction: Restriction) -> bool:
-    """Tell whether no plan meets one job's restriction."""
-    if restriction.is_contradictory:
-        return True
-    return restriction.is_admitted and not has_schedule(facts, facts.jobs[job], restriction)
+class _Known:
+    """Which restrictions no plan meets: found out once while a job has the same one, as on the way to the next leaf."""
+
+    def __init__(self, facts: Facts, effort: Effort) -> None:
+        self._facts, self._effort = facts, effort
+        self._found: dict[int, tuple[Restriction, bool]] = {}
+
+    def is_empty(self, job: int, restriction: Restriction) -> bool:
+        """Tell whether no plan meets one job's restriction."""
+        found = self._found.get(job)
+        if found is None or found[0] is not restriction:
+            found = self._found[job] = restriction, self._find(job, restriction)
+        return found[1]
+
+    def _find(self, job: int, restriction: Restriction) -> bool:
+        if restriction.is_contradictory:
+            return True
+        if not restriction.is_admitted:
+            return False
+        self._effort.spend(SOUGHT)
+        return not has_schedule(self._facts, self._facts.jobs[job], restriction)

@@ -5,9 +5,12 @@ The bound is docs/mathematics/auction.md, (C.8), over a tree of awards (C.9).
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 
+from optim.core.descent import Descent
+from optim.core.limits import Effort
 from optim.core.verification import Violation, violation
 from optim.models.auction.check.count_bound import CountBound
 from optim.models.auction.check.facts import Facts
@@ -153,10 +156,10 @@ def evaluate_tree(
     """Return the largest bound of a tree's leaves, the most absolute terms of one, and what is wrong with the tree."""
     nodes = tree.nodes
     largest, terms = -math.inf, 0.0
-    stack: list[tuple[int, dict[tuple[int, int], tuple[int, float]]]] = [(0, {})]
     seen: set[int] = set()
-    while stack:
-        number, bounds = stack.pop()
+    walk = Descent[tuple[int, int], tuple[int, float]](Effort("the tree"))
+    bounds = walk.conditions
+    for number in walk:
         if not 0 <= number < len(nodes) or number in seen:
             return math.inf, 0.0, [violation(TREE, f"node {number} is missing or reached twice")]
         seen.add(number)
@@ -166,15 +169,22 @@ def evaluate_tree(
             return math.inf, 0.0, [wrong]
         if node.low >= 0 or node.high >= 0:
             kind = (node.level, node.size) if node.row < 0 else (ROW, node.row)
-            low, high = bounds.get(kind, (0, math.inf))
-            stack.append((node.low, {**bounds, kind: (low, min(high, node.value))}))
-            stack.append((node.high, {**bounds, kind: (max(low, node.value + 1), high)}))
-        elif node.proof is not None and not _exceeds_the_cluster(facts, bounds):
+            walk.add(node.low, kind, partial(_narrowed, node.value, is_high=False))
+            walk.add(node.high, kind, partial(_narrowed, node.value, is_high=True))
+            continue
+        walk.effort.spend(len(bounds))
+        if node.proof is not None and not _exceeds_the_cluster(facts, bounds):
             value, spread = bound.evaluate(node.proof, without, bounds)
             largest, terms = max(largest, value), max(terms, spread)
     if len(seen) < len(nodes):
         return math.inf, 0.0, [violation(TREE, "there are nodes that aren't reached from node 0")]
     return largest, terms, []
+
+
+def _narrowed(value: int, bounds: tuple[int, float] | None, *, is_high: bool) -> tuple[int, float]:
+    """Return a child's least and largest number of a kind."""
+    low, high = bounds or (0, math.inf)
+    return (max(low, value + 1), high) if is_high else (low, min(high, value))
 
 
 def _malformed(facts: Facts, number: int, node: TreeNode, bounds: Bounds) -> Violation | None:

@@ -1,17 +1,23 @@
 """What a tree proves about the cost per work: its leaves cover all footprints, and each bounds its part."""
 
 import math
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from optim.core.counters import MOST
+from optim.core.descent import Descent
+from optim.core.limits import Effort
 from optim.core.recomputed import is_finite
 from optim.core.verification import Violation, violation
 from optim.models.bidding.check.facts import Facts, held_work, least_rate_for
 from optim.models.bidding.check.lasting import CheckedCovers, checked_covers
 from optim.models.bidding.check.leaf import LARGEST, CheckedBox, check_form, leaf_bound
 from optim.models.bidding.proof import CHANGE, RATE, THETA, RatioProof, TreeNode
+
+ANY, UNCHANGED, CHANGED = (0.0, math.inf), (0, 0), (1, math.inf)
+VECTOR = 16
+"""Bids that are gone over in a step."""
 
 
 def proven_bound(facts: Facts, proof: RatioProof) -> tuple[float | None, list[Violation]]:
@@ -44,11 +50,6 @@ def _least_cost(facts: Facts) -> float:
 
 def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[float, list[Violation]]:
     """Return the least bound of the tree's leaves; its splits must cover all footprints."""
-    bids = facts.instance.bids
-    size = len(bids)
-    root = CheckedBox(low=np.zeros(size, dtype=np.int64), high=bids.max_count, has_change=None)
-    if not bids.is_new.any():
-        root = CheckedBox(low=root.low, high=root.high, has_change=False)
     if not proof.nodes:
         return -math.inf, [violation("certificate", "the tree has no node")]
     covers = checked_covers(facts.instance, proof.covers)
@@ -58,9 +59,8 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
         wrong = check_form(facts, x, len(proof.covers))
         if wrong is not None:
             return -math.inf, [wrong]
-    least, pending, visits = math.inf, [(0, root)], 0
-    while pending:
-        number, box = pending.pop()
+    least, visits, path = math.inf, 0, _Path(facts)
+    for number in path.walk:
         visits += 1
         if not 0 <= number < len(proof.nodes) or visits > len(proof.nodes):
             return -math.inf, [violation("certificate", "the tree has a child that isn't there, or a circle")]
@@ -69,33 +69,58 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
             if not 0 <= node.multipliers < len(proof.multipliers):
                 return -math.inf, [violation("certificate", f"there are no multipliers {node.multipliers}")]
             x = proof.multipliers[node.multipliers]
-            least = min(least, leaf_bound(facts, box, x, proof.ratio, least_rate, covers))
-        else:
-            parts = _split(facts, box, node)
-            if parts is None:
-                text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, which can't be"
-                return -math.inf, [violation("certificate", text)]
-            pending += zip((node.low, node.high), parts, strict=True)
+            least = min(least, leaf_bound(facts, path.box(), x, proof.ratio, least_rate, covers))
+        elif not path.split(node):
+            text = f"nodes[{number}]: the tree splits by bid {node.bid} at {node.value}, which can't be"
+            return -math.inf, [violation("certificate", text)]
     return least, []
 
 
-def _split(facts: Facts, box: CheckedBox, node: TreeNode) -> tuple[CheckedBox, CheckedBox] | None:
-    """Return the parts of a box, None if it can't be split so."""
-    bids, at = facts.instance.bids, node.value
-    if node.bid == CHANGE and box.has_change is None:
-        unchanged = np.where(bids.is_new, 0, box.high)
-        return replace(box, high=unchanged, has_change=False), replace(box, has_change=True)
-    if node.bid in (THETA, RATE) and not (facts.has_common_loss and 0 <= at <= LARGEST):
-        return None
-    if node.bid == THETA:
-        low, high = box.theta
-        return replace(box, theta=(low, min(high, at))), replace(box, theta=(max(low, at), high))
-    if node.bid == RATE:
-        low, high = box.rate
-        return replace(box, rate=(low, min(high, at))), replace(box, rate=(max(low, at), high))
-    if node.bid is not None and 0 <= node.bid < len(bids) and abs(at) <= MOST and at == int(at):
-        least, most = box.low.copy(), box.high.copy()
-        most[node.bid] = min(most[node.bid], at)
-        least[node.bid] = max(least[node.bid], at + 1)
-        return replace(box, high=most), replace(box, low=least)
-    return None
+class _Path:
+    """The box of the node that a walk is at; a condition is a range (least, most), of a split by change (0, 0) or (1, inf)."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts, bids = facts, facts.instance.bids
+        self._low, self._high = np.zeros(len(bids), dtype=np.int64), bids.max_count.copy()
+        self.walk = Descent[int, tuple[float, float]](Effort("the tree"), self._hear)
+
+    def box(self) -> CheckedBox:
+        """Return the box."""
+        said, bids = self.walk.conditions, self._facts.instance.bids
+        self.walk.effort.spend(1 + len(bids) // VECTOR)
+        change = said.get(CHANGE)
+        has_change = (change == CHANGED if change is not None else None) if bids.is_new.any() else False
+        high = np.where(bids.is_new, np.minimum(self._high, 0), self._high) if change == UNCHANGED else self._high
+        return CheckedBox(
+            low=self._low, high=high, has_change=has_change, theta=said.get(THETA, ANY), rate=said.get(RATE, ANY)
+        )
+
+    def split(self, node: TreeNode) -> bool:
+        """Have both children of a node visited; return whether it can be split so."""
+        bids, at, bid = self._facts.instance.bids, node.value, node.bid
+        parts: tuple[tuple[float, float], tuple[float, float]]
+        if bid == CHANGE:
+            if CHANGE in self.walk.conditions or not bids.is_new.any():
+                return False
+            parts = UNCHANGED, CHANGED
+        elif bid in (THETA, RATE):
+            if not (self._facts.has_common_loss and 0 <= at <= LARGEST):
+                return False
+            parts = (0.0, at), (at, math.inf)
+        elif bid is not None and 0 <= bid < len(bids) and abs(at) <= MOST and at == int(at):
+            parts = (0, int(at)), (int(at) + 1, int(bids.max_count[bid]))
+        else:
+            return False
+        for child, part in zip((node.low, node.high), parts, strict=True):
+            self.walk.add(child, bid, partial(_within, part))
+        return True
+
+    def _hear(self, bid: int, part: tuple[float, float] | None) -> None:
+        """Note a bid's range in the box."""
+        if bid >= 0:
+            self._low[bid], self._high[bid] = _within(part or ANY, (0, int(self._facts.instance.bids.max_count[bid])))
+
+
+def _within(part: tuple[float, float], before: tuple[float, float] | None) -> tuple[float, float]:
+    """Return what both allow."""
+    return part if before is None else (max(part[0], before[0]), min(part[1], before[1]))

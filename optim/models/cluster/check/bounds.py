@@ -4,23 +4,35 @@ import math
 
 import numpy as np
 
+from optim.core.limits import check_limit, current_limits
 from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster
+
+COMPILED = 100
+"""Steps of a compiled loop that take the time of one other."""
 
 ROUNDING = 1e-9
 """Relative to the sum of absolute terms: far above the rounding of any sum here."""
 
 
 def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -> float:
-    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1) of docs/mathematics/cluster.md)."""
+    """Return the mean completion time in seconds that no schedule beats, rounded down ((D.1) of docs/mathematics/cluster.md).
+
+    Raises
+    ------
+    InvalidProblemError
+        If the prices take more steps than the limits allow.
+    """
     from optim.models.cluster.check.dearest_time import least_bills
 
     price = np.asarray(proof.price, float)
     slot = proof.slot_us / US
-    bills = least_bills(
-        jobs.submit_us / US, jobs.duration_us / US, jobs.gpus.astype(float), np.append(price, 0.0), slot
+    most = COMPILED * current_limits().steps
+    bills, steps = least_bills(
+        jobs.submit_us / US, jobs.duration_us / US, jobs.gpus.astype(float), np.append(price, 0.0), slot, most
     )
+    check_limit("steps", steps // COMPILED, f"steps to check {len(price)} prices for {len(jobs)} jobs")
     income = cluster.num_gpus * slot * math.fsum(price)
     total = math.fsum(bills.tolist()) - income - ROUNDING * (math.fsum(np.abs(bills).tolist()) + income)
     return float(total) / len(jobs)

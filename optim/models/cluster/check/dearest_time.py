@@ -17,8 +17,10 @@ def _insert(prices, seconds, count, price, amount):
 
 
 @compiled
-def least_bills(release, duration, width, price, slot):
-    """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds.
+def least_bills(release, duration, width, price, slot, most):
+    """Return ``min_C (C - r + w x cost of the cheapest d seconds in [r, C])`` of each job, in seconds, and how many steps that took.
+
+    Of more than `most` steps the rest is left out.
 
     With all time up to the beginning of a slot in the table, an end within the slot replaces bought time that is dearer
     than the slot's price by more than a second of waiting is worth, dearest first.
@@ -26,6 +28,7 @@ def least_bills(release, duration, width, price, slot):
     last = len(price)
     result = np.empty(len(release))
     prices, seconds = np.empty(last), np.empty(last)
+    steps = 0
     for job in range(len(release)):
         r, d, w = release[job], duration[job], width[job]
         count, least = 0, np.inf
@@ -34,9 +37,9 @@ def least_bills(release, duration, width, price, slot):
             rate = price[at] if at < last else 0.0
             begin = now
             stop = (at + 1) * slot if at < last else max(now, r) + d
-            before = 0.0
-            for entry in range(count):
-                before += seconds[entry]
+            steps += 2 * count + 1
+            if steps > most:
+                return result, steps
             # Cheapest time up to `begin`, as far as it goes; what is missing must come from this slot.
             cost, taken, edge, part = 0.0, 0.0, count, 0.0
             for entry in range(count):
@@ -68,4 +71,4 @@ def least_bills(release, duration, width, price, slot):
             now = stop
             at += 1
         result[job] = least
-    return result
+    return result, steps

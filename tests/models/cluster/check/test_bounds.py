@@ -42,7 +42,7 @@ def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, slot):
     release, width, duration = (np.array([float(value)]) for value in row)
     price = np.append(np.array(prices), 0.0)
     expected = _bill_by_seconds(row, prices, slot)
-    assert least_bills(release, duration, width, price, float(slot))[0] == pytest.approx(expected, abs=1e-9)
+    assert least_bills(release, duration, width, price, float(slot), 10**9)[0][0] == pytest.approx(expected, abs=1e-9)
     value, end = np.empty(1), np.empty(1)
     best_ends(release, duration, width, np.array(prices), float(slot), value, end)
     assert value[0] == pytest.approx(expected, abs=1e-9)

@@ -147,5 +147,5 @@ def test_worth_that_no_sum_could_hold_is_refused(change):
 
 def test_a_run_time_of_more_slots_than_are_read_is_refused():
     jobs = workload([(0, 1, 10**6)])
-    with pytest.raises(InvalidProblemError, match="slots of 1 us in a job's run time"):
+    with pytest.raises(InvalidProblemError, match="in slots of 1 us takes more than 50000000 steps"):
         most_earned(jobs, Cluster.grid("1x1"), replace(_worth([(1.0, 1.0, 1.0)], []), slot_us=1))
