@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from optim.cli.border import note
-from optim.cli.parameters import option
+from optim.cli.parameters import MOST_PROCESSES, option
 from optim.core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ class EngineChoice:
         EngineName.LOCAL
     )
     processes: Annotated[
-        int | None, option("--processes", "How many pieces of work run at once (default: 1).", panel=WHERE, min=1)
+        int | None,
+        option(
+            "--processes", "How many pieces of work run at once (default: 1).", panel=WHERE, min=1, max=MOST_PROCESSES
+        ),
     ] = None
     scheduler: Annotated[
         str | None, option("--scheduler", "An existing Dask scheduler; its workers do the work.", "ADDRESS", WHERE)
@@ -85,7 +88,10 @@ class PairChoice(EngineChoice):
     """The same, where two processes are the default."""
 
     processes: Annotated[
-        int | None, option("--processes", "How many pieces of work run at once (default: 2).", panel=WHERE, min=1)
+        int | None,
+        option(
+            "--processes", "How many pieces of work run at once (default: 2).", panel=WHERE, min=1, max=MOST_PROCESSES
+        ),
     ] = None
     unless_said: ClassVar[int] = 2
 

@@ -19,6 +19,8 @@ from optim.models.catalogue import problem_named, problem_names
 INSTANCES = "Instances"
 MOST_THINGS = 1_000_000
 """Of a kind in an instance that is generated."""
+MOST_PROCESSES = 1_000
+"""At once."""
 WRITTEN = ("out", "results", "log", "report", "picture", "write_golden")
 """Names of parameters that say where something is written."""
 MOST_DIGITS = 18

@@ -11,7 +11,7 @@ from optim.cli.completion import complete_instance
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_line, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, grouped, option
+from optim.cli.parameters import MOST_PROCESSES, MOST_THINGS, FormatOption, SeedOption, grouped, option
 from optim.cli.run_application import ApplicationRun, PushChoice, train_application
 from optim.cli.run_rounds import RoundChoice, tell_rounds
 from optim.core.errors import InvalidOptionError, UnsupportedProblemError
@@ -37,17 +37,22 @@ def run(
     gradient_seconds: Annotated[
         float, option("--gradient-seconds", "Least time from one push of a worker to its next.", "S")
     ] = GRADIENT_S,
-    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", min=1)] = PROCESSES,
+    max_processes: Annotated[
+        int, option("--max-processes", "Most processes at once.", min=1, max=MOST_PROCESSES)
+    ] = PROCESSES,
     cores: Annotated[float, option("--cores", "Cores that all workers hold themselves to together.", "N")] = CORES,
     kill_servers: Annotated[
-        int | None, option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1)
+        int | None,
+        option("--kill-servers", "A drill instead: kill N active servers of a job.", "N", min=1, max=MOST_PROCESSES),
     ] = None,
     application: Annotated[
         str | None, option("--application", "Train this instead: a name, or a class of one's own.", "NAME|MODULE:CLASS")
     ] = None,
     data: Annotated[Path | None, option("--data", "Data of one's own for it (docs/training.md).", "FILE")] = None,
-    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1)] = CLOCKS,
-    workers: Annotated[int, option("--workers", "Worker processes; the first one also serves.", min=1)] = WORKERS,
+    clocks: Annotated[int, option("--clocks", "Clocks that it is trained for.", min=1, max=MOST_THINGS)] = CLOCKS,
+    workers: Annotated[
+        int, option("--workers", "Worker processes; the first one also serves.", min=1, max=MOST_PROCESSES)
+    ] = WORKERS,
     rate: Annotated[float, option("--rate", "Learning rate of Adagrad; of a topic model's descent, at most 1.")] = RATE,
     checkpoint: Annotated[
         Path | None, option("--checkpoint", "Folder of checkpoints; a run goes on from the newest one.", "FOLDER")

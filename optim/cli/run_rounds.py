@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from optim.cli.border import fail, note
 from optim.cli.exit_code import ExitCode
 from optim.cli.output import OutputFormat, print_json, print_rows
-from optim.cli.parameters import option
+from optim.cli.parameters import MOST_THINGS, option
 
 if TYPE_CHECKING:
     from optim.simulation.live.job_plan import PlanOptions
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 class RoundChoice:
     """How many rounds of an auction's leases are played."""
 
-    rounds: Annotated[int, option("--rounds", "Of leases: the auction's own, then the arbiter's.", min=1)] = 1
+    rounds: Annotated[
+        int, option("--rounds", "Of leases: the auction's own, then the arbiter's.", min=1, max=MOST_THINGS)
+    ] = 1
     fairness: Annotated[
         float, option("--fairness", "f: in later rounds the 1 - f of the apps that are worst off bid.", "F")
     ] = 0.8

@@ -72,7 +72,9 @@ def containers(
     *,
     policy: PolicyOption = None,
     require: Annotated[list[str] | None, option("--require", REQUIRE, "NAME=VALUE")] = None,
-    resamples: Annotated[int, option("--resamples", "Resamples of containers for intervals.", min=1)] = RESAMPLES,
+    resamples: Annotated[
+        int, option("--resamples", "Resamples of containers for intervals.", min=1, max=100_000)
+    ] = RESAMPLES,
     cycle_minutes: Annotated[float, option("--cycle-minutes", "Minutes between decisions.", "M")] = 10.0,
     multiplier: MultipliersOption = None,
     report: ReportOption = None,

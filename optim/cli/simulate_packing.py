@@ -8,7 +8,7 @@ from optim.cli.engine import EngineChoice
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
-from optim.cli.parameters import FormatOption, SeedOption, TimeLimitOption, grouped, option
+from optim.cli.parameters import MOST_THINGS, FormatOption, SeedOption, TimeLimitOption, grouped, option
 from optim.cli.progress import terminal_progress
 from optim.cli.series_input import PHASES, EncoderOption, NumPhasesOption
 
@@ -25,7 +25,7 @@ def packing(
     risk: Annotated[float, option("--risk", "Share of a phase's samples above its request.", "SHARE")] = 0.05,
     jobs: Annotated[int, option("--jobs", "Jobs that ask.", panel=JOBS, min=2)] = 40,
     learned: Annotated[int, option("--learned", "Other containers to learn from.", panel=JOBS, min=2)] = 200,
-    servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1)] = 2,
+    servers: Annotated[int, option("--servers", "Equal servers.", panel=JOBS, min=1, max=MOST_THINGS // 10)] = 2,
     solver: Annotated[
         str, option("--solver", "Solver of admission.", "NAME", JOBS, autocompletion=complete_solver)
     ] = "online",

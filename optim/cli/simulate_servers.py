@@ -24,7 +24,7 @@ def servers(
     *,
     jobs: Annotated[int, option("--jobs", "Jobs of a set.", "N", min=1)] = 100,
     seeds: Annotated[int, option("--seeds", "Sets to count on; as many are tuned on.", "N", min=2)] = 20,
-    runs: Annotated[int, option("--runs", "Earlier runs of each job.", "N", min=1)] = 3,
+    runs: Annotated[int, option("--runs", "Earlier runs of each job.", "N", min=1, max=1000)] = 3,
     error: Annotated[float, option("--error", "How far each run is off, in length and levels.", "E")] = 0.05,
     kills: Annotated[float, option("--kills", "Jobs that may be killed.", "SHARE")] = 0.02,
     throttled: Annotated[float, option("--throttled", "Samples that may be short of CPU.", "SHARE")] = 0.02,

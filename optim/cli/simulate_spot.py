@@ -15,6 +15,7 @@ from optim.cli.parameters import FormatOption, SeedOption, grouped, option, spli
 from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
+from optim.core.limits import check_drawn
 from optim.core.own_code import is_own
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def spot(
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
     """Run policies from the same random starts: a row each, and a summary with confidence intervals."""
+    check_drawn("count", starts, "--starts")
     names = split_list(policy)
     hint = "the rows so far are printed"
     with (

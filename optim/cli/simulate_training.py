@@ -11,7 +11,17 @@ from optim.cli.completion import complete_policy
 from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_rows
-from optim.cli.parameters import FormatOption, SeedOption, check_out, grouped, option, split_list, split_options
+from optim.cli.parameters import (
+    MOST_PROCESSES,
+    MOST_THINGS,
+    FormatOption,
+    SeedOption,
+    check_out,
+    grouped,
+    option,
+    split_list,
+    split_options,
+)
 from optim.cli.price_source import PRICES, PriceChoice, read_or_draw, split_time
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
@@ -47,9 +57,13 @@ WHOLE: Mapping[str, tuple[str, int | None]] = {
 class ReplayChoice:
     """How the processes stand for the machines."""
 
-    clocks: Annotated[int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1)] = 120
+    clocks: Annotated[
+        int, option("--clocks", "Clocks of training in the job.", panel=REPLAY, min=1, max=MOST_THINGS)
+    ] = 120
     hour_seconds: Annotated[float, option("--hour-seconds", "What an hour lasts here, at least.", "S", REPLAY)] = 1.0
-    max_processes: Annotated[int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1)] = 8
+    max_processes: Annotated[
+        int, option("--max-processes", "Most processes at once.", panel=REPLAY, min=1, max=MOST_PROCESSES)
+    ] = 8
     warning: Annotated[
         bool, option("--warning/--no-warning", "Without: evicted processes are killed.", panel=REPLAY)
     ] = True

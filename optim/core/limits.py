@@ -32,8 +32,10 @@ class ReadLimits:
     columns, rows
         Of a CSV file.
     count
-        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs; and of what is drawn:
+        Of equal or numbered things that an instance may hold: servers of a class, slots, machines, GPUs, a job's chunks; and of what is drawn:
         jobs, apps, windows, containers.
+    gpus
+        Of a cluster that jobs queue for, all machines together.
     cells
         Of a table that an instance spans, such as jobs times slots.
     objects, values
@@ -50,6 +52,7 @@ class ReadLimits:
     columns: int = 4_096
     rows: int = 500_000_000
     count: int = 100_000
+    gpus: int = 1_000_000
     cells: int = 50_000_000
     objects: int = 1_000_000
     values: int = 20_000_000

@@ -223,6 +223,7 @@ def _server_documents(servers: ServerClasses) -> list[ServerClassDocument]:
 def _jobs(documents: Sequence[JobDocument], num_resources: int) -> Jobs:
     offset, start, worker, ps = [0], [], [], []
     for i, job in enumerate(documents):
+        check_limit("count", min(job.chunks, job.epochs * job.chunks * job.minibatches), f"jobs[{i}].chunks")
         for s, segment in enumerate(_segments(job, i)):
             path = f"jobs[{i}]" if isinstance(job.segments, UnsetType) else f"jobs[{i}].segments[{s}]"
             start.append(segment.start)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
+from optim.core.limits import check_limit
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -101,6 +102,7 @@ class Cluster(ComparesByValue):
             values = getattr(self, name)
             if not (values.min() >= 0 and values.max() <= limit):  # not a number is neither
                 raise InvalidProblemError(f"{name} must lie in 0..{limit:g}, got {values.min()}..{values.max()}")
+        check_limit("gpus", self.num_gpus, "GPUs of a cluster")
 
     @property
     def names_of_gpus(self) -> tuple[str, ...]:

@@ -70,8 +70,9 @@ def _from_topology(path: Path) -> Cluster:
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}") from error
     entries = document.machines
+    check_limit("count", sum(entry.count for entry in entries), f"{path}: machines")
+    check_limit("gpus", sum(entry.count * entry.gpus for entry in entries), f"{path}: GPUs of a cluster")
     count = np.array([entry.count for entry in entries], np.int64)
-    check_limit("count", int(count.sum()) if len(count) else 0, f"{path}: machines")
     for number, entry in enumerate(entries):
         if entry.gpus > MOST_GPUS or any(
             room is not None and not 0 <= room < np.inf for room in (entry.cpus, entry.memory_gb)
@@ -112,6 +113,7 @@ def _from_specification(path: Path) -> Cluster:
     check_limit("count", racks * machines, f"{path}: machines")
     if gpus > MOST_GPUS:
         raise InvalidProblemError(f"{path}: a machine has at most {MOST_GPUS} GPUs, got {gpus}")
+    check_limit("gpus", racks * machines * gpus, f"{path}: GPUs of a cluster")
     total = racks * machines
     return Cluster(
         gpus=np.full(total, gpus, np.int64),

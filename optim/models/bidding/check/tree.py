@@ -59,9 +59,8 @@ def _tree_bound(facts: Facts, proof: RatioProof, least_rate: float) -> tuple[flo
         wrong = check_form(facts, x, len(proof.covers))
         if wrong is not None:
             return -math.inf, [wrong]
-    least, visits, path = math.inf, 0, _Path(facts)
-    for number in path.walk:
-        visits += 1
+    least, path = math.inf, _Path(facts)
+    for visits, number in enumerate(path.walk, start=1):
         if not 0 <= number < len(proof.nodes) or visits > len(proof.nodes):
             return -math.inf, [violation("certificate", "the tree has a child that isn't there, or a circle")]
         node = proof.nodes[number]
