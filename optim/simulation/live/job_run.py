@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from optim.core.errors import NotAllowedError
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
 from optim.simulation.live.own_job import OwnJob, Timer
 from optim.simulation.live.shared_clock import Pace, SharedClock
 from optim.training.application import Application
 from optim.training.applications import LogisticRegression, MatrixFactorisation, TopicModel
+from optim.training.messages import Message, Ready
 from optim.training.options import ClusterOptions
 from optim.training.phase import Phase
 from optim.training.processes import Processes
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Action, Event, Trainer, TrainingRecord, run_alone
+from optim.training.transport import Lost
 
 if TYPE_CHECKING:
     from optim.kernels.parameter_server import AbstractOptimiser
@@ -28,6 +31,9 @@ more than the first of these, so many for each of the most workers."""
 
 LEAST_S, MOST_CLOCKS = 0.01, 1_000
 """Least seconds of a push, and most clocks of a job."""
+
+MOST_FAILED = 5
+"""So many processes may end in a row before they are up."""
 
 IDLE_S = 0.01
 """How often a job without machines looks at the time."""
@@ -112,6 +118,7 @@ class JobRun:
     clock: SharedClock | None = None
     settled_slot: float = -1
     _count: int = 0
+    _num_failed: int = 0
     application: OwnJob = field(init=False)
     _played: OwnJob = field(init=False)
     optimiser: "AbstractOptimiser" = field(init=False)
@@ -190,7 +197,20 @@ class JobRun:
             if not _has_company(trainer):
                 time.sleep(IDLE_S)
             elif (message := transport.receive(IDLE_S)) is not None:
+                self._count_failed(trainer, message)
                 trainer.take(message)
+
+    def _count_failed(self, trainer: Trainer, message: Message | Lost) -> None:
+        """Give up once so many processes in a row have ended as they started: those that follow would, too."""
+        if isinstance(message, Ready):
+            self._num_failed = 0
+        elif isinstance(message, Lost) and message.machine in trainer.controller.machines.joining:
+            self._num_failed += 1
+            if self._num_failed >= MOST_FAILED:
+                raise NotAllowedError(
+                    f"{MOST_FAILED} processes of job {self.plan.name} in a row ended as they started, the last "
+                    f"{message.reason}; what they said stands above: mend that, and give the same command again"
+                )
 
     def _wanted(self, slot: int) -> tuple[int, int]:
         """Return the machines that the plan gives in a slot; late jobs keep their last."""

@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from optim.core.errors import TrainingError
+from optim.core.errors import NotAllowedError, TrainingError
 from optim.simulation.live import job_run
 from optim.simulation.live.job_plan import JobPlan, PlanOptions
-from optim.simulation.live.job_run import JobRun
+from optim.simulation.live.job_run import MOST_FAILED, JobRun
 from optim.training.options import ClusterOptions
 from optim.training.phase import Phase
 from optim.training.roles import STORAGE
 from optim.training.stages import Fixed, Stage
 from optim.training.trainer import Trainer
-from optim.training.transport import InProcess
+from optim.training.transport import InProcess, Lost
 
 
 class Local(InProcess, contextlib.nullcontext):
@@ -253,3 +253,35 @@ def test_the_error_is_of_the_time_since_the_first_slot():
     assert (row.planned_slots, row.realised_slots) == (2.5, 2.8)
     assert row.error == pytest.approx(1.8 / 1.5 - 1.0)
     assert (row.first_loss, row.clocks, row.is_exact) == (None, 0, None)
+
+
+class Dying(Local):
+    """Machines that end as they start, but for those whose number is told."""
+
+    started = 0
+    up_at = frozenset()
+
+    def start(self, machine):
+        type(self).started += 1
+        if type(self).started in self.up_at:
+            super().start(machine)
+        else:
+            self.lost = [*getattr(self, "lost", []), Lost(machine, "with exit code 7")]
+
+    def receive(self, wait_s=None):
+        return self.lost.pop(0) if getattr(self, "lost", None) else super().receive(wait_s)
+
+
+@pytest.mark.parametrize(("up_at", "started"), [((), MOST_FAILED + 1), ((4,), MOST_FAILED + 4)])
+def test_a_job_whose_processes_end_as_they_start_is_given_up(monkeypatch, up_at, started):
+    """They would be started anew without end; one that comes up begins the count again."""
+    monkeypatch.setattr(job_run, "Processes", Dying)
+    monkeypatch.setattr(Dying, "started", 0)
+    monkeypatch.setattr(Dying, "up_at", frozenset(up_at))
+    run = run_of({0: (1, 1)}, 5.0)
+    run.play(lambda: 0, 0, lambda: Dying.started > 50)
+    assert isinstance(run.error, NotAllowedError)
+    assert f"{MOST_FAILED} processes of job j in a row ended as they started, the last with exit code 7" in str(
+        run.error
+    )
+    assert Dying.started <= started + 1

@@ -1,0 +1,60 @@
+"""Small files and numbers that ask for much end each command in one line, before there is anything large in memory."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OPTIM = Path(sys.executable).with_name("optim")
+MOST_MIB = 1_000
+RUN = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], capture_output=True, text=True, timeout=60)
+print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)
+sys.stderr.write(done.stderr)
+"""
+TOPOLOGY = {"schema": "optim/cluster/1", "machines": [{"gpus": 1024, "count": 90000, "kind": "a"}]}
+COMMANDS = {
+    "chunks": ("solve big.json --solver fifo", "chunks: at most 100000 are read, got 1000000000"),
+    "nodes": ("instance describe nodes.json", "JSON objects: at most 1000000 are read"),
+    "topology": ("simulate cluster --generate themis --apps 4 --gpus topology.json", "at most 1000000 are read, got 92160000"),
+    "grid": ("simulate cluster --generate themis --apps 4 --gpus 90000x1024", "at most 1000000 are read, got 92160000"),
+    "starts": ("simulate spot --starts 1000000000000", "--starts: at most 100000 are drawn"),
+    "clocks": ("simulate training --clocks 1000000000000", "Input should be less than or equal to"),
+    "workers": ("run --application matrix-factorisation --workers 1000000", "Input should be less than or equal to"),
+    "servers": ("simulate packing --servers 1000000000000", "Input should be less than or equal to"),
+    "runs": ("simulate servers --runs 1000000000000", "Input should be less than or equal to"),
+    "resamples": ("simulate containers --generate 4 --resamples 1000000000000", "Input should be less than or equal to"),
+    "processes": ("bench admission --processes 1000000", "Input should be less than or equal to"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    from optim.models.files import save
+    from optim.models.reference import reference_instance
+
+    folder = tmp_path_factory.mktemp("sizes")
+    save(reference_instance("tiny-0"), folder / "big.json")
+    document = json.loads((folder / "big.json").read_bytes())
+    for job in document["jobs"]:
+        job["chunks"] = 10**9
+    (folder / "big.json").write_text(json.dumps(document))
+    (folder / "topology.json").write_text(json.dumps(TOPOLOGY))
+    (folder / "nodes.json").write_bytes(b'{"schema": "optim/admission/1", "jobs": [' + b"{}," * 12_000_000 + b"{}]}")
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_asks_for_much_is_a_line(folder, name):
+    words, line = COMMANDS[name]
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, OPTIM, *words.split()], cwd=folder, capture_output=True, text=True, check=True
+    )
+    code, mib = map(int, done.stdout.split())
+    assert code == 2, done.stderr
+    assert line in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert mib < MOST_MIB
