@@ -1,5 +1,7 @@
 """Files in and out: reads that end however a file is made, writes that leave a file whole or absent, gzip either way."""
 
+import fcntl
+import glob
 import gzip
 import io
 import os
@@ -8,7 +10,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -18,6 +20,8 @@ from optim.core.limits import MIB, current_limits, remedy
 GZIP_MAGIC = b"\x1f\x8b"
 UNSUSPECTED_BYTES = 16 * MIB
 """So many bytes may come out of a gzip file whatever went in."""
+PART = ".part"
+"""End of the name of a file that is being written."""
 LINE_BYTES = 2**12
 """Read at once to find the end of a first line."""
 ANYBODY_WRITES = 0o222
@@ -246,8 +250,9 @@ def write_bytes(path: str | Path, data: bytes) -> None:
     if target.is_dir():
         raise _cant_be_written(path, "it is a folder; choose another place")
     _check_not_read_only(path)
+    _sweep(target)
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        descriptor, temporary = _new_part(target)
     except OSError as error:
         raise _cant_be_written(path, f"{error.strerror or error}; check the folder") from error
     try:
@@ -255,11 +260,45 @@ def write_bytes(path: str | Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _permissions(target))
-        os.replace(temporary, target)
+            os.chmod(temporary, _permissions(target))
+            os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+    _sync_folder(target.parent)
+
+
+def _new_part(target: Path) -> tuple[int, str]:
+    """Make a temporary file, locked for as long as it is written, so that nobody takes it for one that was left behind."""
+    while True:
+        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=PART)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        os.close(descriptor)  # somebody swept it away before it was locked
+
+
+def _sweep(target: Path) -> None:
+    """Remove what was left of a file by processes that were killed while they wrote it."""
+    for left in target.parent.glob(f"{glob.escape(f'.{target.name}.')}*{PART}"):
+        with suppress(OSError):
+            descriptor = os.open(left, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have a new name outlive a loss of power, where the file system can say so."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _check_not_read_only(path: str | Path) -> None:

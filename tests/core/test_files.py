@@ -1,8 +1,12 @@
 """Files of any kind: reads end within their limits, writes replace files only, and those whole."""
 
+import fcntl
 import gzip
 import os
+import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -280,3 +284,61 @@ def test_places_that_cant_be_written_to_are_named_before_the_work(tmp_path, monk
 def test_folders_above_a_file_are_made(tmp_path):
     prepare_folder(tmp_path / "a" / "b" / "c" / "file")
     assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+def test_what_a_killed_process_left_is_gone_after_the_next_write_and_what_another_writes_stays(tmp_path):
+    target = tmp_path / "a[1].json"
+    left, foreign = tmp_path / ".a[1].json.abcdefgh.part", tmp_path / ".a1.json.abcdefgh.part"
+    busy = tmp_path / ".a[1].json.ijklmnop.part"
+    for path in (left, foreign, busy):
+        path.write_bytes(b"half")
+    with busy.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write_bytes(target, b"whole")
+    assert sorted(tmp_path.iterdir()) == sorted([target, foreign, busy])
+    assert target.read_bytes() == b"whole"
+    write_bytes(target, b"again")
+    assert sorted(tmp_path.iterdir()) == sorted([target, foreign])
+
+
+def test_a_process_killed_while_it_writes_leaves_the_old_file_and_nothing_after_the_next_write(tmp_path):
+    target = tmp_path / "file"
+    target.write_bytes(b"old")
+    code = (
+        "import os, signal, sys; from optim.core import files; "
+        "files.os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "files.write_bytes(sys.argv[1], b'new')"
+    )
+    done = subprocess.run([sys.executable, "-c", code, target], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert target.read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 2
+    write_bytes(target, b"newer")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_part_that_was_swept_before_it_was_locked_is_made_anew(tmp_path, monkeypatch):
+    real, swept = files.fcntl.flock, []
+
+    def sweep_first(descriptor, how):
+        if not swept:
+            swept.extend(tmp_path.iterdir())
+            swept[0].unlink()
+        real(descriptor, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", sweep_first)
+    write_bytes(tmp_path / "file", b"whole")
+    assert len(swept) == 1
+    assert (tmp_path / "file").read_bytes() == b"whole"
+
+
+def test_the_folder_is_synced_after_the_file_has_its_name(tmp_path, monkeypatch):
+    synced, real = [], os.fsync
+
+    def sync(descriptor):
+        synced.append((os.readlink(f"/proc/self/fd/{descriptor}"), (tmp_path / "file").exists()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_bytes(tmp_path / "file", b"whole")
+    assert synced[-1] == (str(tmp_path), True)
