@@ -20,6 +20,7 @@ from optim.core.text import printable
 _UsageError: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 WRONG_PATH = (errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
+TOO_MANY_OPEN = (errno.EMFILE, errno.ENFILE)
 LOGGER = logging.getLogger(__name__)
 MOST_CHARACTERS = 300
 """Of a line on stderr."""
@@ -87,11 +88,15 @@ class Border(TyperGroup):
         except OSError as error:
             return _failed(error)
         except Exception as error:
-            said = where_own_code_failed(error)
-            if said is None:
+            if isinstance(error, (RuntimeError, AssertionError)) and _lacks_device():
+                wanted = os.environ["JAX_PLATFORMS"]
+                said = f"JAX has no device of JAX_PLATFORMS={wanted} here; unset it, or set JAX_PLATFORMS=cpu"
+            elif (place := where_own_code_failed(error)) is not None:
+                said = f"{place}; mend it, or see all of it with --verbose"
+            else:
                 raise
             LOGGER.debug("what was raised:", exc_info=True)
-            return fail(f"{said}; mend it, or see all of it with --verbose")
+            return fail(said)
         return code
 
 
@@ -135,7 +140,39 @@ def _failed(error: OSError) -> ExitCode:
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in WRONG_PATH:
         return fail(f"{where}{error.strerror}; check the path")
+    if error.errno in TOO_MANY_OPEN:
+        return fail(
+            f"{where}{error.strerror}; allow more with 'ulimit -n 1024', or use fewer processes", ExitCode.NOTHING
+        )
     return fail(f"{where}{error.strerror or error}; free some space or choose another place", ExitCode.NOTHING)
+
+
+def _lacks_device() -> bool:
+    """Tell whether JAX finds none of the devices that it was asked for; its own errors say so only of some."""
+    jax = sys.modules.get("jax")
+    if jax is None or not os.environ.get("JAX_PLATFORMS"):
+        return False
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError):
+        return True
+    return False
+
+
+def have_streams() -> None:
+    """See to it that there are all standard streams, or a file that is opened would get the number of one.
+
+    Who has closed stderr wants to hear nothing; without stdout there is nowhere to put results.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115 - it stays open as long as the process
+    if sys.stdout is None:
+        sys.exit(int(fail("stdout is closed; leave it open, or send it to a file or to /dev/null")))
 
 
 def _close_stdout() -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from optim.cli.border import Border
+from optim.cli.border import Border, have_streams
 from optim.cli.logs import show_logs
 from optim.cli.output import print_line
 from optim.cli.parameters import split_options, whole_number
@@ -55,4 +55,5 @@ def root(
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    have_streams()
     app()

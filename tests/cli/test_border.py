@@ -1,7 +1,9 @@
 """What reaches a terminal: one line, short, without anything that steers it."""
 
+import errno
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from optim.cli.border import MOST_CHARACTERS, one_line
+from optim.cli.border import MOST_CHARACTERS, _failed, one_line
 from optim.cli.logs import show_logs
 from optim.cli.main import app
 
@@ -134,3 +136,54 @@ def test_warnings_of_numpy_are_shown_where_everything_is(logs, capsys, is_verbos
     assert [line for line in lines if "overflow" not in line] == [
         "optim: a warning", "optim: a remark", *(["optim: detail"] if is_verbose else []),
     ]  # fmt: skip
+
+
+def closed(*words, streams):
+    """Run the command with streams closed."""
+    command = shlex.join([str(Path(sys.executable).with_name("optim")), *words])
+    redirected = " ".join(f"{number}>&-" for number in streams)
+    return subprocess.run(["sh", "-c", f"exec {command} {redirected}"], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("solvers",), ("solve", "tiny-0", "--solver", "fifo")])
+def test_without_stdout_one_line_says_so(words):
+    done = closed(*words, streams=[1])
+    assert done.returncode == 2
+    assert done.stderr == "optim: error: stdout is closed; leave it open, or send it to a file or to /dev/null\n"
+    assert closed(*words, streams=[1, 2]).returncode == 2
+
+
+def test_without_stderr_results_are_printed_all_the_same():
+    done = closed("solve", "tiny-0", "--solver", "fifo", streams=[0, 2])
+    assert done.returncode == 0
+    assert "objective" in done.stdout
+    wrong = closed("solve", "nothing.json", streams=[2])
+    assert (wrong.returncode, wrong.stdout, wrong.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_too_many_open_files_are_told_by_their_own_remedy(capsys, number):
+    code = _failed(OSError(number, os.strerror(number)))
+    assert code == 1
+    assert capsys.readouterr().err.endswith("allow more with 'ulimit -n 1024', or use fewer processes\n")
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="there is a device")
+@pytest.mark.parametrize("name", ["cuda", "tpu"])
+def test_a_device_that_is_not_there_is_one_line(name):
+    words = [
+        str(Path(sys.executable).with_name("optim")),
+        "phases",
+        "fit",
+        "--generate",
+        "10",
+        "--encoder",
+        "crbm",
+        "--out",
+        os.devnull,
+    ]
+    done = subprocess.run(words, env={**os.environ, "JAX_PLATFORMS": name}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    line = f"optim: error: JAX has no device of JAX_PLATFORMS={name} here; unset it, or set JAX_PLATFORMS=cpu"
+    assert done.stderr.splitlines()[-1] == line
+    assert "Traceback" not in done.stderr
