@@ -107,7 +107,7 @@ def test_a_rule_that_reads_the_future_says_so_and_does(bounds):
     assert "jobs that arrive later" in SOLVER.foresight(options)
     assert moved(options) > 0
     tiny = optim.solve(optim.reference_instance("tiny-0"), "online", options=options)
-    assert tiny.message == SOLVER.foresight(options)
+    assert tiny.message.startswith(SOLVER.foresight(options))
 
 
 def test_every_source_of_bounds_is_one_or_the_other():
