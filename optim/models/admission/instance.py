@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -318,12 +317,16 @@ class AdmissionInstance(ComparesByValue):
 
         return earliest_completion(self)
 
-    @derived
+    @property
     def never_run(self) -> Mapping[str, str]:
         """Jobs that no plan can admit, by id, each with the reason."""
+        return dict(self._never_run)
+
+    @derived
+    def _never_run(self) -> tuple[tuple[str, str], ...]:
         from optim.models.admission.never_run import never_run
 
-        return MappingProxyType(dict(never_run(self)))
+        return tuple(never_run(self).items())
 
     @derived
     def workers_per_server(self) -> IntArray:

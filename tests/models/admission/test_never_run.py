@@ -1,5 +1,6 @@
 """Jobs that can never run: found as the checker's dynamic programme finds them, each with a reason that is right."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -90,6 +91,14 @@ def test_every_answer_counts_them_and_says_why(solver):
     assert optim.verify(instance, solution).is_ok
     other = replace(solution, stats=replace(solution.stats, counts={**solution.stats.counts, "never_run": 2.0}))
     assert not optim.verify(instance, other).is_ok
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 jobs can never run")
+def test_an_instance_that_was_asked_travels_to_other_processes_and_is_not_changed():
+    instance = build({"ps": {"gpu": 1}})
+    instance.never_run["b"] = "of no avail"
+    again = pickle.loads(pickle.dumps(instance))
+    assert again.never_run == instance.never_run == {"a": instance.never_run["a"]}
 
 
 def test_where_every_job_can_run_nothing_is_said(recwarn):
