@@ -25,9 +25,9 @@ WORLDS = {
     ),
     "spot": (
         "from optim.simulation.spot.policy import Policy\n\n\n"
-        "class Mine(Policy):\n    def decide(self, view):\n        return {}['bid']\n",
+        "def bid():\n    return {}['bid']\n\n\nclass Mine(Policy):\n    def decide(self, view):\n        return bid()\n",
         [*SPOT, "--policy"],
-        "in decide: KeyError: 'bid'",
+        "in bid: KeyError: 'bid'",
     ),
     "spot, made": (
         "from optim.simulation.spot.policy import Policy\n\n\n"

@@ -182,3 +182,24 @@ def test_a_policy_by_slots_allocates_the_same_whatever_comes_later(name):
 def test_a_source_says_what_it_lacks(options, said):
     with pytest.raises(InvalidOptionError, match=said):
         OnlineOptions(**options)
+
+
+@pytest.mark.parametrize("mode", ["seen", "seen, exponential", "seen, in units"])
+def test_bounds_of_the_jobs_seen_so_far_are_those_of_these_jobs_alone(mode):
+    """Job by job, the bounds are what they are in an instance that has no other jobs."""
+    options = CAUSAL[mode]
+    for whole, _, _ in continued()[:60]:
+        seen = make_seen(whole, options, job_worth(whole))
+        for job in range(whole.num_jobs):
+            seen.see(job)
+            alone = replace(whole, jobs=take_jobs(whole.jobs, np.arange(job + 1)))
+            known = make_bounds(alone, replace(options, bounds="oracle"), np.random.default_rng(0))
+            for found, right in ((seen.ranges.worker, known.worker), (seen.ranges.ps, known.ps)):
+                if len(job_worth(alone).jobs):
+                    is_used = np.isfinite(right.log_lower)
+                    assert (np.isfinite(found.log_lower) == is_used).all()
+                    # Other scales are the least over jobs that do not use the row, too: no theorem needs that.
+                    assert (found.log_lower[is_used] >= right.log_lower[is_used] - 1e-9).all()
+                    if mode == "seen":
+                        assert found.log_lower[is_used] == pytest.approx(right.log_lower[is_used], rel=1e-12)
+                    assert found.log_upper[is_used] == pytest.approx(right.log_upper[is_used], abs=2e-9)
