@@ -104,7 +104,7 @@ def cluster(
         list[str] | None,
         option("--option", "Of the engine; POLICY.NAME, generate.NAME or trace.NAME of others; repeat.", "NAME=VALUE"),
     ] = None,
-    bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0)] = 60,
+    bound_steps: Annotated[int, option("--bound-steps", "Steps of the search for prices.", min=0)] = 100,
     where: EngineChoice,
     outputs: Outputs,
     seed: SeedOption = 0,
@@ -113,7 +113,7 @@ def cluster(
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
     from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.catalogue import INDEX_POLICIES
-    from optim.simulation.cluster.comparison import Comparison, bound, split_settings
+    from optim.simulation.cluster.comparison import Comparison, bound_both_ways, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
     outputs.check()
@@ -134,27 +134,31 @@ def cluster(
         listening("the rows so far are kept") as interruption,
         where.opened() as engine,
     ):
+        claims, most_by_prices = bound_both_ways(jobs, world, bound_steps, interruption)
         record = RunRecord(
             jobs=jobs,
             cluster=world,
             overhead_us=options.overhead_us,
             settings={"seed": seed, **_asked(choice, gpus, own), **selecting, **given},
-            **bound(jobs, world, bound_steps, interruption),
+            **claims,
         )
         task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
-            print_json({"bounds": record.bounds, "jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
+            first = {"bounds": record.bounds, "jct_mean_h_most_by_prices": most_by_prices}
+            print_json(first | {"jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
         rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
-        _print_rows(record, rows)
+        _print_rows(record, rows, most_by_prices)
     _write(record, outputs, output, beside)
     return _ending(rows, len(requests))
 
 
-def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
-    """Print the bounds, and a row a policy below them."""
+def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], most_by_prices: float) -> None:
+    """Print the bounds, what no prices prove more than, and a row a policy below them."""
     least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
-    body = [least, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
+    dual = {"jct_mean_h": most_by_prices, "ratio_to_bound": most_by_prices / record.bounds["jct_mean_h"]}
+    most = ["no prices prove more", *(dual.get(name) for name in SHOWN)]
+    body = [least, most, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")

@@ -8,6 +8,8 @@ from optim.core.archives import read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.check import check_runs
 from optim.models.cluster.run_file import RunRecord, load_run, save_run
+from optim.models.cluster.run_header import FIRST_SCHEMA
+from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.comparison import Comparison, PolicyRequest, bound
 from optim.simulation.cluster.options import EngineOptions
@@ -57,6 +59,15 @@ def arrays_of(path):
     """Return a file's arrays, and its header."""
     arrays = read_arrays(path, "a run", "")
     return arrays, json.loads(bytes(arrays["header"]))
+
+
+def of_the_first_schema(arrays, header):
+    """Return a file's arrays as the first schema had them: of an index policy, prices over slots of one length."""
+    header = {**header, "schema": FIRST_SCHEMA, "settings": {}, "slot_us": 50 * US}
+    for name in ("policies", "metrics", "rules", "figures", "worth"):
+        header[name] = header[name][:1]
+    kept = {name: values for name, values in arrays.items() if not name.startswith(("log1", "worth1", "price_end"))}
+    return {**kept, "price": np.full(20, 1e-9)}, {**header, "bounds": {"jct_mean_h": 1e-3}}
 
 
 def with_header(arrays, text):

@@ -166,13 +166,20 @@ def measure(jobs: Workload, cluster: Cluster, run: Run) -> Metrics:
         machine_failures=int((run.log.kind == Event.FAIL).sum()),
         crashes=int((run.log.kind == Event.CRASH).sum()),
         lost_gpu_hours=float(held @ run.lost_us.astype(float)) / HOUR_US,
-        down_gpu_hours=float(down_change(cluster, run.log) @ (run.log.time_us[-1] - run.log.time_us)) / HOUR_US,
+        down_gpu_hours=_down_us(cluster, run.log) / HOUR_US,
         failed_tries=faults + gave_up,
         failed=gave_up,
         left=left,
         unfinished=len(jobs) - len(completion) - left - gave_up,
         wait_mean_h=float((run.end_us - jobs.submit_us - run.executed_us - run.overhead_us)[done].mean()) / HOUR_US,
     )
+
+
+def _down_us(cluster: Cluster, log: EventLog) -> int:
+    """Return the GPU-time that failed machines were down for: whole numbers, which may pass 64 bits."""
+    change = down_change(cluster, log)
+    at, last = np.flatnonzero(change), int(log.time_us[-1])
+    return sum(more * (last - time) for more, time in zip(change[at].tolist(), log.time_us[at].tolist(), strict=True))
 
 
 def rho_of_apps(jobs: Workload, cluster: Cluster, run: Run) -> tuple[FloatArray, FloatArray]:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from optim.core.arrays import ComparesByValue
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.workload import LATEST_US, US
-from optim.models.cluster.world import FloatArray
+from optim.models.cluster.world import FloatArray, IntArray
 
 MOST_PRICE = 1e100
 """Of a GPU for a second or a slot: sums over all jobs and slots stay finite."""
@@ -16,33 +18,54 @@ MOST_SLOWDOWN, LAST_US = 2.0**50, 2**62
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PriceProof(ComparesByValue):
-    """Prices of a GPU-second, constant over slots of equal length and 0 after the last.
+    """Prices of a GPU-second, constant over slots from 0 on, and 0 after the last.
 
     They prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
     (docs/mathematics/cluster.md, (D.1)).
 
     Parameters
     ----------
-    slot_us
-        Length of a slot in microseconds.
+    end_us
+        When each slot ends, in microseconds, where the next begins; shape (slots,).
     price
         Price of a GPU-second in seconds of completion time, at least 0; shape (slots,).
 
     Raises
     ------
     InvalidProblemError
-        If a price isn't finite or is negative, or a slot is shorter than a second.
+        If a price isn't finite or is negative, or slots don't end one after the other.
     """
 
-    slot_us: int
+    end_us: IntArray
     price: FloatArray
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not US <= self.slot_us <= LATEST_US:
-            raise InvalidProblemError(f"slot_us must lie in {US}..{LATEST_US}, got {self.slot_us}")
         if self.price.ndim != 1 or not ((self.price >= 0) & (self.price <= MOST_PRICE)).all():
             raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MOST_PRICE:g}")
+        if self.end_us.shape != self.price.shape:
+            raise InvalidProblemError(
+                f"end_us has {len(self.end_us)} entries for {len(self.price)} prices; give one a slot"
+            )
+        if len(self.end_us) and not (
+            self.end_us[0] > 0 and self.end_us[-1] <= LAST_US and (self.end_us[1:] > self.end_us[:-1]).all()
+        ):
+            raise InvalidProblemError(f"end_us must rise from above 0 to at most {LAST_US}")
+
+    @classmethod
+    def of_equal_slots(cls, slot_us: int, price: FloatArray) -> "PriceProof":
+        """Return prices over slots of one length in microseconds.
+
+        Raises
+        ------
+        InvalidProblemError
+            If slots are shorter than a second or end too late, or a price is none.
+        """
+        if not US <= slot_us <= LATEST_US:
+            raise InvalidProblemError(f"slot_us must lie in {US}..{LATEST_US}, got {slot_us}")
+        if slot_us * len(price) > LAST_US:
+            raise InvalidProblemError(f"slots of {slot_us} us for {len(price)} prices end after {LAST_US} us")
+        return cls(end_us=slot_us * np.arange(1, len(price) + 1, dtype=np.int64), price=price)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from optim.core.archives import Arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.log import EventLog
-from optim.models.cluster.run_header import HeaderDocument
+from optim.models.cluster.run_header import SCHEMA, HeaderDocument
 from optim.models.cluster.workload import TABLES
 from optim.models.cluster.world import FloatArray, IntArray
 
@@ -60,9 +60,14 @@ class RunArrays:
         self._unread = set(arrays)
 
     @property
-    def is_of_this_version(self) -> bool:
-        """Whether the file holds what came last."""
+    def is_whole(self) -> bool:
+        """Whether the file holds what came last in files of the first schema."""
         return any(name in self._arrays for name in STAGES[-1])
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether the file holds prices, or a part of them."""
+        return "price" in self._arrays or "price_end_us" in self._arrays
 
     def header(self) -> bytes:
         """Return the bytes of the header."""
@@ -74,7 +79,7 @@ class RunArrays:
     def check_parts(self, header: HeaderDocument) -> None:
         """Check that what came with a version is there as a whole."""
         there = {*self._arrays, *(f"header.{name}" for name, value in asdict(header).items() if value is not UNSET)}
-        is_due = False
+        is_due = header.schema == SCHEMA
         for stage in reversed(STAGES):
             names = [each for name in stage for each in _of_runs(name, len(header.policies))]
             missing = [name for name in names if name not in there]

@@ -63,6 +63,8 @@ class RunRecord:
         Options, seed and versions: how it came about, for people.
     runs
         A run a policy.
+    schema
+        Of the file that it was read from, or is written to.
     bounds
         Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), and what proves them.
     """
@@ -76,6 +78,7 @@ class RunRecord:
     prices: PriceProof | None = None
     load: LoadProof | None = None
     interval: IntervalProof | None = None
+    schema: str = SCHEMA
 
     def __post_init__(self) -> None:
         """Check what a table of types and machines must share, of which InvalidProblemError is raised."""
@@ -85,13 +88,21 @@ class RunRecord:
                 f"kind_ppm must tell of every type of GPU: it has {types} columns for {used} types"
             )
 
+    @property
+    def is_of_earlier_schema(self) -> bool:
+        """Whether the file that it was read from has an earlier schema: no digest in keys, and not all figures."""
+        return self.schema != SCHEMA
+
 
 def save_run(record: RunRecord, path: str | Path) -> None:
     """Write a record; of a policy's own figures those that aren't finite are left out."""
+    settings = dict(record.settings)
+    if record.is_of_earlier_schema:
+        settings.pop("keys", None)  # which are others now
     header = {
         "schema": SCHEMA,
         "overhead_us": record.overhead_us,
-        "settings": record.settings,
+        "settings": settings,
         "names": {names: getattr(record.jobs, names) for names in LABELS.values()},
         "kinds": record.cluster.kinds,
         "policies": [run.policy for run in record.runs],
@@ -105,7 +116,6 @@ def save_run(record: RunRecord, path: str | Path) -> None:
             for run in record.runs
         ],
         "bounds": record.bounds,
-        "slot_us": record.prices.slot_us if record.prices else None,
         "load": asdict(record.load) if record.load else None,
         "interval": asdict(record.interval) if record.interval else None,
     }
@@ -119,7 +129,7 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         if run.worth is not None:
             arrays |= {f"worth{number}.{name}": getattr(run.worth, name) for name in WORTH_ARRAYS}
     if record.prices:
-        arrays["price"] = record.prices.price
+        arrays |= {"price": record.prices.price, "price_end_us": record.prices.end_us}
     write_arrays(path, arrays)
 
 
@@ -140,9 +150,8 @@ def load_run(path: str | Path) -> RunRecord:
 
 
 def _record(arrays: RunArrays) -> RunRecord:
-    header = decode_header(arrays.header(), is_whole=arrays.is_of_this_version)
+    header = decode_header(arrays.header(), is_whole=arrays.is_whole)
     arrays.check_parts(header)
-    slot = header.slot_us
     record = RunRecord(
         jobs=_jobs(arrays, header),
         cluster=_cluster(arrays, header),
@@ -150,9 +159,10 @@ def _record(arrays: RunArrays) -> RunRecord:
         settings=header.settings,
         runs=tuple(_run(arrays, header, number) for number in range(len(header.policies))),
         bounds=header.bounds_by_name(),
-        prices=None if slot is None else PriceProof(slot_us=slot, price=arrays.floats("price", 1)),
+        prices=_prices(arrays, header),
         load=header.load,
         interval=header.interval,
+        schema=header.schema,
     )
     arrays.check_all_read()
     return record
@@ -189,6 +199,17 @@ def _jobs(arrays: RunArrays, header: HeaderDocument) -> Workload:
         columns["ids"] = tuple(header.ids)
     with _naming("jobs"):
         return Workload(**columns)
+
+
+def _prices(arrays: RunArrays, header: HeaderDocument) -> PriceProof | None:
+    """Return the prices; those of files of the first schema are over slots of one length."""
+    slot = header.slot_us
+    if slot is None or (isinstance(slot, UnsetType) and not arrays.has_prices):
+        return None
+    price = arrays.floats("price", 1)
+    if isinstance(slot, UnsetType):
+        return PriceProof(end_us=arrays.whole("price_end_us", 1), price=price)
+    return PriceProof.of_equal_slots(slot, price)
 
 
 def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | None:

@@ -17,7 +17,9 @@ from optim.models.cluster.proof import IntervalProof, LoadProof
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.workload import LABELS, LATEST_US
 
-SCHEMA = "optim/cluster-run/1"
+SCHEMA, FIRST_SCHEMA = "optim/cluster-run/2", "optim/cluster-run/1"
+"""The second has prices over slots of any length, and keys that begin with a digest of jobs and cluster."""
+
 Time = Annotated[int, Meta(ge=0, le=LATEST_US)]
 Bound = Annotated[float, Meta(ge=0)]
 Key = Annotated[str, Meta(pattern=r"^.+:[0-9a-f]{32}\Z")]
@@ -26,6 +28,19 @@ OLD_NAME, FIGURES_SINCE = "queue_mean_h", {"first_start_mean_h", "wait_mean_h"}
 
 RECORDS: Mapping[str, type[Any]] = {"metrics": Metrics, "rules": Rules, "load": LoadProof, "interval": IntervalProof}
 """Fields that hold one or more of a class, whose fields are all that may be in them."""
+
+METRICS_OF_FIRST = frozenset(
+    ["jct_mean_h", "jct_p50_h", "jct_p95_h", "jct_p99_h", "makespan_h", "queue_mean_h", "slowdown_mean", "slowdown_max", "rho_max", "rho_p50", "rho_min", "rho_share_above_1", "rho_space_max", "rho_space_p50", "rho_space_min", "rho_space_share_above_1", "jain", "gpu_hours", "overhead_gpu_hours", "goodput", "placement_score", "utilisation", "wait_fair_share", "wait_fragmented_share", "preemptions", "machine_failures", "crashes", "lost_gpu_hours", "down_gpu_hours", "failed_tries", "failed", "left", "unfinished"]
+)  # fmt: skip
+RULES_OF_FIRST = frozenset(
+    ["restart_us", "move_us", "is_elastic", "is_shared", "jobs_a_gpu", "neighbour_ppm", "may_refuse", "checkpoint_us", "retries", "most_retries", "retry_wait_us"]
+)  # fmt: skip
+OF_FIRST: Mapping[str, frozenset[str]] = {"metrics": METRICS_OF_FIRST, "rules": RULES_OF_FIRST}
+"""What a file of the first schema may tell of these; whatever came later it doesn't tell, and needn't.
+
+A figure that is added later is `NOT_TOLD` by default, so that files of the first schema are read without it. A file of the
+second holds all fields that there are.
+"""
 
 
 class NamesDocument(Struct, forbid_unknown_fields=True):
@@ -57,15 +72,15 @@ class BoundsDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """All of a file that isn't an array; files of earlier versions lack what is unset."""
 
-    schema: Literal["optim/cluster-run/1"]
+    schema: Literal["optim/cluster-run/1", "optim/cluster-run/2"]
     overhead_us: Time
     settings: dict[str, Any]
     policies: list[Name]
     metrics: list[Metrics]
     bounds: BoundsDocument
-    slot_us: Time | None
     load: LoadProof | None
     interval: IntervalProof | None
+    slot_us: Time | UnsetType | None = UNSET
     names: NamesDocument | UnsetType = UNSET
     kinds: list[Name] | UnsetType = UNSET
     rules: list[Rules] | UnsetType = UNSET
@@ -75,6 +90,8 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         """Check that all runs have their parts; whoever decodes names the field."""
+        if (self.slot_us is UNSET) != (self.schema == SCHEMA):
+            raise ValueError(f"slot_us belongs into files of schema {FIRST_SCHEMA!r}, and into these alone")
         for name in ("metrics", "rules", "figures", "worth"):
             said = getattr(self, name)
             if said is not UNSET and len(said) != len(self.policies):
@@ -120,7 +137,7 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     data
         JSON.
     is_whole
-        Whether figures and rules must be told in full, as all but files of earlier versions tell them.
+        Whether figures and rules must be told in full even in a file of the first schema, as its last versions did.
 
     Raises
     ------
@@ -133,7 +150,11 @@ def decode_header(data: bytes, *, is_whole: bool) -> HeaderDocument:
     for name, record in RECORDS.items():
         entries = plain.get(name) or []
         for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
-            _check_fields(f"{name}[{number}]" if isinstance(entries, list) else name, entry, record, is_whole)
+            where = f"{name}[{number}]" if isinstance(entries, list) else name
+            known = [field.name for field in fields(record)]
+            first = OF_FIRST.get(name, frozenset(known))
+            due = known if header.schema == SCHEMA else [each for each in known if is_whole and each in first]
+            _check_fields(where, entry, known, due)
     if "keys" in header.settings:
         keys = convert(header.settings["keys"], list[Key], "settings.keys")
         _check_keys(keys, header.policies)
@@ -153,7 +174,8 @@ def _of_this_version(data: bytes) -> bytes:
     """Return a header with the figures of earlier versions under their present names."""
     try:
         plain = json.loads(data, object_pairs_hook=_once)
-        old = [entry for entry in plain["metrics"] if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
+        entries = plain["metrics"] if plain["schema"] == FIRST_SCHEMA else []
+        old = [entry for entry in entries if OLD_NAME in entry and not FIGURES_SINCE & entry.keys()]
     except (ValueError, TypeError, KeyError, RecursionError):
         return data  # the decoder says what is wrong
     for entry in old:
@@ -162,12 +184,11 @@ def _of_this_version(data: bytes) -> bytes:
     return json.dumps(plain).encode() if old else data
 
 
-def _check_fields(where: str, entry: Mapping[str, Any], record: type[Any], is_whole: bool) -> None:
-    known = [field.name for field in fields(record)]
+def _check_fields(where: str, entry: Mapping[str, Any], known: Sequence[str], due: Sequence[str]) -> None:
     for unknown in entry.keys() - set(known):
         raise InvalidProblemError(f"{where}: has no field {unknown[:40]!r}; remove it or correct its spelling")
-    missing = [name for name in known if name not in entry]
-    if is_whole and missing:
+    missing = [name for name in due if name not in entry]
+    if missing:
         raise InvalidProblemError(f"{where}: lacks the field {missing[0]!r}; add it")
 
 

@@ -40,10 +40,12 @@ class WaitingSpells:
 
 def quotas(jobs: Workload, cluster: Cluster) -> IntArray:
     """Return the GPUs of each virtual cluster: in proportion to its GPU-time, by largest remainders."""
-    time = np.bincount(jobs.group, weights=jobs.gpus * jobs.duration_us.astype(float), minlength=len(jobs.groups))
-    exact = cluster.num_gpus * time / time.sum()
-    given: IntArray = np.floor(exact).astype(np.int64)
-    most = np.argsort(-(exact - given), kind="stable")[: cluster.num_gpus - int(given.sum())]
+    time = [0] * len(jobs.groups)
+    for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
+        time[group] += gang * duration
+    parts = [divmod(cluster.num_gpus * each, sum(time)) for each in time]
+    given: IntArray = np.array([whole for whole, _ in parts], np.int64)
+    most = sorted(range(len(parts)), key=lambda group: -parts[group][1])[: cluster.num_gpus - int(given.sum())]
     given[most] += 1
     return given
 

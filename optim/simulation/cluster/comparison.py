@@ -14,10 +14,10 @@ from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
 from optim.models.cluster.check import is_bounded, least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.digest import LENGTH, digest_of
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
 from optim.models.cluster.policy_names import why_no_names
-from optim.models.cluster.run_columns import JOB_COLUMNS, MACHINE_COLUMNS, MORE_JOB_COLUMNS, MORE_MACHINE_COLUMNS
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
@@ -154,14 +154,22 @@ def queue_of(policy: Policy) -> str | None:
 
 def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
     """Return what no schedule of these jobs beats, as fields of a record: values by name, and their proofs."""
-    _, prices = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop)
+    return bound_both_ways(jobs, cluster, steps, stop)[0]
+
+
+def bound_both_ways(
+    jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None
+) -> tuple[dict[str, Any], float]:
+    """Return what `bound` does, and the mean completion time in hours that no prices prove more than."""
+    found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
-        "jct_mean_h": least_mean_completion(jobs, cluster, prices) / HOUR_S,
+        "jct_mean_h": least_mean_completion(jobs, cluster, found.proof) / HOUR_S,
         "makespan_h": least_makespan(jobs, cluster, load) / HOUR_S,
         "slowdown_max": least_slowdown(jobs, cluster, interval),
     }
-    return {"bounds": values, "prices": prices, "load": load, "interval": interval}
+    claims = {"bounds": values, "prices": found.proof, "load": load, "interval": interval}
+    return claims, found.dual_most_s / HOUR_S
 
 
 def _content(text: str) -> str:
@@ -261,14 +269,7 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             upcoming = next(finished, None)
 
     def key(self, request: PolicyRequest) -> str:
-        """Return a digest of all that a policy's run depends on; of files, a policy's own or of its options, what is in them."""
-        digest = hashlib.sha256()
-        for columns, owner in (
-            ((*JOB_COLUMNS, *MORE_JOB_COLUMNS), self.jobs),
-            ((*MACHINE_COLUMNS, *MORE_MACHINE_COLUMNS), self.cluster),
-        ):
-            for name in columns:
-                digest.update(name.encode() + getattr(owner, name).tobytes())
+        """Return digests of jobs and cluster and of all else that a policy's run depends on; of files, a policy's own or of its options, what is in them."""
         names = [getattr(self.jobs, names) for names in ("groups", "reasons")]
         options = [(name, _content(value)) for name, value in request.options]
         own = own_file(request.name)
@@ -282,5 +283,5 @@ class Comparison(AbstractTask[PolicyRequest, Played | None]):
             own and _content(own),
             FIGURES,
         ]
-        digest.update(json.dumps(said).encode())
-        return f"{request.name}:{digest.hexdigest()[:32]}"
+        rest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        return f"{request.name}:{digest_of(self.jobs, self.cluster)}{rest[:LENGTH]}"

@@ -1,16 +1,21 @@
 """Every array of a logged run, changed: refused in a line that names it, or known to say nothing that is checked."""
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, fields, make_dataclass, replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidProblemError
+from optim.models.cluster import run_header
 from optim.models.cluster.check import check_runs
+from optim.models.cluster.metrics import NOT_TOLD, Metrics
 from optim.models.cluster.run_columns import STAGES
-from optim.models.cluster.run_file import load_run
-from tests.support.changed_runs import arrays_of, verdict, with_header
+from optim.models.cluster.run_file import load_run, save_run
+from optim.models.cluster.run_header import FIRST_SCHEMA, METRICS_OF_FIRST, SCHEMA
+from optim.models.cluster.workload import US
+from tests.support.changed_runs import arrays_of, of_the_first_schema, verdict, with_header
 
 HARMLESS = {
     ("jobs.priority", "negative"),
@@ -19,8 +24,6 @@ HARMLESS = {
     ("jobs.loss", "narrow"),
     ("worth1.price", "short"),
     ("worth1.price", "emptied"),
-    ("price", "short"),
-    ("price", "emptied"),
 }
 """What policies may have seen and no rule holds, and prices that are 0 anyway."""
 
@@ -89,31 +92,74 @@ def test_places_name_gpus_all_or_none(logged, tmp_path, slots):
     assert "log0.slot must name a GPU of each place, or be -1 for all" in said
 
 
-@pytest.mark.parametrize("lost", range(1, len(STAGES) + 1))
+@pytest.mark.parametrize("lost", range(len(STAGES) + 1))
 def test_files_of_earlier_versions_are_read(logged, tmp_path, lost):
-    arrays, header = arrays_of(logged)
-    for name in ("policies", "metrics", "rules", "figures", "worth"):
-        header[name] = header[name][:1]  # an index policy: all that the first versions had
-    header["settings"] = {}
-    gone = {name.replace("log.", "log0.") for stage in STAGES[-lost:] for name in stage}
-    kept = {
-        name: values for name, values in arrays.items() if not name.startswith(("log1", "worth1")) and name not in gone
-    }
+    arrays, header = of_the_first_schema(*arrays_of(logged))
+    gone = {name.replace("log.", "log0.") for stage in STAGES[len(STAGES) - lost :] for name in stage}
+    kept = {name: values for name, values in arrays.items() if name not in gone}
     said = {name: value for name, value in header.items() if f"header.{name}" not in gone}
     assert verdict(tmp_path / "run.npz", with_header(kept, json.dumps(said))) == ""
+    record = load_run(tmp_path / "run.npz")
+    assert record.prices.end_us.tolist() == [50 * US * slot for slot in range(1, 21)]
+    save_run(record, tmp_path / "again.npz")
+    assert load_run(tmp_path / "again.npz").schema == SCHEMA
+    assert not any(found.violations for _, found in check_runs(load_run(tmp_path / "again.npz")))
+
+
+def test_a_figure_that_came_later_is_not_missed_in_earlier_files(logged, tmp_path, monkeypatch):
+    """As if `jain` had come with the second schema: those files don't tell it, and the checker doesn't ask."""
+    arrays, header = of_the_first_schema(*arrays_of(logged))
+    del header["metrics"][0]["jain"]
+    lacking = with_header(arrays, json.dumps(header))
+    assert "jain" in verdict(tmp_path / "run.npz", lacking)
+    _of_later(monkeypatch, "jain")
+    assert verdict(tmp_path / "run.npz", lacking) == ""
+    assert load_run(tmp_path / "run.npz").runs[0].metrics.jain == NOT_TOLD
+    arrays, header = arrays_of(logged)
+    del header["metrics"][0]["jain"]
+    assert "lacks the field 'jain'" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(header)))
+
+
+def _of_later(monkeypatch, name):
+    """Let a figure be one that came after the first schema."""
+    rest = [(each.name, each.type) for each in fields(Metrics) if each.name != name and each.default is MISSING]
+    had = [(each.name, each.type, each.default) for each in fields(Metrics) if each.default is not MISSING]
+    later = make_dataclass(
+        "Metrics", [*rest, *had, (name, float, NOT_TOLD)], frozen=True, slots=True, kw_only=True,
+        namespace={"__post_init__": Metrics.__post_init__},
+    )  # fmt: skip
+    document = msgspec.defstruct(
+        "Header",
+        [("metrics", list[later])],
+        bases=(run_header.HeaderDocument,),
+        forbid_unknown_fields=True,
+        kw_only=True,
+    )
+    monkeypatch.setattr(run_header, "HeaderDocument", document)
+    monkeypatch.setattr(run_header, "RECORDS", {**run_header.RECORDS, "metrics": later})
+    monkeypatch.setattr(run_header, "OF_FIRST", {**run_header.OF_FIRST, "metrics": METRICS_OF_FIRST - {name}})
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, FIRST_SCHEMA])
+def test_the_length_of_slots_belongs_into_files_of_the_first_schema(logged, tmp_path, schema):
+    arrays, header = of_the_first_schema(*arrays_of(logged)) if schema == FIRST_SCHEMA else arrays_of(logged)
+    other = {**header, "slot_us": US}
+    if schema == FIRST_SCHEMA:
+        del other["slot_us"]
+    assert "slot_us belongs into" in verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(other)))
 
 
 def test_a_table_of_types_tells_of_every_type_there_is(logged):
     record = load_run(logged)
     jobs = replace(record.jobs, kind_ppm=np.full((len(record.jobs), 1), 1_000_000))
     typed = replace(record.cluster, kind=np.array([0, 1]), kinds=("a", "b"))
-    assert all(found.is_ok for _, found in check_runs(replace(record, jobs=jobs)))
+    assert all(found.is_ok for _, found in check_runs(replace(record, jobs=jobs, settings={})))
     with pytest.raises(InvalidProblemError, match="1 columns for 2 types"):
         replace(record, jobs=jobs, cluster=typed)
 
 
 def test_files_of_earlier_versions_have_no_more_names_than_are_read(logged, tmp_path):
-    arrays, header = arrays_of(logged)
+    arrays, header = of_the_first_schema(*arrays_of(logged))
     gone = {name.replace("log.", "log0.") for stage in STAGES[1:] for name in stage}
     said = {name: value for name, value in header.items() if f"header.{name}" not in gone}
     kept = {name: values for name, values in arrays.items() if name not in gone and not name.startswith("worth")}

@@ -5,16 +5,22 @@ import re
 
 import pytest
 
-from optim.models.cluster.run_file import load_run
+from optim.models.cluster.run_file import RunRecord, load_run, save_run
+from optim.models.cluster.world import Cluster
+from optim.simulation.cluster.comparison import Comparison, PolicyRequest
+from optim.simulation.cluster.engine import play
+from optim.simulation.cluster.options import EngineOptions
 from tests.support.changed_runs import (
     NOWHERE,
     arrays_of,
     changed,
     given_twice,
     leaves,
+    of_the_first_schema,
     verdict,
     with_header,
 )
+from tests.support.small_clusters import workload
 
 CHANGES = {
     "null": None,
@@ -59,7 +65,7 @@ def test_a_field_that_is_changed_is_refused_unless_it_is_no_claim(logged, tmp_pa
 
 def test_a_field_of_another_type_is_named_beside_the_file(logged, tmp_path):
     arrays, header = arrays_of(logged)
-    for where in (("interval", "slowdown"), ("interval", "to_us"), ("load", "from_us"), ("slot_us",), ("overhead_us",)):
+    for where in (("interval", "slowdown"), ("interval", "to_us"), ("load", "from_us"), ("overhead_us",)):
         for value in ("1", [1], {}, True):
             said = verdict(tmp_path / "run.npz", with_header(arrays, json.dumps(changed(header, where, value))))
             assert said.startswith(f"{tmp_path / 'run.npz'}: not a run of optim simulate cluster ({'.'.join(where)}: ")
@@ -130,6 +136,25 @@ def test_keys_are_one_a_policy(logged, tmp_path, keys):
     assert "settings.keys" in verdict(tmp_path / "run.npz", with_header(arrays, text))
 
 
+def test_times_that_are_all_doubled_with_the_figures_are_refused_by_the_keys(tmp_path):
+    """A run of one policy as if everything took twice as long: all is consistent, but the jobs aren't those of the key."""
+    cluster, rows = Cluster.grid("2x2"), [(0, 1, 300), (5, 2, 200), (9, 1, 50), (20, 2, 900)]
+    files = []
+    for times in (1, 2):
+        jobs = workload([(times * submit, width, times * work) for submit, width, work in rows])
+        task, request = Comparison(jobs, cluster, EngineOptions(overhead_s=0), 0), PolicyRequest(name="srtf")
+        logged = task.measured("", play(jobs, cluster, request.build(jobs), task.options, 0)).logged
+        settings = {"keys": [task.key(request)]}
+        record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0, settings=settings, runs=(logged,))
+        save_run(record, tmp_path / f"{times}.npz")
+        files.append(arrays_of(tmp_path / f"{times}.npz"))
+    (_, header), (arrays, doubled) = files
+    assert verdict(tmp_path / "own.npz", arrays) == ""
+    kept = {**doubled, "settings": header["settings"]}
+    said = verdict(tmp_path / "kept.npz", with_header(arrays, json.dumps(kept)))
+    assert "jobs or cluster aren't those of its key" in said
+
+
 def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):
     arrays, header = arrays_of(logged)
     text = json.dumps({**header, "settings": {}, "policies": ["mine", "other"]})
@@ -138,7 +163,7 @@ def test_without_keys_the_name_is_the_writers_word(logged, tmp_path):
 
 
 def test_a_log_of_an_earlier_version_tells_the_wait_to_the_first_start_by_its_old_name(logged, tmp_path):
-    arrays, header = arrays_of(logged)
+    arrays, header = of_the_first_schema(*arrays_of(logged))
     for metrics in header["metrics"]:
         metrics["queue_mean_h"] = metrics.pop("first_start_mean_h")
         del metrics["wait_mean_h"]

@@ -81,9 +81,6 @@ def test_rows_bounds_and_tables_of_a_study_come_out_as_before(world):
     played = list(task.play(requests, InThisProcess(), Interruption(), SilentProgress()))
     found = {
         "bounds": lower["bounds"],
-        "prices": {
-            name: getattr(lower["prices"], name) for name in ("price", "step_us") if hasattr(lower["prices"], name)
-        },
         "options": {name: str(value) for name, value in asdict(options).items()},
         "keys": [task.key(request).split(":")[0] for request in requests],
         "rows": [one.row.flat() for one in played],

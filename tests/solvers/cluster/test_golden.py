@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from optim.models.cluster.workload import US
 from optim.models.cluster.world import Cluster
 from optim.solvers.cluster.cheapest_time import best_ends, use_of_slots
 from optim.solvers.cluster.earliest_deadline import overloaded_interval
@@ -34,7 +35,7 @@ def bounds():
         jobs, cluster = jobs_of(seed)
         found += [bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)]
         for steps in (0, 1, 7, 25):
-            found.append(bound_mean_completion(jobs, cluster, PriceBoundOptions(slot_s=2, steps=steps)))
+            found.append(bound_mean_completion(jobs, cluster, PriceBoundOptions(slots=12, steps=steps)).least_s)
     return found
 
 
@@ -44,17 +45,19 @@ def loops():
     for seed in range(40):
         rng = np.random.default_rng(seed)
         count = int(rng.integers(1, 7))
-        release, duration = np.sort(rng.integers(0, 8, count)).astype(float), rng.integers(1, 7, count).astype(float)
+        release, duration = np.sort(rng.integers(0, 8, count)), rng.integers(1, 7, count)
         width, price = (
             rng.integers(1, 4, count).astype(float),
             rng.choice([0.0, 0.3, 1.0, 2.0], int(rng.integers(1, 7))),
         )
-        value, end, use = np.empty(count), np.empty(count), np.zeros(len(price))
-        best_ends(release, duration, width, price, 2.0, value, end)
-        use_of_slots(release, duration, width, end, price, 2.0, use)
-        found += [value, end, use]
+        value, flow, use = np.empty(count), np.empty(count), np.zeros(len(price))
+        edge = 2 * US * np.arange(len(price) + 1)
+        facts = (release * US, duration * US, width, edge, np.searchsorted(edge, release * US, side="right") - 1, price)
+        best_ends(*facts, value, flow)
+        use_of_slots(*facts, flow, use)
+        found += [value, flow, use]
         deadline = release + duration * rng.uniform(0.8, 2.5, count)
-        found += [overloaded_interval(release, duration * width, deadline, speed) for speed in (1.0, 2.0)]
+        found += [overloaded_interval(release.astype(float), duration * width, deadline, speed) for speed in (1.0, 2.0)]
     return found
 
 

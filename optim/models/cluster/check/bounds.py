@@ -26,14 +26,13 @@ def least_mean_completion(jobs: Workload, cluster: Cluster, proof: PriceProof) -
     """
     from optim.models.cluster.check.dearest_time import least_bills
 
-    price = np.asarray(proof.price, float)
-    slot = proof.slot_us / US
-    most = COMPILED * current_limits().steps
-    bills, steps = least_bills(
-        jobs.submit_us / US, jobs.duration_us / US, jobs.gpus.astype(float), np.append(price, 0.0), slot, most
+    width, most = jobs.gpus.astype(float), COMPILED * current_limits().steps
+    bills, steps = least_bills(jobs.submit_us, jobs.duration_us, width, proof.end_us, proof.price, most)
+    check_limit("steps", steps // COMPILED, f"steps to check {len(proof.price)} prices for {len(jobs)} jobs")
+    lengths = np.diff(proof.end_us, prepend=0).tolist()
+    income = (
+        cluster.num_gpus * math.fsum(p * length for p, length in zip(proof.price.tolist(), lengths, strict=True)) / US
     )
-    check_limit("steps", steps // COMPILED, f"steps to check {len(price)} prices for {len(jobs)} jobs")
-    income = cluster.num_gpus * slot * math.fsum(price)
     total = math.fsum(bills.tolist()) - income - ROUNDING * (math.fsum(np.abs(bills).tolist()) + income)
     return float(total) / len(jobs)
 

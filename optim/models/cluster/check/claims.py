@@ -1,21 +1,26 @@
 """What a record of runs claims against what its logs and proofs show."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
+from hashlib import sha256
 
 import numpy as np
 
 from optim.core.verification import Verification, Violation, violation
 from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
 from optim.models.cluster.check.earnings import check_worth
+from optim.models.cluster.check.event_rules import PPM
+from optim.models.cluster.check.figures import figures_of
 from optim.models.cluster.check.plan_replay import replay_plan
 from optim.models.cluster.check.replay import Replayed, replay
 from optim.models.cluster.check.same_world import OF_FAILURES, not_the_same_world
 from optim.models.cluster.log import Run
-from optim.models.cluster.metrics import NOT_TOLD, Metrics, measure
+from optim.models.cluster.metrics import NOT_TOLD
 from optim.models.cluster.policy_names import agrees, name_in
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_file import LoggedRun, RunRecord
 from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster
 
 AGREEMENT_TOL = 1e-9
 HOUR_S = 3600.0
@@ -34,36 +39,23 @@ def _check_run(record: RunRecord, run: LoggedRun, bounds: dict[str, float]) -> V
     problems = [*_misnamed(record, run), *not_the_same_world(run, record.runs), *problems]
     if replayed is None:
         return Verification(violations=tuple(problems))
-    derived = Run(
-        policy=run.policy,
-        log=run.log,
-        first_start_us=np.array(replayed.first_start_us),
-        end_us=np.array(replayed.end_us),
-        executed_us=np.array(replayed.executed_us),
-        overhead_us=np.array(replayed.overhead_us),
-        lost_us=np.array(replayed.lost_us),
-        is_done=np.array(replayed.is_done),
-        rules=run.rules,
-        held_gpu_us=replayed.held_gpu_us,
-        overhead_gpu_us=replayed.overhead_gpu_us,
-    )
-    if not derived.is_done.any():
+    if not any(replayed.is_done):
         return Verification(violations=(violation("log", "no job is done", where=run.policy),))
     if run.worth is not None:
         problems += check_worth(record.jobs, record.cluster, replayed, run.worth, run.policy)
-    metrics = measure(record.jobs, record.cluster, derived)
-    for name in (each.name for each in fields(Metrics)):
-        stated, true = getattr(run.metrics, name), getattr(metrics, name)
-        if name == "wait_mean_h" and stated == NOT_TOLD:
+    figures = figures_of(record.jobs, record.cluster, run.log, run.rules, replayed)
+    for each in fields(run.metrics):
+        stated, true = getattr(run.metrics, each.name), figures[each.name]
+        if record.is_of_earlier_schema and each.default == stated == NOT_TOLD:
             continue
         if not abs(stated - true) <= AGREEMENT_TOL * max(abs(true), 1e-6):
-            problems.append(violation("metrics", f"{name} is {true!r}, not {stated!r}", where=run.policy))
-    if not is_bounded(record.jobs, derived):
+            problems.append(violation("metrics", f"{each.name} is {true!r}, not {stated!r}", where=run.policy))
+    if not _are_bounded(record.jobs, replayed.is_done, run.rules):
         bounds = {}
     for name, bound in bounds.items():
-        if getattr(metrics, name) < bound * (1 - AGREEMENT_TOL):
+        if figures[name] < bound * (1 - AGREEMENT_TOL):
             problems.append(violation("bounds", f"{name} is below its bound {bound!r}", where=run.policy))
-    return Verification(violations=tuple(problems), objective=metrics.jct_mean_h, bound=bounds.get("jct_mean_h"))
+    return Verification(violations=tuple(problems), objective=figures["jct_mean_h"], bound=bounds.get("jct_mean_h"))
 
 
 def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
@@ -72,13 +64,30 @@ def _misnamed(record: RunRecord, run: LoggedRun) -> list[Violation]:
         if other is run and not agrees(run.policy, key):
             said = f"is the run of {name_in(key)[:40]!r} by its key in the settings"
             return [violation("policies", said, where=run.policy)]
+        is_digested = other is run and not record.is_of_earlier_schema
+        if is_digested and not key.rpartition(":")[2].startswith(_digest(record)):
+            return [violation("jobs", "jobs or cluster aren't those of its key in the settings", where=run.policy)]
     return []
+
+
+def _digest(record: RunRecord) -> str:
+    """Return what keys begin with: of the jobs and the cluster that the file holds."""
+    digest = sha256()
+    for owner in (record.jobs, record.cluster):
+        for column in fields(owner):
+            values = getattr(owner, column.name)
+            if isinstance(values, np.ndarray):
+                digest.update(column.name.encode() + values.tobytes())
+    return digest.hexdigest()[:16]
 
 
 def is_bounded(jobs: Workload, run: Run) -> bool:
     """Tell whether bounds hold for a run: all jobs are done, on whole GPUs, with at most the gang's width."""
-    rules = run.rules
-    if not run.is_done.all() or (rules.retries and bool((jobs.fails_us >= 0).any())):
+    return _are_bounded(jobs, run.is_done.tolist(), run.rules)
+
+
+def _are_bounded(jobs: Workload, is_done: Sequence[bool], rules: Rules) -> bool:
+    if not all(is_done) or (rules.retries and bool((jobs.fails_us >= 0).any())):
         return False
     is_wider = rules.is_elastic and bool((jobs.most_gpus > jobs.gpus).any())
     return rules.jobs_a_gpu == 1 and not rules.is_shared and not rules.may_refuse and not is_wider
@@ -91,7 +100,23 @@ def _replay(record: RunRecord, run: LoggedRun) -> tuple[Replayed | None, list[Vi
     plain = Rules(restart_us=record.overhead_us, move_us=record.overhead_us)
     if replace(run.rules, **{name: getattr(plain, name) for name in OF_FAILURES}) != plain:
         return None, [violation("log", "names no single GPUs, but was played by other rules", where=run.policy)]
+    if why := _why_named(record.jobs, record.cluster):
+        return None, [violation("log", f"names no single GPUs, though {why}", where=run.policy)]
     return replay(record.jobs, record.cluster, run.log, run.rules)
+
+
+def _why_named(jobs: Workload, cluster: Cluster) -> str:
+    """Return why counts of GPUs don't show that a schedule is possible, "" if they do."""
+    kinds = sorted(set(cluster.kind.tolist()))
+    if any(ppm != PPM for row in jobs.kind_ppm.tolist() for ppm in (row[kind] for kind in kinds if row)):
+        return "types of GPU matter to jobs"
+    for name, most, rooms in (
+        ("vCPU", max(jobs.cpu_milli.tolist()), [round(cpus * 1000) for cpus in cluster.cpus.tolist()]),
+        ("memory", max(jobs.memory_mib.tolist()), [round(size * 1024) for size in cluster.memory_gb.tolist()]),
+    ):
+        if any(gpus * most > room for gpus, room in zip(cluster.gpus.tolist(), rooms, strict=True)):
+            return f"a machine full of jobs could run out of {name}"
+    return ""
 
 
 def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:

@@ -15,37 +15,75 @@ from optim.models.cluster.world import Cluster
 from optim.solvers.cluster.cheapest_time import best_ends
 from tests.support.small_clusters import least_total_completion, small_worlds, workload
 
+UNEVEN = st.lists(st.integers(1, 4), min_size=8, max_size=8)
+"""Lengths of slots in seconds."""
 PRICES = st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]), min_size=1, max_size=8)
 
 
-@given(small_worlds(), PRICES, st.integers(1, 3))
-def test_no_prices_prove_more_than_the_best_schedule_has(world, prices, slot):
+def _proof(prices, lengths):
+    return PriceProof(end_us=US * np.cumsum(lengths)[: len(prices)], price=np.array(prices))
+
+
+@given(small_worlds(), PRICES, UNEVEN)
+def test_no_prices_prove_more_than_the_best_schedule_has(world, prices, lengths):
     rows, cluster = world
-    proof = PriceProof(slot_us=slot * US, price=np.array(prices))
+    proof = _proof(prices, lengths)
     least = least_mean_completion(workload(rows), cluster, proof)
     assert least <= least_total_completion(rows, cluster.num_gpus) / len(rows) + 1e-9
 
 
-def _bill_by_seconds(row, prices, slot):
+def _bill_by_seconds(row, by_second):
     """Return min over whole ends C of C - r + w x the d cheapest seconds, by sorting them."""
     release, width, duration = row
-    price = [prices[second // slot] if second // slot < len(prices) else 0.0 for second in range(release, 200)]
+    price = [by_second[second] if second < len(by_second) else 0.0 for second in range(release, 200)]
     ends = range(duration, len(price) + 1)
     return min(end + width * sum(sorted(price[:end])[:duration]) for end in ends)
 
 
-@given(st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(1, 9)), PRICES, st.integers(1, 3))
-def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, slot):
-    """With prices that change at whole seconds the best end is a whole second."""
+@given(
+    st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(1, 9)),
+    PRICES,
+    UNEVEN,
+    st.sampled_from([0, 2**50 - 2**30]),
+)
+def test_a_jobs_least_bill_is_that_of_its_cheapest_seconds(row, prices, lengths, later):
+    """With prices that change at whole seconds the best end is a whole second; 35 years later it is the same to the last digits."""
     from optim.models.cluster.check.dearest_time import least_bills
 
-    release, width, duration = (np.array([float(value)]) for value in row)
-    price = np.append(np.array(prices), 0.0)
-    expected = _bill_by_seconds(row, prices, slot)
-    assert least_bills(release, duration, width, price, float(slot), 10**9)[0][0] == pytest.approx(expected, abs=1e-9)
-    value, end = np.empty(1), np.empty(1)
-    best_ends(release, duration, width, np.array(prices), float(slot), value, end)
-    assert value[0] == pytest.approx(expected, abs=1e-9)
+    release, width, duration = row
+    proof, count = _proof(prices, lengths), len(prices)
+    expected = _bill_by_seconds(row, np.repeat(prices, lengths[:count]))
+    end, price = (
+        (proof.end_us, proof.price) if not later else (np.append(later, later + proof.end_us), np.append(9.0, prices))
+    )
+    one = (np.array([later + release * US]), np.array([duration * US]), np.array([float(width)]))
+    assert least_bills(*one, end, price, 10**9)[0][0] == pytest.approx(expected, rel=1e-14)
+    value, flow = np.empty(1), np.empty(1)
+    edge = np.append(0, end)
+    best_ends(*one, edge, np.searchsorted(edge, one[0], side="right") - 1, price, value, flow)
+    assert value[0] == pytest.approx(expected, rel=1e-14)
+
+
+def test_the_mean_of_far_apart_submissions_is_proven_to_the_microsecond():
+    """A job of 3 microseconds, and one 35 years later: nothing waits, and nothing more than their run times is proven."""
+    jobs = Workload(submit_us=np.array([0, 2**50 - 7]), gpus=np.array([1, 1]), duration_us=np.array([3, 3]))
+    price = PriceProof(end_us=np.array([1, 2**50 - 6, 2**50]), price=np.array([0.0, 0.0, 1e-7]))
+    assert least_mean_completion(jobs, Cluster.grid("1x1"), price) <= 3e-6
+    free = PriceProof(end_us=np.zeros(0, np.int64), price=np.zeros(0))
+    assert least_mean_completion(jobs, Cluster.grid("1x1"), free) == pytest.approx(3e-6, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "duration", "horizon"), [(100, 1, 36_000, 3_600_000), (1000, 7, 1, 1000 / 7)]
+)
+def test_falling_prices_prove_what_equal_jobs_need(count, gpus, duration, horizon):
+    """p(t) = (H - t) / d proves (H + d) / 2: here in slots as long as a job, at the price of their middle."""
+    jobs = workload([(0, 1, duration)] * count)
+    begin = np.arange(0, horizon, duration)
+    end = np.minimum(begin + duration, horizon)
+    proof = PriceProof(end_us=np.rint(end * US).astype(np.int64), price=(horizon - (begin + end) / 2) / duration)
+    proven = least_mean_completion(jobs, Cluster.grid(f"1x{gpus}"), proof)
+    assert proven == pytest.approx((horizon + duration) / 2, rel=1e-3)
 
 
 def test_an_interval_that_is_not_overloaded_proves_nothing():
@@ -89,13 +127,28 @@ def test_the_makespan_counts_the_load_from_a_time_on_and_the_longest_job():
 @pytest.mark.parametrize("prices", [[-1.0], [float("nan")], [float("inf")]])
 def test_prices_that_are_none_are_refused(prices):
     with pytest.raises(InvalidProblemError, match="finite and at least 0"):
-        PriceProof(slot_us=US, price=np.array(prices))
+        PriceProof(end_us=np.array([US]), price=np.array(prices))
 
 
 @pytest.mark.parametrize("slot_us", [-1, 0, US - 1, 2**51])
-def test_a_slot_of_prices_has_a_second_at_least(slot_us):
+def test_an_equal_slot_of_prices_has_a_second_at_least(slot_us):
     with pytest.raises(InvalidProblemError, match="slot_us must lie in"):
-        PriceProof(slot_us=slot_us, price=np.zeros(1))
+        PriceProof.of_equal_slots(slot_us, np.zeros(1))
+
+
+def test_equal_slots_dont_end_later_than_a_proof_may():
+    with pytest.raises(InvalidProblemError, match="end after"):
+        PriceProof.of_equal_slots(2**50, np.zeros(2**13))
+    assert PriceProof.of_equal_slots(US, np.zeros(3)).end_us.tolist() == [US, 2 * US, 3 * US]
+
+
+@pytest.mark.parametrize(
+    ("end_us", "cause"),
+    [([0, 1], "rise"), ([2, 2], "rise"), ([-1, 2], "rise"), ([1, 2**63 - 1], "rise"), ([1], "give one")],
+)
+def test_slots_of_prices_end_one_after_the_other(end_us, cause):
+    with pytest.raises(InvalidProblemError, match=cause):
+        PriceProof(end_us=np.array(end_us), price=np.zeros(2))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +174,6 @@ def test_a_proof_of_no_time_or_slowdown_is_refused(proof, change):
 @given(small_worlds(), PRICES)
 def test_more_gpus_never_raise_a_bound_at_the_same_prices(world, prices):
     rows, cluster = world
-    proof = PriceProof(slot_us=US, price=np.array(prices))
+    proof = _proof(prices, [1] * 8)
     more = Cluster(gpus=cluster.gpus + 1)
     assert least_mean_completion(workload(rows), more, proof) <= least_mean_completion(workload(rows), cluster, proof)

@@ -72,7 +72,10 @@ def test_bounds_of_any_proof(records):
         )
         jobs, cluster = workload([*rows]), Cluster.grid("2x2")
         last = int((jobs.submit_us + jobs.duration_us).max())
-        prices = [PriceProof(slot_us=max(US, last // 4 + 1), price=rng.integers(0, 9, 6) / 16) for _ in range(3)]
+        prices = [
+            PriceProof.of_equal_slots(slot_us=max(US, last // 4 + 1), price=rng.integers(0, 9, 6) / 16)
+            for _ in range(3)
+        ]
         times = [int(rng.integers(0, last)) for _ in range(4)]
         intervals = [(time // 2, time, slow) for time in times for slow in (1.0, 1.5, 3.0)]
         worth = [

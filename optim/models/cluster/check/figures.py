@@ -1,0 +1,252 @@
+"""Figures of a run, recomputed from its events and what the replay derived: the checker's own, in whole numbers where they are whole.
+
+What they are is defined in `optim.models.cluster.metrics`; nothing of that module's arithmetic is used.
+"""
+
+import math
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from optim.models.cluster.check.event_rules import CRASH, FAIL, FAULT, GIVE_UP, LEAVE, PREEMPT, REPAIR, START
+from optim.models.cluster.check.replay import Replayed
+from optim.models.cluster.check.tries import Fate, fates
+from optim.models.cluster.log import EventLog
+from optim.models.cluster.rules import Rules
+from optim.models.cluster.workload import Workload
+from optim.models.cluster.world import Cluster, IntArray
+
+HOUR, MILLI = 3_600_000_000, 1_000
+SCORE = (1.0, 0.5, 0.25)
+STOPS = (PREEMPT, CRASH, FAULT)
+"""After which a job waits again."""
+
+
+def figures_of(jobs: Workload, cluster: Cluster, log: EventLog, rules: Rules, replayed: Replayed) -> dict[str, float]:
+    """Return all figures by name; at least one job is done."""
+    done = [job for job, is_done in enumerate(replayed.is_done) if is_done]
+    submit, width, work = jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist()
+    share = jobs.share_milli.tolist() if rules.is_shared else [MILLI] * len(jobs)
+    flow = [replayed.end_us[job] - submit[job] for job in done]
+    slowdown = [time / work[job] for time, job in zip(flow, done, strict=True)]
+    held, running, score = _held(cluster, log)
+    useful = [_useful(fate, duration) for fate, duration in zip(fates(jobs, rules), work, strict=True)]
+    end = int(log.time_us[-1])
+    kinds = Counter(log.kind.tolist())
+    left, gave_up = kinds[LEAVE], kinds[GIVE_UP]
+    over, fragmented, full = _waiting(jobs, cluster, log, replayed, running)
+    waits = max(1.0, over + fragmented + full)
+    return {
+        "jct_mean_h": _mean(flow) / HOUR,
+        **{f"jct_p{rank}_h": _quantile(flow, rank) / HOUR for rank in (50, 95, 99)},
+        "makespan_h": end / HOUR,
+        "first_start_mean_h": _mean([replayed.first_start_us[job] - submit[job] for job in done]) / HOUR,
+        "wait_mean_h": _mean([time - held[job] for time, job in zip(flow, done, strict=True)]) / HOUR,
+        "slowdown_mean": math.fsum(slowdown) / len(done),
+        "slowdown_max": max(slowdown),
+        **_fairness(jobs, cluster, log, replayed),
+        "gpu_hours": replayed.held_gpu_us / HOUR,
+        "overhead_gpu_hours": replayed.overhead_gpu_us / HOUR,
+        "utilisation": replayed.held_gpu_us / (end * cluster.num_gpus),
+        "goodput": sum(width[job] * share[job] * useful[job] for job in done) / MILLI / replayed.held_gpu_us,
+        "placement_score": score,
+        "wait_fair_share": (over + full) / waits,
+        "wait_fragmented_share": fragmented / waits,
+        "preemptions": kinds[PREEMPT],
+        "machine_failures": kinds[FAIL],
+        "crashes": kinds[CRASH],
+        "lost_gpu_hours": sum(w * s * lost for w, s, lost in zip(width, share, replayed.lost_us, strict=True))
+        / (MILLI * HOUR),
+        "down_gpu_hours": _down(cluster, log, end) / HOUR,
+        "failed_tries": kinds[FAULT] + gave_up,
+        "failed": gave_up,
+        "left": left,
+        "unfinished": len(jobs) - len(done) - left - gave_up,
+    }
+
+
+def _mean(values: Sequence[int]) -> float:
+    return sum(values) / len(values)
+
+
+def _quantile(values: Sequence[int], percent: int) -> float:
+    """Return a percentile, between two values in proportion."""
+    ordered = sorted(values)
+    whole, rest = divmod(percent * (len(ordered) - 1), 100)
+    after = ordered[min(whole + 1, len(ordered) - 1)]
+    return float(ordered[whole] + Fraction(rest, 100) * (after - ordered[whole]))
+
+
+def _useful(fate: Fate, duration: int) -> int:
+    """Return the work that isn't done in vain."""
+    return duration - fate.good if fate.left else duration
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered, half = sorted(values), len(values) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _held(cluster: Cluster, log: EventLog) -> tuple[Counter[int], list[tuple[int, int, int]], float]:
+    """Return for how long each job had GPUs; when how many more GPUs a job holds; and the score of where gangs ran."""
+    rack, last = cluster.rack.tolist(), int(log.time_us[-1])
+    held: Counter[int] = Counter()
+    begun: dict[int, tuple[int, int, float]] = {}
+    changes, weights, scores = [], [], []
+
+    def stop(job: int, time: int) -> None:
+        start, gpus, score = begun.pop(job)
+        held[job] += time - start
+        if gpus > 1:
+            weights.append(gpus * (time - start))
+            scores.append(gpus * (time - start) * score)
+
+    for time, kind, job, places in log.rows():
+        if kind == START:
+            machines = {machine for machine, _ in places}
+            racks = {rack[machine] for machine in machines}
+            gpus = sum(count for _, count in places)
+            begun[job] = (time, gpus, SCORE[(len(machines) > 1) + (len(racks) > 1)])
+            changes.append((time, job, gpus))
+        elif job in begun:
+            changes.append((time, job, -begun[job][1]))
+            stop(job, time)
+    for job in list(begun):
+        stop(job, last)
+    return held, changes, math.fsum(scores) / sum(weights) if sum(weights) else 1.0
+
+
+def _down(cluster: Cluster, log: EventLog, end: int) -> int:
+    """Return the GPU-time that failed machines were down for."""
+    since: dict[int, int] = {}
+    total, gpus = 0, list(map(int, cluster.gpus.tolist()))
+    for time, kind, _, places in _of_machines(log):
+        if kind == FAIL:
+            since[places[0][0]] = time
+        else:
+            total += gpus[places[0][0]] * (time - since.pop(places[0][0]))
+    return total + sum(gpus[machine] * (end - time) for machine, time in since.items())
+
+
+def _of_machines(log: EventLog) -> list[tuple[int, int, int, tuple[tuple[int, int], ...]]]:
+    return [row for row in log.rows() if row[1] in (FAIL, REPAIR)] if np.isin(log.kind, (FAIL, REPAIR)).any() else []
+
+
+def _fairness(jobs: Workload, cluster: Cluster, log: EventLog, replayed: Replayed) -> dict[str, float]:
+    """Return finish-time fairness in both readings over apps that count, each active from its first submission to its last end."""
+    trials: dict[int, list[int]] = {}
+    for job, app in enumerate(jobs.app.tolist()):
+        trials.setdefault(app, []).append(job)
+    gone = {job for kind, job in zip(log.kind.tolist(), log.job.tolist(), strict=True) if kind in (LEAVE, GIVE_UP)}
+    submit, width, work = jobs.submit_us.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist()
+    is_single = len(trials) == len(jobs)
+    spans = {}
+    for app, group in trials.items():
+        begin, end = min(submit[job] for job in group), max(replayed.end_us[job] for job in group)
+        spans[app] = (begin, end if is_single else max(end, begin + 1))
+    some = [app for app, group in trials.items() if any(replayed.is_done[job] for job in group)]
+    counted = [app for app in some if all(replayed.is_done[job] or job in gone for job in trials[app])]
+    active = _ActiveTime(spans.values())
+    whole, space = [], []
+    for app in (counted or some) if not is_single else some:
+        begin, end = spans[app]
+        crowd = max(1.0, (active.until(end) - active.until(begin)) / (end - begin))
+        load = sum(width[job] * work[job] for job in trials[app])
+        demand, longest = sum(width[job] for job in trials[app]), max(work[job] for job in trials[app])
+        alone = max(load / min(cluster.num_gpus, demand), longest)
+        whole.append((end - begin) / (crowd * alone))
+        space.append((end - begin) / max(load / min(cluster.num_gpus / crowd, demand), longest))
+    found: dict[str, float] = {}
+    for name, values in (("rho", whole), ("rho_space", space)):
+        found |= {f"{name}_max": max(values), f"{name}_p50": _median(values), f"{name}_min": min(values)}
+        found[f"{name}_share_above_1"] = sum(value > 1 for value in values) / len(values)
+    inverse = [1 / value for value in whole]
+    found["jain"] = math.fsum(inverse) ** 2 / (len(whole) * math.fsum(value * value for value in inverse))
+    return found
+
+
+class _ActiveTime:
+    """Time for which intervals hold, counted for each, until a time: in whole numbers."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        begins, ends = zip(*spans, strict=True)
+        self._sides = [(sorted(times), _sums(sorted(times))) for times in (begins, ends)]
+
+    def until(self, when: int) -> int:
+        """Return the time before `when`."""
+        (begins, until_begin), (ends, until_end) = self._sides
+        begun, over = bisect_left(begins, when), bisect_left(ends, when)
+        return int((begun * when - until_begin[begun]) - (over * when - until_end[over]))
+
+
+def _sums(values: Iterable[int]) -> list[int]:
+    total = [0]
+    for value in values:
+        total.append(total[-1] + value)
+    return total
+
+
+def _waiting(
+    jobs: Workload, cluster: Cluster, log: EventLog, replayed: Replayed, changes: list[tuple[int, int, int]]
+) -> tuple[float, float, float]:
+    """Return the time that jobs waited for their virtual cluster's share, for room in one place, and for room at all."""
+    from optim.models.cluster.check.waiting_sweep import sweep
+
+    pairs, classes = np.unique(np.column_stack([jobs.group, jobs.gpus]), axis=0, return_inverse=True)
+    of_class, group = classes.ravel().tolist(), jobs.group.tolist()
+    steps = [(time, len(pairs) + group[job], more) for time, job, more in changes]
+    free = len(pairs) + len(jobs.groups)
+    steps += [(time, free, -more) for time, more in _taken(cluster, log, changes)]
+    steps += [(time, of_class[job], 1) for job, time in enumerate(jobs.submit_us.tolist())]
+    waits = [True] * len(jobs)
+    for time, kind, job in zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True):
+        if kind in STOPS or (job >= 0 and waits[job]):
+            waits[job] = kind in STOPS
+            steps.append((time, of_class[job], 1 if waits[job] else -1))
+    steps += [(replayed.end_us[job], of_class[job], -1) for job, is_waiting in enumerate(waits) if is_waiting]
+    steps.sort()
+    time, what, more = (np.array(column, np.int64) for column in zip(*steps, strict=True))
+    over, fragmented, full = sweep(
+        time, what, more, pairs[:, 0].copy(), pairs[:, 1].copy(), _quotas(jobs, cluster), cluster.num_gpus
+    )
+    return float(over), float(fragmented), float(full)
+
+
+def _quotas(jobs: Workload, cluster: Cluster) -> IntArray:
+    """Return the GPUs of each virtual cluster in proportion to its GPU-time, by largest remainders, the first of equal ones."""
+    work: Counter[int] = Counter()
+    for group, gang, duration in zip(jobs.group.tolist(), jobs.gpus.tolist(), jobs.duration_us.tolist(), strict=True):
+        work[group] += gang * duration
+    exact = [Fraction(cluster.num_gpus * work[group], sum(work.values())) for group in range(len(jobs.groups))]
+    given = [math.floor(each) for each in exact]
+    spare = cluster.num_gpus - sum(given)
+    for _, group in sorted((whole - each, group) for group, (each, whole) in enumerate(zip(exact, given, strict=True)))[
+        :spare
+    ]:
+        given[group] += 1
+    return np.array(given, np.int64)
+
+
+def _taken(cluster: Cluster, log: EventLog, changes: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """Return when how many more GPUs are held by somebody or down: of shared ones, those that nobody else holds."""
+    gpus = cluster.gpus.tolist()
+    found = [(time, gpus[places[0][0]] * (1 if kind == FAIL else -1)) for time, kind, _, places in _of_machines(log)]
+    if not log.names_gpus:
+        return found + [(time, more) for time, _, more in changes]
+    first, owners = log.first.tolist(), Counter[tuple[int, int]]()
+    places = list(zip(log.machine.tolist(), log.slot.tolist(), strict=True))
+    has: dict[int, list[tuple[int, int]]] = {}
+    for event, (time, kind, job) in enumerate(
+        zip(log.time_us.tolist(), log.kind.tolist(), log.job.tolist(), strict=True)
+    ):
+        if kind == START:
+            has[job] = places[first[event] : first[event + 1]]
+            found.append((time, sum(not owners[place] for place in has[job])))
+            owners.update(has[job])
+        elif job in has:
+            owners.subtract(had := has.pop(job))
+            found.append((time, -sum(not owners[place] for place in had)))
+    return found
