@@ -109,7 +109,12 @@ def on_demand_of(text: str | None) -> "OnDemand":
 
 
 def split_time(train_until: str | None) -> int | None:
-    """Return the seconds since 1970 of ``--train-until``.
+    """Return the seconds since 1970 of ``--train-until``, None where it isn't given."""
+    return None if train_until is None else time_of(train_until, "--train-until")
+
+
+def time_of(text: str, flag: str) -> int:
+    """Return the seconds since 1970 of an option's date.
 
     Raises
     ------
@@ -118,9 +123,7 @@ def split_time(train_until: str | None) -> int | None:
     """
     from optim.workloads.bidding.price_files import parse_times
 
-    if train_until is None:
-        return None
     try:
-        return int(parse_times("--train-until", "date", [train_until])[0])
+        return int(parse_times(flag, "date", [text])[0])
     except InvalidProblemError as error:
-        raise InvalidOptionError(f"--train-until must be a date like 2015-06-01, got {train_until!r}") from error
+        raise InvalidOptionError(f"{flag} must be a date like 2015-06-01, got {text!r}") from error

@@ -1,7 +1,7 @@
 """`optim simulate spot`: training jobs on spot markets, policy by policy, from random starts."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +12,14 @@ from optim.cli.exit_code import ExitCode
 from optim.cli.interruption import listening
 from optim.cli.output import OutputFormat, print_json, print_table
 from optim.cli.parameters import FormatOption, SeedOption, grouped, option, split_list, split_options
-from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time
+from optim.cli.price_source import PriceChoice, on_demand_of, read_or_draw, split_time, time_of
 from optim.cli.progress import terminal_progress
 from optim.core.errors import InvalidOptionError
 from optim.core.limits import check_drawn
 from optim.core.own_code import is_own
 
 if TYPE_CHECKING:
+    from optim.models.bidding.billing import Billing
     from optim.simulation.spot.backtest import StartRows
     from optim.simulation.spot.rows import Row, Summary
 
@@ -26,7 +27,7 @@ DEFAULT_POLICIES = (
     *("on-demand", "standard", "standard-checkpoint", "standard-agile"),
     *("bidbrain-checkpoint", "proteus", "oracle-paid"),
 )
-DEADLINE_DEFAULT = ("uniform-progress", "greedy-spot", "on-demand")
+ONE_ZONE_DEFAULT = ("uniform-progress", "skynomad", "greedy-spot", "on-demand", "optimum")
 ZONE_DEFAULT = (
     *("uniform-progress-zones", "adaptive-zones", "skynomad", "cheapest-zone"),
     *("greedy-spot", "on-demand", "optimum"),
@@ -45,10 +46,17 @@ class AvailabilityChoice:
     """A trace of availability, and what must be done by when."""
 
     availability: Annotated[Path | None, option("--availability", "Availability by zone.", "FILE", DEADLINES)] = None
-    zone: Annotated[list[str] | None, option("--zone", "Zones, the first to be asked first.", "NAME", DEADLINES)] = None
+    zone: Annotated[
+        list[str] | None, option("--zone", "Zones: one or several, the first to be asked first.", "NAME", DEADLINES)
+    ] = None
     deadline_hours: Annotated[float | None, option("--deadline-hours", "Deadline.", "H", DEADLINES)] = None
-    changeover_hours: Annotated[float, option("--changeover-hours", "Lost by a launch.", "H", DEADLINES)] = 0.1
+    changeover_hours: Annotated[
+        float, option("--changeover-hours", "Lost by a launch, of any length.", "H", DEADLINES)
+    ] = 0.1
     egress: Annotated[Path | None, option("--egress", "What moving costs, by regions.", "FILE", DEADLINES)] = None
+    every_start: Annotated[
+        bool, option("--every-start", "Start at every tick that leaves time for the deadline.", None, DEADLINES)
+    ] = False
 
 
 @grouped
@@ -62,11 +70,17 @@ def spot(
             "--policy",
             "Repeat for several; default: all.",
             "NAME",
-            autocompletion=complete_policy("spot", "deadline", "zones"),
+            autocompletion=complete_policy("spot", "zones"),
         ),
     ] = None,
     job_hours: Annotated[float, option("--job-hours", "Size of the job.", "H")] = 20.0,
     starts: Annotated[int, option("--starts", "Number of random starts.", min=1)] = 200,
+    start: Annotated[
+        list[str] | None, option("--start", "Start at this time instead; repeat for several.", "DATE")
+    ] = None,
+    billing: Annotated[
+        str | None, option("--billing", "aws-2009, aws-2017, per-second, whole-ticks; default: by date.", "RULE")
+    ] = None,
     settings: Annotated[
         list[str] | None, option("--option", "An option of the job; repeat for several.", "NAME=VALUE")
     ] = None,
@@ -74,9 +88,10 @@ def spot(
     seed: SeedOption = 0,
     output: FormatOption = OutputFormat.TABLE,
 ) -> ExitCode:
-    """Run policies from the same random starts: a row each, and a summary with confidence intervals."""
+    """Run policies from the same starts: a row each, and a summary with confidence intervals."""
     check_drawn("count", starts, "--starts")
-    names = split_list(policy)
+    names, rule = split_list(policy), _billing(billing)
+    begins = tuple(time_of(text, "--start") for text in start or ())
     hint = "the rows so far are printed"
     with (
         terminal_progress() as progress,
@@ -90,11 +105,11 @@ def spot(
                     "--availability goes with none of --prices, --product, --train-until, --volatile, --gap-hours and --work"
                 )
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _deadlines(trace, prices.on_demand, names, given, running, is_placed=where != PairChoice())
+            entries = _deadlines(trace, prices.on_demand, names, given, running, rule=rule, begins=begins)
         else:
             _check_absent(trace)
             given = {"job_hours": job_hours, **split_options(settings)}
-            entries = _backtest(prices, names or DEFAULT_POLICIES, given, running)
+            entries = _backtest(prices, names or DEFAULT_POLICIES, given, running, rule=rule, begins=begins)
         rows: list[Row] = []
         lost = 0
         for entry in entries:
@@ -130,7 +145,13 @@ def _shares(starts: int, job_hours: float, names: tuple[str, ...], trace: Availa
 
 
 def _backtest(
-    prices: PriceChoice, names: tuple[str, ...], given: dict[str, object], running: dict[str, Any]
+    prices: PriceChoice,
+    names: tuple[str, ...],
+    given: dict[str, object],
+    running: dict[str, Any],
+    *,
+    rule: "Billing | None",
+    begins: tuple[int, ...],
 ) -> "Iterator[StartRows]":
     """Read or draw prices, split them, and run."""
     from optim.core.options import build_options
@@ -142,12 +163,18 @@ def _backtest(
     check_policies(names)
     options = build_options(SpotOptions, given)
     history = read_or_draw(prices, PriceOptions(), running["seed"])
-    world = make_world(history, split_time(prices.train_until), options, volatile=prices.volatile)
+    world = make_world(history, split_time(prices.train_until), options, volatile=prices.volatile, billing=rule)
+    entries = run_backtest(world, names, begins=begins, **running)
     note(
         f"{world.history.num_markets} markets, {len(history.gaps)} gaps in the prices; "
         f"policies know what happened before the test begins, and run on what came after"
     )
-    return run_backtest(world, names, **running)
+    note(
+        f"the job: {options.job_hours:g} h of {options.baseline} {world.baseline.instance_type} on demand "
+        "(--job-hours, --option baseline, --option baseline_type)"
+    )
+    _note_billing(world.billing, is_chosen=rule is not None)
+    return entries
 
 
 def _deadlines(
@@ -157,38 +184,55 @@ def _deadlines(
     given: dict[str, object],
     running: dict[str, Any],
     *,
-    is_placed: bool,
+    rule: "Billing | None",
+    begins: tuple[int, ...],
 ) -> "Iterator[StartRows]":
-    """Read traces, and run under a deadline: in one zone by policies for one, otherwise by policies over zones."""
+    """Read traces of one zone or several, and run under a deadline."""
     from optim.core.options import build_options
-    from optim.simulation.spot.backtest import run_deadlines
-    from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob
+    from optim.models.bidding.billing import billing_at
     from optim.simulation.spot.zones.backtest import ZoneStarts, check_zone_policies, run_over_zones
-    from optim.workloads.bidding.availability_files import read_availability, zone_named
+    from optim.workloads.bidding.availability_files import read_availability
     from optim.workloads.bidding.zone_files import ZoneOptions, job_of, market_of, read_egress
 
     zones = split_list(choice.zone)
-    is_single = len(zones) <= 1 and choice.egress is None and len(given) == 1 and set(names) <= set(DEADLINE_POLICIES)
-    if not is_single:
-        alone = DEADLINE_POLICIES if len(zones) <= 1 else ()
-        check_zone_policies([name for name in names if name not in alone])
+    check_zone_policies(names)
     if choice.deadline_hours is None:
         raise InvalidOptionError("--availability needs --deadline-hours H")
+    if choice.every_start and begins:
+        raise InvalidOptionError("--every-start and --start name different starts; leave one of them out")
     traces = read_availability(choice.availability or "", on_demand_micro=on_demand_of(on_demand))
     if not zones:
         raise InvalidOptionError(f"--availability needs --zone NAME; the file has: {', '.join(traces)}")
     hours = {"deadline_hours": choice.deadline_hours, "changeover_hours": choice.changeover_hours}
-    if is_single:
-        work = build_options(ZoneOptions, {**given, **hours}).job_hours
-        job = DeadlineJob(work_h=work, deadline_h=choice.deadline_hours, changeover_h=choice.changeover_hours)
-        if not is_placed:
-            running["engine"] = None  # all starts take less time than a second process to begin
-        return run_deadlines(zone_named(traces, zones[0]), job, names or DEADLINE_DEFAULT, **running)
     options = build_options(ZoneOptions, {**given, **hours})
     market = market_of(traces, zones)
     egress = None if choice.egress is None else read_egress(choice.egress)
-    world = ZoneStarts(market=market, job=job_of(market, options, egress), probe_s=options.probe_s)
-    return run_over_zones(world, names or ZONE_DEFAULT, **running)
+    job = job_of(market, options, egress)
+    billing = rule or billing_at(int(market.time_s[0]))
+    world = ZoneStarts(market=market, job=job, billing=billing, probe_s=options.probe_s)
+    if choice.every_start:
+        world = replace(world, firsts=tuple(range(world.num_starts)))
+    elif begins:
+        world = replace(world, firsts=tuple(world.first_at(time_s) for time_s in begins))
+    entries = run_over_zones(world, names or (ONE_ZONE_DEFAULT if len(zones) == 1 else ZONE_DEFAULT), **running)
+    _note_billing(billing, is_chosen=rule is not None)
+    return entries
+
+
+def _billing(name: str | None) -> "Billing | None":
+    """Return the rule of the bill of that name."""
+    from optim.core.ranges import check_choices
+    from optim.models.bidding.billing import Billing
+
+    if name is None:
+        return None
+    check_choices({"--billing": name}, {"--billing": [rule.value for rule in Billing]})
+    return Billing(name)
+
+
+def _note_billing(billing: "Billing", *, is_chosen: bool) -> None:
+    why = "" if is_chosen else " (by the data's date; --billing chooses another)"
+    note(f"billing {billing.value}{why}: {billing.text}")
 
 
 def _summaries(rows: "list[Row]", output: OutputFormat) -> None:

@@ -16,13 +16,13 @@ NAMES: Mapping[str, str] = {
         clairvoyant-harmless current-step-max current-step-rules ewma-10 ewma-2 ewma-5 forest forest-phases holt level-price oracle-static phase-markov
         phase-max phase-price phase-rule phase-rule-limit phase-rule-scaled phase-semi-markov phase-shift prev-step-max
         prev-step-rules quantile-90 quantile-95 quantile-99 running-max static vpa vpa-no-floor vpa-warm""",
-    "deadline": "greedy-spot on-demand uniform-progress",
     "spot": """
         bidbrain-checkpoint on-demand oracle oracle-paid proteus standard standard-agile standard-checkpoint""",
     "zones": """
-        adaptive-zones cheapest-zone greedy-spot on-demand optimum skynomad uniform-progress-zones""",
+        adaptive-zones cheapest-zone greedy-spot on-demand optimum skynomad uniform-progress
+        uniform-progress-zones""",
 }
-"""By the world's name: a cluster of GPUs, containers, spot machines of one zone till a deadline, by bids, and over zones.
+"""By the world's name: a cluster of GPUs, containers, spot machines by bids, and till a deadline in one zone or several.
 
 A test holds them to the catalogues, whose policies take seconds to load.
 """
@@ -34,8 +34,8 @@ def policy_names(world: str) -> tuple[str, ...]:
     Parameters
     ----------
     world
-        ``"cluster"``, ``"containers"``, ``"spot"`` (bids on prices), ``"deadline"`` (availability in one zone) or ``"zones"``
-        (in several).
+        ``"cluster"``, ``"containers"``, ``"spot"`` (bids on prices) or ``"zones"``
+        (availability and a deadline, in one zone or several).
 
     Raises
     ------

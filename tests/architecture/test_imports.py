@@ -154,7 +154,20 @@ def test_checkers_share_no_code_with_solvers() -> None:
     found = [arrow for arrow in arrows() if ".check" in arrow.module and arrow.home == "models"]
     assert found, "no checker was found"
     data = (
-        *("instance", "plan", "proof", "utility", "log", "rules", "run_file", "workload", "world", "zones.market"),
+        *(
+            "instance",
+            "plan",
+            "proof",
+            "utility",
+            "log",
+            "rules",
+            "run_file",
+            "workload",
+            "world",
+            "zones.market",
+            "billing",
+        ),
+        "zones.billing",
         *("philly_tables", "lasting", "scalability", "policy_names"),
     )
     allowed = ("check", "metrics", *data)

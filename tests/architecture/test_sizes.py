@@ -20,6 +20,9 @@ TESTED_ELSEWHERE = Path(__file__).with_name("tested_elsewhere.txt")
 
 PARAMETERS = "options of the command, one a line with its help: the body is short"
 LONG_FUNCTIONS = {
+    "optim/cli/simulate_spot.py::spot": PARAMETERS,
+    "optim/solvers/bidding/zones/optimum.py::_plan": "one compiled walk along the values",
+    "optim/solvers/bidding/zones/optimum.py::_values": "one compiled pass over all situations",
     "optim/solvers/admission/tree/node_pricing_loop.py::_best_by": "one compiled pass over a job's slots",
 }
 """Functions that are longer, each with the reason."""

@@ -48,7 +48,7 @@ def test_completes_the_last_of_several_names():
     assert completion.complete_suite("them") == ["themis", "themis-lies"]
     assert completion.complete_problem_or_instance("ad")[0] == "admission"
     assert "proteus" in completion.complete_policy("spot")("pro")
-    assert completion.complete_policy("deadline", "zones")("uniform") == ["uniform-progress", "uniform-progress-zones"]
+    assert completion.complete_policy("zones")("uniform") == ["uniform-progress", "uniform-progress-zones"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -131,8 +131,10 @@ def test_a_deadline_is_told_for_every_start(availability):
     result = run(*words, "--zone", "a")
     assert result.exit_code == 0, result.output
     rows = lines(result)
-    assert len(rows) == 3 * 3 + 3
-    assert all(row["deadline_met"] is True for row in rows[:9])
+    assert len(rows) == 3 * 5 + 5
+    assert {row["policy"] for row in rows} == {"uniform-progress", "skynomad", "greedy-spot", "on-demand", "optimum"}
+    assert all(row["deadline_met"] is True and row["billing"] == "aws-2017" for row in rows[:15])
+    assert "billing aws-2017 (by the data's date" in result.stderr
     unknown = run(*words, "--zone", "nowhere")
     assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "unknown zone 'nowhere'; the file has: a" in unknown.stderr
@@ -246,6 +248,38 @@ def test_zones_are_run_with_moves_that_cost_beside_the_proven_least(zones):
     assert {row["policy"] for row in lines(everything)} >= {"skynomad", "adaptive-zones", "cheapest-zone", "on-demand"}
 
 
+def test_starts_are_chosen_and_every_last_one_is_valid(zones):
+    words = ("--zone", "us-west-2a", "--policy", "uniform-progress,optimum")
+    result = over_zones(zones, *words, "--start", "2023-02-15T01:00", "--start", "2023-02-15T14:00:00")
+    assert result.exit_code == 0, result.output
+    rows = lines(result)
+    starts = ["2023-02-15T01:00:00Z", "2023-02-15T14:00:00Z"]
+    assert [row["start"] for row in rows[:4]] == [starts[0], starts[0], starts[1], starts[1]]
+    assert all(row["deadline_met"] and row["ratio_to_optimum"] >= 1.0 for row in rows[:4])
+    every = lines(over_zones(zones, "--zone", "us-west-2a", "--policy", "on-demand", "--every-start"))
+    # 200 ticks of 6 minutes and a deadline of 60 of them: the last start is tick 140.
+    assert [row["start"] for row in every[:-1]][-1] == starts[1]
+    assert len(every) == 141 + 1
+    whole = run(
+        "--availability", zones[0], "--on-demand", "3", "--job-hours", 18, "--deadline-hours", 20, "--zone",
+        "us-west-2a", "--policy", "on-demand", "--every-start", "--format", "json",
+    )  # fmt: skip
+    assert [row["start"] for row in lines(whole)[:-1]] == ["2023-02-15T00:00:00Z"]
+
+
+def test_set_ups_of_any_length_and_rules_of_billing_change_the_bill(zones):
+    words = ("--zone", "us-west-2a", "--policy", "on-demand", "--start", "2023-02-15T01:00")
+    usd = {}
+    for hours in (0.05, 0.1, 0.1666):
+        (row, _) = lines(over_zones(zones, *words, "--changeover-hours", hours, "--billing", "per-second"))
+        usd[hours] = row["cost_usd"]
+    assert usd == {0.05: pytest.approx(3 * 4.05), 0.1: pytest.approx(3 * 4.1), 0.1666: pytest.approx(3 * (4 + 1 / 6))}
+    (row, _) = lines(over_zones(zones, *words, "--changeover-hours", 0.05, "--billing", "whole-ticks"))
+    assert (row["cost_usd"], row["billing"]) == (pytest.approx(3 * 4.1), "whole-ticks")
+    (row, _) = lines(over_zones(zones, *words, "--changeover-hours", 0.05, "--billing", "aws-2009"))
+    assert row["cost_usd"] == 15.0
+
+
 def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
     mine = tmp_path / "mine.py"
     mine.write_text(
@@ -271,8 +305,15 @@ def test_a_policy_of_ones_own_runs_by_file_and_class(zones, tmp_path):
     [
         (("--zone", "us-west-2a,nowhere"), "unknown zone 'nowhere'; the file has: us-west-2a, us-east-1b"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "state_gb=5"), "nobody says what it costs to move"),
-        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"), "launch and work take 4.1 h in ticks of 360 s"),
-        (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform-progress"), "unknown policy 'uniform-progress' over"),
+        (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "4"), "launch and work take 4.1 h; give that much"),
+        (("--zone", "us-west-2a,us-east-1b", "--policy", "uniform"), "unknown policy 'uniform' over"),
+        (
+            ("--zone", "us-west-2a", "--billing", "free"),
+            "--billing must be one of aws-2009, aws-2017, per-second, whole",
+        ),
+        (("--zone", "us-west-2a", "--start", "noon"), "--start must be a date like 2015-06-01, got 'noon'"),
+        (("--zone", "us-west-2a", "--start", "2023-02-15T15"), "allow 2023-02-15T00:00:00Z to 2023-02-15T14:00:00Z"),
+        (("--zone", "us-west-2a", "--start", "2023-02-15", "--every-start"), "leave one of them out"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "colour=red"), "unknown option 'colour'"),
         (("--zone", "us-west-2a,us-east-1b", "--option", "machines=0"), "machines must be"),
         (("--zone", "us-west-2a,us-east-1b", "--deadline-hours", "40"), "the traces are shorter than the deadline"),

@@ -12,7 +12,6 @@ from optim.core.errors import InvalidOptionError
 from optim.simulation.cluster import catalogue as cluster
 from optim.simulation.containers import catalogue as containers
 from optim.simulation.policy_names import NAMES
-from optim.simulation.spot.deadline import DEADLINE_POLICIES
 from optim.simulation.spot.policies import KNOWN
 from optim.simulation.spot.zones.backtest import OPTIMUM
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
@@ -20,7 +19,6 @@ from optim.simulation.spot.zones.policies import ZONE_POLICIES
 PLAYED = {
     "cluster": cluster.POLICIES,
     "containers": (*containers.policy_names(), *containers.OPTIONAL, *containers.BOUNDS),
-    "deadline": DEADLINE_POLICIES,
     "spot": KNOWN,
     "zones": (*ZONE_POLICIES, OPTIMUM),
 }
@@ -51,7 +49,5 @@ def test_naming_policies_loads_none_of_them():
 
 
 def test_an_unknown_world_is_answered_with_those_there_are():
-    with pytest.raises(
-        InvalidOptionError, match="unknown world 'moon'; there are: cluster, containers, deadline, spot, zones"
-    ):
+    with pytest.raises(InvalidOptionError, match="unknown world 'moon'; there are: cluster, containers, spot, zones"):
         optim.policy_names("moon")

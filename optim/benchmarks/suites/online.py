@@ -103,7 +103,7 @@ class OnlineWork(AbstractStudy):
         problems: list[str] = []
         with clock.phase("verify"):
             for number in range(options.traces):
-                flags = chain.draw(job.deadline, np.random.default_rng([self.seed, number]))
+                flags = chain.draw(job.num_ticks(tick_s), np.random.default_rng([self.seed, number]))
                 problems += _run_all(market_on(flags, options, spot_micro, tick_s), job, usd)
         return Finding(
             findings=_findings(chain, bound, usd),

@@ -51,8 +51,3 @@ class AvailabilityTrace(ComparesByValue):
         """Return the price at a time, None before the first tick."""
         tick = int(np.searchsorted(self.time_s, time_s, side="right")) - 1
         return int(self.price_micro[tick]) if tick >= 0 else None
-
-    @property
-    def longest_tick_s(self) -> int:
-        """The longest time between two ticks."""
-        return int(np.diff(np.append(self.time_s, self.end_s)).max())

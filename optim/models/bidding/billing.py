@@ -6,6 +6,7 @@ anchored at the grant. Every rule is a small object with one method; the lines i
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Protocol
 
@@ -13,6 +14,48 @@ from optim.core.errors import InvalidProblemError
 from optim.models.bidding.price_history import HOUR_S, MICRO
 
 MINUTE_S = 60
+
+
+BIDS_END_S = int(datetime(2017, 12, 1, tzinfo=UTC).timestamp())
+"""Until the end of November 2017 a price above the bid evicted, and Amazon charged started hours."""
+
+SPOT_BEGIN_S = int(datetime(2009, 12, 14, tzinfo=UTC).timestamp())
+"""Amazon sold no spot instances before; an earlier time is that of data without a date."""
+
+
+class Billing(StrEnum):
+    """Rules of bills and evictions, by name.
+
+    ``aws-2009``: every started hour at the price of its start, the hour of an eviction free; a price above the bid evicts.
+    ``aws-2017``: seconds at the price of their hour's start, a minute at least, nothing if evicted within the first hour;
+    prices evict nobody. ``per-second``: seconds at the price in force, nothing is free; prices evict nobody.
+    ``whole-ticks``: every started tick of a trace of availability in full, nothing is free.
+    """
+
+    AWS_2009 = "aws-2009"
+    AWS_2017 = "aws-2017"
+    PER_SECOND = "per-second"
+    WHOLE_TICKS = "whole-ticks"
+
+    @property
+    def has_bids(self) -> bool:
+        """Whether a price above the bid evicts."""
+        return self is Billing.AWS_2009
+
+    @property
+    def text(self) -> str:
+        """What the rule is, in a phrase."""
+        return {
+            Billing.AWS_2009: "every started hour at the price of its start, the hour of an eviction free",
+            Billing.AWS_2017: "seconds at the price of their hour's start, the first hour free if interrupted in it",
+            Billing.PER_SECOND: "seconds at the price in force, nothing free",
+            Billing.WHOLE_TICKS: "every started tick in full, nothing free",
+        }[self]
+
+
+def billing_at(time_s: int) -> Billing:
+    """Return the rules in force at Amazon at a time; today's for data without a date."""
+    return Billing.AWS_2009 if SPOT_BEGIN_S <= time_s < BIDS_END_S else Billing.AWS_2017
 
 
 class End(StrEnum):
@@ -90,6 +133,14 @@ class Prices(Protocol):
 
     def price_at(self, time_s: int) -> int | None:
         """Return micro-dollars an instance-hour, None where there is no price yet."""
+        ...
+
+
+class BillingRule(Protocol):
+    """Write the bill of a lease."""
+
+    def lines(self, lease: Lease, prices: Prices) -> tuple[LedgerLine, ...]:
+        """Return lines that add up to the bill."""
         ...
 
 

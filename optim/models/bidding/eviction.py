@@ -1,6 +1,6 @@
 """Eviction tables: how likely a bid is to be outbid, and how long it lasts, from price history."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -170,6 +170,14 @@ def fit_evictions(history: PriceHistory, options: EvictionOptions | None = None)
         low=low,
         high=high,
         hours=hours,
+    )
+
+
+def without_evictions(table: EvictionTable) -> EvictionTable:
+    """Return the table of a time in which prices evict nobody."""
+    never = np.zeros_like(table.low)
+    return replace(
+        table, survival=np.ones_like(table.survival), mean_h=np.full_like(table.mean_h, np.inf), low=never, high=never
     )
 
 

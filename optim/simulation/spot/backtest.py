@@ -10,16 +10,17 @@ from optim.core.errors import InvalidOptionError
 from optim.core.execution import AbstractTask, Engine, run_in_order
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, StoppingCriterion
-from optim.models.bidding.availability import AvailabilityTrace
-from optim.models.bidding.eviction import EvictionOptions, fit_evictions
+from optim.models.bidding.billing import Billing, billing_at
+from optim.models.bidding.eviction import EvictionOptions, fit_evictions, without_evictions
 from optim.models.bidding.price_history import HOUR_S, PriceHistory
-from optim.simulation.spot.deadline import DeadlineJob, run_deadline
+from optim.simulation.spot.bill import RULES
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
-from optim.simulation.spot.oracle import Oracle
+from optim.simulation.spot.oracle import Oracle, OracleResult
+from optim.simulation.spot.oracle_check import check_reference
 from optim.simulation.spot.policies import ORACLES, check_policies, make_policy
 from optim.simulation.spot.result import RunResult
-from optim.simulation.spot.rows import Row, over, row_of_oracle, row_of_run
+from optim.simulation.spot.rows import Row, over, row_of_oracle, row_of_run, time_text
 from optim.simulation.spot.world import World
 
 MOST_DRAWS = 1000
@@ -36,7 +37,12 @@ class StartRows:
 
 
 def make_world(
-    history: PriceHistory, train_until_s: int | None, options: SpotOptions, *, volatile: int | None = None
+    history: PriceHistory,
+    train_until_s: int | None,
+    options: SpotOptions,
+    *,
+    volatile: int | None = None,
+    billing: Billing | None = None,
 ) -> World:
     """Split a history in time: policies know the first part, and run on the second.
 
@@ -50,11 +56,13 @@ def make_world(
         The job.
     volatile
         Keep only so many markets, those of the largest variance of price over on-demand in the first part.
+    billing
+        The rules of bills and evictions; by default those in force when the second part begins.
 
     Raises
     ------
     InvalidOptionError
-        If either part is shorter than a day, or there aren't so many markets.
+        If either part is shorter than a day, there aren't so many markets, or the rule is of traces of availability.
     """
     cut = (history.begin_s + history.end_s) // 2 if train_until_s is None else train_until_s
     day = 24 * HOUR_S
@@ -73,8 +81,15 @@ def make_world(
         known = known.with_markets(sorted(order[:volatile].tolist()))
     names = {market.name for market in known.markets}
     test = later.with_markets([m for m, market in enumerate(later.markets) if market.name in names])
+    billing = billing_at(cut) if billing is None else billing
+    if billing not in RULES:
+        raise InvalidOptionError(
+            f"--billing {billing.value} goes with --availability; prices are billed by: {', '.join(rule.value for rule in RULES)}"
+        )
     table = fit_evictions(known, EvictionOptions(at_equal=options.at_equal))
-    world = World(history=test, table=table, options=options)
+    if not billing.has_bids:
+        table = without_evictions(table)
+    world = World(history=test, table=table, options=options, billing=billing)
     _ = world.baseline, world.reliable  # wrong types are refused before any work
     return world
 
@@ -119,14 +134,25 @@ class AbstractStarts(AbstractTask[int, StartRows]):
 
 
 class Backtest(AbstractStarts):
-    """Run policies and references on the prices of a world."""
+    """Run policies and references on the prices of a world; references are checked before they are told."""
 
-    def __init__(self, world: World, policies: Sequence[str], seed: int) -> None:
+    def __init__(self, world: World, policies: Sequence[str], seed: int, begins: Sequence[int] = ()) -> None:
         super().__init__(policies, seed)
-        self._world, self._oracle = world, Oracle(world)
+        self._world, self._oracle, self._begins = world, Oracle(world), tuple(begins)
+        history, least = world.history, round(HOUR_S * world.options.job_hours / 2)
+        for begin in self._begins:
+            if begin < history.begin_s or history.touches_gap(begin, begin + least):
+                raise InvalidOptionError(
+                    f"a job can't start at {time_text(begin)}: the prices of the test, from {time_text(history.begin_s)} to "
+                    f"{time_text(history.end_s)}, end or have a gap within half of its hours"
+                )
+            if world.baseline_price(begin) is None:
+                raise InvalidOptionError(f"{world.baseline.name} has no price at {time_text(begin)}; start later")
 
     def run_start(self, index: int) -> StartRows:
-        """Run all policies from one start; starts whose runs touch a gap of the prices are drawn again."""
+        """Run all policies from one start; starts that were drawn, and whose runs touch a gap of the prices, are drawn again."""
+        if self._begins:
+            return self._checked(index, self._begins[index], self._results(self._begins[index], stops=False), 0)
         history, options = self._world.history, self._world.options
         rng = np.random.default_rng([self._seed, index])
         least = round(HOUR_S * options.job_hours / 2)
@@ -135,20 +161,35 @@ class Backtest(AbstractStarts):
             start = history.begin_s + options.tick_s * int(rng.integers(0, max(1, span)))
             if history.touches_gap(start, start + least) or self._world.baseline_price(start) is None:
                 continue
-            results = {}
-            for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in ORACLES))):
-                results[name] = run_policy(self._world, make_policy(name, self._world), start)
-                if history.touches_gap(start, results[name].end_s):
-                    break
-            else:
-                return StartRows(index=index, rows=self._rows(start, results, redrawn))
+            results = self._results(start)
+            if results:
+                return self._checked(index, start, results, redrawn)
         raise InvalidOptionError(
             "the prices have hardly a time without gaps that is as long as the job; give longer ones"
         )
 
-    def _rows(self, start: int, results: dict[str, RunResult], redrawn: int) -> tuple[Row, ...]:
-        world = self._world
+    def _results(self, start: int, *, stops: bool = True) -> dict[str, RunResult]:
+        """Return every policy's run from a start; none at all if it stops at a run that touches a gap."""
+        results = {}
+        for name in dict.fromkeys(("on-demand", *(n for n in self._policies if n not in ORACLES))):
+            results[name] = run_policy(self._world, make_policy(name, self._world), start)
+            if stops and self._world.history.touches_gap(start, results[name].end_s):
+                return {}
+        return results
+
+    def _checked(self, index: int, start: int, results: dict[str, RunResult], redrawn: int) -> StartRows:
+        """Return the rows of a start, unless a reference isn't what it claims to be."""
         references = {name: self._oracle.solve(name, start) for name in ORACLES if name in self._policies}
+        for name, found in references.items():
+            problems = check_reference(self._world, found)
+            if problems:
+                return StartRows(index=index, rows=(), error=f"{name} isn't proven: {problems[0]}")
+        return StartRows(index=index, rows=self._rows(results, references, redrawn))
+
+    def _rows(
+        self, results: dict[str, RunResult], references: dict[str, OracleResult], redrawn: int
+    ) -> tuple[Row, ...]:
+        world = self._world
         baseline = results["on-demand"].cost_usd
         bound = references["oracle"].bound_usd if "oracle" in references else None
         paid = references["oracle-paid"].cost_usd if "oracle-paid" in references else None
@@ -157,6 +198,7 @@ class Backtest(AbstractStarts):
         return tuple(
             replace(
                 rows[name],
+                billing=world.billing.value,
                 ratio_to_on_demand=over(rows[name].cost_usd, baseline),
                 ratio_to_oracle=over(rows[name].cost_usd, bound),
                 ratio_to_oracle_paid=over(rows[name].cost_usd, paid),
@@ -174,6 +216,7 @@ def run_backtest(
     engine: Engine | None = None,
     stop: Interruption | None = None,
     progress: Progress | None = None,
+    begins: Sequence[int] = (),
 ) -> Iterator[StartRows]:
     """Yield the rows of each start in order.
 
@@ -189,57 +232,14 @@ def run_backtest(
         Where starts are run, in this process by default; the answer is the same for any.
     stop, progress
         Ends the run early, after the starts that are running; hears how many are done.
-    """
-    check_policies(policies)
-    return Backtest(world, policies, seed).yield_rows(starts, engine, stop, progress)
-
-
-class _Deadlines(AbstractStarts):
-    """Run policies under a deadline from random ticks out of the first `ticks`."""
-
-    def __init__(
-        self, trace: AvailabilityTrace, job: DeadlineJob, policies: Sequence[str], ticks: int, seed: int
-    ) -> None:
-        super().__init__(policies, seed)
-        self._trace, self._job, self._ticks = trace, job, ticks
-
-    def run_start(self, index: int) -> StartRows:
-        """Run all policies from one tick."""
-        first = int(np.random.default_rng([self._seed, index]).integers(0, self._ticks))
-        names = dict.fromkeys(("on-demand", *self._policies))
-        results = {name: run_deadline(self._trace, self._job, name, first) for name in names}
-        baseline = results["on-demand"].cost_usd
-        rows = (
-            replace(row_of_run(results[name]), ratio_to_on_demand=over(results[name].cost_usd, baseline))
-            for name in self._policies
-        )
-        return StartRows(index=index, rows=tuple(rows))
-
-
-def run_deadlines(
-    trace: AvailabilityTrace,
-    job: DeadlineJob,
-    policies: Sequence[str],
-    *,
-    starts: int,
-    seed: int,
-    engine: Engine | None = None,
-    stop: Interruption | None = None,
-    progress: Progress | None = None,
-) -> Iterator[StartRows]:
-    """Yield the rows of policies under a deadline, from random ticks that leave the trace long enough.
-
-    Parameters are those of `run_backtest`, but for what is run: one zone's trace, and a job with a deadline.
+    begins
+        Seconds since 1970 to start at instead of drawn ones.
 
     Raises
     ------
     InvalidOptionError
-        If the trace is shorter than the deadline.
+        If a policy is unknown, or there are no prices from a start on.
     """
-    last = trace.end_s - round(HOUR_S * (job.deadline_h + job.changeover_h)) - trace.longest_tick_s
-    ticks = int(np.searchsorted(trace.time_s, last, side="right"))
-    if ticks < 1:
-        raise InvalidOptionError(
-            f"the trace of {trace.zone} is shorter than the deadline of {job.deadline_h:g} h; shorten it"
-        )
-    return _Deadlines(trace, job, policies, ticks, seed).yield_rows(starts, engine, stop, progress)
+    check_policies(policies)
+    starts = len(begins) or starts
+    return Backtest(world, policies, seed, begins).yield_rows(starts, engine, stop, progress)

@@ -1,10 +1,23 @@
 """The bill of a run: leases that ended and checkpoints that were written, line by line and added up a second time by hours."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from optim.core.errors import NotAllowedError
-from optim.models.bidding.billing import EC2_2013, ON_DEMAND_2013, End, Lease, LedgerLine, Prices, Reason
+from optim.models.bidding.billing import (
+    EC2_2013,
+    EC2_TODAY,
+    MINUTE_S,
+    ON_DEMAND_2013,
+    ON_DEMAND_TODAY,
+    Billing,
+    BillingRule,
+    End,
+    Lease,
+    LedgerLine,
+    Prices,
+    Reason,
+)
 from optim.models.bidding.price_history import HOUR_S
 
 
@@ -28,8 +41,20 @@ class Bill:
     free_hours: float
 
 
-def bill_of(ended: Sequence[EndedLease], written_s: Sequence[int] = (), write_micro: int = 0) -> Bill:
-    """Return the bill of leases by the rules of 2013 to 2017, and of checkpoints.
+RULES: Mapping[Billing, tuple[BillingRule, BillingRule]] = {
+    Billing.AWS_2009: (EC2_2013, ON_DEMAND_2013),
+    Billing.AWS_2017: (EC2_TODAY, ON_DEMAND_TODAY),
+}
+"""Rules of spot leases and of those on demand; the others are of traces of availability."""
+
+
+def bill_of(
+    ended: Sequence[EndedLease],
+    written_s: Sequence[int] = (),
+    write_micro: int = 0,
+    billing: Billing = Billing.AWS_2009,
+) -> Bill:
+    """Return the bill of leases, and of checkpoints.
 
     Parameters
     ----------
@@ -37,6 +62,8 @@ def bill_of(ended: Sequence[EndedLease], written_s: Sequence[int] = (), write_mi
         The leases.
     written_s, write_micro
         When checkpoints were complete, and micro-dollars of each; those that cost nothing are no lines.
+    billing
+        The rule: one of `RULES`.
 
     Raises
     ------
@@ -45,15 +72,16 @@ def bill_of(ended: Sequence[EndedLease], written_s: Sequence[int] = (), write_mi
     """
     lines: list[LedgerLine] = []
     hours = {"on_demand": 0.0, "paid": 0.0, "free": 0.0}
+    spot, on_demand = RULES[billing]
     for own in ended:
-        bill = (EC2_2013 if own.is_spot else ON_DEMAND_2013).lines(own.lease, own.prices)
+        bill = (spot if own.is_spot else on_demand).lines(own.lease, own.prices)
         lines += bill
         for line in bill:
             kind = "free" if line.reason is Reason.EVICTED_FREE else "paid"
             hours[kind if own.is_spot else "on_demand"] += line.machine_hours
     lines += [_written(time_s, write_micro) for time_s in written_s if write_micro]
     cost = sum(line.amount_micro for line in lines)
-    invoice = sum(_invoice(own.lease, own.prices) for own in ended) + len(written_s) * write_micro
+    invoice = sum(_invoice(own.lease, own.prices, billing) for own in ended) + len(written_s) * write_micro
     if cost != invoice:
         raise NotAllowedError(f"the ledger adds up to {cost} micro-dollars, the invoice to {invoice}; report this")
     return Bill(
@@ -78,8 +106,14 @@ def _written(time_s: int, write_micro: int) -> LedgerLine:
     )
 
 
-def _invoice(lease: Lease, prices: Prices) -> int:
+def _invoice(lease: Lease, prices: Prices, billing: Billing) -> int:
     """Return the bill of a lease added up by hours, without a ledger."""
     held = lease.ended_s - lease.granted_s
+    if billing is Billing.AWS_2017:
+        if lease.end is End.EVICTED and held < HOUR_S:
+            return 0
+        charged = [(n, min(HOUR_S, max(held, MINUTE_S) - n * HOUR_S)) for n in range(-(-held // HOUR_S))]
+        parts = ((prices.price_at(lease.granted_s + n * HOUR_S) or 0) * seconds for n, seconds in charged)
+        return sum((lease.count * part + HOUR_S // 2) // HOUR_S for part in parts)  # each hour to a whole micro-dollar
     hours = held // HOUR_S if lease.end is End.EVICTED else -(-held // HOUR_S)
     return lease.count * sum(prices.price_at(lease.granted_s + n * HOUR_S) or 0 for n in range(hours))

@@ -166,6 +166,8 @@ class SpotRun:
         if price is None or price > bid_micro:
             return
         held = self._grant(request, price)
+        if not self._world.billing.has_bids:
+            return  # a bid is a limit on what is paid, and prices take nobody's machines away
         crossing = path.first_above(self._now, bid_micro, at_equal=self._options.at_equal)
         held.crossing_s = NEVER if crossing is None else crossing
 
@@ -308,7 +310,7 @@ class SpotRun:
                 is_evicted = held.crossing_s < until
                 end_s = max(end_s, min(held.crossing_s, until))
                 self._end(held, min(held.crossing_s, until), End.EVICTED if is_evicted else End.RETURNED)
-        bill = bill_of(self._ended, self._written_s, self._options.write_micro)
+        bill = bill_of(self._ended, self._written_s, self._options.write_micro, self._world.billing)
         return RunResult(
             policy=self._policy.name,
             start_s=self._start,

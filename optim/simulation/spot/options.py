@@ -56,7 +56,8 @@ class SpotOptions:
     job_hours
         The job is what `baseline` instances of `baseline_type` do on demand in so many hours.
     baseline, baseline_type
-        The cluster that the job is measured by; no policy has more instances on demand at work.
+        The cluster that the job is measured by; no policy has more instances on demand at work. Without a type it is
+        c3.xlarge where there are such prices, else the first of the types.
     max_spot
         Most spot instances.
     reliable, reliable_type
@@ -89,7 +90,7 @@ class SpotOptions:
 
     job_hours: float = 20.0
     baseline: int = 64
-    baseline_type: str = "c3.xlarge"
+    baseline_type: str = ""
     max_spot: int = 192
     reliable: int = 3
     reliable_type: str = ""

@@ -7,6 +7,8 @@ Machines under warning work for nothing, too: where new ones start up sooner tha
 them, above the limit on spot instances. With a price of work the moments fall
 apart, and the best price of work is found by bisection: a Lagrangian dual. Start-up and pauses are left out.
 
+Where prices evict nobody (`Billing.has_bids`) nothing is free.
+
 From above there is a plan in whole hours (or in free hours alone), without overheads: what a clairvoyant could do.
 """
 
@@ -129,6 +131,8 @@ class Oracle:
     @cached_property
     def _intervals(self) -> list[IntArray]:
         at_equal = self._world.options.at_equal
+        if not self._world.billing.has_bids:
+            return [np.zeros((0, 2), dtype=np.int64)] * self._world.history.num_markets
         return [free_intervals(path, at_equal=at_equal) for path in self._world.history.paths]
 
     @cached_property
@@ -139,7 +143,7 @@ class Oracle:
         warning ago, all but a start-up, and each rise of a price warns at most as many as may be taken.
         """
         options, startup_s = self._world.options, minutes(self._world.options.startup_min)
-        if startup_s >= WARNING_S:
+        if startup_s >= WARNING_S or not self._world.billing.has_bids:
             return np.zeros(self._slots)
         rises = [path.time_s[_rises(path, at_equal=options.at_equal)] for path in self._world.history.paths]
         times, place = np.unique(np.concatenate(rises), return_inverse=True)

@@ -23,10 +23,10 @@ TOL = 1e-9
 
 
 class _Steps:
-    """A price path as plain lists, and whether a price equal to the bid evicts."""
+    """A price path as plain lists, whether prices evict at all, and whether one equal to the bid does."""
 
-    def __init__(self, path: PricePath, *, at_equal: bool = False) -> None:
-        self.equal = int(at_equal)
+    def __init__(self, path: PricePath, *, at_equal: bool = False, has_bids: bool = True) -> None:
+        self.equal, self.has_bids = int(at_equal), has_bids
         self.times: list[int] = path.time_s.tolist()
         self.prices: list[int] = path.price_micro.tolist()
 
@@ -51,12 +51,16 @@ class _Steps:
 
     def rises(self, begin_s: int, end_s: int) -> Iterator[tuple[int, int]]:
         """Yield (time, price) of the changes within a time that evict somebody: of the rises, but for equal prices."""
+        if not self.has_bids:
+            return
         for step in range(max(1, bisect_left(self.times, begin_s)), bisect_left(self.times, end_s)):
             if self.prices[step] > self.prices[step - 1] - self.equal:
                 yield self.times[step], self.prices[step]
 
     def has_free_moment(self, begin_s: int, end_s: int) -> bool:
         """Tell whether any second of a time can be had for free."""
+        if not self.has_bids:
+            return False
         if any(True for _ in self.rises(begin_s - WARNING_S + 1, end_s)):
             return True
         return any(
@@ -91,7 +95,8 @@ def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
     result
         What `Oracle.solve` returned.
     """
-    steps = [_Steps(path, at_equal=world.options.at_equal) for path in world.history.paths]
+    rules = {"at_equal": world.options.at_equal, "has_bids": world.billing.has_bids}
+    steps = [_Steps(path, **rules) for path in world.history.paths]
     problems = []
     proven = _proven_bound(world, steps, result)
     if result.bound_usd > proven + TOL * max(1.0, proven):

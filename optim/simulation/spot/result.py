@@ -16,9 +16,9 @@ class RunResult:
     cost_micro
         The bill in micro-dollars; the ledger's lines add up to it.
     hours
-        From start to the end of the job, or to where it was given up: at the horizon, at twice the time to a deadline.
+        From start to the end of the job, or to where it was given up: at the horizon.
     work_done, is_done
-        Work that counts, and whether it is all, and in time where there is a deadline.
+        Work that counts, and whether it is all.
     evictions
         Leases that were evicted.
     on_demand_hours, paid_hours, free_hours
@@ -27,8 +27,6 @@ class RunResult:
         When all was over.
     ledger
         The lines.
-    deadline_met
-        Whether the job was done in time; None without a deadline.
     """
 
     policy: str
@@ -43,7 +41,6 @@ class RunResult:
     free_hours: float
     end_s: int
     ledger: tuple[LedgerLine, ...]
-    deadline_met: bool | None = None
 
     @property
     def cost_usd(self) -> float:

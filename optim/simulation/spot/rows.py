@@ -57,6 +57,8 @@ class Row:
         Over zones: cost over the proven least, and how often zones were asked only to know.
     redrawn
         Starts that were drawn before this one and touched a gap.
+    billing
+        The rule of the bill, by name.
     """
 
     policy: str
@@ -78,6 +80,7 @@ class Row:
     ratio_to_optimum: float | None = None
     probes: int = 0
     redrawn: int = 0
+    billing: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +144,6 @@ def row_of_run(result: RunResult, redrawn: int = 0) -> Row:
         paid_hours=result.paid_hours,
         free_hours=result.free_hours,
         evictions=result.evictions,
-        deadline_met=result.deadline_met,
         redrawn=redrawn,
     )
 

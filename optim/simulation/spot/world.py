@@ -7,11 +7,15 @@ from typing import TypeVar
 import numpy as np
 
 from optim.core.errors import InvalidOptionError
+from optim.models.bidding.billing import Billing
 from optim.models.bidding.eviction import EvictionTable
 from optim.models.bidding.instance import FloatArray
 from optim.models.bidding.price_history import Market, PriceHistory
 from optim.simulation.spot.footprint_value import Changes
 from optim.simulation.spot.options import SpotOptions, minutes
+
+DEFAULT_TYPE = "c3.xlarge"
+"""The job is measured by machines of this type, where no other is named."""
 
 Rate = TypeVar("Rate", float, FloatArray)
 
@@ -28,22 +32,27 @@ class World:
         What policies know of evictions; its markets are those of the history.
     options
         The job.
+    billing
+        The rules of bills and evictions.
     """
 
     history: PriceHistory
     table: EvictionTable
     options: SpotOptions
+    billing: Billing = Billing.AWS_2009
 
     @cached_property
     def baseline(self) -> Market:
-        """A market of the type that the job is measured by.
+        """A market of the type that the job is measured by: `DEFAULT_TYPE` if no type is named and there are such prices, else the first.
 
         Raises
         ------
         InvalidOptionError
             If no market has that type.
         """
-        return self._market_of("baseline_type", self.options.baseline_type)
+        types = {market.instance_type for market in self.history.markets}
+        default = DEFAULT_TYPE if DEFAULT_TYPE in types else min(types)
+        return self._market_of("baseline_type", self.options.baseline_type or default)
 
     @cached_property
     def reliable(self) -> Market:
@@ -54,7 +63,7 @@ class World:
         InvalidOptionError
             If no market has that type.
         """
-        return self._market_of("reliable_type", self.options.reliable_type or self.options.baseline_type)
+        return self._market_of("reliable_type", self.options.reliable_type or self.baseline.instance_type)
 
     def _market_of(self, option: str, instance_type: str) -> Market:
         for market in self.history.markets:

@@ -22,7 +22,8 @@ JITTER = 0.02
 ZONE = re.compile(r"(.*\d)-?[a-z]")
 """A zone's name: its region and a letter, as Amazon and Google write them."""
 
-ROUNDING = 1e-9
+ROUNDING_S = 1e-6
+"""Set-ups are rounded up to whole seconds, but for what floating point adds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class ZoneOptions:
     Parameters
     ----------
     job_hours, deadline_hours
-        Work, and time for it; a job's hours are rounded up to ticks, the deadline down.
+        Work, and time for it; to the second.
     changeover_hours
-        Between a launch and the first work, without a transfer.
+        Between a launch and the first work, without a transfer; to the second, of any length.
     state_gb
         Size of the state that moves with the job.
     machines
@@ -162,7 +163,7 @@ def market_of(traces: Mapping[str, AvailabilityTrace], zones: Sequence[str]) -> 
 
 
 def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = None) -> ZoneJob:
-    """Put a job on a market's grid: work, launches and transfers take whole ticks.
+    """Return a job on a market: work, launches and transfers take whole seconds, of any number.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = Non
     InvalidProblemError
         If nobody says what a move costs that a policy may make.
     """
-    size, tick_s, state = market.num_zones, market.tick_s, options.state_gb
+    size, state = market.num_zones, options.state_gb
     setup_s = np.full((size + 1, size), options.changeover_hours * HOUR_S)
     move = np.zeros((size + 1, size), dtype=np.int64)
     table = egress or Egress()
@@ -181,13 +182,12 @@ def job_of(market: ZoneMarket, options: ZoneOptions, egress: Egress | None = Non
                 link = table.link(market, source, target)
                 setup_s[1 + source, target] += state / link.gb_per_s
                 move[1 + source, target] = round(state * link.usd_per_gb * MICRO)
-    setup = np.ceil(setup_s / tick_s - ROUNDING).astype(np.int64)
-    work = math.ceil(options.job_hours * HOUR_S / tick_s - ROUNDING)
-    deadline = math.floor(options.deadline_hours * HOUR_S / tick_s + ROUNDING)
+    setup = np.ceil(setup_s - ROUNDING_S).astype(np.int64)
+    work, deadline = max(1, round(options.job_hours * HOUR_S)), round(options.deadline_hours * HOUR_S)
     least = work + int(setup[0].min())
     if deadline < least:
         raise InvalidOptionError(
             f"a deadline of {options.deadline_hours:g} h can't be met even on demand: launch and work take "
-            f"{least * tick_s / HOUR_S:.4g} h in ticks of {tick_s} s; give that much at least"
+            f"{math.ceil(least / HOUR_S * 1e4) / 1e4:g} h; give that much at least"
         )
-    return ZoneJob(work=work, deadline=deadline, setup=setup, move_micro=move, machines=options.machines)
+    return ZoneJob(work_s=work, deadline_s=deadline, setup_s=setup, move_micro=move, machines=options.machines)

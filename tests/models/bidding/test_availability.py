@@ -25,8 +25,6 @@ def test_each_tick_holds_until_the_next():
     given = trace()
     assert len(given) == 3
     assert [given.price_at(t) for t in (-1, 0, 59, 60, 179, 180, 10**6)] == [None, 5, 5, 6, 6, 7, 7]
-    assert given.longest_tick_s == 120
-    assert trace(end_s=400).longest_tick_s == 220
 
 
 @pytest.mark.parametrize(

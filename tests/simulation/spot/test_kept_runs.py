@@ -8,12 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from optim.models.bidding.availability import AvailabilityTrace
 from optim.models.bidding.common_shocks import CommonShocks
-from optim.simulation.spot.backtest import make_world, run_backtest, run_deadlines
+from optim.simulation.spot.backtest import make_world, run_backtest
 from optim.simulation.spot.capacity import simulate_capacity
 from optim.simulation.spot.checkpoint_cost import CheckpointCost, compare_intervals, schedule
-from optim.simulation.spot.deadline import DEADLINE_POLICIES, DeadlineJob, run_deadline
 from optim.simulation.spot.engine import SpotRun, run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle
@@ -124,31 +122,6 @@ def test_rows_of_a_back_test_come_out_as_before():
     found |= {f"row {number}": short(row) for number, row in enumerate(rows)}
     found |= {f"summary {name}": short(summary) for name, summary in summarise_all(rows).items()}
     assert_kept(KEPT / "back-test.json", found)
-
-
-def test_runs_under_a_deadline_come_out_as_before():
-    rng = np.random.default_rng(12)
-    ticks = 60
-    trace = AvailabilityTrace(
-        zone="z", resource="r", time_s=600 * np.arange(ticks) + rng.integers(0, 50, ticks), end_s=600 * ticks,
-        is_available=(rng.random(ticks // 3) < 0.55).repeat(3), price_micro=rng.integers(200, 900, ticks) * 1000, on_demand_micro=3_060_000,
-    )  # fmt: skip
-    jobs = {
-        "loose": DeadlineJob(work_h=2.0, deadline_h=5.0, changeover_h=0.1),
-        "tight": DeadlineJob(work_h=2.4, deadline_h=2.8, changeover_h=0.2),
-        "at once": DeadlineJob(work_h=1.0, deadline_h=2.0, changeover_h=0.0),
-    }
-    found = {}
-    for (label, job), name, first in product(jobs.items(), DEADLINE_POLICIES, (0, 4, 11, 26)):
-        found[f"{label} {name} {first}"] = told(run_deadline(trace, job, name, first))
-    rows = [
-        row
-        for entry in run_deadlines(trace, jobs["loose"], tuple(DEADLINE_POLICIES), starts=4, seed=1)
-        for row in entry.rows
-    ]
-    found |= {f"row {number}": short(row) for number, row in enumerate(rows)}
-    found |= {f"summary {name}": short(summary) for name, summary in summarise_all(rows).items()}
-    assert_kept(KEPT / "deadlines.json", found)
 
 
 def test_schedules_of_checkpoints_and_played_capacity_come_out_as_before():

@@ -80,8 +80,9 @@ def test_one_start_has_a_mean_and_no_interval():
 
 
 def test_a_missed_deadline_counts_in_the_share_that_was_met_and_in_no_other_mean():
-    met = [row_of_run(replace(RUN, cost_micro=cost, deadline_met=True)) for cost in (2_000_000, 4_000_000)]
-    idle = row_of_run(replace(RUN, cost_micro=0, hours=9.0, work_done=0.0, is_done=False, deadline_met=False))
+    met = [replace(row_of_run(replace(RUN, cost_micro=cost)), deadline_met=True) for cost in (2_000_000, 4_000_000)]
+    idle = row_of_run(replace(RUN, cost_micro=0, hours=9.0, work_done=0.0, is_done=False))
+    idle = replace(idle, deadline_met=False)
     summary = summarise("p", [idle, *met, idle])
     assert (summary.starts, summary.done) == (4, 2)
     assert (summary.mean["deadline_met"], summary.mean["cost_usd"], summary.mean["hours"]) == (0.5, 3.0, 4.0)

@@ -27,13 +27,23 @@ def zone_market(*zones, spot=None, on_demand=None, tick_s=3600, regions=None) ->
 
 
 def zone_job(market, work, deadline, setup=1, move=0.0, **more) -> ZoneJob:
-    """Return a job with one set-up, longer by `move` dollars' worth between zones."""
+    """Return a job in ticks, of any length, with one set-up, dearer by `move` dollars between zones."""
     size = market.num_zones
     setups = np.full((size + 1, size), setup, dtype=np.int64) if np.isscalar(setup) else np.array(setup)
     moves = np.full((size + 1, size), round(move * 1e6), dtype=np.int64)
     moves[0] = 0
     moves[1:][np.eye(size, dtype=bool)] = 0
-    return ZoneJob(work=work, deadline=deadline, setup=setups, move_micro=moves, **more)
+    return job_in_ticks(market.tick_s, work=work, deadline=deadline, setup=setups, move_micro=moves, **more)
+
+
+def job_in_ticks(tick_s, *, work, deadline, setup, **more) -> ZoneJob:
+    """Return a job whose times are given in ticks."""
+    return ZoneJob(work_s=work * tick_s, deadline_s=deadline * tick_s, setup_s=setup * tick_s, **more)
+
+
+def ticks_of(stay, market) -> tuple[int, bool, int, int]:
+    """Return a stay as (zone, whether spot, begin, end) in ticks."""
+    return stay.zone, stay.is_spot, stay.begin_s // market.tick_s, stay.end_s // market.tick_s
 
 
 def drawn(seed: int, ticks: int = 9, least_slack: int = 0) -> tuple[ZoneMarket, ZoneJob]:
@@ -62,7 +72,8 @@ def drawn(seed: int, ticks: int = 9, least_slack: int = 0) -> tuple[ZoneMarket, 
     work = int(rng.integers(1, max(2, ticks // 2)))
     least = work + start + least_slack
     deadline = min(ticks, least + int(rng.integers(0, 4)))
-    job = ZoneJob(
+    job = job_in_ticks(
+        600,
         work=work,
         deadline=max(deadline, work + start),
         setup=setup,
@@ -72,30 +83,55 @@ def drawn(seed: int, ticks: int = 9, least_slack: int = 0) -> tuple[ZoneMarket, 
     return market, job
 
 
-def cheapest_by_trying(market: ZoneMarket, job: ZoneJob, first: int = 0) -> int:
-    """Return the least units of any way to hold machines tick by tick, by the engine's rules."""
-    far = 2**60
+def cheapest_by_trying(market: ZoneMarket, job: ZoneJob, first: int = 0, *, is_whole: bool = False) -> int:
+    """Return the least units of any way to hold machines tick by tick, by the second or by whole ticks."""
+    far, tick_s = 2**60, market.tick_s
 
     @cache
-    def rest(t: int, held: tuple[int, bool] | None, age: int, setup: int, state: int, work: int) -> int:
-        if work == job.work:
+    def rest(t: int, held: tuple[int, bool] | None, wait_s: int, state: int, left_s: int) -> int:
+        if left_s == 0:
             return 0
-        if t == job.deadline:
+        if t * tick_s + left_s > job.deadline_s:
             return far
-        best = rest(t + 1, None, 0, 0, state, work)
+        best = rest(t + 1, None, 0, state, left_s)
         for zone in range(market.num_zones):
             for is_spot in (True, False):
                 if is_spot and not market.is_available[first + t, zone]:
                     continue
-                price = market.spot_micro[first + t, zone] if is_spot else market.on_demand_micro[zone]
-                paid = int(price) * market.tick_s * job.machines
-                if held == (zone, is_spot):
-                    now, needed = age + 1, setup
-                else:
-                    now, needed = 1, int(job.setup[state, zone])
-                    paid += HOUR_S * int(job.move_micro[state, zone])
-                moved = 1 + zone if now >= needed else state
-                best = min(best, paid + rest(t + 1, (zone, is_spot), now, needed, moved, work + (now > needed)))
+                price = int(market.spot_micro[first + t, zone] if is_spot else market.on_demand_micro[zone])
+                paid, needed = 0, wait_s
+                if held != (zone, is_spot):
+                    needed = int(job.setup_s[state, zone])
+                    paid = HOUR_S * int(job.move_micro[state, zone])
+                ends = needed + left_s <= tick_s
+                if ends and t * tick_s + needed + left_s > job.deadline_s:
+                    continue
+                seconds = needed + left_s if ends and not is_whole else tick_s
+                paid += price * seconds * job.machines
+                then = max(0, needed - tick_s)
+                work = 0 if ends else left_s - max(0, tick_s - needed)
+                moved = 1 + zone if needed <= tick_s else state
+                best = min(best, paid + rest(t + 1, (zone, is_spot), then, moved, work))
         return best
 
-    return rest(0, None, 0, 0, 0, 0)
+    return rest(0, None, 0, 0, job.work_s)
+
+
+def drawn_in_seconds(seed: int, ticks: int = 9) -> tuple[ZoneMarket, ZoneJob]:
+    """Draw a market as `drawn` does, and a job whose work, launches and deadline are no multiples of ticks."""
+    market, job = drawn(seed, ticks)
+    rng = np.random.default_rng([seed, 1])
+    setup_s = rng.integers(0, 25, job.setup_s.shape) * 60
+    start = int(rng.choice([0, 180, 300, 720, 1140]))
+    setup_s[0] = start
+    setup_s[1:][np.eye(market.num_zones, dtype=bool)] = start
+    setup_s[1:] = np.maximum(setup_s[1:], start)
+    work_s = int(rng.integers(1, 600 * ticks // 3))
+    deadline_s = min(600 * ticks, work_s + start + int(rng.integers(0, 3000)))
+    return market, ZoneJob(
+        work_s=min(work_s, deadline_s - start),
+        deadline_s=deadline_s,
+        setup_s=setup_s,
+        move_micro=job.move_micro * (setup_s > start),
+        machines=job.machines,
+    )

@@ -1,4 +1,4 @@
-"""Zones on one grid, and jobs on it: regions, whole ticks, what moving costs."""
+"""Zones on one grid, and jobs on it: regions, whole seconds, what moving costs."""
 
 import numpy as np
 import pytest
@@ -69,22 +69,25 @@ def egress(tmp_path, *rows, header="from,to,usd_per_gb,gb_per_s"):
     return read_egress(path)
 
 
-def test_launches_and_transfers_take_whole_ticks_and_moves_their_dollars(tmp_path):
+def test_launches_and_transfers_take_whole_seconds_of_any_number_and_moves_their_dollars(tmp_path):
     market = market_of(TRACES, ["us-west-2a", "us-west-2b", "us-east-1a"])
     table = egress(
         tmp_path, "us-west-2,us-east-1,0.02,0.1", "us-east-1,us-west-2,0.03,", "us-west-2a,us-west-2b,0.01,1"
     )
     options = ZoneOptions(job_hours=2.1, deadline_hours=4.95, changeover_hours=0.1, state_gb=90, machines=2)
     job = job_of(market, options, table)
-    assert (job.work, job.deadline, job.machines) == (13, 29, 2)
-    # 360 s alone are a tick; with 900 s of transfer three; with 90 s still one.
-    assert job.setup.tolist() == [[1, 1, 1], [1, 1, 3], [1, 1, 3], [1, 1, 1]]
+    assert (job.work_s, job.deadline_s, job.machines) == (7560, 17_820, 2)
+    # 360 s alone, with 900 s of transfer, and with 90 s.
+    assert job.setup_s.tolist() == [[360, 360, 360], [360, 450, 1260], [360, 360, 1260], [360, 360, 360]]
     usd = [[0, 0, 0], [0, 0.9, 1.8], [0, 0, 1.8], [2.7, 2.7, 0]]
     assert job.move_micro.tolist() == [[round(1e6 * amount) for amount in row] for row in usd]
-    # 8 1/3 hours are 50 ticks, and a little more in floating point.
-    assert job_of(market, ZoneOptions(job_hours=50 / 6, deadline_hours=12)).work == 50
+    # 8 1/3 hours are 30,000 s, and a little more in floating point.
+    assert job_of(market, ZoneOptions(job_hours=50 / 6, deadline_hours=12)).work_s == 30_000
+    third = job_of(market, ZoneOptions(job_hours=2, deadline_hours=5, changeover_hours=0.1666))
+    assert set(third.setup_s.ravel()) == {600}  # 599.76 s, rounded up
     plain = job_of(market, ZoneOptions(job_hours=2, deadline_hours=5))
-    assert (plain.work, plain.deadline, plain.move_micro.sum(), set(plain.setup.ravel())) == (12, 30, 0, {1})
+    assert (plain.work_s, plain.deadline_s, plain.move_micro.sum()) == (7200, 18_000, 0)
+    assert set(plain.setup_s.ravel()) == {360}
 
 
 def test_the_first_column_may_stand_behind_a_mark_of_the_byte_order(tmp_path):
@@ -101,5 +104,5 @@ def test_refuses_bad_tables(tmp_path):
         egress(tmp_path, "us-west-2,us-east-1,-1,1")
     with pytest.raises(InvalidProblemError, match="column 'gb_per_s': must be at least"):
         egress(tmp_path, "us-west-2,us-east-1,1,0")
-    with pytest.raises(InvalidOptionError, match=r"launch and work take 2\.167 h in ticks of 600 s"):
-        job_of(market, ZoneOptions(job_hours=2, deadline_hours=2.1))
+    with pytest.raises(InvalidOptionError, match=r"launch and work take 2\.1 h; give"):
+        job_of(market, ZoneOptions(job_hours=2, deadline_hours=2.09))

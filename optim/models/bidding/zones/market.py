@@ -1,10 +1,11 @@
-"""Several zones on one grid of ticks: what can be had when, what it costs, and what a job loses by launches and moves.
+"""One zone or several on one grid of ticks: what can be had when, what it costs, and what a job loses by launches and moves.
 
-A tick is paid for as a whole, launches and transfers take whole ticks, and all amounts are whole numbers of `UNITS_USD`,
-so that a plan's cost, and the least of all, are exact.
+Policies act at ticks. Work, launches and deadlines are whole seconds of any number, so that a launch or the job may end
+within a tick. All amounts are whole numbers of `UNITS_USD`, so that a plan's cost, and the least of all, are exact.
 """
 
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 
@@ -28,20 +29,20 @@ class ZoneMarket:
     zones, regions
         Name of each zone, and of the region it is in.
     time_s
-        Shape (ticks,): when each tick begins, ascending.
+        Shape (ticks,): seconds since 1970, for rows; ascending.
     tick_s
-        Seconds that are paid for by tick.
+        Length of a tick, of every tick the same.
     is_available
-        Shape (ticks, zones): whether a spot machine can be had, or kept, throughout the tick.
+        Shape (ticks, zones): True where spot machines can be launched, or kept.
     spot_micro
-        Shape (ticks, zones): its price, micro-dollars an hour.
+        Shape (ticks, zones): spot price in micro-dollars an hour.
     on_demand_micro
-        Shape (zones,): the price on demand.
+        Shape (zones,): price on demand.
 
     Raises
     ------
     InvalidProblemError
-        If shapes or values contradict one another.
+        If shapes don't fit, ticks are out of order, or a price isn't positive.
     """
 
     zones: tuple[str, ...]
@@ -74,15 +75,15 @@ class ZoneMarket:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ZoneJob:
-    """A job on a market's grid.
+    """A job with a deadline.
 
     Parameters
     ----------
-    work, deadline
-        Ticks of work of all machines together, and of time from its start on.
-    setup
-        Shape (zones + 1, zones): ticks between a launch in a zone and the first work, start-up and transfer of the state
-        together. Row 0 is for a job that has no state yet, row 1 + z for one whose state lies in zone z.
+    work_s, deadline_s
+        Seconds of work of all machines together, and of time from its start on.
+    setup_s
+        Shape (zones + 1, zones): seconds between a launch in a zone and the first work, start-up and transfer of the
+        state together. Row 0 is for a job that has no state yet, row 1 + z for one whose state lies in zone z.
     move_micro
         Shape (zones + 1, zones): micro-dollars that the transfer costs, due at the launch.
     machines
@@ -94,78 +95,99 @@ class ZoneJob:
         If the deadline can't be met on demand; the text says what is the least.
     """
 
-    work: int
-    deadline: int
-    setup: IntArray
+    work_s: int
+    deadline_s: int
+    setup_s: IntArray
     move_micro: IntArray
     machines: int = 1
 
     def __post_init__(self) -> None:
-        zones = self.setup.shape[-1]
-        if self.setup.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
+        zones = self.setup_s.shape[-1]
+        if self.setup_s.shape != (zones + 1, zones) or self.move_micro.shape != (zones + 1, zones):
             raise InvalidProblemError("set-ups and moves need a row without state, and one a zone")
-        if (self.setup < 0).any() or (self.move_micro < 0).any() or self.machines < 1 or self.work < 1:
+        if (self.setup_s < 0).any() or (self.move_micro < 0).any() or self.machines < 1 or self.work_s < 1:
             raise InvalidOptionError("work and machines must be at least 1, set-ups and moves at least 0")
-        if self.deadline < self.least_deadline:
+        if self.deadline_s < self.least_deadline_s:
             raise InvalidOptionError(
-                f"the deadline of {self.deadline} ticks can't be met even on demand: launch and work take "
-                f"{self.least_deadline} ticks"
+                f"the deadline of {self.deadline_s} s can't be met even on demand: launch and work take "
+                f"{self.least_deadline_s} s"
             )
 
     @property
-    def least_deadline(self) -> int:
-        """Ticks that the job takes on demand from a standing start."""
-        return self.work + int(self.setup[0].min())
+    def least_deadline_s(self) -> int:
+        """Seconds that the job takes on demand from a standing start."""
+        return self.work_s + int(self.setup_s[0].min())
+
+    @property
+    def slack_s(self) -> int:
+        """Seconds without work that the deadline leaves."""
+        return self.deadline_s - self.work_s
+
+    @property
+    def state_class(self) -> IntArray:
+        """Class of each row of `setup_s`, shape (zones + 1,): rows with equal set-ups and moves are one, row 0 is of class 0."""
+        rows = np.concatenate([self.setup_s, self.move_micro], axis=1)
+        _, first, inverse = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        rank: IntArray = np.argsort(np.argsort(first))
+        return rank[inverse.ravel()]
+
+    def num_ticks(self, tick_s: int) -> int:
+        """Return the ticks that begin before the deadline."""
+        return -(-self.deadline_s // tick_s)
+
+    def unit_s(self, tick_s: int) -> int:
+        """Return the longest time of which ticks and set-ups are multiples: what is lost so far always is, too."""
+        return gcd(tick_s, *self.setup_s.ravel().tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """Machines of one kind in one zone from a launch to their return: ticks since the job's start, the end not held any more."""
+    """Machines of one kind in one zone from a launch, at a tick, until they are gone: seconds since the job's start.
+
+    `is_lost` says that they were taken away; otherwise they were returned, or the job was done.
+    """
 
     zone: int
     is_spot: bool
-    begin: int
-    end: int
+    begin_s: int
+    end_s: int
+    is_lost: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Optimum:
-    """The least cost of a job from a tick, the plan that has it, and a potential that proves it.
+    """A lower bound of a job's cost from a tick, the potential that proves it, and a plan.
 
     Parameters
     ----------
     first
         Tick of the market at which the job starts.
     units
-        The least cost, in `UNITS_USD` to the dollar.
+        The bound, in `UNITS_USD` to the dollar: nobody who acts at ticks pays less.
+    plan_units
+        What the plan is billed; where the rule of billing has an exact bound (see `place_costs`), as much as `units`.
     plan
-        What costs so much.
+        What is held when.
     idle
-        Shape (deadline + 1, slack + 1, zones + 1): at least so much is still to be paid at a tick after so many ticks
-        without work, nothing held, the state at a place (see `ZoneJob.setup`).
+        Shape (ticks + 1, steps + 1, classes): at least so much is still to be paid at a tick after so many units of time
+        (`ZoneJob.unit_s`) without work, nothing held, the state in a zone of a class (`ZoneJob.state_class`).
     working
-        Shape (deadline + 1, slack + 1, 2 zones): the same for machines that are set up, by place.
+        Shape (ticks + 1, steps + 1, 2 zones): the same for machines that are set up, by place.
     """
 
     first: int
     units: int
+    plan_units: int
     plan: tuple[Stay, ...]
     idle: IntArray
     working: IntArray
 
     @property
     def usd(self) -> float:
-        """The least cost in dollars."""
+        """What the plan is billed, in dollars."""
+        return self.plan_units / UNITS_USD
+
+    @property
+    def bound_usd(self) -> float:
+        """The bound in dollars."""
         return self.units / UNITS_USD
-
-
-def place_costs(market: ZoneMarket, job: ZoneJob, first: int) -> tuple[IntArray, BoolArray]:
-    """Return units by tick and place over a job's time, and where machines can be had, both (deadline, 2 zones)."""
-    window = slice(first, first + job.deadline)
-    spot = market.spot_micro[window]
-    if len(spot) < job.deadline:
-        raise InvalidProblemError(f"the traces end before the deadline of a job that starts at tick {first}")
-    both = np.stack([spot, np.broadcast_to(market.on_demand_micro, spot.shape)], axis=2)
-    has = np.stack([market.is_available[window], np.ones(spot.shape, dtype=bool)], axis=2)
-    shape = (job.deadline, KINDS * market.num_zones)
-    return both.reshape(shape) * (job.machines * market.tick_s), has.reshape(shape)

@@ -1,9 +1,11 @@
-"""The engine of runs over zones: a tick at a time, every unit paid is added up twice."""
+"""The engine of jobs with a deadline in one zone or several: policies act at ticks, time and work are whole seconds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from optim.core.errors import NotAllowedError
+from optim.models.bidding.billing import Billing
+from optim.models.bidding.zones.billing import StayBill, bill_stay, invoice
 from optim.models.bidding.zones.market import HOUR_S, UNITS_USD, Stay, ZoneJob, ZoneMarket
 from optim.simulation.spot.zones.policy import Place, ZoneFacts, ZonePolicy, ZoneView
 
@@ -18,12 +20,14 @@ class ZoneRun:
         Who, and from which tick.
     units, probe_units
         The bill in `UNITS_USD` to the dollar, and the probes' part of it.
-    ticks, work_done
-        Ticks until the job was done, or given up at the deadline's double or the traces' end; ticks of work done.
+    end_s, work_done_s
+        Seconds until the job was done, or given up at the deadline's double or the traces' end; seconds of work done.
     is_done, deadline_met
         Whether the job was done, and in time.
     evictions, probes
         How many.
+    free_s
+        Seconds of spot machines that weren't charged.
     stays
         What was held when.
     """
@@ -32,12 +36,13 @@ class ZoneRun:
     first: int
     units: int
     probe_units: int
-    ticks: int
-    work_done: int
+    end_s: int
+    work_done_s: int
     is_done: bool
     deadline_met: bool
     evictions: int
     probes: int
+    free_s: int
     stays: tuple[Stay, ...]
 
     @property
@@ -45,30 +50,32 @@ class ZoneRun:
         """The bill in dollars."""
         return self.units / UNITS_USD
 
-    def ticks_held(self, *, is_spot: bool) -> int:
-        """Return how many ticks machines of a kind were held."""
-        return sum(stay.end - stay.begin for stay in self.stays if stay.is_spot == is_spot)
+    def held_s(self, *, is_spot: bool) -> int:
+        """Return how many seconds machines of a kind were held."""
+        return sum(stay.end_s - stay.begin_s for stay in self.stays if stay.is_spot == is_spot)
 
 
 class _Run:
     """One policy from one tick."""
 
-    def __init__(self, market: ZoneMarket, job: ZoneJob, policy: ZonePolicy, first: int, probe_s: int) -> None:
+    def __init__(
+        self, market: ZoneMarket, job: ZoneJob, policy: ZonePolicy, first: int, billing: Billing, probe_s: int
+    ) -> None:
         self._market, self._job, self._policy, self._first = market, job, policy, first
-        self._probe_s = probe_s
-        self._tick = self._state = self._work = self._units = self._probe_units = 0
+        self._billing, self._probe_s = billing, probe_s
+        self._tick = self._now_s = self._state = self._work_s = self._probe_units = 0
         self._held: Place | None = None
-        self._begun = self._setup = 0
+        self._begun_s = self._setup_left_s = 0
         self._stays: list[Stay] = []
-        self._moves: list[int] = []
+        self._moves = 0
         self._evictions = self._probes = 0
         self._seen: list[tuple[int, bool] | None] = [None] * market.num_zones
 
     def execute(self) -> ZoneRun:
         """Run until the job is done, at most to twice the deadline."""
         market, job = self._market, self._job
-        last = min(2 * job.deadline, len(market) - self._first)
-        while self._work < job.work and self._tick < last:
+        last = min(2 * job.num_ticks(market.tick_s), len(market) - self._first)
+        while self._work_s < job.work_s and self._tick < last:
             self._lose()
             self._move(self._policy.decide(self._view()))
             self._pass()
@@ -85,16 +92,16 @@ class _Run:
         held = self._held
         if held is not None and held.is_spot and not self._has(held.zone):
             self._evictions += 1
-            self._leave()
+            self._leave(is_lost=True)
 
     def _view(self) -> ZoneView:
-        setup_left = max(0, self._begun + self._setup - self._tick) if self._held else 0
         return ZoneView(
             tick=self._tick,
-            ticks_left=self._job.deadline - self._tick,
-            work_left=self._job.work - self._work,
+            elapsed_s=self._now_s,
+            left_s=self._job.deadline_s - self._now_s,
+            work_left_s=self._job.work_s - self._work_s,
             held=self._held,
-            setup_left=setup_left,
+            setup_left_s=self._setup_left_s,
             state=self._state,
             spot_micro=tuple(self._market.spot_micro[self._first + self._tick].tolist()),
             seen=tuple(self._seen),
@@ -119,66 +126,68 @@ class _Run:
                 return
             if not place.is_spot or self._has(place.zone):
                 self._leave()
-                self._held, self._begun = place, self._tick
-                self._setup = int(self._job.setup[self._state, place.zone])
-                self._moves.append(HOUR_S * int(self._job.move_micro[self._state, place.zone]))
-                self._units += self._moves[-1]
+                self._held, self._begun_s = place, self._now_s
+                self._setup_left_s = int(self._job.setup_s[self._state, place.zone])
+                self._moves += HOUR_S * int(self._job.move_micro[self._state, place.zone])
                 return
         self._leave()
 
     def _pass(self) -> None:
-        """Hold for a tick, and work if the set-up is over."""
-        held, at = self._held, self._first + self._tick
+        """Hold for a tick, or until the job is done, and work once the set-up is over."""
+        tick_s = self._market.tick_s
         self._tick += 1
-        if held is None:
+        if self._held is None:
+            self._now_s += tick_s
             return
-        market = self._market
-        price = market.spot_micro[at, held.zone] if held.is_spot else market.on_demand_micro[held.zone]
-        self._units += int(price) * market.tick_s * self._job.machines
-        if self._tick - self._begun > self._setup:
-            self._work += 1
-        if self._tick - self._begun >= self._setup:
-            self._state = 1 + held.zone
+        idle_s = min(self._setup_left_s, tick_s)
+        worked_s = min(tick_s - idle_s, self._job.work_s - self._work_s)
+        self._work_s += worked_s
+        self._setup_left_s -= idle_s
+        self._now_s += tick_s if self._work_s < self._job.work_s else idle_s + worked_s
+        if self._setup_left_s == 0:
+            self._state = 1 + self._held.zone
 
-    def _leave(self) -> None:
+    def _leave(self, *, is_lost: bool = False) -> None:
         if self._held is not None:
-            self._stays.append(Stay(self._held.zone, self._held.is_spot, self._begun, self._tick))
-            self._held = None
+            self._stays.append(Stay(self._held.zone, self._held.is_spot, self._begun_s, self._now_s, is_lost))
+            self._held, self._setup_left_s = None, 0
 
     def _finish(self) -> ZoneRun:
-        units = self._units + self._probe_units
-        again = _invoice(self._market, self._job, self._first, self._stays) + sum(self._moves) + self._probe_units
-        if units != again:
-            raise NotAllowedError(f"the run adds up to {units} units, its stays to {again}; report this")
-        is_done = self._work >= self._job.work
+        about = (self._market, self._job, self._first)
+        bills: list[StayBill] = [bill_stay(*about, stay, self._billing) for stay in self._stays]
+        held, again = (
+            sum(bill.units for bill in bills),
+            sum(invoice(*about, stay, self._billing) for stay in self._stays),
+        )
+        if held != again:
+            raise NotAllowedError(f"the bill adds up to {held} units, the invoice to {again}; report this")
+        is_done = self._work_s >= self._job.work_s
         return ZoneRun(
             policy=self._policy.name,
             first=self._first,
-            units=units,
+            units=held + self._moves + self._probe_units,
             probe_units=self._probe_units,
-            ticks=self._tick,
-            work_done=self._work,
+            end_s=self._now_s,
+            work_done_s=self._work_s,
             is_done=is_done,
-            deadline_met=is_done and self._tick <= self._job.deadline,
+            deadline_met=is_done and self._now_s <= self._job.deadline_s,
             evictions=self._evictions,
             probes=self._probes,
+            free_s=sum(bill.free_s for bill in bills),
             stays=tuple(self._stays),
         )
 
 
-def _invoice(market: ZoneMarket, job: ZoneJob, first: int, stays: Sequence[Stay]) -> int:
-    """Return what stays cost, added up by place."""
-    total = 0
-    for stay in stays:
-        if stay.is_spot:
-            total += int(market.spot_micro[first + stay.begin : first + stay.end, stay.zone].sum())
-        else:
-            total += int(market.on_demand_micro[stay.zone]) * (stay.end - stay.begin)
-    return total * market.tick_s * job.machines
-
-
-def run_zones(market: ZoneMarket, job: ZoneJob, policy: ZonePolicy, first: int, *, probe_s: int = 60) -> ZoneRun:
-    """Run a policy over zones from a tick.
+def run_zones(
+    market: ZoneMarket,
+    job: ZoneJob,
+    policy: ZonePolicy,
+    first: int,
+    *,
+    billing: Billing = Billing.PER_SECOND,
+    probe_s: int = 60,
+) -> ZoneRun:
+    """Run a policy from a tick.
 
     Parameters
     ----------
@@ -188,13 +197,21 @@ def run_zones(market: ZoneMarket, job: ZoneJob, policy: ZonePolicy, first: int, 
         A new one.
     first
         The tick at which the job starts.
+    billing
+        The rule of the bill.
     probe_s
         Seconds that a probe is charged where it finds machines: Amazon charges a minute at least.
     """
-    return _Run(market, job, policy, first, probe_s).execute()
+    return _Run(market, job, policy, first, billing, probe_s).execute()
 
 
-def facts_of(market: ZoneMarket, job: ZoneJob) -> ZoneFacts:
+def facts_of(market: ZoneMarket, job: ZoneJob, billing: Billing = Billing.PER_SECOND) -> ZoneFacts:
     """Return what policies may know of a market and a job."""
-    prices = tuple(market.on_demand_micro.tolist())
-    return ZoneFacts(zones=market.zones, regions=market.regions, on_demand_micro=prices, tick_s=market.tick_s, job=job)
+    return ZoneFacts(
+        zones=market.zones,
+        regions=market.regions,
+        on_demand_micro=tuple(market.on_demand_micro.tolist()),
+        tick_s=market.tick_s,
+        job=job,
+        billing=billing,
+    )

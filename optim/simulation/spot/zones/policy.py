@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from optim.models.bidding.zones.market import ZoneJob
+from optim.models.bidding.billing import Billing
+from optim.models.bidding.zones.market import HOUR_S, ZoneJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class ZoneFacts:
     tick_s
         Length of a tick.
     job
-        The job in ticks, with its set-ups and moves.
+        The job, with its set-ups and moves.
+    billing
+        The rule of the bill.
     """
 
     zones: tuple[str, ...]
@@ -35,22 +38,23 @@ class ZoneFacts:
     on_demand_micro: tuple[int, ...]
     tick_s: int
     job: ZoneJob
+    billing: Billing = Billing.PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZoneView:
-    """What a policy sees at a tick.
+    """What a policy sees at a tick; times are whole seconds.
 
     Parameters
     ----------
-    tick, ticks_left
-        Ticks since the start, and until the deadline.
-    work_left
-        Ticks of work that are left.
-    held, setup_left
-        What is held, None for nothing, and for how many ticks it doesn't work yet.
+    tick, elapsed_s, left_s
+        Ticks and seconds since the start, and seconds until the deadline.
+    work_left_s
+        Work that is left.
+    held, setup_left_s
+        What is held, None for nothing, and for how long it doesn't work yet.
     state
-        Row of `ZoneJob.setup`: 0 before any state, 1 + the zone in which it lies.
+        Row of `ZoneJob.setup_s`: 0 before any state, 1 + the zone in which it lies.
     spot_micro
         Spot prices of all zones now: they are public, availability isn't.
     seen
@@ -60,10 +64,11 @@ class ZoneView:
     """
 
     tick: int
-    ticks_left: int
-    work_left: int
+    elapsed_s: int
+    left_s: int
+    work_left_s: int
     held: Place | None
-    setup_left: int
+    setup_left_s: int
     state: int
     spot_micro: Sequence[int]
     seen: Sequence[tuple[int, bool] | None]
@@ -97,9 +102,14 @@ class ZonePolicy(ABC):
 class GuardedPolicy(ZonePolicy):
     """A policy that never misses a deadline: whatever it chooses, machines on demand are taken before it is too late.
 
-    Machines at work may stay: every tick of work takes one from the time and one from the work left. Anything else may
-    cost a tick without work, and is allowed only while a launch on demand at the next tick would still be in time. From
-    then on nothing but machines on demand is held, to the end.
+    Machines at work may stay: every second of work takes one from the time and one from the work left. What is left of a
+    set-up is lost, and anything else may cost a tick without work; both are allowed only while a launch on demand at the
+    next tick would still be in time. From then on nothing but machines on demand is held, to the end.
+
+    Attributes
+    ----------
+    launches
+        While no spot machines are held, the guard keeps time for so many launches.
 
     Parameters
     ----------
@@ -107,18 +117,23 @@ class GuardedPolicy(ZonePolicy):
         What is known before the run.
     """
 
+    launches: ClassVar[int] = 1
+
     def __init__(self, facts: ZoneFacts) -> None:
         super().__init__(facts)
         self._is_locked = False
+        # The longest of the shortest set-ups: a launch in another zone moves the state there.
+        self._launch_s = max(int(row.min()) for row in facts.job.setup_s)
 
     def decide(self, view: ZoneView) -> Sequence[Place]:
         """Return what the policy chooses, if there is time, else machines on demand."""
         wanted = () if self._is_locked else self.choose(view)
-        is_working = view.held is not None and view.setup_left == 0
-        if is_working and wanted and wanted[0] == view.held:
+        is_kept = view.held is not None and bool(wanted) and wanted[0] == view.held
+        if is_kept and view.setup_left_s == 0:
             return wanted
-        least = min(int(ticks) for ticks in self.facts.job.setup[view.state])
-        if self._is_locked or view.ticks_left - 1 < view.work_left + least:
+        lost_s = min(view.setup_left_s, self.facts.tick_s) if is_kept else self.facts.tick_s
+        launches = 1 if view.held is not None and view.held.is_spot else self.launches
+        if self._is_locked or view.left_s - lost_s < view.work_left_s + launches * self._launch_s:
             self._is_locked = True
             return (self._surest(view),)
         return wanted
@@ -133,18 +148,18 @@ class GuardedPolicy(ZonePolicy):
 
         def cost(zone: int) -> tuple[int, int]:
             if view.held == Place(zone, False):
-                setup, move = view.setup_left, 0
+                setup_s, move = view.setup_left_s, 0
             else:
-                setup, move = int(job.setup[view.state, zone]), int(job.move_micro[view.state, zone])
-            hours = (view.work_left + setup) * self.facts.tick_s / 3600
-            return round(hours * job.machines * self.facts.on_demand_micro[zone]) + move, zone
+                setup_s, move = int(job.setup_s[view.state, zone]), int(job.move_micro[view.state, zone])
+            held = (view.work_left_s + setup_s) * job.machines * self.facts.on_demand_micro[zone]
+            return held + HOUR_S * move, zone
 
         return Place(min(range(len(self.facts.zones)), key=cost), False)
 
     def _surest(self, view: ZoneView) -> Place:
         """Return the machines on demand that work soonest; what is held of them already, if nothing is sooner."""
-        setups = [int(ticks) for ticks in self.facts.job.setup[view.state]]
-        if view.held is not None and not view.held.is_spot and view.setup_left <= min(setups):
+        setups = [int(seconds) for seconds in self.facts.job.setup_s[view.state]]
+        if view.held is not None and not view.held.is_spot and view.setup_left_s <= min(setups):
             return view.held
         prices = self.facts.on_demand_micro
         return Place(min(range(len(setups)), key=lambda zone: (setups[zone], prices[zone], zone)), False)

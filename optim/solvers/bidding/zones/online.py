@@ -1,7 +1,7 @@
 """What no online rule can beat in one zone, randomised or not: the least mean cost over traces of a known chain.
 
 Who decides tick by tick, knows the chain's probabilities and sees for nothing whether machines are there, can do no
-better than the dynamic programme over ticks, ticks without work, and what is held. A randomised rule is a mixture of
+better than the dynamic programme over ticks, time without work, and what is held. A randomised rule is a mixture of
 such rules, so that its mean cost is no lower (Yao's principle): on some trace its mean cost is at least the same multiple
 of the least cost with all known as the two means are of one another.
 
@@ -9,6 +9,8 @@ References
 ----------
 Yao, "Probabilistic Computations: Toward a Unified Measure of Complexity", FOCS 1977, DOI 10.1109/SFCS.1977.24.
 """
+
+from math import gcd
 
 import numpy as np
 
@@ -19,13 +21,13 @@ from optim.models.bidding.zones.chain import AvailabilityChain
 from optim.models.bidding.zones.market import UNITS_USD, ZoneJob
 
 IDLE = 0
-"""Situation with nothing held; 1 + r is a spot machine with r ticks of set-up left, behind them those on demand."""
+"""Situation with nothing held; 1 + r is a spot machine that needs r ticks until its set-up is over, behind them those on demand."""
 
 
 def least_mean_usd(
     chain: AvailabilityChain, job: ZoneJob, *, spot_micro: int, on_demand_micro: int, tick_s: int
 ) -> float:
-    """Return the least mean dollars of any online rule that never misses the deadline.
+    """Return the least mean dollars of any online rule that never misses the deadline, by the second.
 
     Parameters
     ----------
@@ -47,38 +49,38 @@ def least_mean_usd(
     -----
     Set-ups with and without a state are taken to last as the shorter of them, which costs no more.
     """
-    if job.setup.shape[1] != 1:
-        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup.shape[1]}; name one zone")
-    units = job.machines * tick_s
+    if job.setup_s.shape[1] != 1:
+        raise UnsupportedProblemError(f"the chain is of one zone, the job has {job.setup_s.shape[1]}; name one zone")
+    setup_s = int(job.setup_s.min())
+    unit = gcd(tick_s, setup_s)
+    times = (tick_s // unit, unit, setup_s // unit, job.work_s, job.slack_s // unit)
     value = least_means(
-        chain.stays,
-        chain.comes,
-        spot_micro * units,
-        on_demand_micro * units,
-        job.work,
-        job.deadline,
-        int(job.setup.min()),
+        chain.stays, chain.comes, float(spot_micro * job.machines), float(on_demand_micro * job.machines), times
     )
     return float((1.0 - chain.share) * value[0, 0, IDLE, 0] + chain.share * value[0, 0, IDLE, 1]) / UNITS_USD
 
 
 @compiled
 def least_means(
-    stays: float, comes: float, spot: float, on_demand: float, work: int, deadline: int, setup: int
+    stays: float, comes: float, spot: float, on_demand: float, times: tuple[int, int, int, int, int]
 ) -> FloatArray:
-    """Return the least mean still to be paid, shape (ticks + 1, ticks without work + 1, situations, 2).
+    """Return the least mean still to be paid, shape (ticks + 1, units without work + 1, situations, 2).
 
-    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite.
+    The last axis says whether machines are there. Situations from which the deadline can't be kept are infinite. Prices
+    are those of a second; `times` are units in a tick, seconds in a unit, units of a set-up, seconds of work, and most
+    units without work.
     """
-    slack, held = deadline - work, setup + 1
-    value = np.full((deadline + 1, slack + 1, 1 + 2 * held, 2), np.inf)
+    per_tick, unit, setup, work, steps = times
+    tick_s = per_tick * unit
+    held = -(-setup // per_tick) + 1
+    ticks = -(-(work + steps * unit) // tick_s)
+    value = np.full((ticks + 1, steps + 1, 1 + 2 * held, 2), np.inf)
     later = np.empty(2)
-    for t in range(deadline, -1, -1):
-        for lost in range(max(0, t - work), min(t, slack) + 1):
-            if t - lost == work:
+    for t in range(ticks, -1, -1):
+        for lost in range(min(t * per_tick, steps) + 1):
+            left = work - t * tick_s + lost * unit
+            if left <= 0:
                 value[t, lost] = 0.0
-                continue
-            if t == deadline:
                 continue
             for there in range(2):
                 for situation in range(1 + 2 * held):
@@ -90,21 +92,26 @@ def least_means(
                     for kind in range(3):  # hold nothing, a spot machine, one on demand
                         if kind == 1 and there == 0:
                             continue
+                        price = 0.0 if kind == 0 else spot if kind == 1 else on_demand
                         keeps = kind > 0 and situation > 0 and (kind == 1) == is_spot
-                        left = (situation - 1) % held if keeps else setup
-                        works = kind > 0 and left == 0
-                        if not works and lost == slack:
+                        rest = (situation - 1) % held if keeps else held - 1
+                        # Of a set-up that needs `rest` more ticks all but the last are lost wholly.
+                        idle = per_tick
+                        if kind > 0 and rest < 2:
+                            idle = setup - (held - 2) * per_tick if rest == 1 else 0
+                        if lost + idle > steps:
                             continue
-                        after = lost if works else lost + 1
-                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, left - 1)
+                        if kind > 0 and idle * unit + left <= tick_s:
+                            best = min(best, price * (idle * unit + left))
+                            continue
+                        then = IDLE if kind == 0 else 1 + (kind - 1) * held + max(0, rest - 1)
                         for next_there in range(2):
                             is_lost = kind == 1 and next_there == 0
-                            later[next_there] = value[t + 1, after, IDLE if is_lost else then, next_there]
+                            later[next_there] = value[t + 1, lost + idle, IDLE if is_lost else then, next_there]
                         chance = stays if there else comes
                         mean = later[1] if chance == 1.0 else later[0] if chance == 0.0 else 0.0
                         if 0.0 < chance < 1.0:
                             mean = chance * later[1] + (1.0 - chance) * later[0]
-                        paid = 0.0 if kind == 0 else spot if kind == 1 else on_demand
-                        best = min(best, paid + mean)
+                        best = min(best, price * tick_s + mean)
                     value[t, lost, situation, there] = best
     return value

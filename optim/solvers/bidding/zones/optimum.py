@@ -1,6 +1,6 @@
 """The least cost of a job under a deadline over zones, everything known beforehand: a dynamic programme over ticks.
 
-A situation is a tick, the ticks without work until then, and either the place of the state with nothing held, or a place
+A situation is a tick, the time without work until then, and either the place of the state with nothing held, or a place
 where machines are set up. Values are computed backwards and are themselves the potential that proves the least cost.
 """
 
@@ -8,8 +8,10 @@ import numpy as np
 
 from optim.core.compile_cache import compiled
 from optim.core.errors import InvalidOptionError
+from optim.models.bidding.billing import Billing
 from optim.models.bidding.instance import BoolArray, IntArray
-from optim.models.bidding.zones.market import HOUR_S, KINDS, Optimum, Stay, ZoneJob, ZoneMarket, place_costs
+from optim.models.bidding.zones.billing import bill_stay, place_costs
+from optim.models.bidding.zones.market import HOUR_S, KINDS, Optimum, Stay, ZoneJob, ZoneMarket
 
 FAR = 2**58
 """The value of situations from which the job can't be done in time."""
@@ -18,7 +20,7 @@ MOST_VALUES = 2**27
 """Values in memory at once, a GiB."""
 
 
-def least_cost(market: ZoneMarket, job: ZoneJob, first: int) -> Optimum:
+def least_cost(market: ZoneMarket, job: ZoneJob, first: int, billing: Billing = Billing.PER_SECOND) -> Optimum:
     """Return the least cost of a job that starts at a tick, with plan and proof.
 
     Parameters
@@ -27,94 +29,185 @@ def least_cost(market: ZoneMarket, job: ZoneJob, first: int) -> Optimum:
         The traces and the job.
     first
         The tick.
+    billing
+        The rule of the bill. Under Amazon's rules the proof is of a bound, and the plan may be billed a little more.
 
     Raises
     ------
     InvalidOptionError
-        If the deadline is so far that the values fill more than a GiB.
+        If the values fill more than a GiB: the deadline is far, or set-ups and ticks have no long common measure.
     InvalidProblemError
         If the traces end before the deadline.
 
     Notes
     -----
-    Time and memory grow with deadline x (deadline - work) x zones; time once more with zones.
+    Nobody who acts at ticks pays less. With u the longest time of which ticks and set-ups are multiples, time and memory
+    grow with ticks x (deadline - work) / u x zones; time once more with
+    classes of states.
     """
-    slack = job.deadline - job.work
-    if (job.deadline + 1) * (slack + 1) * (3 * market.num_zones + 1) > MOST_VALUES:
+    tick_s, unit = market.tick_s, job.unit_s(market.tick_s)
+    ticks, steps = job.num_ticks(tick_s), job.slack_s // unit
+    state_class = job.state_class
+    rows = np.unique(state_class, return_index=True)[1]
+    if (ticks + 1) * (steps + 1) * (KINDS * market.num_zones + len(rows)) > MOST_VALUES:
         raise InvalidOptionError(
-            f"a deadline {slack} ticks after the work of {job.work} needs more than a GiB; give a nearer one or longer ticks"
+            f"a deadline {job.slack_s} s after the work of {job.work_s} s needs more than a GiB in steps of {unit} s, of "
+            f"which ticks of {tick_s} s and set-ups are multiples; give a nearer deadline, or rounder set-ups"
         )
-    cost, has = place_costs(market, job, first)
-    idle, working = _values(cost, has, job.setup, HOUR_S * job.move_micro, job.work, job.deadline)
-    stays = _plan(cost, has, job.setup, HOUR_S * job.move_micro, job.work, idle, working)
-    plan = tuple(Stay(zone=p // KINDS, is_spot=p % KINDS == 0, begin=b, end=e) for p, b, e in stays.tolist())
-    return Optimum(first=first, units=int(idle[0, 0, 0]), plan=plan, idle=idle, working=working)
+    costs = place_costs(market, job, first, billing)
+    setup, move, classes = job.setup_s[rows] // unit, HOUR_S * job.move_micro[rows], state_class[1:]
+    times = (tick_s // unit, unit, job.work_s, steps, costs.is_whole)
+    idle, working = _values(costs.cost, costs.has, costs.free_until, setup, move, classes, times)
+    stays = _plan(costs.cost, costs.has, costs.free_until, setup, move, classes, times, idle, working)
+    plan = tuple(
+        Stay(zone=p // KINDS, is_spot=p % KINDS == 0, begin_s=b, end_s=e, is_lost=bool(lost))
+        for p, b, e, lost in stays.tolist()
+    )
+    bills = sum(bill_stay(market, job, first, stay, billing).units for stay in plan)
+    state, moves = 0, 0
+    for stay in plan:
+        moves += HOUR_S * int(job.move_micro[state, stay.zone])
+        if stay.end_s - stay.begin_s >= job.setup_s[state, stay.zone]:
+            state = 1 + stay.zone
+    return Optimum(
+        first=first, units=int(idle[0, 0, 0]), plan_units=bills + moves, plan=plan, idle=idle, working=working
+    )
 
 
 @compiled
 def _values(
-    cost: IntArray, has: BoolArray, setup: IntArray, move: IntArray, work: int, deadline: int
+    cost: IntArray,
+    has: BoolArray,
+    free_until: IntArray,
+    setup: IntArray,
+    move: IntArray,
+    classes: IntArray,
+    times: tuple[int, int, int, int, bool],
 ) -> tuple[IntArray, IntArray]:
-    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`."""
-    places, states, slack = cost.shape[1], len(setup), deadline - work
-    idle = np.full((deadline + 1, slack + 1, states), FAR)
-    working = np.full((deadline + 1, slack + 1, places), FAR)
-    paid = np.zeros((deadline + 1, places), np.int64)
-    until = np.empty((deadline + 1, places), np.int64)
-    until[deadline] = deadline
-    for t in range(deadline):
+    """Return the least still to be paid, as `Optimum.idle` and `Optimum.working`.
+
+    `times` are units in a tick, seconds in a unit, seconds of work, most units without work, and whether the last tick is
+    charged in full; rows of `setup` and `move` are of classes of states, `classes` those of the zones.
+    """
+    per_tick, unit, work, steps, is_whole = times
+    tick_s = per_tick * unit
+    ticks, places, states = len(cost), cost.shape[1], len(setup)
+    idle = np.full((ticks + 1, steps + 1, states), FAR)
+    working = np.full((ticks + 1, steps + 1, places), FAR)
+    paid = np.zeros((ticks + 1, places), np.int64)
+    until = np.empty((ticks + 1, places), np.int64)
+    until[ticks] = ticks
+    for t in range(ticks):
         for p in range(places):  # adding slices takes seconds to compile
             paid[t + 1, p] = paid[t, p] + cost[t, p]
-    for t in range(deadline - 1, -1, -1):
+    for t in range(ticks - 1, -1, -1):
         for p in range(places):
             until[t, p] = until[t + 1, p] if has[t, p] else t
-    for t in range(deadline, -1, -1):
-        for lost in range(max(0, t - work), min(t, slack) + 1):
-            if t - lost == work:
+    for t in range(ticks, -1, -1):
+        for lost in range(min(t * per_tick, steps) + 1):
+            left = work - t * tick_s + lost * unit
+            if left <= 0:
                 idle[t, lost] = 0
                 working[t, lost] = 0
                 continue
             for p in range(places):
                 if has[t, p]:
-                    working[t, lost, p] = min(FAR, cost[t, p] + working[t + 1, lost, p])
+                    if left <= tick_s:
+                        working[t, lost, p] = cost[t, p] if is_whole else cost[t, p] // tick_s * left
+                    else:
+                        working[t, lost, p] = min(FAR, cost[t, p] + working[t + 1, lost, p])
             for c in range(states):
-                best = idle[t + 1, lost + 1, c] if lost < slack else FAR
+                best = idle[t + 1, lost + per_tick, c] if lost + per_tick <= steps else FAR
                 for p in range(places):
                     s = setup[c, p // KINDS]
-                    if lost + s <= slack and until[t, p] - t >= s:
-                        value = paid[t + s, p] - paid[t, p] + move[c, p // KINDS] + working[t + s, lost + s, p]
-                        best = min(best, value)
+                    if lost + s > steps:
+                        continue
+                    start = move[c, p // KINDS]
+                    held = max(1, -(-s // per_tick))
+                    if until[t, p] - t >= held:
+                        over = (
+                            s * unit + left - (held - 1) * tick_s
+                        )  # seconds of the last of these ticks, if the job ends
+                        if over <= tick_s:
+                            last = cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over
+                            best = min(best, start + paid[t + held - 1, p] - paid[t, p] + last)
+                        else:
+                            then = start + paid[t + held, p] - paid[t, p] + working[t + held, lost + s, p]
+                            best = min(best, then)
+                    gone = free_until[t, p]
+                    if (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s:
+                        best = min(best, start + idle[gone, lost + s, classes[p // KINDS]])
                 idle[t, lost, c] = best
             for p in range(places):
-                working[t, lost, p] = min(working[t, lost, p], idle[t, lost, 1 + p // KINDS])
+                working[t, lost, p] = min(working[t, lost, p], idle[t, lost, classes[p // KINDS]])
     return idle, working
 
 
 @compiled
 def _plan(
-    cost: IntArray, has: BoolArray, setup: IntArray, move: IntArray, work: int, idle: IntArray, working: IntArray
+    cost: IntArray,
+    has: BoolArray,
+    free_until: IntArray,
+    setup: IntArray,
+    move: IntArray,
+    classes: IntArray,
+    times: tuple[int, int, int, int, bool],
+    idle: IntArray,
+    working: IntArray,
 ) -> IntArray:
-    """Return the stays of a cheapest plan as rows (place, begin, end): wait as long as nothing is lost by it."""
-    places, slack = cost.shape[1], idle.shape[1] - 1
-    stays = np.empty((len(idle), 3), np.int64)
+    """Return the stays of a cheapest plan as rows (place, begin, end, whether lost): wait as long as nothing is lost by it."""
+    per_tick, unit, work, steps, is_whole = times
+    tick_s, ticks, places = per_tick * unit, len(cost), cost.shape[1]
+    stays = np.empty((ticks + 1, 4), np.int64)
     size, t, lost, state = 0, 0, 0, 0
-    while t - lost < work:
-        value = idle[t, lost, state]
-        if lost < slack and idle[t + 1, lost + 1, state] == value:
-            t, lost = t + 1, lost + 1
+    while work - t * tick_s + lost * unit > 0:
+        value, left = idle[t, lost, state], work - t * tick_s + lost * unit
+        if lost + per_tick <= steps and idle[t + 1, lost + per_tick, state] == value:
+            t, lost = t + 1, lost + per_tick
             continue
+        end, gone = 0, 0
         for p in range(places):
             s = setup[state, p // KINDS]
-            held = max(s, 1)  # what is ready at once works its first tick
-            if lost + s > slack or not has[t : t + held, p].all():
+            held = max(1, -(-s // per_tick))
+            if lost + s > steps or not has[t, p]:
                 continue
-            ready = working[t + held, lost + s, p]
-            if cost[t : t + held, p].sum() + move[state, p // KINDS] + ready == value:
+            start = move[state, p // KINDS]
+            gone = free_until[t, p]
+            is_free = (gone - t) * per_tick >= s and gone > t and s * unit + left > (gone - t) * tick_s
+            if is_free and start + idle[gone, lost + s, classes[p // KINDS]] == value:
+                end = gone * tick_s
                 break
-        stays[size] = p, t, t + held
-        t, lost, state = t + held, lost + s, 1 + p // KINDS
-        while t - lost < work and has[t, p] and working[t, lost, p] == cost[t, p] + working[t + 1, lost, p]:
-            t += 1
-        stays[size, 2] = t
+            gone = 0
+            if t + held > ticks or not has[t : t + held, p].all():
+                continue
+            before = start + cost[t : t + held - 1, p].sum()
+            over = s * unit + left - (held - 1) * tick_s
+            if over <= tick_s:
+                if before + (cost[t + held - 1, p] if is_whole else cost[t + held - 1, p] // tick_s * over) == value:
+                    end = (t + held - 1) * tick_s + over
+                    break
+            elif before + cost[t + held - 1, p] + working[t + held, lost + s, p] == value:
+                break
+        stays[size, 0], stays[size, 1] = p, t * tick_s
+        lost, state = lost + s, classes[p // KINDS]
+        if end == 0:
+            t += held
+            left = work - t * tick_s + lost * unit
+            while end == 0 and t < ticks and has[t, p]:
+                if left <= tick_s:
+                    if working[t, lost, p] != (cost[t, p] if is_whole else cost[t, p] // tick_s * left):
+                        break
+                    end = t * tick_s + left
+                elif working[t, lost, p] == cost[t, p] + working[t + 1, lost, p]:
+                    t, left = t + 1, left - tick_s
+                else:
+                    break
+        is_done = end > 0 and gone == 0
+        stays[size, 2] = end if end > 0 else t * tick_s
+        stays[size, 3] = gone > 0 or (not is_done and t < ticks and not has[t, p])
         size += 1
+        if is_done:
+            break
+        if gone > 0:
+            t = gone
     return stays[:size]

@@ -31,13 +31,17 @@ def lifted(values, amount):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: {"units": c.units + 1}, "the plan costs"),
-        (lambda c: {"units": c.units - 1}, "the plan costs"),
-        (lambda c: {"plan": c.plan[:1]}, "the plan works 2 of 4 ticks"),
-        (lambda c: {"plan": (Stay(0, True, 0, 4), *c.plan[1:])}, "overlaps another"),
-        (lambda c: {"plan": (*c.plan[:1], Stay(1, True, 3, 7))}, "overlaps another, or the deadline"),
-        (lambda c: {"plan": (Stay(1, True, 0, 3), *c.plan[1:])}, "z1 can't be had throughout ticks 0 to 3"),
-        (lambda c: {"plan": (Stay(2, True, 0, 3), *c.plan[1:])}, "overlaps"),
+        (lambda c: {"plan_units": c.units + 1}, "the plan costs"),
+        (lambda c: {"plan_units": c.units - 1}, "the plan costs"),
+        (lambda c: {"units": c.units - 1}, "the plan is billed"),
+        (lambda c: {"units": c.units + 1, "plan_units": c.units + 1}, "the potential proves"),
+        (lambda c: {"plan": (c.plan[0], replace(c.plan[1], is_lost=True))}, "z1 isn't lost at 21600 s"),
+        (lambda c: {"plan": (replace(c.plan[0], end_s=9000), c.plan[1])}, "begins or ends between ticks"),
+        (lambda c: {"plan": c.plan[:1]}, "the plan works 7200 of 14400 s"),
+        (lambda c: {"plan": (Stay(0, True, 0, 14_400), *c.plan[1:])}, "overlaps another"),
+        (lambda c: {"plan": (*c.plan[:1], Stay(1, True, 10_800, 25_200))}, "overlaps another, or the deadline"),
+        (lambda c: {"plan": (Stay(1, True, 0, 10_800), *c.plan[1:])}, "z1 can't be had throughout ticks 0 to 3"),
+        (lambda c: {"plan": (Stay(2, True, 0, 10_800), *c.plan[1:])}, "overlaps"),
         (lambda c: {"idle": lifted(c.idle, 1)}, "costs less than the potential falls"),
         (lambda c: {"idle": c.idle - 1}, "the potential proves"),
         (lambda c: {"working": c.working + 1}, "returning machines"),
@@ -56,8 +60,8 @@ def test_a_stay_shorter_than_its_set_up_leaves_nothing_to_start_from():
     """The first of two stays ends before its two ticks of set-up do; the second has to begin from nothing again."""
     market = zone_market("xxxxxxxxxx", spot=[1.0])
     job = zone_job(market, 3, 10, setup=[[2], [1]])
-    claim = replace(least_cost(market, job, 0), plan=(Stay(0, True, 3, 4), Stay(0, True, 5, 9)))
-    assert any("the plan works 2 of 3 ticks" in problem for problem in check_optimum(market, job, claim))
+    claim = replace(least_cost(market, job, 0), plan=(Stay(0, True, 10_800, 14_400), Stay(0, True, 18_000, 32_400)))
+    assert any("the plan works 7200 of 10800 s" in problem for problem in check_optimum(market, job, claim))
 
 
 @pytest.mark.parametrize("state", range(4))
@@ -65,7 +69,9 @@ def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_
     """Never launched, or last in any of three zones: the potential of a job whose launches from there cost $5 more."""
     market = zone_market("xxxxx", "xxxxx", "xxxxx", spot=[1.0, 1.5, 2.0])
     job, dear = zone_job(market, 2, 5), zone_job(market, 2, 5)
-    dear.move_micro[state] = 5_000_000
+    for each in (job, dear):
+        each.move_micro[:] += np.arange(4)[:, None]  # no two states are alike
+    dear.move_micro[state] += 5_000_000
     above = least_cost(market, dear, 0)
     claim = replace(least_cost(market, job, 0), idle=above.idle, working=above.working)
     wrong = [problem for problem in check_optimum(market, job, claim) if "launch" in problem]

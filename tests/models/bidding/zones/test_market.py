@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError, InvalidProblemError
-from optim.models.bidding.zones.market import place_costs
+from optim.models.bidding.billing import Billing
+from optim.models.bidding.zones.billing import place_costs
 from tests.support.spot.zones import zone_job, zone_market
 
 MARKET = zone_market("xx-", "-xx", spot=[1.0, 2.0], on_demand=[3.0, 4.0], tick_s=600)
@@ -29,16 +30,16 @@ def test_refuses_a_market_that_contradicts_itself(changes, message):
 
 
 def test_refuses_a_deadline_that_nobody_can_meet():
-    assert zone_job(MARKET, 2, 3).least_deadline == 3
-    with pytest.raises(InvalidOptionError, match="2 ticks can't be met even on demand: launch and work take 3 ticks"):
+    assert zone_job(MARKET, 2, 3).least_deadline_s == 1800
+    with pytest.raises(InvalidOptionError, match="1200 s can't be met even on demand: launch and work take 1800 s"):
         zone_job(MARKET, 2, 2)
     with pytest.raises(InvalidOptionError, match="at least 1"):
         zone_job(MARKET, 0, 3)
     with pytest.raises(InvalidProblemError, match="a row without state"):
-        replace(zone_job(MARKET, 2, 3), setup=np.zeros((2, 2), dtype=np.int64))
+        replace(zone_job(MARKET, 2, 3), setup_s=np.zeros((2, 2), dtype=np.int64))
 
 
 def test_places_are_spot_and_on_demand_of_each_zone_paid_by_the_tick():
-    cost, has = place_costs(MARKET, zone_job(MARKET, 1, 2, machines=3), 1)
-    assert cost.tolist() == [[600 * 3 * usd * 10**6 for usd in (1, 3, 2, 4)]] * 2
-    assert has.tolist() == [[True, True, True, True], [False, True, True, True]]
+    costs = place_costs(MARKET, zone_job(MARKET, 1, 2, machines=3), 1, Billing.PER_SECOND)
+    assert costs.cost.tolist() == [[600 * 3 * usd * 10**6 for usd in (1, 3, 2, 4)]] * 2
+    assert costs.has.tolist() == [[True, True, True, True], [False, True, True, True]]

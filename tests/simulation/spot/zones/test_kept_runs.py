@@ -36,7 +36,7 @@ def test_whatever_a_policy_wants_it_is_shown_and_charged_what_it_was():
         market, job = drawn(seed, ticks=26)
         policy = Wanderer(facts_of(market, job), seed)
         run = run_zones(market, job, policy, seed % 4, probe_s=30 * (seed % 5))
-        held = [run.ticks_held(is_spot=is_spot) for is_spot in (False, True)]
+        held = [run.held_s(is_spot=is_spot) for is_spot in (False, True)]
         found[str(seed)] = [run, held, run.cost_usd, facts_of(market, job), policy.views]
     assert_kept(KEPT / "wanderer.json", found)
 

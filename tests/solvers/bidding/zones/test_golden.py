@@ -30,8 +30,8 @@ def means():
         work, setup = int(rng.integers(1, 5)), int(rng.integers(0, 3))
         found.append(
             least_means(
-                float(rng.choice([0.0, 0.4, 0.9, 1.0])), float(rng.choice([0.0, 0.3, 1.0])), int(rng.integers(1, 9)),
-                int(rng.integers(5, 20)), work, work + setup + int(rng.integers(0, 4)), setup,
+                float(rng.choice([0.0, 0.4, 0.9, 1.0])), float(rng.choice([0.0, 0.3, 1.0])), float(rng.integers(1, 9)),
+                float(rng.integers(5, 20)), (1, 1, setup, work, setup + int(rng.integers(0, 4))),
             )
         )  # fmt: skip
     return found

@@ -25,20 +25,25 @@ def bound_of(chain, job, spot=1.0, on_demand=3.0):
 
 
 def job_with(work, slack, setup):
+    """Return a job in hours of any length."""
+    work, slack, setup = (round(3600 * hours) for hours in (work, slack, setup))
     return ZoneJob(
-        work=work, deadline=work + setup + slack, setup=np.full((2, 1), setup), move_micro=np.zeros((2, 1), np.int64)
+        work_s=work,
+        deadline_s=work + setup + slack,
+        setup_s=np.full((2, 1), setup),
+        move_micro=np.zeros((2, 1), np.int64),
     )
 
 
 def least_by_trying(chain, job, spot, on_demand):
     """Return the least mean cost by recursion over all that may be decided and all that may come, tick by tick."""
-    setup = int(job.setup[0, 0])
+    setup = int(job.setup_s[0, 0])
 
     @cache
     def rest(t, worked, held, left, there):
-        if worked == job.work:
+        if worked == job.work_s:
             return 0.0
-        if t == job.deadline:
+        if 3600 * t >= job.deadline_s:
             return float("inf")
         if held == "spot" and not there:
             held = None
@@ -47,12 +52,17 @@ def least_by_trying(chain, job, spot, on_demand):
             if kind == "spot" and not there:
                 continue
             wait = left if kind == held else setup
-            done = worked + (kind is not None and wait == 0)
+            ends = kind is not None and wait + job.work_s - worked <= 3600
+            if ends:
+                needed = wait + job.work_s - worked
+                costs.append(price * needed / 3600 if 3600 * t + needed <= job.deadline_s else float("inf"))
+                continue
+            done = worked + (max(0, 3600 - wait) if kind else 0)
             chance = chain.stays if there else chain.comes
             mean = 0.0
             for then, weight in ((True, chance), (False, 1 - chance)):
                 if weight:
-                    mean += weight * rest(t + 1, done, kind, max(0, wait - 1) if kind else 0, then)
+                    mean += weight * rest(t + 1, done, kind, max(0, wait - 3600) if kind else 0, then)
             costs.append(price + mean)
         return min(costs)
 
@@ -62,9 +72,9 @@ def least_by_trying(chain, job, spot, on_demand):
 @given(
     stays=CHANCES,
     comes=CHANCES,
-    work=st.integers(1, 3),
-    slack=st.integers(0, 3),
-    setup=st.integers(0, 2),
+    work=st.sampled_from([1, 2, 3, 0.4, 2.7]),
+    slack=st.sampled_from([0, 1, 2, 3, 1.9]),
+    setup=st.sampled_from([0, 1, 2, 0.3, 1.5]),
     spot=st.sampled_from([0.5, 1.0, 2.9]),
 )
 def test_the_least_mean_is_that_of_trying_everything(stays, comes, work, slack, setup, spot):
@@ -72,11 +82,17 @@ def test_the_least_mean_is_that_of_trying_everything(stays, comes, work, slack, 
     assert bound_of(chain, job, spot) == pytest.approx(least_by_trying(chain, job, spot, 3.0))
 
 
-@given(stays=CHANCES, comes=CHANCES, work=st.integers(1, 3), slack=st.integers(0, 3), setup=st.integers(0, 1))
+@given(
+    stays=CHANCES,
+    comes=CHANCES,
+    work=st.sampled_from([1, 3, 2.2]),
+    slack=st.integers(0, 3),
+    setup=st.sampled_from([0, 1, 0.3]),
+)
 def test_no_policys_mean_over_all_traces_is_below_it_and_the_least_costs_are(stays, comes, work, slack, setup):
     chain, job = AvailabilityChain(stays=stays, comes=comes), job_with(work, slack, setup)
     means = dict.fromkeys(("optimum", *ZONE_POLICIES), 0.0)
-    for letters in product("x-", repeat=job.deadline):
+    for letters in product("x-", repeat=job.num_ticks(3600)):
         flags = [letter == "x" for letter in letters]
         weight = chain.share if flags[0] else 1 - chain.share
         for now, then in pairwise(flags):

@@ -1,4 +1,4 @@
-"""Policies over zones, one a file."""
+"""Policies for jobs with a deadline in one zone or several."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,13 +8,16 @@ from optim.simulation.spot.zones.policies.cheapest_zone import CheapestZone
 from optim.simulation.spot.zones.policies.greedy_spot import GreedySpotZones
 from optim.simulation.spot.zones.policies.on_demand import OnDemandZones
 from optim.simulation.spot.zones.policies.skynomad import SkyNomad
-from optim.simulation.spot.zones.policies.uniform_progress_zones import UniformProgressZones
+from optim.simulation.spot.zones.policies.uniform_progress_zones import UniformProgress, UniformProgressZones
 from optim.simulation.spot.zones.policy import GuardedPolicy
 
 ZONE_POLICIES: Mapping[str, type[GuardedPolicy]] = MappingProxyType(
     {
         policy.name: policy
-        for policy in (UniformProgressZones, AdaptiveZones, SkyNomad, CheapestZone, GreedySpotZones, OnDemandZones)
+        for policy in (
+            *(UniformProgress, UniformProgressZones, AdaptiveZones, SkyNomad),
+            *(CheapestZone, GreedySpotZones, OnDemandZones),
+        )
     }
 )
-"""Policies over zones by name; each run gets a new one. All of them keep every deadline that can be kept."""
+"""Policies by name; each run gets a new one. All of them keep every deadline that can be kept."""

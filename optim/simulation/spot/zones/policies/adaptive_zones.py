@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
+from optim.models.bidding.zones.market import HOUR_S
 from optim.simulation.spot.zones.policies.memory import ZoneMemory
 from optim.simulation.spot.zones.policies.uniform_progress_zones import UniformProgressZones
 from optim.simulation.spot.zones.policy import Place, ZoneFacts, ZoneView
@@ -12,10 +13,10 @@ PROBE_EVERY_H = 2.0
 
 
 class AdaptiveZones(UniformProgressZones):
-    """Keep up with a straight line of progress; zones come in order of dollars a tick of work, and may be left for better.
+    """Keep up with a straight line of progress; zones come in order of dollars an hour of work, and may be left for better.
 
     Cheaper zones that weren't seen for `PROBE_EVERY_H` are probed, and machines' expected life follows from what was
-    seen. A tick of work in a zone costs its price, and its share of the launch and of the move over that life. Machines
+    seen. Work in a zone costs its price, and its share of the launch and of the move over that life. Machines
     are left for others that are there if what is saved over the shorter of their life and the rest pays for launch and
     move.
     """
@@ -32,13 +33,13 @@ class AdaptiveZones(UniformProgressZones):
         self.look(view)
         held = view.held
         wanted = super().choose(view)
-        if held is None or not held.is_spot or view.setup_left:
+        if held is None or not held.is_spot or view.setup_left_s:
             return wanted
         best = self.order(view)[0]
         if best == held or not self.memory.was_there(best.zone):
             return (held,)
-        life = min(self.memory.lifetime(best.zone), float(view.work_left))
-        saved = (view.spot_micro[held.zone] - self._cost(view, best.zone)) * life
+        life_s = min(self.memory.lifetime_s(best.zone), float(view.work_left_s))
+        saved = (view.spot_micro[held.zone] - self._cost(view, best.zone)) * life_s
         return (best, held) if saved > 0 else (held,)
 
     def look(self, view: ZoneView) -> None:
@@ -55,7 +56,7 @@ class AdaptiveZones(UniformProgressZones):
                     self.memory.see(zone, view.tick, view.probe(zone))
 
     def order(self, view: ZoneView) -> tuple[Place, ...]:
-        """Return the spot machines by cost of a tick of work, those held as they are."""
+        """Return the spot machines by cost of an hour of work, those held as they are."""
 
         def cost(zone: int) -> tuple[float, int]:
             is_held = view.held == Place(zone, True)
@@ -66,7 +67,7 @@ class AdaptiveZones(UniformProgressZones):
     def _cost(self, view: ZoneView, zone: int) -> float:
         """Return the micro-dollars an hour that work in a zone costs after a launch."""
         job = self.facts.job
-        life = max(1.0, min(self.memory.lifetime(zone), float(view.work_left)))
-        setup = int(job.setup[view.state, zone])
-        move = int(job.move_micro[view.state, zone]) * 3600 / self.facts.tick_s / job.machines
-        return view.spot_micro[zone] * (1 + setup / life) + move / life
+        life_s = max(float(self.facts.tick_s), min(self.memory.lifetime_s(zone), float(view.work_left_s)))
+        setup_s = int(job.setup_s[view.state, zone])
+        move = int(job.move_micro[view.state, zone]) * HOUR_S / job.machines
+        return view.spot_micro[zone] * (1 + setup_s / life_s) + move / life_s

@@ -1,5 +1,6 @@
 """What a policy remembers of zones: how often machines were there, and how long they lasted."""
 
+from optim.models.bidding.zones.market import HOUR_S
 from optim.simulation.spot.zones.policy import ZoneFacts, ZoneView
 
 PRIOR_H = 6.0
@@ -20,7 +21,7 @@ class ZoneMemory:
 
     def __init__(self, facts: ZoneFacts) -> None:
         size = len(facts.zones)
-        self._prior = PRIOR_H * 3600 / facts.tick_s
+        self._tick_s = facts.tick_s
         self._last: list[tuple[int, bool] | None] = [None] * size
         self._lost, self._watched = [0] * size, [0] * size
 
@@ -38,9 +39,9 @@ class ZoneMemory:
             self._lost[zone] += not is_there
         self._last[zone] = tick, is_there
 
-    def lifetime(self, zone: int) -> float:
-        """Return the ticks that machines of a zone are expected to last."""
-        return (self._prior + self._watched[zone]) / (1 + self._lost[zone])
+    def lifetime_s(self, zone: int) -> float:
+        """Return the seconds that machines of a zone are expected to last."""
+        return (PRIOR_H * HOUR_S + self._watched[zone] * self._tick_s) / (1 + self._lost[zone])
 
     def is_stale(self, zone: int, tick: int, ticks: int) -> bool:
         """Tell whether a zone wasn't seen for so many ticks."""

@@ -27,8 +27,8 @@ class UniformProgressZones(GuardedPolicy):
             return (held,)
         spots = self.order(view)
         if held is not None:
-            launch = int(self.facts.job.setup[view.state].min())
-            return (*spots, held) if self.is_ahead(view, 2 * launch) else (held,)
+            launch_s = int(self.facts.job.setup_s[view.state].min())
+            return (*spots, held) if self.is_ahead(view, 2 * launch_s) else (held,)
         return spots if self.is_ahead(view, 0) else (*spots, self.on_demand(view))
 
     def order(self, view: ZoneView) -> tuple[Place, ...]:
@@ -36,8 +36,19 @@ class UniformProgressZones(GuardedPolicy):
         del view
         return tuple(Place(zone, True) for zone in range(len(self.facts.zones)))
 
-    def is_ahead(self, view: ZoneView, ticks: int) -> bool:
-        """Tell whether the work done is what the straight line asks for in so many ticks."""
+    def is_ahead(self, view: ZoneView, seconds: int) -> bool:
+        """Tell whether the work done is at least what the straight line asks for in so many seconds: in whole numbers."""
         job = self.facts.job
-        due = min(view.tick + ticks, job.deadline) * job.work
-        return (job.work - view.work_left) * job.deadline >= due
+        due = min(view.elapsed_s + seconds, job.deadline_s) * job.work_s
+        return (job.work_s - view.work_left_s) * job.deadline_s >= due
+
+
+class UniformProgress(UniformProgressZones):
+    """The published rule with its own safety net, over any number of zones.
+
+    While no spot machines are held, machines on demand are taken to the end as soon as two launches and a tick are all the
+    time that is left beside the work. `uniform-progress-zones` keeps time for one launch and a tick, which is enough.
+    """
+
+    name: ClassVar[str] = "uniform-progress"
+    launches: ClassVar[int] = 2

@@ -5,7 +5,7 @@ import pytest
 from optim.models.bidding.zones.market import UNITS_USD
 from optim.simulation.spot.zones.engine import facts_of, run_zones
 from optim.simulation.spot.zones.policies import ZONE_POLICIES
-from tests.support.spot.zones import zone_job, zone_market
+from tests.support.spot.zones import ticks_of, zone_job, zone_market
 
 
 def stays(name, market, job):
@@ -13,7 +13,8 @@ def stays(name, market, job):
     run = run_zones(market, job, ZONE_POLICIES[name](facts_of(market, job)), 0)
     assert run.deadline_met
     return (run.units - run.probe_units) / UNITS_USD, [
-        (stay.zone, stay.begin, stay.end, "s" if stay.is_spot else "d") for stay in run.stays
+        (zone, begin, end, "s" if is_spot else "d")
+        for zone, is_spot, begin, end in (ticks_of(stay, market) for stay in run.stays)
     ]
 
 
@@ -65,7 +66,10 @@ def test_adaptive_leaves_for_a_cheaper_zone_that_a_probe_finds_if_the_rest_of_th
     market = zone_market("x" * 20, "--" + "x" * 18, spot=[2.0, 1.0])
     job = zone_job(market, 9, 19, move=move)
     run = run_zones(market, job, ZONE_POLICIES["adaptive-zones"](facts_of(market, job)), 0)
-    found = [(stay.zone, stay.begin, stay.end, "s" if stay.is_spot else "d") for stay in run.stays]
+    found = [
+        (zone, begin, end, "s" if is_spot else "d")
+        for zone, is_spot, begin, end in (ticks_of(stay, market) for stay in run.stays)
+    ]
     assert found == held
     probes = run.probe_units / UNITS_USD
     paid = sum((end - begin) * (2.0 if zone == 0 else 1.0) for zone, begin, end, _ in held)
