@@ -34,6 +34,8 @@ ZONE_DEFAULT = (
 )
 SHARE_HOURS = 3000.0
 """Hours of jobs on prices that take as long to simulate as a process takes to begin."""
+ROUNDING = 1e-12
+"""Relative to the mean; a narrower interval is what rounding leaves of equal figures."""
 DEADLINES = "Availability and a deadline"
 SHOWN = (
     *("cost_usd", "hours", "cost_per_work", "free_hours", "evictions"),
@@ -248,7 +250,12 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         return
     shown = [name for name in SHOWN if any(summary.mean[name] is not None for summary in summaries.values())]
     rows_shown = [_shown(summary, shown) for summary in summaries.values()]
-    print_table(("policy", "starts", "done", *shown), rows_shown, title="mean and 95 % interval (Student's t)")
+    common = max((summary.common for summary in summaries.values()), default=0)
+    over = f"mean and 95 % interval (Student's t) over the {common} starts from which every policy has done the job"
+    print_table(("policy", "starts", "done", *shown), rows_shown, title=over)
+    never = [name for name, summary in summaries.items() if not summary.done]
+    if never:
+        note(f"{', '.join(never)}: no start has done the job, and none counts in the means")
     costs = {name: own.mean["cost_usd"] for name, own in summaries.items() if name not in (*ORACLES, OPTIMUM)}
     cheapest = min((name for name in costs if costs[name] is not None), key=lambda name: costs[name] or 0.0, default="")
     paired = [(name, own.paired[cheapest]) for name, own in summaries.items() if cheapest in own.paired]
@@ -260,7 +267,8 @@ def _summaries(rows: "list[Row]", output: OutputFormat) -> None:
         )
     redrawn = max((summary.redrawn for summary in summaries.values()), default=0)
     if redrawn:
-        note(f"{redrawn} starts touched a gap of the prices and were drawn again")
+        starts = "1 start" if redrawn == 1 else f"{redrawn} starts"
+        note(f"{starts} touched a gap of the prices, and another was drawn")
 
 
 def _shown(summary: "Summary", names: list[str]) -> list[object]:
@@ -271,7 +279,10 @@ def _shown(summary: "Summary", names: list[str]) -> list[object]:
 def _spread(mean: float | None, high: float | None) -> str:
     if mean is None:
         return ""
-    return f"{mean:.4g}" if high is None else f"{mean:.4g} ± {high - mean:.2g}"
+    if high is None:
+        return f"{mean:.4g}"
+    half = high - mean
+    return f"{mean:.4g} ± {half if half > ROUNDING * abs(mean) else 0.0:.2g}"
 
 
 def _share(share: float | None) -> str:

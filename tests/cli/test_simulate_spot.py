@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from optim.cli.main import app
 from optim.cli.simulate_spot import AvailabilityChoice, _shares
+from tests.support.public_traces import TRACE_DIR
 
 RUNNER = CliRunner()
 HEADER = "timestamp,zone,instance_type,price_usd_per_hour\n"
@@ -55,10 +56,32 @@ def test_rows_and_a_summary_a_policy_as_json(files):
     assert (paired["starts"], paired["won"]) == (2, 0.0)
 
 
-def test_generated_prices_are_the_default():
-    result = run("--policy", "on-demand", *SMALL)
+def test_generated_prices_are_the_default_and_what_is_assumed_is_said():
+    result = run("--policy", "on-demand", "--starts", 2, "--processes", 1)
     assert result.exit_code == 0, result.output
     assert "on-demand" in result.stdout
+    assert "the job: 20 h of 64 c3.xlarge on demand" in result.stderr
+    assert "billing aws-2009 (by the data's date; --billing chooses another): every started hour" in result.stderr
+    assert "over the 2 starts from which every policy has done the job" in result.stdout
+    assert "268.8 ± 0 " in result.stdout  # equal bills have no spread
+
+
+REPORTS = TRACE_DIR / "reports" / "11-aws-history"
+
+
+@pytest.mark.skipif(not REPORTS.is_dir(), reason="the public reports aren't there; set OPTIM_TRACE_DIR")
+@pytest.mark.parametrize("name", ["ok", "azid", "boto3", "catted", "dup", "list", "meta", "number", "page"])
+def test_prices_that_a_person_downloads_today_are_billed_by_todays_rules(name):
+    result = run(
+        "--prices", REPORTS / f"{name}.json", "--on-demand", REPORTS / "od.csv", "--policy", "oracle", "--job-hours", 4,
+        "--starts", 1, "--train-until", "2025-03-07" if name == "page" else "2025-03-04", "--option", "baseline=1",
+        "--format", "json", "--processes", 1,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert lines(result)[0]["cost_usd"] >= 3.95
+    assert lines(result)[0]["bound_usd"] >= 3.9
+    assert "the job: 4 h of 1 p3.2xlarge" in result.stderr
+    assert "billing aws-2017" in result.stderr
 
 
 def test_a_table_sets_every_policy_beside_the_cheapest():

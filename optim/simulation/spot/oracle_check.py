@@ -39,7 +39,8 @@ class _Steps:
 
     def lowest(self, begin_s: int, end_s: int) -> float:
         """Return the lowest price within a time, infinity where there is none."""
-        return min((float(price) for _, _, price in self.within(begin_s, end_s)), default=float("inf"))
+        first = max(0, bisect_right(self.times, begin_s) - 1)
+        return min(self.prices[first : bisect_left(self.times, end_s)], default=float("inf"))
 
     def highest(self, begin_s: int, end_s: int) -> int:
         """Return the highest price within a time, 0 where there is none."""

@@ -110,14 +110,16 @@ class Summary:
     """All starts of a policy: mean and 95 % interval of each measure, by name; None without any figure, the interval without two.
 
     Intervals are Student's t, that of `deadline_met` is Wilson's.
-    Means are over the starts from which the job was done, in time where there is a deadline; `deadline_met` is over all.
-    `paired` compares it with every other policy, start by start.
+    Means are over the `common` starts: those from which every policy has done the job (in time where there is a deadline),
+    but for policies that have never done it. `done` counts the policy's own, `deadline_met` is over all. `paired` compares it
+    with every other policy, start by start.
     """
 
     policy: str
     summary: bool = True
     starts: int
     done: int
+    common: int
     redrawn: int
     mean: dict[str, float | None]
     low: dict[str, float | None]
@@ -167,7 +169,7 @@ def row_of_oracle(result: OracleResult, job_work: float, redrawn: int) -> Row:
 
 
 def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Row]] | None = None) -> Summary:
-    """Return means and intervals of a policy's rows; runs that weren't done count in `done` and `deadline_met` alone.
+    """Return means and intervals of a policy's rows over the starts that count for all (see `Summary`).
 
     Parameters
     ----------
@@ -176,13 +178,16 @@ def summarise(policy: str, rows: Sequence[Row], others: Mapping[str, Sequence[Ro
     others
         Rows of other policies from the same starts in the same order, to be compared with.
     """
-    done = [row for row in rows if row.is_done]
+    compared = [each for each in ({policy: rows} | dict(others or {})).values() if any(row.is_done for row in each)]
+    is_common = [all(row.is_done for row in start) for start in zip(rows, *compared, strict=True)]
+    done = [row for row, counts in zip(rows, is_common, strict=True) if counts]
     spans = {name: _interval([getattr(row, name) for row in done]) for name in MEASURES}
     spans["deadline_met"] = _share([row.deadline_met for row in rows])
     return Summary(
         policy=policy,
         starts=len(rows),
         done=sum(row.is_done for row in rows),
+        common=len(done),
         redrawn=sum(row.redrawn for row in rows),
         mean={name: mean for name, (mean, _, _) in spans.items()},
         low={name: low for name, (_, low, _) in spans.items()},

@@ -1,5 +1,7 @@
 """Spot price histories from files: CSV, and the JSON that `aws ec2 describe-spot-price-history` prints."""
 
+import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from optim.workloads.csv_columns import (
     require_rereadable,
 )
 
+_LOG = logging.getLogger(__name__)
+
 PRODUCT = "Linux/UNIX"
 """Of Amazon's products the one that is read by default."""
 
@@ -44,7 +48,7 @@ class _AwsPrice(msgspec.Struct):
 
     AvailabilityZone: str
     InstanceType: str
-    SpotPrice: str
+    SpotPrice: str | float
     Timestamp: str
     ProductDescription: str = ""
 
@@ -53,6 +57,7 @@ class _AwsHistory(msgspec.Struct):
     """What `aws ec2 describe-spot-price-history` prints."""
 
     SpotPriceHistory: list[_AwsPrice]
+    NextToken: str | None = None
 
 
 def read_prices(
@@ -67,8 +72,8 @@ def read_prices(
     """Read a price history.
 
     A CSV file has the columns `timestamp` (UTC, ISO 8601), `zone`, `instance_type` and `price_usd_per_hour`, the rows
-    of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order: it
-    lists the latest first, and the prices of all products (operating systems), of which one is read. Price lists of
+    of each market in order of time; of rows with one time stamp the last counts. JSON is Amazon's, in any order, whole or
+    page behind page, or the list of its entries alone: it lists the latest first, and the prices of all products (operating systems), of which one is read. Price lists of
     Azure and Google (`read_price_list`) are read as histories, too, those of several dates joined into one: a price
     holds until the next, whenever that is, and what a type costs on demand is in the list (the most over regions).
 
@@ -98,7 +103,7 @@ def read_prices(
     if provider_in(data) in SNAPSHOTS:
         types, zones, times, prices, listed = _from_list(path, product)
         on_demand, gap_s = {**listed, **on_demand}, NO_GAP_S if gap_s is None else gap_s
-    elif first_sign(data) == b"{":
+    elif first_sign(data) in (b"{", b"["):
         types, zones, times, prices = _from_json(path, data, product)
     elif product is not None:
         raise InvalidProblemError(f"{path}: a CSV file names no products; leave --product out, or give Amazon's JSON")
@@ -179,9 +184,15 @@ def _from_json(
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
     """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
     try:
-        entries = decode(data, _AwsHistory).SpotPriceHistory
+        pages = [decode(page, _AwsHistory | list[_AwsPrice]) for page in _pages(data)]
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}") from error
+    entries = [entry for page in pages for entry in (page if isinstance(page, list) else page.SpotPriceHistory)]
+    last = pages[-1]
+    if isinstance(last, _AwsHistory) and last.NextToken:
+        _LOG.warning(
+            "%s: a page of a longer answer (it has a NextToken): earlier prices are missing; ask for all pages", path
+        )
     if not entries:
         raise InvalidProblemError(f"{path}: SpotPriceHistory is empty; ask for a longer time or other types")
     entries = _of_product(path, entries, product)
@@ -195,6 +206,20 @@ def _from_json(
     types = np.array([entry.InstanceType for entry in entries], dtype=object)
     zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
     return types[order], zones[order], times[order], micro[order]
+
+
+def _pages(data: bytes) -> list[bytes]:
+    """Return the documents of a file: one, or the pages of an answer one behind the other."""
+    pages, decoder = [], json.JSONDecoder()
+    try:
+        text = data.decode("utf-8-sig").strip()
+        while text:
+            end = decoder.raw_decode(text)[1]
+            pages.append(text[:end].encode())
+            text = text[end:].lstrip()
+    except (ValueError, RecursionError):
+        return [data]  # its decoder says what is wrong
+    return pages or [data]
 
 
 def _from_list(

@@ -135,9 +135,9 @@ def cluster_jobs(table: JobTable, selection: Selection, cluster: Cluster | None 
         columns |= _outcomes(table, table.workers[order], duration_us, selection.seed, notes)
     share = columns.get("share_milli")
     if share is not None and (share < WHOLE_MILLI).any():
-        notes.append(
-            f"{int((share < WHOLE_MILLI).sum())} jobs ask for part of a GPU: rounded up to whole ones unless sharing=true"
-        )
+        parts = int((share < WHOLE_MILLI).sum())
+        jobs = "1 job asks" if parts == 1 else f"{parts} jobs ask"
+        notes.append(f"{jobs} for part of a GPU: rounded up to whole ones unless sharing=true")
     return Workload(
         submit_us=np.rint((submit - submit[0]) * US).astype(np.int64),
         gpus=table.workers[order],
@@ -171,7 +171,8 @@ def _remarks(read_s: FloatArray, played_s: FloatArray) -> list[str]:
         remarks.append("the rows aren't in the order of time: they were sorted")
     doubled = len(played_s) - len(np.unique(played_s))
     if doubled:
-        remarks.append(f"{doubled} jobs were submitted at the very time of another: they keep the order of their rows")
+        jobs = "1 job was" if doubled == 1 else f"{doubled} jobs were"
+        remarks.append(f"{jobs} submitted at the very time of another: they keep the order of their rows")
     return remarks
 
 

@@ -1,13 +1,17 @@
 """Back-tests: the same for any number of processes, never trained on what is tested, gaps drawn again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from optim.core.errors import InvalidOptionError
 from optim.core.execution import local_engine
+from optim.models.bidding.billing import Billing
 from optim.models.bidding.price_history import PricePath, history_of
 from optim.simulation.spot.backtest import make_world, run_backtest
 from optim.simulation.spot.options import SpotOptions
+from optim.simulation.spot.oracle import Oracle
 from optim.simulation.spot.rows import Row, summarise, time_text
 from optim.workloads.bidding.price_generator import PriceOptions, generate_prices
 
@@ -171,3 +175,67 @@ def test_a_policy_of_ones_own_is_run_by_file_and_class(history, tmp_path):
     assert mine.hours == on_demand.hours
     with pytest.raises(InvalidOptionError, match="isn't a policy on spot prices"):
         list(run_backtest(world, (f"{file}:Other",), starts=1, seed=0))
+
+
+def moved_to(history, begin_s):
+    """Return the same prices at another date."""
+    shift = begin_s - history.begin_s
+    paths = [PricePath(time_s=path.time_s + shift, price_micro=path.price_micro) for path in history.paths]
+    return history_of(history.markets, paths, end_s=history.end_s + shift)
+
+
+def test_rules_follow_the_date_at_which_the_test_begins(history):
+    changes = 1_512_086_400  # 1 December 2017
+    assert make_world(history, None, OPTIONS).billing is Billing.AWS_2009
+    old, new = (moved_to(history, changes - days * 86_400) for days in (6, 5))
+    assert make_world(old, changes - 60, OPTIONS).billing is Billing.AWS_2009
+    assert make_world(new, changes, OPTIONS).billing is Billing.AWS_2017
+    assert make_world(new, changes, OPTIONS, billing=Billing.AWS_2009).billing is Billing.AWS_2009
+    with pytest.raises(InvalidOptionError, match="--billing whole-ticks goes with --availability"):
+        make_world(history, None, OPTIONS, billing=Billing.WHOLE_TICKS)
+
+
+def test_since_december_2017_prices_evict_nobody_and_nothing_is_free(history):
+    world = make_world(moved_to(history, 1_700_000_000), None, OPTIONS)
+    assert (world.table.beta == 0).all()
+    lowest = min(int(path.price_micro.min()) for path in world.history.paths) / 1e6
+    for entry in run_backtest(world, NAMES, starts=4, seed=0):
+        assert entry.error is None
+        rows = {row.policy: row for row in entry.rows}
+        for row in rows.values():
+            assert (row.evictions, row.free_hours, row.billing) == (0, 0.0, "aws-2017")
+            assert row.cost_usd >= rows["oracle"].bound_usd * (1 - 1e-9)
+        assert rows["oracle"].bound_usd > 0
+        assert rows["oracle"].cost_usd >= 8 * 1.9 * lowest
+        assert rows["on-demand"].cost_usd == pytest.approx(8 * 2 * 0.21)  # to the second
+
+
+def test_a_reference_that_is_not_proven_is_not_shown(history, monkeypatch):
+    world, solve = make_world(history, None, OPTIONS), Oracle.solve
+    monkeypatch.setattr(Oracle, "solve", lambda self, name, start: replace(solve(self, name, start), bound_usd=50.0))
+    (entry,) = run_backtest(world, NAMES, starts=1, seed=0)
+    assert entry.rows == ()
+    assert entry.error is not None
+    assert entry.error.startswith("oracle isn't proven: bound 50.0 $ is above")
+
+
+def test_starts_can_be_named(history):
+    world = make_world(history, None, OPTIONS)
+    begins = [world.history.begin_s + 7200, world.history.begin_s + 60]
+    rows = [entry.rows[0] for entry in run_backtest(world, ("standard",), starts=9, seed=0, begins=begins)]
+    assert [row.start for row in rows] == [time_text(begin) for begin in begins]
+    for begin in (world.history.begin_s - 1, world.history.end_s - 60):
+        with pytest.raises(InvalidOptionError, match="a job can't start at"):
+            run_backtest(world, ("standard",), starts=1, seed=0, begins=[begin])
+
+
+def test_the_job_is_measured_by_a_type_that_there_is(history):
+    other = history_of(
+        [replace(market, instance_type=f"p3.{k}xlarge") for k, market in enumerate(history.markets)],
+        history.paths,
+        end_s=history.end_s,
+    )
+    assert make_world(other, None, OPTIONS).baseline.instance_type == "p3.0xlarge"
+    assert make_world(history, None, OPTIONS).baseline.instance_type == "c3.xlarge"
+    with pytest.raises(InvalidOptionError, match=r"baseline_type 'c3\.xlarge' has no market"):
+        make_world(other, None, replace(OPTIONS, baseline_type="c3.xlarge"))

@@ -110,3 +110,25 @@ def test_policies_are_compared_start_by_start_where_both_are_done():
     summaries = summarise_all([row for pair in zip(mine, yours, strict=True) for row in pair])
     assert summaries["mine"].paired == {"yours": found}
     assert summaries["yours"].paired["mine"].mean == pytest.approx(1.0)
+
+
+def test_means_are_over_the_starts_that_all_policies_have_done_but_those_that_never_did_any():
+    def row(policy, usd, is_done):
+        return row_of_run(replace(RUN, policy=policy, cost_micro=round(1e6 * usd), is_done=is_done))
+
+    # Start 1, which `some` doesn't do, is dear: without it `all` costs less, as start by start.
+    done = {
+        "all": [(1, True), (9, True), (3, True)],
+        "some": [(2, True), (0, False), (4, True)],
+        "none": [(0, False)] * 3,
+    }
+    rows = [row(policy, *runs[start]) for start in range(3) for policy, runs in done.items()]
+    found = summarise_all(rows)
+    assert {name: (one.starts, one.done, one.common) for name, one in found.items()} == {
+        "all": (3, 3, 2),
+        "some": (3, 2, 2),
+        "none": (3, 0, 0),
+    }
+    assert (found["all"].mean["cost_usd"], found["some"].mean["cost_usd"]) == (2.0, 3.0)
+    assert found["none"].mean["cost_usd"] is None
+    assert found["all"].paired["some"].mean == -1.0

@@ -325,3 +325,50 @@ def test_a_history_of_changes_alone_has_gaps_only_where_a_whole_day_is_missing(t
     # Two quiet times are no habit.
     few = read_prices(csv(tmp_path, *rows[:3]), OD)
     assert ((few.gaps - few.begin_s) // 3600).tolist() == [[0, 5], [5, 11]]
+
+
+def amazon_entry(price, time):
+    return {
+        "AvailabilityZone": "z1",
+        "InstanceType": "c3.xlarge",
+        "SpotPrice": price,
+        "Timestamp": time,
+        "ProductDescription": "Linux/UNIX",
+    }
+
+
+ENTRIES = [amazon_entry("0.05", "2025-03-11T03:00:00Z"), amazon_entry("0.04", "2025-03-11T01:00:00Z")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"SpotPriceHistory": ENTRIES}),
+        json.dumps({"SpotPriceHistory": ENTRIES, "NextToken": ""}),
+        json.dumps(ENTRIES),
+        json.dumps({"SpotPriceHistory": [{**entry, "SpotPrice": float(entry["SpotPrice"])} for entry in ENTRIES]}),
+        json.dumps({"SpotPriceHistory": ENTRIES[:1], "NextToken": "x"})
+        + "\n"
+        + json.dumps({"SpotPriceHistory": ENTRIES[1:]}),
+    ],
+    ids=["whole", "no next page", "entries", "numbers", "pages"],
+)
+def test_amazons_answer_is_read_as_clients_save_it(tmp_path, caplog, text):
+    path = tmp_path / "history.json"
+    path.write_text(text)
+    assert read_prices(path, OD).paths[0].price_micro.tolist() == [40_000, 50_000]
+    assert caplog.text == ""
+
+
+def test_a_page_of_a_longer_answer_is_said(tmp_path, caplog):
+    path = tmp_path / "page.json"
+    path.write_text(json.dumps({"SpotPriceHistory": ENTRIES, "NextToken": "eyJ2Ijoi"}))
+    assert len(read_prices(path, OD).paths[0]) == 2
+    assert "page.json: a page of a longer answer (it has a NextToken): earlier prices are missing" in caplog.text
+
+
+def test_what_follows_a_document_must_be_one(tmp_path):
+    path = tmp_path / "history.json"
+    path.write_text(json.dumps({"SpotPriceHistory": ENTRIES}) + "\n{")
+    with pytest.raises(InvalidProblemError, match="not valid JSON"):
+        read_prices(path, OD)

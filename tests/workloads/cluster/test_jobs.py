@@ -66,8 +66,8 @@ def test_all_that_a_table_tells_is_kept_in_the_order_of_time():
     assert jobs.loss[0].tolist() == [1, 0]
     assert [note.split(":")[0] for note in jobs.notes] == [
         "the rows aren't in the order of time",
-        "1 jobs were submitted at the very time of another",
-        "1 jobs ask for part of a GPU",
+        "1 job was submitted at the very time of another",
+        "1 job asks for part of a GPU",
     ]
 
 
