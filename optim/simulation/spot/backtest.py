@@ -17,7 +17,7 @@ from optim.simulation.spot.bill import RULES
 from optim.simulation.spot.engine import run_policy
 from optim.simulation.spot.options import SpotOptions
 from optim.simulation.spot.oracle import Oracle, OracleResult
-from optim.simulation.spot.oracle_check import check_reference
+from optim.simulation.spot.oracle_check import ReferenceChecker
 from optim.simulation.spot.policies import ORACLES, check_policies, make_policy
 from optim.simulation.spot.result import RunResult
 from optim.simulation.spot.rows import Row, over, row_of_oracle, row_of_run, time_text
@@ -139,6 +139,7 @@ class Backtest(AbstractStarts):
     def __init__(self, world: World, policies: Sequence[str], seed: int, begins: Sequence[int] = ()) -> None:
         super().__init__(policies, seed)
         self._world, self._oracle, self._begins = world, Oracle(world), tuple(begins)
+        self._checker = ReferenceChecker(world)
         history, least = world.history, round(HOUR_S * world.options.job_hours / 2)
         for begin in self._begins:
             if begin < history.begin_s or history.touches_gap(begin, begin + least):
@@ -181,7 +182,7 @@ class Backtest(AbstractStarts):
         """Return the rows of a start, unless a reference isn't what it claims to be."""
         references = {name: self._oracle.solve(name, start) for name in ORACLES if name in self._policies}
         for name, found in references.items():
-            problems = check_reference(self._world, found)
+            problems = self._checker.problems(found)
             if problems:
                 return StartRows(index=index, rows=(), error=f"{name} isn't proven: {problems[0]}")
         return StartRows(index=index, rows=self._rows(results, references, redrawn))

@@ -96,39 +96,69 @@ def check_reference(world: World, result: OracleResult) -> tuple[str, ...]:
     result
         What `Oracle.solve` returned.
     """
-    rules = {"at_equal": world.options.at_equal, "has_bids": world.billing.has_bids}
-    steps = [_Steps(path, **rules) for path in world.history.paths]
-    problems = []
-    proven = _proven_bound(world, steps, result)
-    if result.bound_usd > proven + TOL * max(1.0, proven):
-        problems.append(f"bound {result.bound_usd} $ is above {proven} $, which is all that the multiplier proves")
-    if isfinite(result.cost_usd):
-        problems += _plan_problems(world, steps, result)
-        if result.cost_usd < result.bound_usd * (1 - TOL) - TOL:
-            problems.append(f"plan at {result.cost_usd} $ lies below the bound {result.bound_usd} $")
-    return tuple(problems)
+    return ReferenceChecker(world).problems(result)
 
 
-def _proven_bound(world: World, steps: list[_Steps], result: OracleResult) -> float:
-    """Return ``q work - sum over slots of max over V of (q G(V) - cost(V))``, at least 0."""
-    history, options, q = world.history, world.options, result.price_of_work
-    end = min([result.start_s + options.horizon_s, history.end_s, *(
-        begin for begin in history.gaps[:, 0].tolist() if begin >= result.start_s
-    )])  # fmt: skip
-    rates = [market.rate for market in history.markets]
-    on_demand = min(market.on_demand_micro / market.rate for market in history.markets)
-    most = (options.max_spot + options.baseline) * max(rates)
-    value, begin = q * world.job_work, result.start_s
-    while q > 0 and begin < end:
-        until = begin + options.tick_s
-        unit = min([on_demand, *(s.lowest(begin - HOUR_S, until) / rate for s, rate in zip(steps, rates, strict=True))])
-        free, beside = 0.0, _beside(world, steps, begin, until)
-        if result.name == "oracle":
-            free_rates = (rate for s, rate in zip(steps, rates, strict=True) if s.has_free_moment(begin, until))
-            free = options.max_spot * max(free_rates, default=0.0) + beside
-        value -= options.tick_s / HOUR_S * _most_gain(q, unit / MICRO, free, most + beside, options.serial)
-        begin = until
-    return max(0.0, value)
+class ReferenceChecker:
+    """Check references from several starts of one world: what is true of a slot is worked out once.
+
+    Parameters
+    ----------
+    world
+        Prices and job.
+    """
+
+    def __init__(self, world: World) -> None:
+        rules = {"at_equal": world.options.at_equal, "has_bids": world.billing.has_bids}
+        self._world = world
+        self._steps = [_Steps(path, **rules) for path in world.history.paths]
+        self._slots: dict[tuple[int, bool], tuple[float, float, float]] = {}
+
+    def problems(self, result: OracleResult) -> tuple[str, ...]:
+        """Return what is wrong with a reference: nothing if bound and plan are what they claim to be."""
+        problems = []
+        proven = self._proven_bound(result)
+        if result.bound_usd > proven + TOL * max(1.0, proven):
+            problems.append(f"bound {result.bound_usd} $ is above {proven} $, which is all that the multiplier proves")
+        if isfinite(result.cost_usd):
+            problems += _plan_problems(self._world, self._steps, result)
+            if result.cost_usd < result.bound_usd * (1 - TOL) - TOL:
+                problems.append(f"plan at {result.cost_usd} $ lies below the bound {result.bound_usd} $")
+        return tuple(problems)
+
+    def _slot(self, begin_s: int, *, has_free: bool) -> tuple[float, float, float]:
+        """Return the least micro-dollars of a unit of rate, the rate that is free, and the largest rate, in a slot."""
+        found = self._slots.get((begin_s, has_free))
+        if found is None:
+            world, options, end_s = self._world, self._world.options, begin_s + self._world.options.tick_s
+            markets = world.history.markets
+            least = [market.on_demand_micro / market.rate for market in markets]
+            for steps, market in zip(self._steps, markets, strict=True):
+                least.append(steps.lowest(begin_s - HOUR_S, end_s) / market.rate)
+            beside, free = _beside(world, self._steps, begin_s, end_s), 0.0
+            if has_free:
+                each = zip(self._steps, markets, strict=True)
+                rates = (market.rate for steps, market in each if steps.has_free_moment(begin_s, end_s))
+                free = options.max_spot * max(rates, default=0.0) + beside
+            most = (options.max_spot + options.baseline) * max(market.rate for market in markets)
+            found = self._slots[begin_s, has_free] = min(least), free, most + beside
+        return found
+
+    def _proven_bound(self, result: OracleResult) -> float:
+        """Return ``q work - sum over slots of max over V of (q G(V) - cost(V))``, at least 0."""
+        history, options, q = self._world.history, self._world.options, result.price_of_work
+        gaps = [begin for begin in history.gaps[:, 0].tolist() if begin >= result.start_s]
+        end = min([result.start_s + options.horizon_s, history.end_s, *gaps])
+        gains: dict[tuple[float, float, float], float] = {}
+        value, begin = q * self._world.job_work, result.start_s
+        while q > 0 and begin < end:
+            slot = self._slot(begin, has_free=result.name == "oracle")
+            if slot not in gains:
+                unit, free, most = slot
+                gains[slot] = _most_gain(q, unit / MICRO, free, most, options.serial)
+            value -= options.tick_s / HOUR_S * gains[slot]
+            begin += options.tick_s
+        return max(0.0, value)
 
 
 def _beside(world: World, steps: list[_Steps], begin_s: int, end_s: int) -> float:
