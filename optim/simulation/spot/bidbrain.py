@@ -20,7 +20,7 @@ from optim.simulation.spot.footprint_value import (
 from optim.simulation.spot.options import minutes
 from optim.simulation.spot.policy import LiveLease, Policy, Recovery, Request, View
 from optim.simulation.spot.simple_policies import checkpoint_interval, write_cost_s
-from optim.simulation.spot.world import World
+from optim.simulation.spot.world import ROUNDING, World
 
 
 class BidBrainPolicy(Policy):
@@ -82,13 +82,15 @@ class BidBrainPolicy(Policy):
             change_h=minutes(options.scale_min) / HOUR_S if recovery is Recovery.ELASTIC else 0.0,
             serial=options.serial,
         )
-        self._counts = np.array(sorted({2**k for k in range(20) if 2**k <= options.max_spot} | {options.max_spot}))
+        self._size = np.array([world.size(int(m)) for m in self._seller])
+        self._powers = 2 ** np.arange(max(1, int(world.most_of.max())).bit_length(), dtype=np.int64)
 
     def decide(self, view: View) -> Request | None:
         """Return the request that lowers the expected cost per work most, if any does."""
-        if view.room <= 0:
+        added = self._additions(view.room, view.on_demand_room)
+        if not len(added.counts):
             return None
-        held, added = _Footprint(self, view), self._additions(view.room, view.on_demand_room)
+        held = _Footprint(self, view)
         present = held.ratio(0.0)
         ratio = held.with_each(added, present)
         place = int(ratio.argmin())
@@ -102,12 +104,13 @@ class BidBrainPolicy(Policy):
         bid = self.goods.highest[good] if is_list_price else held.prices[good] + self.goods.deltas[d]
         return Request(market=seller, count=count, bid_micro=int(bid))
 
-    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Return the position of the first tick at which a request would lower the expected cost per work."""
         if type(self).decide is not BidBrainPolicy.decide:
             return 0  # a policy derived from this one has its own reasons to ask
         room, on_demand_room = rooms
-        if room <= 0:
+        added = self._additions(room, on_demand_room)
+        if not len(added.counts):
             return len(ticks)
         first: int = first_improvement(
             ticks.start,
@@ -115,14 +118,18 @@ class BidBrainPolicy(Policy):
             len(ticks),
             self.table_of(leases, ticks.start),
             self._world.changes,
-            self._additions(room, on_demand_room),
+            added,
             self.goods,
             self.overheads,
         )
         return first
 
-    def _additions(self, room: int, on_demand_room: int) -> Additions:
-        return Additions(np.minimum(self._counts, room), np.where(self._is_spot, room, on_demand_room))
+    def _additions(self, room: float, on_demand_room: int) -> Additions:
+        """Return how many machines are tried, powers of two and as many as may be taken, and how many of each good may be."""
+        spot = np.floor(max(0.0, room) / self._size + ROUNDING).astype(np.int64)
+        most = spot[self._is_spot]
+        counts = np.unique(np.concatenate([np.minimum(self._powers, most.max(initial=0)), most]))
+        return Additions(counts[counts > 0], np.where(self._is_spot, spot, on_demand_room))
 
     def table_of(self, leases: Sequence[LiveLease], now_s: int, renewed: LiveLease | None = None) -> IntArray:
         """Return leases as a table for compiled loops, shape (leases, 6): see `GOOD` to `WAIT_S`."""

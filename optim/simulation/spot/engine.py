@@ -97,7 +97,7 @@ class SpotRun:
                 self._happen()  # what was taken without a start-up works at once
             self._tell()
 
-    def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+    def _skip_ticks(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Work through the ticks before the next event at which the policy asks for nothing; return the tick after them."""
         skipped = self._policy.first_asking(leases, rooms, ticks) if ticks else 0
         for tick in ticks[:skipped]:
@@ -127,9 +127,10 @@ class SpotRun:
         """Return what works or will: neither what only holds the state, nor what is being evicted."""
         return tuple([held.lease for held in self._held if held.lease.ready_s < NEVER and not held.is_leaving])
 
-    def _rooms(self, leases: Sequence[LiveLease]) -> tuple[int, int]:
-        """Return how many spot instances may be taken beside some leases, and how many on demand."""
-        spot = sum([lease.count for lease in leases if lease.bid_micro is not None])
+    def _rooms(self, leases: Sequence[LiveLease]) -> tuple[float, int]:
+        """Return the spot capacity that may be taken beside some leases, and how many instances on demand."""
+        size = self._world.size
+        spot = sum([lease.count * size(lease.market) for lease in leases if lease.bid_micro is not None])
         rest = sum([lease.count for lease in leases if lease.bid_micro is None])
         return self._options.max_spot - spot, self._options.baseline - rest
 
@@ -150,7 +151,8 @@ class SpotRun:
         request = self._policy.decide(view)
         if request is None:
             return
-        room = view.on_demand_room if request.bid_micro is None else view.room
+        is_spot = request.bid_micro is not None
+        room = self._world.count_within(request.market, view.room) if is_spot else view.on_demand_room
         if not 0 < request.count <= room:
             raise NotAllowedError(
                 f"policy {self._policy.name!r} asks for {request.count} instances, {room} may be taken"

@@ -59,7 +59,7 @@ class SpotOptions:
         The cluster that the job is measured by; no policy has more instances on demand at work. Without a type it is
         c3.xlarge where there are such prices, else the first of the types.
     max_spot
-        Most spot instances.
+        Most spot instances, counted by their work in machines of the baseline's type: two of half its size are one.
     reliable, reliable_type
         Instances on demand that hold the state of an elastic trainer, and do no work; of which type, by default the
         baseline's.

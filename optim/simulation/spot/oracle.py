@@ -104,7 +104,7 @@ class Oracle:
         history, options = world.history, world.options
         self._slot_s = options.tick_s
         self._begin = history.begin_s
-        self._slots = (history.end_s - history.begin_s) // self._slot_s
+        self._slots = -(-(history.end_s - history.begin_s) // self._slot_s)
         self._rates = np.array([market.rate for market in history.markets])
 
     @cached_property
@@ -146,10 +146,9 @@ class Oracle:
         if startup_s >= WARNING_S or not self._world.billing.has_bids:
             return np.zeros(self._slots)
         rises = [path.time_s[_rises(path, at_equal=options.at_equal)] for path in self._world.history.paths]
-        times, place = np.unique(np.concatenate(rises), return_inverse=True)
-        rates = np.zeros(len(times))
-        np.maximum.at(rates, place, np.repeat(self._rates, [len(own) for own in rises]))
-        total = np.concatenate([[0.0], options.max_spot * np.cumsum(rates)])
+        times = np.unique(np.concatenate(rises))
+        rates = np.full(len(times), self._world.spot_capacity)
+        total = np.concatenate([[0.0], np.cumsum(rates)])
         begin = self._begin + self._slot_s * np.arange(self._slots)
         end = begin + self._slot_s - startup_s
         warned: FloatArray = total[np.searchsorted(times, end)] - total[np.searchsorted(times, begin - WARNING_S + 1)]
@@ -172,12 +171,12 @@ class Oracle:
         cheapest = unit.min(axis=0, initial=on_demand)
         free_rate, beside = np.zeros(last - first), self._beside[first:last]
         if is_free:
-            free_rate = (self._free[:, first:last] * self._rates[:, None]).max(axis=0) * self._world.options.max_spot
+            free_rate = self._free[:, first:last].any(axis=0) * self._world.spot_capacity
             free_rate += beside
         bound, price = best_price_of_work(
             cheapest,
             free_rate,
-            most=(self._world.options.max_spot + self._world.options.baseline) * float(self._rates.max()) + beside,
+            most=self._world.spot_capacity + self._world.options.baseline * float(self._rates.max()) + beside,
             serial=self._world.options.serial,
             slot_h=self._slot_s / HOUR_S,
             work=self._world.job_work,
@@ -200,16 +199,16 @@ class Oracle:
 
     def _free_plan(self, first: int, last: int) -> tuple[PlanPiece, ...]:
         """Return free slots until they have done the job; nothing if they don't."""
-        rate = np.where(self._surely_free[:, first:last], self._rates[:, None], 0.0)
-        count = self._world.options.max_spot
-        work = np.cumsum(self._world.useful_rate(rate.max(axis=0, initial=0.0) * count)) * self._slot_s / HOUR_S
+        most = self._world.most_of
+        rate = np.where(self._surely_free[:, first:last], (self._rates * most)[:, None], 0.0)
+        work = np.cumsum(self._world.useful_rate(rate.max(axis=0, initial=0.0))) * self._slot_s / HOUR_S
         size = int(np.searchsorted(work, self._world.job_work)) + 1
         if size > len(work):
             return ()
         market = rate[:, :size].argmax(axis=0)
         begin = self._begin + self._slot_s * (first + np.arange(size))
         return tuple(
-            PlanPiece(market=m, count=count, begin_s=at, end_s=at + self._slot_s, is_free=True)
+            PlanPiece(market=m, count=int(most[m]), begin_s=at, end_s=at + self._slot_s, is_free=True)
             for m, at, best in zip(market.tolist(), begin.tolist(), rate[market, np.arange(size)], strict=True)
             if best > 0
         )
@@ -218,14 +217,16 @@ class Oracle:
         """Return whole machine-hours that begin at some times, the cheapest market in each, bought by falling return."""
         if not len(hours):
             return float("inf"), 0.0, ()
-        unit = prices / self._rates[:, None]
+        most = self._world.most_of
+        unit = np.where((most > 0)[:, None], prices / self._rates[:, None], np.inf)
         market = unit.argmin(axis=0)
         price, rate = prices[market, np.arange(len(hours))], self._rates[market]
-        number = np.arange(self._world.options.max_spot + 1)
+        number = np.minimum(np.arange(most.max(initial=0) + 1), most[market][:, None])
         useful = self._world.useful_rate(number * rate[:, None])
         gain = np.diff(useful, axis=1)
         cost = np.broadcast_to(price[:, None], gain.shape)
-        order = _cheapest_first((cost / gain).ravel(), gain.ravel(), self._world.job_work, price_of_work)
+        unit = np.divide(cost, gain, out=np.full(gain.shape, np.inf), where=gain > 0)
+        order = _cheapest_first(unit.ravel(), gain.ravel(), self._world.job_work, price_of_work)
         done = np.cumsum(gain.ravel()[order])
         needed = int(np.searchsorted(done, self._world.job_work - 1e-9)) + 1
         if needed > len(order):
@@ -244,10 +245,10 @@ def _cheapest_first(unit: FloatArray, gain: FloatArray, work: float, likely: flo
 
     They are few, and it is the sorting that costs: those up to a limit are sorted alone. It is raised from a likely one.
     """
-    limit = max(likely, float(unit.min()))
+    limit, size = max(likely, float(unit.min())), int(np.isfinite(unit).sum())
     while limit < np.inf:
         chosen = np.flatnonzero(unit <= limit)
-        if float(gain[chosen].sum()) >= work or len(chosen) == len(unit):
+        if float(gain[chosen].sum()) >= work or len(chosen) == size:
             return chosen[np.argsort(unit[chosen], kind="stable")]
         limit *= LIMIT_STEP
     return np.argsort(unit, kind="stable")

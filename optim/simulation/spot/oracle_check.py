@@ -137,10 +137,10 @@ class ReferenceChecker:
                 least.append(steps.lowest(begin_s - HOUR_S, end_s) / market.rate)
             beside, free = _beside(world, self._steps, begin_s, end_s), 0.0
             if has_free:
-                each = zip(self._steps, markets, strict=True)
-                rates = (market.rate for steps, market in each if steps.has_free_moment(begin_s, end_s))
-                free = options.max_spot * max(rates, default=0.0) + beside
-            most = (options.max_spot + options.baseline) * max(market.rate for market in markets)
+                is_free = any(steps.has_free_moment(begin_s, end_s) for steps in self._steps)
+                free = options.max_spot * world.baseline.rate * is_free + beside
+            on_demand = options.baseline * max(market.rate for market in markets)
+            most = options.max_spot * world.baseline.rate + on_demand
             found = self._slots[begin_s, has_free] = min(least), free, most + beside
         return found
 
@@ -166,11 +166,8 @@ def _beside(world: World, steps: list[_Steps], begin_s: int, end_s: int) -> floa
     startup_s = minutes(world.options.startup_min)
     if startup_s >= WARNING_S:
         return 0.0  # who replaces them works when they are gone
-    rates: dict[int, float] = {}
-    for path, market in zip(steps, world.history.markets, strict=True):
-        for time_s, _ in path.rises(begin_s - WARNING_S + 1, end_s - startup_s):
-            rates[time_s] = max(market.rate, rates.get(time_s, 0.0))
-    return world.options.max_spot * sum(rates.values())
+    times = {time_s for path in steps for time_s, _ in path.rises(begin_s - WARNING_S + 1, end_s - startup_s)}
+    return world.options.max_spot * world.baseline.rate * len(times)
 
 
 def _most_gain(q: float, unit: float, free: float, most: float, serial: float) -> float:
@@ -192,8 +189,9 @@ def _plan_problems(world: World, steps: list[_Steps], result: OracleResult) -> I
         if not (clock <= piece.begin_s and piece.end_s <= last) or history.touches_gap(piece.begin_s, piece.end_s):
             yield f"the piece from {piece.begin_s} to {piece.end_s} overlaps another, a gap, or the job's limits"
         clock = piece.end_s
-        if not 0 < piece.count <= options.max_spot:
-            yield f"{piece.count} instances at {piece.begin_s}, {options.max_spot} may be taken"
+        largest = options.max_spot * world.baseline.rate / history.markets[piece.market].rate
+        if not 0 < piece.count <= largest * (1 + TOL):
+            yield f"{piece.count} instances at {piece.begin_s}, {largest:g} may be taken"
         path = steps[piece.market]
         if not piece.is_free:
             if piece.end_s - piece.begin_s != HOUR_S:

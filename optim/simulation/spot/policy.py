@@ -73,7 +73,8 @@ class View:
     leases
         Instances at work or about to be: on demand, and spot instances that aren't being evicted.
     room, on_demand_room
-        Spot instances that may still be taken, and such on demand.
+        Spot capacity that may still be taken, in machines of the baseline's size (`World.count_within` says how many of a
+        market they are), and instances on demand.
     work_left
         Of the job.
     """
@@ -81,7 +82,7 @@ class View:
     now_s: int
     price_micro: Sequence[int | None]
     leases: Sequence[LiveLease]
-    room: int
+    room: float
     on_demand_room: int
     work_left: float
 
@@ -112,7 +113,7 @@ class Policy(ABC):
         self.world = world
         self.name = self.name or type(self).__name__
 
-    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
+    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Tell whether it could ask for anything now; without interest the engine skips the clock's ticks."""
         del leases
         return room > 0
@@ -121,7 +122,7 @@ class Policy(ABC):
     def decide(self, view: View) -> Request | None:
         """Return what to ask for, None for nothing; asked on every tick and after evictions."""
 
-    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[int, int], ticks: range) -> int:
+    def first_asking(self, leases: Sequence[LiveLease], rooms: tuple[float, int], ticks: range) -> int:
         """Return the position of the first of some ticks that it wants to be asked at, their number for none.
 
         Until then nothing changes but prices; whoever can tell at once which ticks change nothing spares the engine a
@@ -132,7 +133,7 @@ class Policy(ABC):
         leases
             What is held, as in a view.
         rooms
-            Spot instances that may still be taken, and such on demand.
+            What may still be taken, as in a view: spot capacity, and instances on demand.
         ticks
             Seconds, at least one.
         """

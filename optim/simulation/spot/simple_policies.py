@@ -22,7 +22,7 @@ class OnDemandPolicy(Policy):
         self._world = world
         self._has_asked = False
 
-    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
+    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Ask once."""
         del leases, room
         return not self._has_asked
@@ -67,7 +67,7 @@ class StandardPolicy(Policy):
         self.name, self.recovery = name, recovery
         self.has_reliable = recovery is Recovery.ELASTIC
 
-    def is_interested(self, leases: Sequence[LiveLease], room: int) -> bool:
+    def is_interested(self, leases: Sequence[LiveLease], room: float) -> bool:
         """Ask when nothing is held."""
         del room
         return not leases
@@ -84,7 +84,7 @@ class StandardPolicy(Policy):
         if best is None:
             return None
         wanted = math.ceil(options.baseline * self._world.baseline.rate / markets[best].rate)
-        count = min(wanted, view.room)
+        count = min(wanted, self._world.count_within(best, view.room))
         return Request(market=best, count=count, bid_micro=markets[best].on_demand_micro) if count else None
 
     def checkpoint_every_s(self, leases: Sequence[LiveLease]) -> float:

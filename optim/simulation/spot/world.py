@@ -9,13 +9,16 @@ import numpy as np
 from optim.core.errors import InvalidOptionError
 from optim.models.bidding.billing import Billing
 from optim.models.bidding.eviction import EvictionTable
-from optim.models.bidding.instance import FloatArray
+from optim.models.bidding.instance import FloatArray, IntArray
 from optim.models.bidding.price_history import Market, PriceHistory
 from optim.simulation.spot.footprint_value import Changes
 from optim.simulation.spot.options import SpotOptions, minutes
 
 DEFAULT_TYPE = "c3.xlarge"
 """The job is measured by machines of this type, where no other is named."""
+
+ROUNDING = 1e-9
+"""Share of a machine that rounding may lack."""
 
 Rate = TypeVar("Rate", float, FloatArray)
 
@@ -71,6 +74,25 @@ class World:
                 return market
         types = sorted({market.instance_type for market in self.history.markets})
         raise InvalidOptionError(f"{option} {instance_type!r} has no market; the prices have: {', '.join(types)}")
+
+    def size(self, market: int) -> float:
+        """Return how many machines of the baseline a market's machine is worth by its work: what `max_spot` counts."""
+        return self.history.markets[market].rate / self.baseline.rate
+
+    def count_within(self, market: int, capacity: float) -> int:
+        """Return how many machines of a market are within a capacity, which counts machines of the baseline's size."""
+        return int(capacity / self.size(market) + ROUNDING)
+
+    @cached_property
+    def most_of(self) -> IntArray:
+        """Most spot machines of each market, shape (markets,)."""
+        markets = range(self.history.num_markets)
+        return np.array([self.count_within(market, self.options.max_spot) for market in markets], dtype=np.int64)
+
+    @property
+    def spot_capacity(self) -> float:
+        """Largest rate of spot machines."""
+        return self.options.max_spot * self.baseline.rate
 
     def baseline_price(self, time_s: int) -> int | None:
         """Return the spot price of the baseline's type at a time, None before there is one."""

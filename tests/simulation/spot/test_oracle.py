@@ -59,10 +59,14 @@ class Gambler(Policy):
         if draw.random() < 0.02 and view.on_demand_room > 0:
             return Request(market=0, count=1, bid_micro=None)
         markets = [m for m, price in enumerate(view.price_micro) if price is not None and price <= self._limit]
-        if not markets or view.room <= 0:
+        if not markets:
+            return None
+        market = draw.choice(markets)
+        most = self._job.count_within(market, view.room)
+        if not most:
             return None
         bid = 10_000 * draw.choice([1, 2, 6])
-        request = Request(market=draw.choice(markets), count=draw.randint(1, view.room), bid_micro=bid)
+        request = Request(market=market, count=draw.randint(1, most), bid_micro=bid)
         return request if not self._looks_ahead or self._is_free(request, view.now_s) else None
 
     def _is_free(self, request, now_s):
@@ -236,3 +240,30 @@ def test_the_cheapest_units_come_as_a_sort_of_all_has_them(seed, likely, share):
     every = np.argsort(unit, kind="stable")
     assert np.array_equal(found, every[: len(found)])
     assert gain[found].sum() >= min(work, gain[np.isfinite(unit)].sum()) - ROUNDING
+
+
+@pytest.mark.parametrize("size", [0.25, 8.0])
+def test_the_limit_on_spot_machines_counts_their_size(size):
+    """A job of a few large machines isn't out of reach because small ones are cheaper by their work, nor the other way round."""
+    job = small_world(
+        [1.0, size], [[(0, 4)], [(0, round(3 * size, 2))]], job_hours=4, baseline=16, max_spot=24, startup_min=1
+    )
+    assert job.most_of.tolist() == [24, round(24 / size)]
+    reference = Oracle(job).solve("oracle-paid", job.history.begin_s)
+    assert check_reference(job, reference) == ()
+    assert reference.cost_usd < 16 * 4 * 0.04
+    assert {piece.market for piece in reference.plan} == {1}
+    assert max(piece.count for piece in reference.plan) <= 24 / size
+    too_many = replace(reference.plan[0], count=round(24 / size) + 1)
+    problems = check_reference(job, replace(reference, plan=(too_many, *reference.plan[1:])))
+    assert any("may be taken" in problem for problem in problems)
+
+
+def test_a_slot_that_the_prices_end_in_counts():
+    """The prices end within a slot, whose first part can be used, too: a bound without it would be too high."""
+    job = small_world([1.0], [[(0, 4)] * 1], job_hours=20, baseline=1, max_spot=1, startup_min=0, tick_s=120)
+    paths = [PricePath(time_s=np.array([0, 40 * 3600]), price_micro=np.array([40_000, 80_000]))]
+    history = history_of(job.history.markets, paths, end_s=80 * 3600 + 60, gap_s=100 * 86_400)
+    job = World(history=history, table=job.table, options=job.options)
+    for name in ("oracle", "oracle-paid"):
+        assert check_reference(job, Oracle(job).solve(name, 50 * 3600)) == ()

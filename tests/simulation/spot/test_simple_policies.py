@@ -51,7 +51,10 @@ def test_the_lowest_price_per_work_is_taken_not_the_lowest_price():
 
 def test_as_many_are_taken_as_do_the_baselines_work_and_no_more_than_there_is_room_for():
     assert decision([1.0, 3.0], [900_000, 60_000], baseline=64).count == math.ceil(64 / 3)
-    assert decision([1.0, 3.0], [900_000, 60_000], baseline=64, room=5).count == 5
+    # Room is counted in machines of the baseline's size: for five of them one of three times the size, or ten of half.
+    assert decision([1.0, 3.0], [900_000, 60_000], baseline=64, room=5).count == 1
+    assert decision([1.0, 3.0], [900_000, 60_000], baseline=64, room=2) is None
+    assert decision([1.0, 0.5], [900_000, 20_000], baseline=64, room=5).count == 10
     assert decision([1.0, 3.0], [900_000, 60_000], baseline=64, room=0) is None
 
 
