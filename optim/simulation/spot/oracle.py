@@ -171,8 +171,8 @@ class Oracle:
         cheapest = unit.min(axis=0, initial=on_demand)
         free_rate, beside = np.zeros(last - first), self._beside[first:last]
         if is_free:
-            free_rate = self._free[:, first:last].any(axis=0) * self._world.spot_capacity
-            free_rate += beside
+            is_free_now = self._free[:, first:last].any(axis=0)
+            free_rate = np.where(is_free_now, self._world.spot_capacity, 0.0) + beside
         bound, price = best_price_of_work(
             cheapest,
             free_rate,

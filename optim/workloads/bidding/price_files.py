@@ -184,12 +184,11 @@ def _from_json(
 ) -> tuple[NDArray[Any], NDArray[Any], IntArray, IntArray]:
     """Read Amazon's JSON and put it into order of time; later entries of one time stamp count as earlier."""
     try:
-        pages = [decode(page, _AwsHistory | list[_AwsPrice]) for page in _pages(data)]
+        pages = [_page(page) for page in _pages(data)]
     except InvalidProblemError as error:
         raise InvalidProblemError(f"{path}: {error}") from error
-    entries = [entry for page in pages for entry in (page if isinstance(page, list) else page.SpotPriceHistory)]
-    last = pages[-1]
-    if isinstance(last, _AwsHistory) and last.NextToken:
+    entries = [entry for page in pages for entry in page.SpotPriceHistory]
+    if pages[-1].NextToken:
         _LOG.warning(
             "%s: a page of a longer answer (it has a NextToken): earlier prices are missing; ask for all pages", path
         )
@@ -206,6 +205,13 @@ def _from_json(
     types = np.array([entry.InstanceType for entry in entries], dtype=object)
     zones = np.array([entry.AvailabilityZone for entry in entries], dtype=object)
     return types[order], zones[order], times[order], micro[order]
+
+
+def _page(data: bytes) -> _AwsHistory:
+    """Return a document, whether it is an answer or the list of its entries."""
+    if first_sign(data) == b"[":
+        return _AwsHistory(SpotPriceHistory=decode(data, list[_AwsPrice]))
+    return decode(data, _AwsHistory)
 
 
 def _pages(data: bytes) -> list[bytes]:
