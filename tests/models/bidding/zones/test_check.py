@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from optim.models.bidding.zones.check import check_optimum
-from optim.models.bidding.zones.market import Stay
+from optim.models.bidding.zones.market import Stay, ZoneJob
 from optim.solvers.bidding.zones.optimum import least_cost
-from tests.support.spot.zones import cheapest_by_trying, drawn, zone_job, zone_market
+from tests.support.spot.zones import cheapest_by_trying, drawn, drawn_in_seconds, zone_job, zone_market
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +79,9 @@ def test_refuses_a_potential_that_takes_launches_from_any_state_for_dearer_than_
     assert all(f"with the state at {state} costs less" in problem for problem in wrong)
 
 
-@given(seed=st.integers(0, 10**6), data=st.data())
-def test_a_potential_that_says_more_than_the_least_is_never_taken(seed, data):
-    market, job = drawn(seed, ticks=7)
+@given(seed=st.integers(0, 10**6), data=st.data(), draw=st.sampled_from([drawn, drawn_in_seconds]))
+def test_a_potential_that_says_more_than_the_least_is_never_taken(seed, data, draw):
+    market, job = draw(seed, ticks=7)
     best = least_cost(market, job, 0)
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     values = {name: getattr(best, name) + rng.integers(0, 2, getattr(best, name).shape) for name in ("idle", "working")}
@@ -98,3 +98,13 @@ def test_a_launch_that_is_ready_at_once_works_its_first_tick():
     best = least_cost(market, job, 0)
     assert check_optimum(market, job, best) == ()
     assert best.units == cheapest_by_trying(market, job)
+
+
+def test_a_launch_after_whose_set_up_the_job_ends_within_a_tick_costs_no_more_than_its_seconds():
+    market = zone_market("xxx", spot=[1.0], tick_s=600)
+    setup_s = np.full((2, 1), 720)
+    job = ZoneJob(work_s=300, deadline_s=1020, setup_s=setup_s, move_micro=np.zeros((2, 1), dtype=np.int64))
+    best = least_cost(market, job, 0)
+    assert best.units == 1020 * 1_000_000
+    more = replace(best, units=best.units + 1, plan_units=best.units + 1, idle=lifted(best.idle, 1))
+    assert any("a launch at place 0" in problem for problem in check_optimum(market, job, more))

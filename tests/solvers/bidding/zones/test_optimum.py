@@ -60,3 +60,21 @@ def test_refuses_traces_that_end_too_early_and_values_that_fill_the_memory():
         least_cost(market, zone_job(market, 2, 3), 2)
     with pytest.raises(InvalidOptionError, match="needs more than a GiB"):
         least_cost(market, zone_job(market, 10, 60_000), 0)
+
+
+def test_machines_lost_after_an_hour_are_paid_for_and_those_lost_before_are_not():
+    market = zone_market("xxxxxx---", spot=[1.0], tick_s=600)
+    tight = least_cost(market, zone_job(market, 9, 9, setup=0), 0, Billing.AWS_2017)
+    assert (tight.bound_usd, tight.usd) == pytest.approx(
+        (1 / 6 + 1.5,) * 2
+    )  # launched again after a tick: free from then on
+    loose = zone_market("-xxxxx----", spot=[1.0], tick_s=600)
+    freed = least_cost(loose, zone_job(loose, 9, 10, setup=0), 0, Billing.AWS_2017)
+    assert (freed.bound_usd, freed.usd) == (2.0, 2.0)  # fifty minutes are free, forty on demand
+
+
+def test_the_last_started_hour_before_a_loss_is_free_under_the_rules_of_2009():
+    market = zone_market("xxxxxxxxx---", spot=[1.0], tick_s=600)
+    best = least_cost(market, zone_job(market, 12, 12, setup=0), 0, Billing.AWS_2009)
+    # Billed are an hour of spot and a started hour on demand; in the bound all ticks that an hour before the loss holds are free.
+    assert (best.bound_usd, best.usd) == (0.5 + 1.5, 4.0)
