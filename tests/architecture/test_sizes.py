@@ -23,6 +23,8 @@ LONG_FUNCTIONS = {
     "optim/cli/simulate_spot.py::spot": PARAMETERS,
     "optim/solvers/bidding/zones/optimum.py::_plan": "one compiled walk along the values",
     "optim/solvers/bidding/zones/optimum.py::_values": "one compiled pass over all situations",
+    "optim/cli/run.py::run": PARAMETERS,
+    "optim/cli/simulate_containers.py::containers": PARAMETERS,
     "optim/solvers/admission/tree/node_pricing_loop.py::_best_by": "one compiled pass over a job's slots",
 }
 """Functions that are longer, each with the reason."""
