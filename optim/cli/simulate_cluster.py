@@ -32,6 +32,11 @@ SHOWN = (
     *("utilisation", "overhead_gpu_hours", "preemptions", "unfinished"),
 )
 """Columns of the table, in the order in which they fill its parts: times, fairness, the use of GPUs."""
+MARK = " *"
+PREEMPTS = (
+    "* stops jobs that run: each keeps all of its work and waits --option overhead_s=30 at its next start; with "
+    "--option preempted=checkpoint it loses what it did since its last checkpoint (checkpoint_min=30)"
+)
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures")
 """Options that choose jobs and what is drawn of them."""
@@ -163,11 +168,14 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], most_by_prices:
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")
     print_stacked(("policy", *SHOWN), body, title=title)
+    if any(row["preemptions"] for row in rows):
+        print_line(PREEMPTS)
 
 
 def _named(row: "dict[str, Any]") -> str:
-    """Return a row's policy, and whether others may pass a job that finds no room."""
-    return f"{row['policy']} ({row['queue']})" if row.get("queue") else str(row["policy"])
+    """Return a row's policy, whether others may pass a job that finds no room, and a mark if it stopped jobs that ran."""
+    queue = f" ({row['queue']})" if row.get("queue") else ""
+    return f"{row['policy']}{queue}{MARK if row['preemptions'] else ''}"
 
 
 def _asked(choice: JobChoice, gpus: str, own: "dict[str, dict[str, str]]") -> "dict[str, Any]":

@@ -58,6 +58,17 @@ def test_a_row_a_policy_and_a_log_that_verifies(trace, tmp_path):
     assert verified.stdout.count("yes") == 3
 
 
+def test_the_table_marks_who_stopped_jobs_and_says_what_that_costs(trace):
+    words = ("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo,las")
+    said = run(*words).stdout
+    assert " las * " in said
+    assert " fifo " in said
+    assert "fifo *" not in said
+    assert "each keeps all of its work and waits --option overhead_s=30 at its next start" in said.replace("\n", " ")
+    assert "--option preempted=checkpoint" in said
+    assert "*" not in run(*words[:-1], "fifo").stdout
+
+
 def test_the_table_shows_the_bounds_first(trace):
     result = run("simulate", "cluster", "--trace", trace, "--gpus", "1x2", "--policy", "fifo")
     assert result.exit_code == 0

@@ -38,6 +38,9 @@ class Rules:
         Whether jobs may be sent away before their work is done.
     checkpoint_us
         Work between two checkpoints: what a job keeps when a machine fails. 0 where machines don't fail.
+    preempt_checkpoint_us
+        Work between two checkpoints of a job that is preempted: it loses what it did since the last one, or since its last stop if
+        that was later. 0 where it keeps all.
     retries, most_retries, retry_wait_us
         What becomes of failed tries (`Retries`); how often one is repeated at most where that goes by its class; and how long
         a job waits after one before it may start again.
@@ -59,6 +62,7 @@ class Rules:
     retries: int = 0
     most_retries: int = 0
     retry_wait_us: int = 0
+    preempt_checkpoint_us: int = 0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -77,6 +81,7 @@ RANGES = {
     "retries": (0, max(Retries)),
     "most_retries": (0, 1_000),
     "retry_wait_us": (0, LATEST_US),
+    "preempt_checkpoint_us": (0, LATEST_US),
     "jobs_a_gpu": (1, 64),
     "neighbour_ppm": (PPM, 1_000 * PPM),
 }

@@ -62,7 +62,8 @@ def play(
     if isinstance(policy, IndexPolicy) and not is_compiled(jobs, cluster, options):
         policy = ByKey(policy, jobs)
     check_support(policy, jobs, cluster, options)
-    if type(policy) is YarnCs and is_compiled(jobs, cluster, options):  # what derives from it may plan otherwise
+    is_plain = is_compiled(jobs, cluster, options) and not options.preempt_checkpoint_us
+    if type(policy) is YarnCs and is_plain:  # what derives from it may plan otherwise
         from optim.simulation.cluster.capacity.play import play_capacity
 
         return play_capacity(jobs, cluster, policy, options, seed, watch)

@@ -126,8 +126,10 @@ def _stop(u, s, b, job, kind):
     s.executed[job] += elapsed
     s.overhead[job] += now - started - elapsed
     done = u.duration[job] if kind == END else s.served[job] + work_in(elapsed, s.factor[job])
-    if kind == CRASH:
-        kept = max(s.served[job], done // u.checkpoint * u.checkpoint)
+    step = u.checkpoint if kind == CRASH else u.preempt_checkpoint if kind == PREEMPT else 0
+    if step > 0:
+        s.scalar[FAILURES] += kind == PREEMPT
+        kept = max(s.served[job], done // step * step)
         s.lost[job] += done - kept
         done = kept
     if kind in (FAULT, GIVE_UP):

@@ -21,6 +21,13 @@ class Placement(StrEnum):
     FGD = "fgd"
 
 
+class Preempted(StrEnum):
+    """What a job that is stopped for another one has of its work."""
+
+    KEEPS_ALL = "keeps-all"
+    CHECKPOINT = "checkpoint"
+
+
 class RetryRule(StrEnum):
     """What becomes of jobs whose tries fail."""
 
@@ -51,8 +58,10 @@ class EngineOptions:
     repair_hours
         Mean time of a repair, exponential.
     checkpoint_min
-        Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails. A job
-        that is preempted keeps all.
+        Minutes of work between two checkpoints of a job; what it did since the last one is lost when a machine fails.
+    preempted
+        Whether a job that loses its GPUs to another one, is moved, or changes its width keeps all of its work (`keeps-all`), or
+        loses what it did since its last checkpoint or stop (`checkpoint`).
     retries
         What becomes of a job of which tries fail: its run time, which holds them all, is played in one piece (`as-run`); each
         try starts anew from nothing and is queued again when it fails (`blind`); or only where a retry helps by the Philly
@@ -76,13 +85,16 @@ class EngineOptions:
     mtbf_hours: float = 0.0
     repair_hours: float = 4.0
     checkpoint_min: float = 30.0
+    preempted: Preempted = Preempted.KEEPS_ALL
     retries: RetryRule = RetryRule.AS_RUN
     most_retries: int = 3
     retry_wait_min: float = 2.0
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        check_choices(self, {"placement": tuple(Placement), "retries": tuple(RetryRule)})
+        choices = {"placement": tuple(Placement), "retries": tuple(RetryRule), "preempted": tuple(Preempted)}
+        check_choices(self, choices)
+        object.__setattr__(self, "preempted", Preempted(self.preempted))
         object.__setattr__(self, "placement", Placement(self.placement))  # a plain text does as well
         object.__setattr__(self, "retries", RetryRule(self.retries))
         check_in("[0, 86400]", self, "overhead_s")
@@ -104,7 +116,16 @@ class EngineOptions:
     @property
     def checkpoint_us(self) -> int:
         """Work between two checkpoints in whole microseconds; 0 if machines never fail."""
-        return max(1, round(self.checkpoint_min * 60 * US)) if self.mtbf_hours else 0
+        return self._step_us if self.mtbf_hours else 0
+
+    @property
+    def preempt_checkpoint_us(self) -> int:
+        """Work between two checkpoints of a job that is preempted in whole microseconds; 0 if it keeps all."""
+        return self._step_us if self.preempted is Preempted.CHECKPOINT else 0
+
+    @property
+    def _step_us(self) -> int:
+        return max(1, round(self.checkpoint_min * 60 * US))
 
     def on_failures(self, rules: Rules) -> Rules:
         """Return rules with what these options say of machines and tries that fail."""
@@ -112,6 +133,7 @@ class EngineOptions:
         return replace(
             rules,
             checkpoint_us=self.checkpoint_us,
+            preempt_checkpoint_us=self.preempt_checkpoint_us,
             retries=int(kind),
             most_retries=self.most_retries if kind is Retries.BY_CLASS else 0,
             retry_wait_us=round(self.retry_wait_min * 60 * US) if kind is not Retries.AS_RUN else 0,

@@ -22,7 +22,7 @@ NOT_COME, WAITING, RUNNING, OVER, HELD_BACK = 0, 1, 2, 3, 4
 NUM_SCALARS = 15
 NOW, ARRIVED, ENDS, CROSSINGS, RUNNING_JOBS, FREE_PLACES, FREE_GPUS, *_REST = range(NUM_SCALARS)
 EVENTS, PLACES, IS_OVER, VICTIMS, RANKED, OUTAGES, FAILURES, TURNS = _REST
-"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures that brought nobody an end."""
+"""Entries of `State.scalar`; `OUTAGES` and `FAILURES` count outages played of those that are known, and failures (with stops, where these undo work) that brought nobody an end."""
 
 
 @by_reference
@@ -51,6 +51,7 @@ class Setup(NamedTuple):
     threshold_rank: IntArray
     crossing: IntArray
     checkpoint: int
+    preempt_checkpoint: int
     outage_time: IntArray
     outage_machine: IntArray
     outage_fails: IntArray
@@ -175,6 +176,7 @@ def make_setup(jobs: Workload, cluster: Cluster, policy: IndexPolicy, options: E
         threshold_rank=np.asarray(policy.ranks or (0,), np.int64),
         crossing=np.asarray(policy.crossings, np.int64),
         checkpoint=options.checkpoint_us,
+        preempt_checkpoint=options.preempt_checkpoint_us,
         tries=tries.failing.astype(np.int64),
         fails=tries.fails.astype(np.int64),
         good=tries.good.astype(np.int64),

@@ -41,6 +41,7 @@ HARMLESS = {
     r"worth\.0": {"null"},
     r"worth\.1\.bound": {"whole"},
     r"bounds\.\w+": {"gone"},
+    r"rules\.\d+\.preempt_checkpoint_us": {"gone"},
 }
 """What may be changed how: records and names, rules that a log never needed, figures in the policy's own words, claims of less."""
 

@@ -5,11 +5,13 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from optim.models.cluster.check.plan_replay import replay_plan
+from optim.models.cluster.check.replay import replay
 from optim.models.cluster.workload import PPM, US, Workload
 from optim.models.cluster.world import Cluster
 from optim.simulation.cluster.catalogue import INDEX_POLICIES, make_policy
 from optim.simulation.cluster.engine import is_compiled, play
-from optim.simulation.cluster.options import EngineOptions, Placement, RetryRule
+from optim.simulation.cluster.options import EngineOptions, Placement, Preempted, RetryRule
 from optim.simulation.cluster.planning.by_key import ByKey
 from optim.simulation.cluster.wrappers.wrapper import Wrapper
 from tests.support.small_clusters import workload
@@ -68,6 +70,7 @@ def _world(seed):
         "mtbf_hours": float(rng.choice([0, 0, 0.05])),
         "repair_hours": 0.005,
         "checkpoint_min": 0.1,
+        "preempted": list(Preempted)[rng.integers(2)],
         "retries": list(RetryRule)[rng.integers(3)],
         "retry_wait_min": 0.05,
     }
@@ -76,6 +79,8 @@ def _world(seed):
     name = sorted(INDEX_POLICIES)[seed % len(INDEX_POLICIES)]
     own = OPTIONS[name] | ({"backfill": bool(rng.random() < 0.5)} if name in ("fifo", "random") else {})
     racks = rng.integers(0, 2, len(sizes))
+    if name == "las":
+        own["quantum_s"] = 7  # longer than the time between two checkpoints, or nobody would get on
     return jobs, Cluster(gpus=sizes, rack=racks), make_policy(name, jobs, own), options
 
 
@@ -95,6 +100,11 @@ def _same_log(seed):
         assert _events(planned) == _events(compiled), f"seed {seed}, {what}"
         assert (planned.held_gpu_us, planned.overhead_gpu_us) == (compiled.held_gpu_us, compiled.overhead_gpu_us)
         assert planned.executed_us.tolist() == compiled.executed_us.tolist()
+        assert planned.lost_us.tolist() == compiled.lost_us.tolist()
+    for run, replayed in ((compiled, replay), (planned, replay_plan)):
+        found, problems = replayed(jobs, cluster, run.log, run.rules)
+        assert not problems
+        assert list(found.lost_us) == run.lost_us.tolist()
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -133,3 +143,15 @@ def test_the_most_urgent_are_spared_by_every_engine(way, rows, gpus, mean_s, pre
     run = play(jobs, Cluster.grid(gpus), policy, EngineOptions(**more))
     assert (run.end_us - jobs.submit_us).mean() / US == pytest.approx(mean_s, rel=1e-5)
     assert (run.log.kind == 1).sum() == preemptions
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("preempted", "ends", "lost"), [("keeps-all", 110, 0), ("checkpoint", 120, 10)])
+def test_what_a_stop_undoes(way, preempted, ends, lost):
+    """A job of 100 s is stopped after 70 s, its last checkpoint being 10 s ago, for another of 10 s."""
+    jobs = workload([(0, 1, 100), (70, 1, 10)])
+    policy, more = WAYS[way](jobs, make_policy("srtf", jobs))
+    options = EngineOptions(overhead_s=0, checkpoint_min=1, preempted=preempted, **more)
+    run = play(jobs, Cluster.grid("1x1"), policy, options)
+    assert (run.end_us // US).tolist() == [ends, 80]
+    assert (run.lost_us // US).tolist() == [lost, 0]

@@ -117,6 +117,33 @@ def test_options_of_nobody_are_refused(settings, cause):
         build()
 
 
+def test_limits_are_quantiles_of_the_service_or_those_of_the_authors():
+    """Of 1,024 jobs all but 256, 64, 16, 4 and 1 end below the limits."""
+    service = np.random.default_rng(3).permutation(1024) + 1
+    jobs = workload([(0, 1, int(each)) for each in service])
+    policy = make_policy("tiresias", jobs)
+    assert [(service * US >= limit).sum() for limit in policy.thresholds] == [256, 64, 16, 4, 1]
+    assert "distribution" not in policy.needs
+    assert "quantiles" in policy.needs
+    fixed = make_policy("tiresias", jobs, {"limits_gpu_s": "authors"})
+    assert fixed.thresholds == (3250 * US, 7200 * US, 18000 * US)
+    assert fixed == make_policy("tiresias", jobs, {"limits_gpu_s": "3250:7200:18000"})
+    assert not fixed.needs
+
+
+def test_a_job_that_starves_is_promoted():
+    """A job falls to the second queue after 2 s; jobs of 1 s keep coming. Having waited 3 x 2 s, it is back in the first
+    queue, where the earliest start goes first, and runs another 2 s; so again."""
+    jobs = workload([(0, 1, 6), *((when, 1, 1) for when in range(2, 40))])
+    ends = {}
+    for promote in (0, 3):
+        policy = make_policy("tiresias", jobs, {"limits_gpu_s": "2", "promote": promote})
+        run = play(jobs, Cluster.grid("1x1"), policy, FREE)
+        ends[promote] = int(run.end_us[0] // US)
+        assert run.figures == ({"promotions": 2.0} if promote else {})
+    assert ends == {0: 44, 3: 18}
+
+
 @pytest.mark.parametrize("limits", ["", "5:3", "x", "0:1", "1:1"])
 def test_queues_have_increasing_limits(limits):
     with pytest.raises(InvalidOptionError, match="increasing numbers"):

@@ -190,8 +190,8 @@ class _Tenants:
             one.lost += one.work - one.fate.base
             one.fate.fail(time)
             one.work = one.fate.base
-        if kind == CRASH:
-            kept = self.machines.kept(one.saved, one.work)
+        if kind in (CRASH, PREEMPT):
+            kept = self.machines.kept(kind, one.saved, one.work, self.rules)
             one.lost, one.work = one.lost + one.work - kept, kept
         one.saved = one.work
         one.over = -1 if kind in (PREEMPT, CRASH, FAULT) else time

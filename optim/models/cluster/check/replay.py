@@ -67,9 +67,10 @@ class Machines:
         self.doomed = set(holders)
         return machine
 
-    def kept(self, before: int, work: int) -> int:
-        """Return the work that a job keeps which had done so much at its last stop, and so much now."""
-        return max(before, work - work % self.checkpoint_us)
+    def kept(self, kind: int, before: int, work: int, rules: Rules) -> int:
+        """Return the work that a job keeps at a stop which had done so much at its last stop, and so much now."""
+        step = {CRASH: rules.checkpoint_us, PREEMPT: rules.preempt_checkpoint_us}.get(kind, 0)
+        return max(before, work - work % step) if step else work
 
     def end(self) -> None:
         """Check that nobody is left on a machine that failed."""
@@ -208,8 +209,8 @@ class _World:
             raise BrokenEventError(f"is no event: kind {kind}, {len(places)} places")
         before = job.work
         job.stop(time, self.rack, self.rules.restart_us, kind)
-        if kind == CRASH:
-            kept = machines.kept(before, job.work)
+        if kind in (CRASH, PREEMPT):
+            kept = machines.kept(kind, before, job.work, self.rules)
             job.lost, job.work = job.lost + job.work - kept, kept
         for machine, count in job.places:
             self.free[machine] += count

@@ -10,8 +10,8 @@ from optim.models.cluster.log import EventLog
 from optim.models.cluster.run_file import LoggedRun
 from optim.models.cluster.world import IntArray
 
-OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us")
-"""Rules that say what failures of machines and tries do: one each for all runs of a record, whatever the policy."""
+OF_FAILURES = ("checkpoint_us", "retries", "most_retries", "retry_wait_us", "preempt_checkpoint_us")
+"""Rules that say what failures of machines and tries, and stops, undo: one each for all runs of a record, whatever the policy."""
 
 
 def not_the_same_world(run: LoggedRun, runs: Sequence[LoggedRun]) -> list[Violation]:

@@ -109,7 +109,14 @@ class Books:
 
     def crash(self, job: int, now: int) -> None:
         """Take a job's GPUs, and its work since its last checkpoint or stop."""
-        saved, step = int(self.saved[job]), self.rules.checkpoint_us
+        self._lose(job, now, self.rules.checkpoint_us)
+
+    def preempt(self, job: int, now: int) -> None:
+        """Take a job's GPUs, and where stops undo work that since its last checkpoint or stop."""
+        self._lose(job, now, self.rules.preempt_checkpoint_us or 1)
+
+    def _lose(self, job: int, now: int, step: int) -> None:
+        saved = int(self.saved[job])
         self.stop(job, now, is_done=False)
         done = int(self.served[job])
         kept = max(saved, done // step * step)

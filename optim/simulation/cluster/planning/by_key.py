@@ -32,6 +32,10 @@ class ByKey(PlanningPolicy):
         del cluster
         self.drawn = lots(seed, len(self.jobs))
 
+    def executed(self, view: View) -> IntArray:
+        """Return the time with GPUs in progress that thresholds go by."""
+        return view.executed_us
+
     def _keys(self, view: View) -> IntArray:
         """Return key and tie of each job submitted so far; shape (2, jobs)."""
         key, count = self.policy.key, len(view.gpus)
@@ -44,11 +48,17 @@ class ByKey(PlanningPolicy):
             first = view.executed_us
         elif key is Key.TABLE:
             ranks = np.asarray(self.policy.ranks, np.int64)
-            first = ranks[np.searchsorted(self.policy.thresholds, view.executed_us * view.gpus, side="right")]
+            first = ranks[np.searchsorted(self.policy.thresholds, self.executed(view) * view.gpus, side="right")]
         if key in (Key.REMAINING_SERVICE, Key.ATTAINED_SERVICE):
             first = first * view.gpus
         started = np.where(view.first_start_us >= 0, view.first_start_us, NEVER)
         return np.stack([first, started if self.policy.tie is Tie.FIRST_START else np.zeros(count, np.int64)])
+
+    def _more_left(self, view: View, job: int) -> int:
+        """Return by how much a job's key grows when it is stopped and loses work."""
+        if self.policy.key not in (Key.REMAINING_TIME, Key.REMAINING_SERVICE):
+            return 0
+        return view.undone_by_stop(job) * (int(view.gpus[job]) if self.policy.key is Key.REMAINING_SERVICE else 1)
 
     def plan(self, view: View) -> Plan:
         """Go through the jobs once."""
@@ -74,6 +84,7 @@ class ByKey(PlanningPolicy):
                 for other in stopped:
                     room.give(other, gpus.pop(other))
                     steps.append((Event.PREEMPT, other))
+                    rank[other] = (rank[other][0] + self._more_left(view, other), *rank[other][1:])
                 if stopped:
                     queue = sorted([*queue, *stopped], key=lambda other: rank[other], reverse=True)
                     taken = room.place(job)
@@ -93,7 +104,7 @@ class ByKey(PlanningPolicy):
             if self.policy.preempts is Preempts.AT_TICKS
             else []
         )
-        executed = view.executed_us
+        executed = self.executed(view)
         for job in gpus:
             service = int(executed[job]) * int(view.gpus[job])
             ahead = next((crossing for crossing in self.policy.crossings if crossing > service), None)

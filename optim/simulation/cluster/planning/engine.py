@@ -194,21 +194,25 @@ class _Run:
         later = {job for kind, job in plan.steps if kind is Event.PREEMPT and job in books.shown} - leaving
         changed.update((job, books.shown[job]) for job in later if job in wanted and job not in changed)
         for job in [job for job in books.shown if (job not in wanted or job in changed) and job not in later]:
-            books.stop(job, self.now, is_done=False)
-            if job not in leaving:
-                self._log(Event.PREEMPT, job)
+            if job in leaving:
+                books.stop(job, self.now, is_done=False)
+            else:
+                self._preempt(job)
         for job in plan.leave:
             check_leaving(books, job, wanted)
             self._close(job, Event.LEAVE)
         for kind, job in plan.steps:
             if kind is Event.PREEMPT and job in later:
                 later.discard(job)
-                books.stop(job, self.now, is_done=False)
-                self._log(Event.PREEMPT, job)
+                self._preempt(job)
             elif kind is Event.START and job in changed and job not in books.shown:
                 self._start(job, changed.pop(job))
         for job, gpus in changed.items():
             self._start(job, gpus)
+
+    def _preempt(self, job: int) -> None:
+        self.books.preempt(job, self.now)
+        self._log(Event.PREEMPT, job)
 
     def _start(self, job: int, gpus: Gpus) -> None:
         check_start(self.books, job, gpus, self.submitted)
@@ -228,8 +232,7 @@ class _Run:
         """Return what happened."""
         books = self.books
         for job in list(books.shown):  # only where the run was given up
-            books.stop(job, self.now, is_done=False)
-            self._log(Event.PREEMPT, job)
+            self._preempt(job)
         events = np.array(self.events, np.int64).reshape(-1, 4)
         log = as_log(self.cluster, events, np.array(self.places, np.int64))
         over = np.where(books.end >= 0, books.end, np.maximum(self.now, self.jobs.submit_us))

@@ -155,6 +155,14 @@ class View:
         left = self._books.jobs.duration_us[: self._count] - self.served_us
         return np.asarray(np.maximum(1, left) if self._books.rules.retries else left)  # a failing try may do more
 
+    def undone_by_stop(self, job: int) -> int:
+        """Return the work in microseconds that a running job would lose if it were stopped now."""
+        books, step = self._books, self._books.rules.preempt_checkpoint_us
+        if not step:
+            return 0
+        done = int(books.served_at(self.now_us, self._count)[job])
+        return done - max(int(books.saved[job]), done // step * step)
+
     @property
     def num_losses(self) -> int:
         """How many losses a job reports up to the end of all its planned work, 0 where losses aren't known."""

@@ -1,15 +1,29 @@
 """Tiresias: queues by attained service, first start first within a queue.
 
-Completed here: a job is looked at again whenever it reaches a queue's limit, a submission or an end; promotion of
-starved jobs is off, as in the paper's experiments with an infinite knob.
+Completed here: a job is looked at again whenever it reaches a queue's limit, a submission or an end; limits that aren't given
+are quantiles of the jobs' total service, as an operator takes them from the past; a starved job is promoted only where asked.
 """
 
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from optim.core.errors import InvalidOptionError
+from optim.core.ranges import check_in
 from optim.models.cluster.workload import US, Workload
+from optim.models.cluster.world import Cluster, IntArray
 from optim.simulation.cluster.index_policy import IndexPolicy, Key, Preempts, Tie
+from optim.simulation.cluster.planning.by_key import ByKey
+from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy
+from optim.simulation.cluster.planning.view import View
+
+BY_QUANTILES, OF_AUTHORS = "quantiles", "authors"
+AUTHORS = "3250:7200:18000"
+"""Limits in the authors' simulator, for the trace of their paper."""
+
+QUANTILES = tuple(1 - 4.0**-power for power in range(1, 6))
+"""Of the jobs' total service: a quarter of a queue's jobs go on to the next, three quarters of them end in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,39 +33,95 @@ class TiresiasOptions:
     Parameters
     ----------
     limits_gpu_s
-        Attained service in GPU-seconds at which a job falls into the next queue, increasing, with colons between; the
-        defaults are those of the authors' simulator.
+        Attained service in GPU-seconds at which a job falls into the next queue, increasing, with colons between; or
+        ``quantiles`` (0.75, 0.9375, ... of the jobs' total service: three quarters of a queue's jobs end in it), or ``authors``
+        (3250:7200:18000, those of the authors' simulator).
+    promote
+        A job that has waited without a break for so many times as long as it ran since its last promotion goes back to the first
+        queue; 0 for never.
 
     Raises
     ------
     InvalidOptionError
-        If they aren't increasing positive numbers.
+        If limits aren't increasing positive numbers, or `promote` is outside its range.
     """
 
-    limits_gpu_s: str = "3250:7200:18000"
+    limits_gpu_s: str = BY_QUANTILES
+    promote: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the limits."""
+        check_in("[0, 1e6]", self, "promote")
+        if self.limits_gpu_s == BY_QUANTILES:
+            return
         try:
-            values = [float(part) for part in self.limits_gpu_s.split(":")]
+            values = [float(part) for part in self._limits.split(":")]
         except ValueError:
             values = []
         if not values or not values[0] >= 0.001 or any(a >= b for a, b in pairwise(values)):
             raise InvalidOptionError(
-                f"limits_gpu_s must be increasing numbers such as 3250:7200, got {self.limits_gpu_s[:40]!r}"
+                f"limits_gpu_s must be {BY_QUANTILES}, {OF_AUTHORS}, or increasing numbers such as 3250:7200, "
+                f"got {self.limits_gpu_s[:40]!r}"
             )
 
     @property
-    def limits_us(self) -> tuple[int, ...]:
-        """Limits in GPU-microseconds."""
-        return tuple(round(float(part) * US) for part in self.limits_gpu_s.split(":"))
+    def _limits(self) -> str:
+        return AUTHORS if self.limits_gpu_s == OF_AUTHORS else self.limits_gpu_s
+
+    def limits_us(self, jobs: Workload) -> tuple[int, ...]:
+        """Return the limits in GPU-microseconds."""
+        if self.limits_gpu_s != BY_QUANTILES:
+            return tuple(round(float(part) * US) for part in self._limits.split(":"))
+        service = np.sort(jobs.gpus * jobs.duration_us)
+        at = [min(len(service) - 1, int(share * len(service))) for share in QUANTILES]
+        return tuple(np.unique(service[at]).tolist())
 
 
-def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy:
+class Promoting(ByKey):
+    """Queues by the service since the last promotion; a job that starves goes back to the first."""
+
+    def __init__(self, policy: IndexPolicy, jobs: Workload, promote: float) -> None:
+        super().__init__(policy, jobs)
+        self.promote = promote
+
+    def begin(self, cluster: Cluster, seed: int) -> None:
+        """Forget promotions."""
+        super().begin(cluster, seed)
+        self.base = np.zeros(len(self.jobs), np.int64)
+        self.promotions = 0
+
+    def executed(self, view: View) -> IntArray:
+        """Return the time with GPUs in progress since each job's last promotion."""
+        return np.asarray(view.executed_us - self.base[: len(view.gpus)])
+
+    def _due(self, view: View, waiting: IntArray) -> IntArray:
+        """Return when each of some jobs is promoted if it waits till then; who runs now waits from now on."""
+        begun = np.where(np.isin(waiting, list(view.running)), view.now_us, view.stopped_us[waiting])
+        return np.asarray(begun + np.maximum(1, np.ceil(self.promote * self.executed(view)[waiting])).astype(np.int64))
+
+    def plan(self, view: View) -> Plan:
+        """Promote whom it is time for, and go through the jobs."""
+        waiting = view.waiting[self.executed(view)[view.waiting] > 0]
+        starved = waiting[self._due(view, waiting) <= view.now_us]
+        self.base[starved] = view.executed_us[starved]
+        self.promotions += len(starved)
+        return super().plan(view)
+
+    def _next_time(self, view: View, gpus: "dict[int, tuple[int, ...]]") -> int | None:
+        waiting = np.array([job for job in view.jobs.tolist() if job not in gpus], np.int64)
+        due = self._due(view, waiting[self.executed(view)[waiting] > 0])
+        times = [super()._next_time(view, gpus), *due[due > view.now_us].tolist()]
+        return min((time for time in times if time is not None), default=None)
+
+    def figures(self) -> dict[str, float]:
+        """Return how often jobs were promoted."""
+        return {"promotions": float(self.promotions)}
+
+
+def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy | PlanningPolicy:
     """Return the policy without a distribution of sizes (2D-LAS in queues)."""
-    del jobs
-    limits = options.limits_us
-    return IndexPolicy(
+    limits = options.limits_us(jobs)
+    policy = IndexPolicy(
         name="tiresias",
         source="Gu et al., Tiresias, NSDI 2019",
         key=Key.TABLE,
@@ -60,4 +130,8 @@ def tiresias(options: TiresiasOptions, jobs: Workload) -> IndexPolicy:
         thresholds=limits,
         ranks=tuple(range(len(limits) + 1)),
         crossings=limits,
+        needs="quantiles of the jobs' total service (not which job has which)"
+        if options.limits_gpu_s == BY_QUANTILES
+        else "",
     )
+    return Promoting(policy, jobs, options.promote) if options.promote else policy
