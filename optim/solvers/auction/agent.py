@@ -194,9 +194,9 @@ class ProfileAgent:
         self._profile = replace(profile, elapsed_min=elapsed, active_apps=max(1.0, average), trials=trials)
 
     def rho(self, cluster: Cluster) -> float:
-        """Return rho with the GPUs held; without any, with one GPU, so that apps without can be told apart."""
+        """Return rho with the GPUs held; without any, with one gang, so that apps without can be told apart."""
         profile = self.profile
-        gpus = 0 if profile.held_gpus else 1
+        gpus = 0 if profile.held_gpus else self.gang
         minutes = shared_minutes(
             profile,
             gpus,

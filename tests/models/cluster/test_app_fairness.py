@@ -29,6 +29,14 @@ def test_an_app_is_over_with_its_last_job():
     assert found.rho_space.tolist() == pytest.approx([6 / 10, 16 / (20 / (2 * 16 / 22))])
 
 
+def test_an_app_alone_is_as_fast_as_its_longest_job_lets_it_be():
+    """Jobs of 100 and 10 s on four GPUs: 100 s are ideal, not 110 GPU-seconds on the two that it can use."""
+    jobs = workload([(0, 1, 100), (0, 1, 10)], app=np.array([0, 0]))
+    cluster = Cluster.grid("1x4")
+    found = app_fairness(jobs, cluster, play(jobs, cluster, make_policy("fifo", jobs), FREE))
+    assert (found.rho.tolist(), found.rho_space.tolist()) == ([1.0], [1.0])
+
+
 @given(small_worlds())
 def test_an_app_of_one_job_is_as_fair_as_its_job(world):
     jobs, cluster = workload(world[0]), world[1]

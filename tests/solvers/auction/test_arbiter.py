@@ -1,5 +1,7 @@
 """Agents and arbiter: who may bid, that grants can't overlap, where the leftover goes, what bidding costs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,10 +9,11 @@ from hypothesis import strategies as st
 
 from optim.core.errors import InvalidOptionError, NotAllowedError
 from optim.models.auction.document import MachineDocument
-from optim.models.auction.fairness import AppProfile, Trial
+from optim.models.auction.fairness import AppProfile, Needs, Trial
 from optim.models.auction.payment import share_leftover
 from optim.models.auction.reading import cluster_from_documents
 from optim.models.files import verify
+from optim.simulation.cluster.policies.themis_apps import AppAgent
 from optim.solvers.auction.agent import Ledger, Offer, ProfileAgent
 from optim.solvers.auction.arbiter import Arbiter, ArbiterOptions, bidders_of
 from optim.solvers.solve import solve
@@ -220,6 +223,19 @@ def test_a_profile_ages_with_its_rivals_and_what_it_holds():
     assert agent.wanted() == 0
 
 
+@pytest.mark.parametrize("gangs", [(), (3, 5)])
+def test_apps_without_gpus_tell_rho_with_one_gang_whoever_asks(gangs):
+    """As a profile, and as an app of the simulator: 30 minutes and 120 serial ones on its least gang, over 2 x 120 / 8."""
+    where, gang = cluster(machines=1, gpus=8), min(gangs, default=4)
+    needs = Needs(
+        work_min=120.0, longest_min=1.0, demand=8, total_work_min=120.0, total_longest_min=1.0, total_demand=8
+    )
+    trials = (Trial(work_min=120.0, total_work_min=120.0, max_gpus=8),)
+    profile = AppProfile(elapsed_min=30.0, active_apps=2.0, trials=trials, gang=1 if gangs else gang, gangs=gangs)
+    told = [ProfileAgent("a", profile).rho(where), AppAgent(0, replace(profile, needs=needs)).rho(where)]
+    assert told == pytest.approx([(30 + 120 / gang) / (2 * 120 / 8)] * 2)
+
+
 @pytest.mark.parametrize("rivals", [1.0, 0.0])
 def test_an_app_is_active_itself_however_few_others_are(rivals):
     agent = ProfileAgent("a", wide(max_gpus=4, elapsed_min=10.0, active_apps=1.0))
@@ -253,7 +269,8 @@ def test_a_scheduler_may_kill_trials_between_auctions():
     short = ProfileAgent("b", agent.profile, Halving())
     offer = Offer(cluster=where, lease_min=20.0)
     assert max(k for k, _, _ in short.bid(offer).table.rows) <= 8
-    assert short.rho(where) < agent.rho(where)
+    halved = replace(agent.profile, trials=Halving().jobs())
+    assert short.rho(where) == ProfileAgent("c", halved).rho(where) != agent.rho(where)
 
 
 def test_refuses_options_out_of_range():
