@@ -19,7 +19,7 @@ from optim.simulation.cluster.policies.drf import Drf, DrfOptions
 from optim.simulation.cluster.policies.fifo import FifoOptions, fifo
 from optim.simulation.cluster.policies.finish_time_fairness import FinishTimeFairness
 from optim.simulation.cluster.policies.gandiva import Gandiva, GandivaOptions
-from optim.simulation.cluster.policies.gandiva_fair import GandivaFair
+from optim.simulation.cluster.policies.gandiva_fair import GandivaFair, GandivaFairOptions
 from optim.simulation.cluster.policies.gittins import GittinsOptions, gittins
 from optim.simulation.cluster.policies.las import LasOptions, las
 from optim.simulation.cluster.policies.lottery import RandomOptions, random_order
@@ -62,7 +62,7 @@ PLANNING_POLICIES: Mapping[str, tuple[type[Any], Callable[[Any, Workload], Polic
     "drf": (DrfOptions, Drf),
     "finish-time-fairness": (RoundOptions, FinishTimeFairness),
     "gandiva": (GandivaOptions, Gandiva),
-    "gandiva-fair": (RoundOptions, GandivaFair),
+    "gandiva-fair": (GandivaFairOptions, GandivaFair),
     "max-min": (RoundOptions, MaxMin),
     "mesos": (MesosOptions, Mesos),
     "oasis": (OasisOptions, Oasis),

@@ -23,6 +23,9 @@ MANY_JOBS = 1_024
 
 MOST_PRICED_TYPES = 3
 
+LEAST_PRICE = 1e-7
+"""Share of all prices from which on a job's own counts: they add up to 1."""
+
 MOST_SOLVES = 60
 LEAST_MARGIN = 1e-9
 
@@ -87,6 +90,14 @@ class ShareProgramme:
         lp.a_matrix_.value_ = np.concatenate([entries, -np.ones(jobs)])
         self.highs.passModel(lp)
 
+    def hold(self, jobs: "np.typing.NDArray[np.bool_]", speed: FloatArray) -> None:
+        """Let some jobs have a speed at least, whatever the scale of the others."""
+        import highspy
+
+        for row in np.flatnonzero(jobs).tolist():
+            least = float(speed[row] / self.problem.throughput[row].max()) * (1 - LEAST_MARGIN)
+            self.highs.changeRowBounds(row, least, highspy.kHighsInf)
+
     def solve(self, need: FloatArray) -> tuple[float, FloatArray, FloatArray]:
         """Return t, the shares, and the dual of each speed row, for needs in steps a second; shapes (jobs, types), (jobs,)."""
         jobs, column = len(need), len(self.job)
@@ -111,10 +122,22 @@ def _require_types(problem: ShareProblem) -> None:
 
 
 def max_min_shares(problem: ShareProblem) -> Shares:
-    """Return the shares with the largest least throughput relative to the isolated counterpart's."""
+    """Return the shares with the largest least throughput relative to the isolated counterpart's, then the largest second least, and so on.
+
+    Jobs whose row has a price are at the least in every optimum: they keep it, and the others' least is raised.
+    """
     programme = ShareProgramme(problem)
-    value, x, _ = programme.solve(problem.isolated)
-    return Shares(x=x, value=value, solves=programme.solves, solver_s=programme.seconds)
+    need, is_open = problem.isolated.astype(float), np.ones(len(problem.width), np.bool_)
+    value, x, dual = programme.solve(need)
+    least = value
+    while True:
+        price = np.where(is_open, dual * problem.isolated, 0.0)
+        held = is_open & (price >= min(LEAST_PRICE, float(price.max())))
+        programme.hold(held, value * problem.isolated)
+        is_open &= ~held
+        if not is_open.any():
+            return Shares(x=np.maximum(x, 0.0), value=least, solves=programme.solves, solver_s=programme.seconds)
+        value, x, dual = programme.solve(np.where(is_open, need, 0.0))
 
 
 def finish_time_shares(problem: ShareProblem) -> Shares:

@@ -232,7 +232,7 @@ def test_apps_without_gpus_tell_rho_with_one_gang_whoever_asks(gangs):
     )
     trials = (Trial(work_min=120.0, total_work_min=120.0, max_gpus=8),)
     profile = AppProfile(elapsed_min=30.0, active_apps=2.0, trials=trials, gang=1 if gangs else gang, gangs=gangs)
-    told = [ProfileAgent("a", profile).rho(where), AppAgent(0, replace(profile, needs=needs)).rho(where)]
+    told = [ProfileAgent("a", profile).rho(where), AppAgent(0, replace(profile, trials=(), needs=needs)).rho(where)]
     assert told == pytest.approx([(30 + 120 / gang) / (2 * 120 / 8)] * 2)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, finish_time_model, max_min_model, worst_ratio
@@ -122,3 +123,63 @@ def test_a_type_without_gpus_is_nobodys():
     found = finish_time_shares(problem)
     assert found.x[:, 1] == pytest.approx([0] * 4)
     assert found.value == pytest.approx(1, rel=AGREEMENT)
+
+
+def _lexicographic(problem):
+    """Return the relative throughputs of the max-min optimum: who can't be raised at a level is found by a programme of its own."""
+    jobs, kinds = problem.throughput.shape
+    rate = np.zeros((jobs, jobs * kinds))
+    for job in range(jobs):
+        rate[job, job * kinds : (job + 1) * kinds] = problem.throughput[job] / problem.isolated[job]
+    places = np.kron(np.eye(jobs), np.ones(kinds))
+    room = np.concatenate([problem.width[job] * np.eye(kinds) for job in range(jobs)], axis=1)
+    fixed = {}
+
+    def most(job, level):
+        """Raise one job, or with None the level of all that aren't fixed; variables x and the level."""
+        floor = [fixed.get(each, 0.0 if level is None else level) for each in range(jobs)]
+        rises = [[-1.0 if level is None and each not in fixed else 0.0] for each in range(jobs)]
+        rows = np.concatenate(
+            [-np.concatenate([rate, rises], axis=1), np.pad(np.concatenate([places, room]), ((0, 0), (0, 1)))]
+        )
+        goal = np.append(np.zeros(jobs * kinds), 1.0) if job is None else np.append(rate[job], 0.0)
+        limits = np.concatenate([-np.array(floor) + 1e-8, np.ones(jobs), problem.gpus])
+        found = linprog(-goal, A_ub=rows, b_ub=limits, bounds=[(0, None)] * (jobs * kinds + 1))
+        return -found.fun
+
+    while len(fixed) < jobs:
+        level = most(None, None)
+        stuck = [job for job in range(jobs) if job not in fixed and most(job, level) <= level + 1e-6]
+        fixed.update(dict.fromkeys(stuck, level))
+    return [fixed[job] for job in range(jobs)]
+
+
+@given(st.data())
+def test_max_min_leaves_nobody_a_gain_for_free(data):
+    jobs, kinds = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 3))
+    speed = st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0])
+    throughput = np.array([[data.draw(speed) for _ in range(kinds)] for _ in range(jobs)])
+    throughput[throughput.max(axis=1) == 0] = 1.0
+    gpus = np.array([data.draw(st.integers(1, 4)) for _ in range(kinds)])
+    width = np.array([data.draw(st.integers(1, int(gpus.max()))) for _ in range(jobs)])
+    ones = np.ones(jobs)
+    problem = ShareProblem(throughput=throughput, width=width, gpus=gpus, elapsed_s=ones, left=ones, isolated_s=ones)
+    found = max_min_shares(problem)
+    reached = (throughput * found.x).sum(axis=1) / problem.isolated
+    assert sorted(reached) == pytest.approx(sorted(_lexicographic(problem)), abs=1e-5)
+    assert (found.x.sum(axis=1) <= 1 + 1e-6).all()
+    assert (width @ found.x <= gpus + 1e-6).all()
+
+
+def test_a_job_that_has_a_type_to_itself_uses_all_of_it():
+    """A is four times as fast on the first type, B as fast on both: B gets all that it can use of the other, A all of the first."""
+    ones = np.ones(2)
+    problem = ShareProblem(
+        throughput=np.array([[1.0, 0.25], [1.0, 1.0]]),
+        width=np.array([1, 1]),
+        gpus=np.array([1, 1]),
+        elapsed_s=ones,
+        left=ones,
+        isolated_s=ones,
+    )
+    assert (problem.throughput * max_min_shares(problem).x).sum(axis=1) == pytest.approx([1.0, 1.0])

@@ -31,7 +31,9 @@ def on_one_type(jobs: Workload, cluster: Cluster) -> Support:
 
 
 def users_of(view: View) -> IntArray:
-    """Return the user of each job submitted so far: its virtual cluster where there are several, otherwise its app."""
+    """Return the user of each job submitted so far: as the table names them, else its virtual cluster where there are several, else its app."""
+    if view.num_users > 1:
+        return view.user
     return view.group if view.num_groups > 1 else view.app
 
 

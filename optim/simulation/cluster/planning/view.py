@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     *("submit_us", "gpus", "slowdown_ppm", "app", "group", "least_gpus", "most_gpus", "share_milli", "busy_milli"),
-    *("kind_ppm", "cpu_milli", "memory_mib", "priority"),
+    *("kind_ppm", "cpu_milli", "memory_mib", "priority", "user"),
 )
 """Columns of the workload that any scheduler sees of the jobs submitted so far."""
 
@@ -39,11 +39,11 @@ class View:
         Whether each machine is up; the GPUs of the others are no room; shape (machines,).
     prepare
         What wrappers do to all room before the policy inside sees it.
-    num_groups
-        Number of virtual clusters.
+    num_groups, num_users
+        Number of virtual clusters, and of users.
     is_shared
         Whether jobs take only their share of a GPU.
-    submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority
+    submit_us, gpus, slowdown_ppm, app, group, least_gpus, most_gpus, share_milli, busy_milli, kind_ppm, cpu_milli, memory_mib, priority, user
         As in `Workload`, of the jobs submitted so far.
     """
 
@@ -60,6 +60,7 @@ class View:
     cpu_milli: IntArray
     memory_mib: IntArray
     priority: IntArray
+    user: IntArray
 
     def __init__(
         self, now_us: int, num_submitted: int, books: "Books", columns: Mapping[str, IntArray], sees: tuple[Sight, ...]
@@ -74,7 +75,7 @@ class View:
         self.is_up.flags.writeable = False
         self.prepare: list[Callable[[Room], None]] = []
         self._is_whole = True
-        self.num_groups = len(books.jobs.groups)
+        self.num_groups, self.num_users = len(books.jobs.groups), len(books.jobs.users)
         self.is_shared = books.site.is_shared
         for name in COLUMNS:
             setattr(self, name, columns[name][:num_submitted])

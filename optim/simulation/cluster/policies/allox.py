@@ -8,9 +8,10 @@ import numpy as np
 from optim.core.ranges import check_in
 from optim.core.registry import Support
 from optim.models.cluster.workload import PPM, Workload
-from optim.models.cluster.world import Cluster
+from optim.models.cluster.world import Cluster, FloatArray, IntArray
 from optim.simulation.cluster.planning.filling import on_one_type
 from optim.simulation.cluster.planning.policy import Plan, PlanningPolicy, Sight
+from optim.simulation.cluster.planning.room import BoolArray
 from optim.simulation.cluster.planning.view import View
 
 
@@ -42,8 +43,8 @@ class Allox(PlanningPolicy):
     name = "allox"
     source = "Le, Sun, Chowdhury, Liu, AlloX: Compute Allocation in Hybrid Clusters, EuroSys 2020, section 4"
     completed = (
-        "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them; "
-        "the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
+        "a type of GPU is one machine that is as fast as its GPUs together, so that a gang's time there is its GPU-time over them, and free "
+        "once it has done what its running jobs have left; the 64 waiting jobs with least GPU-time left are matched; no preemption; no filter by user"
     )
     sees = (Sight.RUN_TIMES,)
 
@@ -56,9 +57,9 @@ class Allox(PlanningPolicy):
         return on_one_type(jobs, cluster)
 
     def begin(self, cluster: Cluster, seed: int) -> None:
-        """Count the GPUs of each type."""
+        """Find the machines of each type."""
         del seed
-        self.gpus = np.bincount(cluster.kind, weights=cluster.gpus)
+        self.machines = [cluster.kind == kind for kind in range(int(cluster.kind.max()) + 1)]
         self.matchings = 0
 
     def plan(self, view: View) -> Plan:
@@ -66,27 +67,40 @@ class Allox(PlanningPolicy):
         from scipy.optimize import linear_sum_assignment
 
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
-        if room.site.is_plain:
-            waiting = waiting[view.gpus[waiting] <= room.num_free]
-        if not len(waiting):
+        if not len(waiting) or (room.site.is_plain and not room.num_free):
             return Plan(gpus=gpus)
         left = view.remaining_us[waiting] * view.gpus[waiting]
         waiting = waiting[np.lexsort((waiting, left))][: self.options.most_jobs]
-        work = (view.remaining_us[waiting] * view.gpus[waiting]).astype(float)
-        kinds = view.kind_ppm[waiting] if view.kind_ppm.shape[1] else np.full((len(waiting), len(self.gpus)), PPM)
-        slow = np.where((kinds > 0) & (self.gpus > 0), kinds / PPM, np.inf)
-        time = work[:, None] * slow / np.maximum(self.gpus, 1)
+        up = [machines & view.is_up for machines in self.machines]
+        can = np.array([[room.site.could_hold(job, where) for where in up] for job in waiting.tolist()])
+        waiting, can = waiting[can.any(axis=1)], can[can.any(axis=1)]
+        if not len(waiting):
+            return Plan(gpus=gpus)
+        time, free_in = self._times(view, waiting, up)
         count = len(waiting)
-        cost = (time[:, :, None] * np.arange(1, count + 1)).reshape(count, -1)
-        cost = np.where(np.isfinite(cost), cost, 1e3 * np.nanmax(np.where(np.isfinite(cost), cost, np.nan)))
+        cost = free_in[:, None] + time[:, :, None] * np.arange(1, count + 1)  # k-th from the end delays k jobs
+        cost = np.where(can[:, :, None], cost, np.inf).reshape(count, -1)
         rows, places = linear_sum_assignment(cost)
         self.matchings += 1
         for row, place in sorted(zip(rows.tolist(), places.tolist(), strict=True), key=lambda pair: -(pair[1] % count)):
             job, kind = int(waiting[row]), place // count
-            taken = room.place(job, machines=view.cluster.kind == kind)
+            taken = room.place(job, machines=self.machines[kind])
             if taken is not None:
                 gpus[job] = taken
         return Plan(gpus=gpus)
+
+    @staticmethod
+    def _times(view: View, waiting: IntArray, up: list[BoolArray]) -> tuple[FloatArray, FloatArray]:
+        """Return each waiting job's time on each type, and how long each type is busy with the jobs that run there."""
+        there = np.maximum(1, [int(view.cluster.gpus[machines].sum()) for machines in up])
+        remaining = view.remaining_us * view.gpus.astype(float)
+        kinds = view.kind_ppm if view.kind_ppm.shape[1] else np.full((len(view.gpus), len(up)), PPM)
+        work = remaining[:, None] * kinds[:, : len(up)] / PPM / there
+        busy = np.zeros(len(up))
+        for job, held in view.running.items():
+            kind = int(view.cluster.kind[view.machine_of(held[0])])
+            busy[kind] += work[job, kind]
+        return work[waiting], busy
 
     def figures(self) -> Mapping[str, float]:
         """Return how many matchings were made."""

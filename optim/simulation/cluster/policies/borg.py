@@ -8,7 +8,7 @@ import numpy as np
 from optim.core.errors import InvalidOptionError
 from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster, IntArray
-from optim.simulation.cluster.planning.filling import make_room
+from optim.simulation.cluster.planning.filling import make_room, users_of
 from optim.simulation.cluster.planning.policy import Gpus, Plan, PlanningPolicy
 from optim.simulation.cluster.planning.view import View
 
@@ -74,11 +74,14 @@ class Borg(PlanningPolicy):
         drawn = np.random.default_rng(seed).choice(len(BANDS), size=len(self.jobs), p=self.options.chances())
         self.priority = given if given.any() else drawn.astype(np.int64)
         self.preempted = 0
+        self.turns: dict[tuple[int, int], int] = {}
+        self.asked: set[tuple[int, int]] = set()
 
     def plan(self, view: View) -> Plan:
         """Place jobs from the highest priority down."""
         gpus, room, waiting = dict(view.running), view.room(), view.waiting
-        order = waiting[np.lexsort((waiting, self._turn(view, waiting), -self.priority[waiting]))].tolist()
+        user = users_of(view)
+        order = waiting[np.lexsort((waiting, self._turn(user, waiting), -self.priority[waiting]))].tolist()
         lowest = min((int(self.priority[job]) for job in gpus), default=2**62)
         barred: dict[int, int] = {}
         for job in order:
@@ -86,23 +89,39 @@ class Borg(PlanningPolicy):
             taken = room.place(job)
             if taken is not None:
                 gpus[job] = taken
+                self._served(job, user)
             elif priority > lowest and width < barred.get(priority, 2**62):
                 before = dict(gpus)
                 if make_room(room, job, self._victims(view, priority, before), gpus):
                     self.preempted += len(before) + 1 - len(gpus)
+                    self._served(job, user)
                 else:
                     barred[priority] = width
         return Plan(gpus=gpus)
 
-    @staticmethod
-    def _turn(view: View, waiting: IntArray) -> IntArray:
-        """Return how many jobs of the same user wait before each."""
-        user = view.group[waiting]
-        order = np.argsort(user, kind="stable")
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(user[order])) + 1])
+    def _turn(self, user: IntArray, waiting: IntArray) -> IntArray:
+        """Return each waiting job's turn: how many of its user had theirs in its band, and wait before it.
+
+        A user who had nothing waiting in a band comes back at the turn at which the others are: nobody saves turns up.
+        """
+        bands = [(int(self.priority[job]), int(user[job])) for job in waiting.tolist()]
+        present = set(bands)
+        for band in {priority for priority, _ in present}:
+            mine = [each for each in present if each[0] == band]
+            staying = [self.turns.get(each, 0) for each in mine if each in self.asked]
+            least = min(staying, default=0)
+            self.turns.update({each: max(self.turns.get(each, 0), least) for each in mine if each not in self.asked})
+        self.asked = present
+        ahead: dict[tuple[int, int], int] = {}
         turn = np.empty(len(waiting), np.int64)
-        turn[order] = np.arange(len(waiting)) - np.repeat(starts, np.diff([*starts, len(waiting)]))
+        for at, each in enumerate(bands):
+            turn[at] = self.turns[each] + ahead.get(each, 0)
+            ahead[each] = ahead.get(each, 0) + 1
         return turn
+
+    def _served(self, job: int, user: IntArray) -> None:
+        """Note that a user had a turn."""
+        self.turns[int(self.priority[job]), int(user[job])] += 1
 
     def _victims(self, view: View, priority: int, gpus: Mapping[int, Gpus]) -> Iterator[int]:
         started = view.started_us

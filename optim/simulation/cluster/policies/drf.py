@@ -21,7 +21,7 @@ class Drf(PlanningPolicy):
     name = "drf"
     source = "Ghodsi et al., Dominant Resource Fairness, NSDI 2011, algorithm 1"
     completed = (
-        "users are virtual clusters (apps where there is one), with equal weights; a gang is one task; a user whose first "
+        "users are those of the table (else virtual clusters, else apps), with equal weights; a gang is one task; a user whose first "
         "job finds no place is passed over until the next event"
     )
 

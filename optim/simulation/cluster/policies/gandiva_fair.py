@@ -1,13 +1,16 @@
 """Gandiva-fair: tickets give users equal GPU-time of every type, and users trade types that suit them less."""
 
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
 
+from optim.core.ranges import check_choices
 from optim.models.cluster.time_shares import ShareProblem
 from optim.models.cluster.world import FloatArray, IntArray
 from optim.simulation.cluster.planning.filling import users_of
-from optim.simulation.cluster.planning.rounds import ShareRounds
+from optim.simulation.cluster.planning.rounds import RoundOptions, ShareRounds
 from optim.simulation.cluster.planning.view import View
 
 MOST_TRADES = 200
@@ -46,13 +49,41 @@ def trade(entitled: FloatArray, speedup: FloatArray) -> FloatArray:
     return held
 
 
-def water_fill(wanted: FloatArray, total: float) -> FloatArray:
-    """Return what each user gets of a type: as much as wanted, or an equal part of what is left; shape (users,)."""
-    got, left = np.zeros(len(wanted)), total
-    for place, user in enumerate(np.argsort(wanted, kind="stable")):
-        got[user] = min(wanted[user], left / (len(wanted) - place))
+def water_fill(wanted: FloatArray, total: float, weight: FloatArray | None = None) -> FloatArray:
+    """Return what each user gets of a type: as much as wanted, or by weight a part of what is left; shape (users,)."""
+    weight = np.ones(len(wanted)) if weight is None else weight
+    got, left, others = np.zeros(len(wanted)), total, float(weight.sum())
+    for user in np.argsort(wanted / weight, kind="stable"):
+        got[user] = min(wanted[user], left * weight[user] / others)
         left -= got[user]
+        others = max(others - float(weight[user]), 1e-12)
     return got
+
+
+class Sharing(StrEnum):
+    """What users with equal tickets get alike."""
+
+    TIME = "time"
+    GPU_TIME = "gpu-time"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GandivaFairOptions(RoundOptions):
+    """Options.
+
+    Parameters
+    ----------
+    share
+        What users with equal tickets get alike: time in which their jobs run, however wide these are (`time`, as in the source),
+        or GPU-time (`gpu-time`).
+    """
+
+    share: str = Sharing.TIME.value
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        RoundOptions.__post_init__(self)
+        check_choices(self, {"share": tuple(each.value for each in Sharing)})
 
 
 class GandivaFair(ShareRounds):
@@ -61,9 +92,11 @@ class GandivaFair(ShareRounds):
     name = "gandiva-fair"
     source = "Chaudhary et al., Balancing Efficiency and Fairness in Heterogeneous GPU Clusters for Deep Learning, EuroSys 2020"
     completed = (
-        "users are virtual clusters (apps where there is one), with equal tickets; trades between neighbouring types at the geometric mean "
+        "users are those of the table (else virtual clusters, else apps), with equal tickets for time, or by `share` for GPU-time; trades between neighbouring types at the geometric mean "
         "of the two speedups; what a user doesn't need goes to the others; rounds of 360 s as in max-min in place of stride scheduling"
     )
+
+    options: GandivaFairOptions
 
     def left_s(self, view: View) -> FloatArray:
         """Return ones, and note whose jobs they are: it doesn't look at what is left."""
@@ -75,7 +108,9 @@ class GandivaFair(ShareRounds):
         users, owner = np.unique(self.user, return_inverse=True)
         demand = np.bincount(owner, weights=problem.width)
         kinds = problem.throughput.shape[1]
-        part = np.tile(problem.gpus / len(users), (len(users), 1)).astype(float)
+        is_time = self.options.share == Sharing.TIME.value
+        weight = demand / np.bincount(owner) if is_time else np.ones(len(users))
+        part = weight[:, None] / weight.sum() * problem.gpus
         speed = np.stack(
             [np.bincount(owner, weights=problem.throughput[:, k] * problem.width) for k in range(kinds)], axis=1
         )
@@ -89,7 +124,7 @@ class GandivaFair(ShareRounds):
             can = (problem.throughput[:, kind] > 0) * left * problem.width
             wanted = np.bincount(owner, weights=can, minlength=len(users))
             got = np.minimum(wanted, part[:, kind])
-            got += water_fill(wanted - got, float(problem.gpus[kind] - got.sum()))
+            got += water_fill(wanted - got, float(problem.gpus[kind] - got.sum()), weight)
             ratio = np.divide(got, wanted, out=np.zeros(len(users)), where=wanted > 0)
             x[:, kind] = ratio[owner] * can / problem.width
             left -= x[:, kind]

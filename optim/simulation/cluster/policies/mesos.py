@@ -67,7 +67,7 @@ class Mesos(PlanningPolicy):
     name = "mesos"
     source = "Hindman et al., Mesos, NSDI 2011, sections 3.1 to 3.4"
     completed = (
-        "frameworks are virtual clusters (apps where there is one); a framework takes its jobs first come, first served, whole "
+        "frameworks are the users of the table (else virtual clusters, else apps); a framework takes its jobs first come, first served, whole "
         "gangs or none, and lets later ones pass; its first job declines worse places than the best for delay_s; an offer that would "
         "be turned down again, nothing being new, isn't played"
     )

@@ -57,7 +57,7 @@ class Omega(PlanningPolicy):
         "Schwarzkopf et al., Omega: flexible, scalable schedulers for large compute clusters, EuroSys 2013, section 3.4"
     )
     completed = (
-        "users (virtual clusters, or apps where there is one) are dealt to the schedulers by number; a scheduler takes its first "
+        "users (those of the table, else virtual clusters, else apps) are dealt to the schedulers by number; a scheduler takes its first "
         "job that finds a place in its snapshot (looking for one costs no time); after a conflict it takes a new snapshot and "
         "tries the same job again; commits at one instant go by the scheduler's number"
     )

@@ -5,7 +5,7 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from optim.core.errors import UnsupportedProblemError
@@ -67,29 +67,39 @@ def test_the_job_that_is_nearly_done_is_finished_first():
     assert run.is_done.all()
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.data())
-def test_a_matching_is_the_least_mean_completion(times, data):
+TWO_TYPES = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
+
+
+def _on_two(times, submit=None):
+    """Return jobs of one GPU from their seconds on each of two types."""
+    jobs = workload([(when, 1, 1) for when in submit or [0] * len(times)], kind_ppm=np.array(times) * PPM)
+    return (_play(jobs, TWO_TYPES, "allox").end_us / US).tolist()
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=4))
+@example([(4, 2), (40, 40), (29, 87)])
+def test_a_matching_is_the_least_mean_completion(times):
     """One GPU of each of two types, all jobs there at once: as good as the best of all orders."""
-    slow = [data.draw(st.sampled_from([1, 2, 3])) for _ in times]
-    jobs = workload([(0, 1, time) for time in times], kind_ppm=np.array([[PPM, factor * PPM] for factor in slow]))
-    cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a", "b"))
-    run = _play(jobs, cluster, "allox")
     best = min(
-        _total(order, types, times, slow)
+        _total(order, types, times)
         for order in permutations(range(len(times)))
         for types in product((0, 1), repeat=len(times))
     )
-    assert run.end_us.sum() / US <= best * 1.5 + 1e-9  # matched anew as types come free, gangs never move
-    if len(times) <= 2:
-        assert run.end_us.sum() / US == pytest.approx(best)
+    assert sum(_on_two(times)) == pytest.approx(best)
 
 
-def _total(order, types, times, slow):
+def _total(order, types, times):
     ends, total = [0, 0], 0
     for job in order:
-        ends[types[job]] += times[job] * (slow[job] if types[job] else 1)
+        ends[types[job]] += times[job][types[job]]
         total += ends[types[job]]
     return total
+
+
+def test_a_type_that_is_busy_counts_as_busy():
+    """The fast type is held; a later job doesn't wait for it to save one of its 11 s."""
+    assert _on_two([(10, 1000), (10, 11)], [0, 5]) == [10, 16]  # 5 s more on the fast one would be 20
+    assert _on_two([(500, 1000), (10, 11)], [0, 5]) == [500, 16]
 
 
 def test_users_trade_types_and_both_gain():

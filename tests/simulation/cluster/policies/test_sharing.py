@@ -235,7 +235,7 @@ def test_the_share_of_users_who_may_come_next_is_rounded_up_from_what_it_is():
     """Of ten users 30 % are three, although 1 - 0.7 is a little more than 0.3 in doubles."""
     jobs = workload([(0, 1, 5)] * 10, group=np.arange(10), groups=tuple("abcdefghij"))
     policy = make_policy("tetris", jobs, {"fairness": "0.7"})
-    view = SimpleNamespace(group=jobs.group, num_groups=10)
+    view = SimpleNamespace(group=jobs.group, num_users=1, num_groups=10)
     assert policy._furthest_below(view, np.arange(10), {0: (0,)}).tolist() == [1, 2, 3]
 
 
@@ -266,3 +266,42 @@ def test_machines_of_virtual_clusters_are_read_from_a_file(tmp_path):
         policy.begin(cluster, 0)
     with pytest.raises(InvalidOptionError, match="must be a file, and quotas be left out"):
         make_policy("yarn-cs", jobs, {"quota_file": str(path), "quotas": "1:2:3"})
+
+
+def test_users_are_those_that_the_table_names():
+    """One GPU; user b's only job was submitted last, in the virtual cluster of a's: with the least share it comes next."""
+    rows = [(0, 1, 10), (1, 1, 10), (1, 1, 10), (2, 1, 10)]
+    jobs = workload(
+        rows, user=np.array([0, 0, 0, 1]), users=("a", "b"), group=np.array([0, 1, 1, 1]), groups=("x", "y")
+    )
+    starts, _ = _starts(jobs, Cluster.grid("2x1"), "drf")
+    assert starts == [0, 1, 11, 10]
+
+
+def test_users_take_turns_from_one_pass_to_the_next():
+    """One GPU; a's jobs were all submitted before b's: they alternate, and a user who comes late saved no turns up."""
+    rows = [(0, 1, 10)] * 8 + [(35, 1, 10)] * 2
+    group = np.array([0] * 4 + [1] * 4 + [2] * 2)
+    jobs = workload(rows, group=group, groups=("a", "b", "c"), priority=np.full(10, 1))
+    starts, _ = _starts(jobs, Cluster.grid("1x1"), "borg")
+    assert [group[job] for job in np.argsort(starts)] == [0, 1, 0, 1, 0, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("share", ["time", "gpu-time"])
+def test_tickets_are_for_time_or_for_gpu_time(share):
+    """Four GPUs; one user has jobs of one GPU, the other of four: as much time of a job each, or half of the GPU-time each."""
+    jobs = workload([(0, 1, 9000)] * 8 + [(0, 4, 9000)] * 2, group=np.array([0] * 8 + [1] * 2), groups=("a", "b"))
+    policy = make_policy("gandiva-fair", jobs, {"share": share})
+    problem = SimpleNamespace(
+        throughput=np.ones((10, 1)),
+        width=jobs.gpus,
+        gpus=np.array([4]),
+        isolated=np.ones(10),
+        isolated_end_s=np.ones(10),
+    )
+    policy.user = jobs.group
+    x = policy.shares(problem)[:, 0]
+    time = [float(x[jobs.group == user].sum()) for user in (0, 1)]
+    gpu_time = [float((x * jobs.gpus)[jobs.group == user].sum()) for user in (0, 1)]
+    assert time == pytest.approx([0.8, 0.8] if share == "time" else [2.0, 0.5])
+    assert gpu_time == pytest.approx([0.8, 3.2] if share == "time" else [2.0, 2.0])
