@@ -96,3 +96,13 @@ def test_preemption_takes_gpus_of_the_right_type_and_spares_the_others():
     cluster = Cluster(gpus=np.array([1, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
     run = play(jobs, cluster, make_policy("srtf", jobs), FREE)
     assert (run.end_us // US).tolist() == [90, 60, 15]
+
+
+@pytest.mark.parametrize("name", ["fifo", "static"])
+def test_nobody_passes_a_wider_job_of_the_same_type(name):
+    """Two GPUs of the first type, one of the second: the third job waits behind the second, the fourth for nobody."""
+    usable = [(1, 0), (1, 0), (1, 0), (0, 1)]
+    jobs = workload([(0, 1, 10), (0, 2, 10), (0, 1, 10), (0, 1, 10)], kind_ppm=np.array(usable) * PPM)
+    cluster = Cluster(gpus=np.array([2, 1]), kind=np.array([0, 1]), kinds=("a100", "v100"))
+    run = play(jobs, cluster, make_policy(name, jobs, {"backfill": False}), FREE)
+    assert (run.first_start_us // US).tolist() == [0, 10, 20, 0]
