@@ -20,9 +20,11 @@ settings.register_profile("prove", max_examples=200, **UNTIMED)
 settings.register_profile("dev", max_examples=10, **UNTIMED)
 
 # Compiling is most of what tests cost, much of it optimising. `make prove` runs what users run.
+QUICKLY_COMPILED_BY_XLA = (
+    *("--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"),
+    "--xla_cpu_parallel_codegen_split_count=1",
+)
 QUICKLY_COMPILED = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-    " --xla_cpu_parallel_codegen_split_count=1",
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # no folder is given, and yet programs would be written out for its key
     "NUMBA_OPT": "1",
     "NUMBA_LOOP_VECTORIZE": "0",
@@ -49,6 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(secrets.randbelow(2**32))
     if config.option.hypothesis_profile != "prove":
+        if "XLA_FLAGS" not in os.environ:
+            from tests.support.xla_flags import known_flags
+
+            os.environ["XLA_FLAGS"] = known_flags(QUICKLY_COMPILED_BY_XLA)
         for name, value in QUICKLY_COMPILED.items():
             os.environ.setdefault(name, value)  # read when JAX and Numba are first used, by children, too
     if config.option.going_on is not None:

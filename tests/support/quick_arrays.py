@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src.core import stage_p
+from jax._src import core
 from jax._src.interpreters import mlir
 from jax.extend.core import Primitive, primitives
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def same(array: Array) -> Array:
 
 
 BY_NUMPY: dict[Primitive, Callable[..., Array | None]] = {
-    stage_p: same,
+    **({core.stage_p: same} if hasattr(core, "stage_p") else {}),  # since JAX 0.10.1
     primitives.copy_p: same,
     primitives.convert_element_type_p: convert,
     primitives.broadcast_in_dim_p: broadcast,
