@@ -90,14 +90,17 @@ class Source(io.RawIOBase):
         When too much is read, or gzip data is damaged.
     """
 
+    _file: BinaryIO | None = None
+    """None until it is open: what the collector closes may never have been."""
+
     def __init__(self, path: str | Path, limit: str, most_line_bytes: int | None = None) -> None:
         self._path, self._limit, self._most_line_bytes = path, limit, most_line_bytes
         self._most_bytes: int = getattr(current_limits(), limit)
-        self._file = self._open()
-        head = self._file.read(2)
-        self._file.seek(0)
+        self._file = file = self._open()
+        head = file.read(2)
+        file.seek(0)
         self._is_packed = head == GZIP_MAGIC
-        self._unpacked = cast("BinaryIO", gzip.GzipFile(fileobj=self._file)) if self._is_packed else self._file
+        self._unpacked = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if self._is_packed else file
         self._num_bytes = self._line_bytes = 0
         self._ahead = b""
 
@@ -129,7 +132,7 @@ class Source(io.RawIOBase):
 
     def close(self) -> None:
         """Close the file."""
-        if not self.closed:
+        if not self.closed and self._file is not None:
             self._file.close()
         super().close()
 

@@ -28,7 +28,7 @@ class AnomalyKind(StrEnum):
     """Minus the logarithm of the switching autoregression's density, with encoder ``hmm``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LinearForecast:
     """The best linear forecast of a sample from the three before it.
 

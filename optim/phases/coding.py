@@ -11,7 +11,7 @@ from optim.phases.scaling import Scaling
 from optim.phases.windows import ScaledSeries
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhasedSeries:
     """Series on the model's grid with their phases.
 

@@ -14,7 +14,7 @@ SHRINKAGE = 5.0
 """Samples at risk below which a hazard is drawn to the phase's mean hazard."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DwellModel:
     """Hazards of K phases.
 

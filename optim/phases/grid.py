@@ -13,7 +13,7 @@ CLOCK_TOL = 1e-9
 """Relative error of time stamps that are multiples of the interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Grid:
     """Series on a grid.
 

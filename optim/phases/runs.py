@@ -8,7 +8,7 @@ import numpy as np
 from optim.models.containers.series import IntArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseRuns:
     """Runs of many segments, one after the other.
 

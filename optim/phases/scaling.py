@@ -14,7 +14,7 @@ LARGEST_SCORE = 10.0
 """Values further from the mean, in deviations, are cut there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scaling:
     """Scaling of R resources.
 

@@ -15,7 +15,7 @@ NUM_LEVELS = 201
 LEVELS = np.linspace(0.0, 1.0, NUM_LEVELS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseStatistics:
     """Statistics of K phases and R resources over samples.
 

@@ -7,7 +7,7 @@ import numpy as np
 from optim.models.containers.series import ContainerSeries, FloatArray, IntArray, Segmented
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ScaledSeries(Segmented):
     """Scaled samples of many segments.
 

@@ -10,7 +10,7 @@ from optim.training.forms import Compression
 from optim.training.messages import Compute, RowGradient, RowNumbers, Vector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Computed:
     """A gradient as it is pushed, and the loss.
 

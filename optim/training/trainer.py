@@ -84,7 +84,7 @@ class ClockRow:
     elapsed_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TrainingRecord:
     """What came of a run.
 

@@ -55,7 +55,7 @@ class DensityOptions:
         check_in("(0, inf)", self, "interval_s", "max_gap_s")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Moments:
     """What is fitted on, and what is forecast: rows of the held-out series, and what followed, shape (n, steps, R)."""
 

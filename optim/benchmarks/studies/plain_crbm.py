@@ -11,7 +11,7 @@ FIELDS = ("weights", "autoregression", "conditioning", "visible_bias", "hidden_b
 """The kernel's names of the parameters that leave and enter."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PlainCrbm:
     """A machine that is trained in place, float32.
 

@@ -84,7 +84,7 @@ class Segmented:
         return np.asarray(self.values[rows])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ContainerSeries(Segmented):
     """Consumption of many containers over time, their segments one after the other.
 

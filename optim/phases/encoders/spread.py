@@ -25,7 +25,7 @@ class Spread(StrEnum):
     """All principal directions to deviation one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CodeSpread:
     """A linear map of codes: ``(code - origin) matrix``."""
 

@@ -15,7 +15,7 @@ POOLED_LEVEL = 0.95
 """In the first cycle nothing is known of a container: it gets this quantile of all training samples."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PhaseLabels:
     """Phases of the containers that are simulated, and of those that statistics are taken from.
 

@@ -56,7 +56,7 @@ class RrhOptions:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RiskAndReward:
     """What a set of jobs stands to earn and to lose if each ran from now on; one entry a job.
 

@@ -46,7 +46,7 @@ class FrontierOptions:
         check_in("(0, 1)", self, "point_tol")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrontierPoint:
     """A footprint that is best at a price of work.
 

@@ -31,7 +31,7 @@ KNOBS: Mapping[str, tuple[float, ...]] = MappingProxyType(
 MOST_ROUNDS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Likeness:
     """A fit.
 

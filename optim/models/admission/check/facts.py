@@ -116,7 +116,7 @@ def smallest_demand(demands: Sequence[Demand]) -> Demand:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServerFacts:
     """The servers of one side: `capacity` has shape (classes, slots, resources), in 1e-6 units."""
 

@@ -30,7 +30,7 @@ class CutCharge:
     charge: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CountCharge:
     """What a count cut adds for 1, 2, ... units of a job in a class and slot; for more units as for the last."""
 
@@ -40,7 +40,7 @@ class CountCharge:
     charge: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prices:
     """The prices of a dual point, checked to be finite and non-negative.
 
@@ -251,7 +251,7 @@ def _equal_slots(capacity: IntArray, c: int, limits: tuple[Limits, Limits]) -> I
     yield from groups.values()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Pairs:
     """Counts that a class may take in a slot: y and z within their limits, z <= beside[y]."""
 

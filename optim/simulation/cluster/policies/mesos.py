@@ -43,7 +43,7 @@ class MesosOptions:
         check_in("[0, 86400]", self, "delay_s")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Offer:
     """What a framework is deciding about: so many free GPUs of each machine."""
 
@@ -52,7 +52,7 @@ class _Offer:
     free: IntArray
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Framework:
     """What the master knows of a framework: what it turned down, and until when that isn't offered again."""
 

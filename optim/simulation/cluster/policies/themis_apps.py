@@ -87,7 +87,7 @@ def _slowdown(view: View, job: int) -> Slowdown:
     return Slowdown(slot=machine, machine=machine, rack=rack, cluster=cluster)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Live:
     """The live jobs of all apps, one row an app.
 

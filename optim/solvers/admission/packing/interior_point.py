@@ -71,7 +71,7 @@ class WarmStart:
     complementarity: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InteriorPoint:
     """A nearly optimal pair of points.
 

@@ -58,7 +58,7 @@ IDLE_CUT_TOL = 1e-7
 """Cuts whose price times right-hand side is below this share of the bound are idle."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class PackingResult:
     """What column generation knows when it stops.
 

@@ -40,7 +40,7 @@ class Curves(NamedTuple):
     extra: FloatArray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prices:
     """Prices of rows and of job-specific cuts, over server classes.
 
@@ -64,7 +64,7 @@ class Prices:
     ps_curves: Curves | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PricedSchedules:
     """The best schedule of each priced job.
 

@@ -15,7 +15,7 @@ from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.schedule_keys import ScheduleKeys
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Schedule:
     """One schedule of one job over server classes.
 

@@ -42,7 +42,7 @@ OPTIMALITY_TOL = 1e-6
 """Relative gap at which a plan counts as proven optimal."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PricePoint:
     """A point of the packing LP's dual: flat row prices, payoffs, cuts with multipliers, and the bound they prove."""
 

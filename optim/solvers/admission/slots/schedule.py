@@ -118,7 +118,7 @@ def run_slots(instance: AdmissionInstance, policy: SlotPolicy, monitor: Monitor,
     return drive(_Cluster(instance, policy, monitor), monitor, task=task, total=float(instance.horizon))
 
 
-@dataclass
+@dataclass(eq=False)
 class _Cluster(AbstractIteration[SlotRun]):
     """The state of a run."""
 

@@ -27,7 +27,7 @@ class HeuristicOptions:
 HeuristicOptionsT = TypeVar("HeuristicOptionsT", bound=HeuristicOptions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Found:
     """A footprint, the steps to it, and figures of the search."""
 
