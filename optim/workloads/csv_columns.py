@@ -83,6 +83,7 @@ def read_columns(
                 read[name].append(_numbers(path, block[name], num_rows))
             num_rows += len(block)
             check_limit("rows", num_rows, f"{path}: rows")
+        _refuse_wide(path, len(header), separator, "the first row" if names else "the header")
     except pd.errors.EmptyDataError as error:
         raise InvalidProblemError(f"{path}: the file is empty; give a CSV file with a header") from error
     except pd.errors.ParserError as error:
@@ -120,8 +121,15 @@ def _no_table(path: str | Path, error: Exception) -> InvalidProblemError:
 
 
 def _refuse_wide(path: str | Path, width: int, separator: str, first: str) -> None:
-    """Raise InvalidProblemError at the first row that has more fields than the first."""
+    """Raise InvalidProblemError at the first row that has more fields than the first.
+
+    Whatever pandas makes of them: before 3.1 it drops what is too much in the first row of each of its blocks.
+    """
     with suppress(csv.Error):
+        with _open(path) as source:
+            lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8-sig", errors="replace", newline="")
+            if max(map(len, csv.reader(lines, delimiter=separator, quoting=_quoting(separator))), default=0) <= width:
+                return
         for line, fields in _records(path, separator):
             if len(fields) > width:
                 raise InvalidProblemError(

@@ -5,6 +5,7 @@ import os
 import stat
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from optim.core.errors import InvalidProblemError
@@ -132,6 +133,15 @@ def test_a_row_of_more_fields_than_the_header_is_refused(table, monkeypatch, cel
         InvalidProblemError, match=rf"row {line} has more fields than the header \([34], not 2\); remove"
     ):
         read_columns(table(f"a,b\n{rows}\n"), (), ("a", "b"))
+
+
+@pytest.mark.parametrize(("rows", "line"), [("1,2\n3,4,5\n6,7", 3), ("1,2\n3,4\n5,6,", 4), ("1,2\n3,4,5,6", 3)])
+def test_more_fields_are_refused_where_pandas_drops_them(table, monkeypatch, rows, line):
+    """Before 3.1 it does so in the first row of each of its own blocks, which are as long as it likes."""
+    dropped = [dict(zip("ab", row.split(","), strict=False)) for row in rows.split("\n")]
+    monkeypatch.setattr(csv_columns, "_blocks", lambda *_, **__: iter([pd.DataFrame(dropped)]))
+    with pytest.raises(InvalidProblemError, match=f"row {line} has more fields than the header"):
+        read_columns(table(f"a,b\n{rows}\n"), ("a",), ("b",))
 
 
 def test_a_row_of_more_fields_is_named_where_quotes_are_long_or_open(table):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from optim.core.documents import decode, first_sign
 from optim.core.errors import InvalidProblemError
 from optim.core.files import read_bytes
-from optim.core.missing import require as require_package
 from optim.models.bidding.price_history import MICRO, IntArray, Market, PriceHistory, PricePath, history_of
 from optim.workloads.bidding.instance_types import Work, kind_of_work, work_rate
 from optim.workloads.bidding.price_lists import provider_in, read_price_list
@@ -27,6 +26,7 @@ from optim.workloads.csv_columns import (
     require_order,
     require_rereadable,
 )
+from optim.workloads.dates import utc_dates
 
 _LOG = logging.getLogger(__name__)
 
@@ -165,11 +165,9 @@ def parse_times(
     InvalidProblemError
         At the first text that is no time.
     """
-    pd = require_package("pandas", "reading prices")
-
-    parsed = pd.to_datetime(pd.Series(texts, dtype=object), format="ISO8601", utc=True, errors="coerce")
+    parsed = utc_dates(texts)
     refuse(path, column, parsed.isna().to_numpy(), "a time like 2015-03-11T16:54:38Z is due", texts, is_table=is_table)
-    seconds: IntArray = parsed.dt.tz_localize(None).to_numpy(dtype="datetime64[s]").astype(np.int64)
+    seconds: IntArray = parsed.to_numpy(dtype="datetime64[s]").astype(np.int64)
     return seconds
 
 

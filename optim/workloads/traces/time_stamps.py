@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.missing import require as require_package
 from optim.workloads.csv_columns import LARGEST, line_of, read_columns, refuse
+from optim.workloads.dates import utc_dates
 from optim.workloads.traces.job_table import FloatArray, TextArray
 
 PHILLY_STAMP, SLURM_STAMP = "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S"
@@ -213,6 +214,6 @@ def _are_dates(texts: TextArray) -> tuple[Any, NDArray[np.bool_]]:
     pd = require_package("pandas", "reading times of a trace")
 
     series = pd.Series(texts, dtype=object)
-    dated = series.where(series.str.match(r"\d{4}-\d{2}-\d{2}"))  # not 'now', which pandas reads, nor a year alone
-    times = pd.to_datetime(dated, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
+    dated = series.where(series.str.match(r"\d{4}-\d{2}-\d{2}"))
+    times = utc_dates(dated)
     return times, times.notna().to_numpy()
