@@ -28,6 +28,9 @@ from tests.support.containers.worlds import drawn_series
 from tests.support.kept import assert_kept, outcome, parts, short
 
 KEPT = Path(__file__).parent / "kept"
+
+DIGITS = 5
+"""Of centres: they come from sums in float32, whose last bits are another JAX's own."""
 K = 3
 
 
@@ -236,7 +239,7 @@ def model():
 def test_what_a_model_says_comes_out_as_before(model, tmp_path):
     fresh = drawn_series(42, 6)
     found = {
-        "centres": model.centres_, "names": model.names_, "order": [model.order_, *model.order_likelihoods_],
+        "centres": model.centres_.round(DIGITS), "names": model.names_, "order": [model.order_, *model.order_likelihoods_],
         "calibrations": {name: parts(each) for name, each in model.calibrations_.items()}, "legend": legend(model),
         "labels": model.predict(fresh), "codes": model.transform(fresh)[20:60], "scores": model.anomaly_scores(fresh),
         "containers": model.container_scores(fresh), "demand": model.demand_quantile(fresh, 0.9, 6),
@@ -251,7 +254,15 @@ def test_what_a_model_says_comes_out_as_before(model, tmp_path):
     again = PhaseModel.load(path)
     assert np.array_equal(again.predict(fresh), model.predict(fresh))
     again.partial_fit(drawn_series(43, 7))
-    found |= {"updated": [again.centres_, again.weights_, parts(again.statistics_), again.predict(fresh), again.runs_]}
+    found |= {
+        "updated": [
+            again.centres_.round(DIGITS),
+            again.weights_,
+            parts(again.statistics_),
+            again.predict(fresh),
+            again.runs_,
+        ]
+    }
     found |= {"updated calibrations": {name: parts(each) for name, each in again.calibrations_.items()}}
     found["no model"] = str(outcome(PhaseModel.load, tmp_path / "none")).replace(str(tmp_path), "")
     path.write_bytes(path.read_bytes()[:200])
@@ -271,7 +282,7 @@ def test_models_with_other_settings_come_out_as_before():
         resources=("cpu",),
     )
     labels = padded.fit_predict(drawn_series(44, 9))
-    found["padded"] = [labels, padded.centres_, padded.names_, padded.order_, padded.get_params()]
+    found["padded"] = [labels, padded.centres_.round(DIGITS), padded.names_, padded.order_, padded.get_params()]
     found["before"] = [
         outcome(PhaseModel().predict, drawn_series(44, 3)),
         outcome(PhaseModel(order=0).fit, drawn_series(44, 3)),

@@ -17,10 +17,10 @@ from optim.models.admission.reach import earliest_completion, most_workers
 from optim.models.admission.schedules import Level, enumerate_schedules
 from optim.models.admission.trimming import trimmed_plan
 from optim.models.admission.union import take_jobs, together
-from optim.models.export import _text
 from tests.support.admission.plans import greedy_plan
 from tests.support.admission.seeded import loose_prices, loose_tree, seeded_document, seeded_instance
 from tests.support.kept import assert_kept, by_name, outcome, parts
+from tests.support.told_programme import told_programme
 from tests.support.variants import answers
 
 KEPT = Path(__file__).parent / "kept"
@@ -92,7 +92,7 @@ def test_schedules_and_programmes(instances):
         )  # fmt: skip
         found[f"{seed}"] = {
             "classes": classes, "servers": outcome(enumerate_schedules, instance, limit=500),
-            "index": CompactIndex.of(instance), "models": [_text(model, "lp") for model in models],
+            "index": CompactIndex.of(instance), "models": [told_programme(model) for model in models],
         }  # fmt: skip
     assert_kept(KEPT / "programmes.json", found)
 

@@ -21,9 +21,9 @@ from optim.models.auction.tuning import (
     rung_sizes,
 )  # fmt: skip
 from optim.models.auction.welfare import explicit_model, hull_bound, maximal_patterns, pattern_model
-from optim.models.export import _text
 from tests.support.auction.seeded import loose_plan, loose_proof, seeded_auction, seeded_document
 from tests.support.kept import assert_kept, by_name, outcome, parts
+from tests.support.told_programme import told_programme
 from tests.support.variants import answers
 
 KEPT = Path(__file__).parent / "kept"
@@ -84,7 +84,7 @@ def test_programmes(auctions):
     for seed in FEW:
         one = auctions[seed]
         models = [explicit_model, pattern_model, lambda given: pattern_model(given, is_integer=False)]
-        found[f"{seed}"] = [outcome(lambda make, given=one: _text(make(given), "lp"), make) for make in models]
+        found[f"{seed}"] = [outcome(lambda make, given=one: told_programme(make(given)), make) for make in models]
         found[f"market {seed}"] = [market_of(one).without(0), market_of(one).log_values(market_of(one).cap)]
     found["patterns"] = [maximal_patterns(room, sizes) for room in range(7) for sizes in ([1], [2, 3], [1, 2, 4])]
     assert_kept(KEPT / "programmes.json", found)

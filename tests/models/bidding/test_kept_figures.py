@@ -36,10 +36,10 @@ from optim.models.bidding.plan import FootprintPlan
 from optim.models.bidding.price_history import Market, PricePath, history_of
 from optim.models.bidding.problem import PROBLEM
 from optim.models.bidding.programme import charnes_cooper_model, parametric_model, supports_programme, tangents
-from optim.models.export import _text
 from tests.support.bidding.loose_proofs import loose_tree
 from tests.support.bidding.small_markets import CURVES, all_footprints, lasting, published_vector, varied
 from tests.support.kept import assert_kept, by_name, outcome, parts
+from tests.support.told_programme import told_programme
 from tests.support.variants import answers
 
 KEPT = Path(__file__).parent / "kept"
@@ -74,7 +74,7 @@ def test_what_instances_and_footprints_tell(instances):
 
 def test_programmes(instances):
     models = [
-        outcome(lambda make, given: _text(make(given), "lp"), make, one)
+        outcome(lambda make, given: told_programme(make(given)), make, one)
         for one in (published_vector(), *(instances[k][1] for k in (0, 2, 4, 8)))
         for make in (charnes_cooper_model, lambda given: parametric_model(given, 0.125, pieces=4))
     ]
