@@ -59,7 +59,7 @@ EXAMPLES: dict[str, tuple[str, str, str]] = {
     ),
     "simulate packing": ("", "--jobs 60 --servers 3", "--risk 0.01 --solver search --time-limit 10"),
     "containers recommend": (
-        "--generate 20 --out recommended.json",
+        "--generate 20 --cycle-minutes 30 --out recommended.json",
         "--input metrics.csv --format yaml --out patches.yaml",
         "--input cpu=cpu.json --input memory=mem.json --cycle-minutes 30",
     ),

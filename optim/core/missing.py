@@ -20,6 +20,9 @@ EXTRA_OF = {
 }
 """By package the extra that installs it."""
 
+PACKAGE_OF = {"sklearn": "scikit-learn"}
+"""What a package is called where it is installed, if not by its own name."""
+
 
 def require(module: str, purpose: str) -> ModuleType:
     """Import a module of an optional package.
@@ -62,5 +65,5 @@ def check_installed(package: str, purpose: str) -> None:
 
 def _missing(package: str, purpose: str, cause: str) -> MissingDependencyError:
     return MissingDependencyError(
-        f"{purpose} needs {package}{cause}; install it: pip install '{DISTRIBUTION}[{EXTRA_OF[package]}]'"
+        f"{purpose} needs {PACKAGE_OF.get(package, package)}{cause}; install it: pip install '{DISTRIBUTION}[{EXTRA_OF[package]}]'"
     )

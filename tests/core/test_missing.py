@@ -2,10 +2,13 @@
 
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from optim.core import missing
 from optim.core.errors import MissingDependencyError
 from optim.core.missing import DISTRIBUTION, EXTRA_OF, check_installed, require
 
@@ -33,3 +36,21 @@ def test_what_is_absent_is_known_before_it_is_needed(monkeypatch):
 
 def test_what_is_there_is_returned():
     assert require("pandas", "a frame").__name__ == "pandas"
+
+
+@pytest.mark.parametrize(("module", "function"), [("forest", "_fitted"), ("learned_policies", "_fit")])
+def test_policies_of_scikit_learn_name_the_command(monkeypatch, module, function):
+    fit = getattr(import_module(f"optim.simulation.containers.{module}"), function)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    with pytest.raises(
+        MissingDependencyError, match=r"^policy \S+ needs scikit-learn .*; install it: pip install '.*\[learn\]'$"
+    ):
+        fit(*[np.zeros((1, 1))] * 2, *[0.5] * (fit.__code__.co_argcount - 2))
+
+
+def test_nothing_else_words_what_is_missing():
+    """`peers` compares with what may be there, and needs none of it."""
+    package = Path(missing.__file__).parents[1]
+    raising = [path.name for path in package.rglob("*.py") if "raise MissingDependencyError" in path.read_text()]
+    assert raising == ["peers.py"]
+    assert "install mlcluster-optim" not in "".join(path.read_text() for path in package.rglob("*.py"))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from optim.core.errors import MissingDependencyError
+from optim.core.missing import require
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.learned_policies import NUM_OF_RATES, Analogs, quantiles
 from optim.simulation.containers.policy import NamedPolicy
@@ -82,11 +82,7 @@ def _targets(lessons: Lessons, world: World) -> FloatArray:
 
 
 def _fitted(features: FloatArray, targets: FloatArray) -> Any:
-    try:
-        from sklearn.ensemble import RandomForestRegressor
-    except ImportError as error:
-        raise MissingDependencyError("policy forest needs scikit-learn; install mlcluster-optim[learn]") from error
-    model = RandomForestRegressor(
+    model = require("sklearn.ensemble", "policy forest").RandomForestRegressor(
         NUM_TREES, min_samples_leaf=LEAST_LEAF, max_features=FEATURE_SHARE, random_state=0, n_jobs=1
     )
     with threadpool_limits(1):

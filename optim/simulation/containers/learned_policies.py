@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
-from optim.core.errors import MissingDependencyError
+from optim.core.missing import require
 from optim.models.containers.series import FloatArray
 from optim.simulation.containers.forecast import Forecast, scale_of, with_tail
 from optim.simulation.containers.policy import CycleView, NamedPolicy, Stepper
@@ -142,13 +142,7 @@ def _needs(lessons: Lessons, world: World) -> list[FloatArray]:
 
 
 def _fit(features: FloatArray, needs: FloatArray, level: float) -> Callable[[FloatArray], FloatArray]:
-    try:
-        from sklearn.ensemble import HistGradientBoostingRegressor
-    except ImportError as error:
-        raise MissingDependencyError(
-            "policy boosted-quantiles needs scikit-learn; install mlcluster-optim[learn]"
-        ) from error
-    model = HistGradientBoostingRegressor(
+    model = require("sklearn.ensemble", "policy boosted-quantiles").HistGradientBoostingRegressor(
         loss="quantile", quantile=level, max_iter=80, max_leaf_nodes=16, min_samples_leaf=40, random_state=0
     )
     with threadpool_limits(1):  # more threads wait for each other on so little data
