@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 LEAST_WANTED = ("p99 ms", "cpu s", "ratio", "decision ms", "termination")
 """Columns that a narrow terminal lacks; records and report have them."""
 
-OF_SOLVES = frozenset({"objective", "bound", "gap %", "ratio", "decision ms", "p99 ms"})
+CLAIMED = "claimed bound"
+"""Of another library's solver, not checked: a table has the column where a row has the figure."""
+
+OF_SOLVES = frozenset({"objective", "bound", "gap %", CLAIMED, "ratio", "decision ms", "p99 ms"})
 """Columns that a study leaves empty: its table goes without."""
 
 MARK = "*"
@@ -182,7 +185,7 @@ def tell_differences(differences: "Sequence[Difference]") -> None:
 def _header(columns: Sequence[str]) -> tuple[str, ...]:
     """Return the heads of a suite's table."""
     return (
-        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", "ratio"),
+        *("instance", *columns, "solver", "termination", "objective", "bound", "gap %", CLAIMED, "ratio"),
         *("seconds", "cpu s", "decision ms", "p99 ms", "verified"),
     )
 
@@ -190,11 +193,12 @@ def _header(columns: Sequence[str]) -> tuple[str, ...]:
 def _filled(
     header: tuple[str, ...], rows: list[tuple[object, ...]]
 ) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
-    """Leave out what no row of a study has; a table of solves keeps all its columns."""
+    """Leave out what no row of a study has; a table of solves keeps its columns but for claimed bounds that nobody has."""
     is_empty = {name: all(row[k] is None for row in rows) for k, name in enumerate(header)}
-    if not (is_empty["objective"] and is_empty["bound"]):
-        return header, rows
-    kept = [k for k, name in enumerate(header) if name not in OF_SOLVES]
+    dropped = {CLAIMED} if is_empty[CLAIMED] else set()
+    if is_empty["objective"] and is_empty["bound"]:
+        dropped |= OF_SOLVES
+    kept = [k for k, name in enumerate(header) if name not in dropped]
     return tuple(header[k] for k in kept), [tuple(row[k] for k in kept) for row in rows]
 
 
@@ -209,6 +213,7 @@ def _row(record: "Record", columns: Sequence[str]) -> tuple[object, ...]:
         record.objective,
         record.bound,
         record.gap_percent,
+        record.counts.get("claimed_bound"),
         None if record.ratio is None else round(record.ratio, 4),
         round(record.run_s, 3),
         None if record.processor_s is None else round(record.processor_s, 3),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HEADER = (
     *("asking", "multiplier", "servers", "saved", "saved_low", "saved_high"),
-    *("by_model", "least", "kills", "throttled"),
+    *("by_model", "least", "claimed_bound", "kills", "throttled"),
 )
 
 

@@ -98,11 +98,39 @@ def _summary(record: "Record") -> dict[str, Any]:
 def _details(record: "Record") -> dict[str, Any]:
     """Return all fields worth reading, without load and decision times where there are none."""
     names = (
-        *("instance", "solver", "seed", "termination", "objective", "bound", "gap", "ratio", "verified", "certificate"),
-        *("wall_s", "processor_s", "seconds", "decision_ms", "load", "iterations", "counts", "memory_mb", "message"),
+        *(
+            "instance",
+            "solver",
+            "seed",
+            "termination",
+            "objective",
+            "bound",
+            "gap",
+            "claimed_bound",
+            "ratio",
+            "verified",
+        ),
+        *(
+            "certificate",
+            "wall_s",
+            "processor_s",
+            "seconds",
+            "decision_ms",
+            "load",
+            "iterations",
+            "counts",
+            "memory_mb",
+        ),
+        "message",
     )
-    fields = {name: getattr(record, name) for name in names}
-    fields |= {"load": record.load or {}, "message": record.message or None}
+    counts = dict(record.counts)
+    changed = {
+        "claimed_bound": counts.pop("claimed_bound", None),
+        "load": record.load or {},
+        "counts": counts,
+        "message": record.message or None,
+    }
+    fields = {name: changed[name] if name in changed else getattr(record, name) for name in names}
     decision = record.decision_ms
     if not decision:
         del fields["decision_ms"]

@@ -46,5 +46,9 @@ class EngineError(OptimError, RuntimeError):
     """Workers that were to do pieces of work cannot be reached, or do not fit this process."""
 
 
+class SolverError(OptimError, RuntimeError):
+    """A solver of another library ended with an error; what it holds is no answer, and proves nothing."""
+
+
 class CertificateRefusedError(OptimError):
     """A solution does not prove what it claims."""

@@ -14,14 +14,14 @@ from optim.models.admission.packing import packing_dual, packing_model
 from optim.models.admission.schedules import enumerate_schedules
 from optim.models.export import export_model
 from optim.models.reference import reference_instance
+from optim.solvers.lp.highs_run import silent_highs
 from tests.support.admission.small_clusters import instance, job, servers
 from tests.support.admission.solving import optimum
 
 
 def optimum_of_file(path: Path) -> float:
     """Let HiGHS read a file and solve it."""
-    highs = highspy.Highs()
-    highs.silent()
+    highs = silent_highs()
     assert highs.readModel(str(path)) == highspy.HighsStatus.kOk
     highs.run()
     assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal

@@ -140,6 +140,8 @@ def best_weights(problem: ServerProblem) -> FloatArray:
     starts = coo_array((starts.data, starts.coords), shape=(jobs, jobs * shifts + 1)).tocsr()
     cost = np.append(np.zeros(jobs * shifts), 1.0)
     found = linprog(cost, A_ub=load, b_ub=np.zeros(size), A_eq=starts, b_eq=np.ones(jobs), method="highs")
+    if not found.success:  # any weights prove a bound
+        return np.ones((problem.num_slots, width)) / problem.capacity
     return np.asarray(-found.ineqlin.marginals.reshape(-1, width) / problem.capacity)
 
 
@@ -148,22 +150,23 @@ def least_servers(problem: ServerProblem) -> int:
     return math.ceil(proven_bound(problem, best_weights(problem)) - 1e-6)
 
 
-def fewest_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int]:
-    """Return a placement and a bound: first-fit's, or a better one by the mixed-integer programme within the time.
+def fewest_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placement, int, int]:
+    """Return a placement, a proven bound and a claimed one: first-fit's, or better by the mixed-integer programme within the time.
 
     Notes
     -----
     Minimise sum_k u_k over binaries u_k (server k is used) and x_jks (job j starts on k in slot s): each job once, requests
-    on each server in each slot at most u_k c, and u falling in k. HiGHS' bound is claimed only where it says optimal.
+    on each server in each slot at most u_k c, and u falling in k. HiGHS' bound comes without a proof: it is the claim, unless the
+    placement refutes it. The placement is checked against the requests themselves.
     """
     start = first_fit(problem)
     bound = least_servers(problem)
     if start.num_servers <= bound:
-        return start, bound
+        return start, bound, bound
     model = _model(problem, start.num_servers)
     outcome = solve_with_highs(CompiledModel(model), time_limit_s=time_limit_s)
     if not outcome.has_values:
-        return start, bound
+        return start, bound, bound
     chosen = [key for key, own in model.x.items() if own.value > 0.5]
     server, begin = np.zeros(len(problem.requests), dtype=np.int64), np.zeros(len(problem.requests), dtype=np.int64)
     for job, k, slot in chosen:
@@ -171,7 +174,8 @@ def fewest_by_model(problem: ServerProblem, time_limit_s: float) -> tuple[Placem
     found = Placement(server=server, start=begin)
     if not is_feasible(problem, found) or found.num_servers >= start.num_servers:
         found = start
-    return found, max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
+    claimed = math.ceil((outcome.bound or 0.0) - 1e-6)
+    return found, bound, max(bound, claimed) if claimed <= found.num_servers else bound
 
 
 def _model(problem: ServerProblem, most: int) -> Any:

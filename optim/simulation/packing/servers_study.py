@@ -83,8 +83,9 @@ class ServerRow:
     by_model
         By the mixed-integer programme, where it is given time.
     least
-        Bound on the servers for these requests, and so on the gap: proven by weights; where the programme runs the larger of it and
-        HiGHS' claim.
+        Bound on the servers for these requests, and so on the gap, proven by weights.
+    claimed_bound
+        The larger of it and HiGHS' own bound, which nobody can check, where the programme is given time.
     kills, throttled
         What came out.
     """
@@ -97,6 +98,7 @@ class ServerRow:
     saved_high: float
     by_model: float | None
     least: float
+    claimed_bound: float | None
     kills: float
     throttled: float
 
@@ -126,6 +128,7 @@ class _Counted:
     servers: FloatArray
     by_model: FloatArray | None
     least: float
+    claimed: float | None
     kills: float
     throttled: float
 
@@ -166,7 +169,7 @@ class _Counting(AbstractTask[Asking, _Counted | None]):
             if stop(SolveState(elapsed_s=0.0)) is not None:
                 return None
         progress.finish()
-        servers, by_model, least = np.array(counts, dtype=np.float64).T
+        servers, by_model, least, claimed = np.array(counts, dtype=np.float64).T
         kills, throttled = _harm(fresh, placed)
         return _Counted(
             asking=piece,
@@ -174,6 +177,7 @@ class _Counting(AbstractTask[Asking, _Counted | None]):
             servers=servers,
             by_model=by_model if options.model_s > 0 else None,
             least=float(least.mean()),
+            claimed=float(claimed.mean()) if options.model_s > 0 else None,
             kills=kills,
             throttled=throttled,
         )
@@ -221,17 +225,19 @@ def _row(found: _Counted, reference: FloatArray) -> ServerRow:
         saved_high=saved.high,
         by_model=None if found.by_model is None else float(found.by_model.mean()),
         least=found.least,
+        claimed_bound=found.claimed,
         kills=found.kills,
         throttled=found.throttled,
     )
 
 
-def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int]:
-    """Return the number of servers by the model, where it has time, and a bound."""
+def _by_model(problem: ServerProblem, model_s: float, placed: Placement) -> tuple[int, int, int]:
+    """Return the number of servers by the model, where it has time, a proven bound and a claimed one."""
     if model_s <= 0:
-        return placed.num_servers, least_servers(problem)
-    placement, bound = fewest_by_model(problem, model_s)
-    return placement.num_servers, bound
+        bound = least_servers(problem)
+        return placed.num_servers, bound, bound
+    placement, bound, claimed = fewest_by_model(problem, model_s)
+    return placement.num_servers, bound, claimed
 
 
 def draw_set(options: ServerStudyOptions, seed: int) -> JobSet:

@@ -52,9 +52,10 @@ class CompactMilpOptions:
 class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
     """The compact mixed-integer programme (1)-(13) on single real servers, by HiGHS on one thread.
 
-    HiGHS' own bound comes without a proof that could be checked; it is stated as the count `milp_bound`
+    HiGHS' own bound comes without a proof that could be checked; it is stated as the count `claimed_bound`
     and never as the solution's bound, which is a price proof made for the plan. So the termination is
-    `completed` when HiGHS claims optimality, and `optimal` only where the price proof closes the gap.
+    `completed` when HiGHS claims optimality, and `optimal` only where the price proof closes the gap. Where the
+    plan is worth more than HiGHS' bound allows, the claim is wrong, and the message says so.
 
     Notes
     -----
@@ -93,7 +94,7 @@ class CompactMilpSolver(AbstractSolver[AdmissionInstance, CompactMilpOptions]):
         plan, highs = _run_highs(instance, options, monitor, seed)
         monitor.progress.finish()
         termination = _TERMINATIONS.get(highs.termination, highs.termination)
-        known = {"milp_bound": highs.bound, "milp_objective": highs.objective}
+        known = {"claimed_bound": highs.bound, "milp_objective": highs.objective}
         outcome = Outcome(
             termination=termination,
             iterations=highs.nodes,
@@ -184,6 +185,8 @@ def _message(outcome: HighsOutcome, worth: float) -> str:
         )
     if outcome.bound is None:
         return "HiGHS found no bound"
+    if worth > outcome.bound + PLAN_TOL * max(1.0, abs(outcome.bound)):
+        return f"HiGHS claims the bound {outcome.bound:.9g}, which is wrong: the plan is worth {worth:.9g}"
     if outcome.termination is Termination.OPTIMAL:
         return f"HiGHS claims optimality with bound {outcome.bound:.9g}, which comes without a proof"
     return f"HiGHS claims the bound {outcome.bound:.9g}, which comes without a proof"

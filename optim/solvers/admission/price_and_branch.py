@@ -6,25 +6,25 @@ servers: those that don't are re-inserted by their best schedule on what is left
 
 from dataclasses import dataclass, replace
 
-import highspy
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from optim.core.driver import Monitor, Outcome, Standing
 from optim.core.errors import InvalidOptionError
 from optim.core.ranges import check_in
 from optim.core.registry import register
+from optim.core.status import Termination
 from optim.models.admission.instance import AdmissionInstance, IntArray
 from optim.models.admission.plan import AdmissionPlan
 from optim.solvers.admission.neighbourhood.plan_moves import Neighbourhood
 from optim.solvers.admission.own_unit import OwnUnitSolver
-from optim.solvers.admission.packing.highs_programme import add_rows
+from optim.solvers.admission.packing.highs_programme import whole_programme
 from optim.solvers.admission.packing.packing_lp import PackingLP, PackingResult
 from optim.solvers.admission.packing.price_search import Walk
 from optim.solvers.admission.pricing.capacity_rows import CapacityRows
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.warm_up import compile_columns, compile_moves
-from optim.solvers.lp.highs_run import run_highs, silent_highs
+from optim.solvers.lp.highs_run import no_answer, run_highs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,10 @@ class PriceAndBranch(OwnUnitSolver[PriceAndBranchOptions]):
 def _choose_columns(
     relaxed: PackingResult, rows: CapacityRows, options: PriceAndBranchOptions, monitor: Monitor, seed: int
 ) -> IntArray:
-    """Return the pool columns that a MILP over server classes selects, the best found where it is told to stop."""
+    """Return the pool columns that a MILP over server classes selects, the best found where it is told to stop.
+
+    They are placed one by one, and the bound is the LP's: a wrong optimum costs worth, and proves nothing.
+    """
     pool = relaxed.pool
     if len(pool) == 0:
         return np.zeros(0, dtype=np.int64)
@@ -101,16 +104,10 @@ def _choose_columns(
     share, job = pool.share[:, columns].tocsr(), pool.job[columns]
     used = np.flatnonzero((rows.capacity > 0) & (share.sum(axis=1) > 1.0))
     share = share[used]
-    solver = silent_highs()
     count = len(columns)
-    solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
-    solver.addVars(count, np.zeros(count), np.ones(count))
-    everyone = np.arange(count, dtype=np.int32)
-    solver.changeColsCost(count, everyone, pool.value[columns])
-    solver.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
     jobs, starts = np.unique(job, return_index=True)
-    add_rows(solver, share)
-    add_rows(solver, csr_array((np.ones(count), everyone, np.append(starts, count)), shape=(len(jobs), count)))
+    once = csr_array((np.ones(count), np.arange(count), np.append(starts, count)), shape=(len(jobs), count))
+    solver = whole_programme(pool.value[columns], np.ones(count), csr_array(vstack([share, once])))
     outcome = run_highs(
         solver,
         time_limit_s=min(options.mip_seconds, monitor.remaining_s),
@@ -119,6 +116,8 @@ def _choose_columns(
     )
     if outcome.is_aborted:
         raise KeyboardInterrupt
+    if outcome.termination is Termination.NUMERICAL_ERROR:
+        raise no_answer(solver)
     return columns[:0] if outcome.values is None else columns[outcome.values > 0.5]
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from optim.core.driver import AbstractIteration, Monitor, Outcome, Standing, drive
+from optim.core.errors import SolverError
 from optim.core.ranges import check_in
 from optim.core.registry import SUPPORTED, Support, register
 from optim.core.status import Termination
@@ -129,6 +130,10 @@ class PlainSteps(AbstractIteration["PlainSteps"]):
             )
         self.number, self.nodes = self.number + 1, self.nodes + outcome.nodes
         self.reason = None if outcome.termination is Termination.OPTIMAL else outcome.termination
+        if self.reason is Termination.NUMERICAL_ERROR:
+            raise SolverError(
+                f"HiGHS failed on the programme at the ratio {self._value.ratio:.9g}; try another solver, or another highspy"
+            )
         self._is_done = True
         if outcome.has_values:
             found = counts_of(model, self.instance)

@@ -11,6 +11,7 @@ import numpy as np
 from optim.models.cluster.time_shares import ShareProblem
 from optim.models.cluster.world import FloatArray
 from optim.solvers.cluster.price_polygon import KINDS, dearest_prices, shares_at, usage_at
+from optim.solvers.lp.highs_run import run_to_optimum, silent_highs
 
 MOST_PRICES = 200
 BILL_TOL = 1e-8
@@ -76,12 +77,8 @@ def _mixture(usage: FloatArray) -> tuple[float, FloatArray, FloatArray]:
     lp.a_matrix_.start_ = np.append((kinds + 1) * np.arange(rows + 1), (kinds + 1) * rows + kinds).astype(np.int32)
     lp.a_matrix_.index_ = np.append(np.tile(np.arange(kinds + 1), rows), np.arange(kinds)).astype(np.int32)
     lp.a_matrix_.value_ = np.append(np.column_stack([usage, np.ones(rows)]).ravel(), -np.ones(kinds))
-    highs = highspy.Highs()
-    highs.setOptionValue("output_flag", False)
-    highs.setOptionValue("threads", 1)
-    highs.setOptionValue("presolve", "off")
-    highs.passModel(lp)
-    highs.run()
+    highs = silent_highs(lp, presolve="off")
+    run_to_optimum(highs)
     solution = highs.getSolution()
     weight = np.maximum(np.asarray(solution.col_value)[:rows], 0.0)
     weight /= weight.sum()

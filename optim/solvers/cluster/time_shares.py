@@ -14,6 +14,7 @@ import numpy as np
 from optim.core.errors import UnsupportedProblemError
 from optim.models.cluster.time_shares import ShareProblem, worst_ratio
 from optim.models.cluster.world import FloatArray, IntArray
+from optim.solvers.lp.highs_run import run_to_optimum, silent_highs
 
 TOL = 1e-6
 """Relative distance of the two sides of rho at which the search ends."""
@@ -54,12 +55,8 @@ class ShareProgramme:
     """max t with throughput(x_j) >= t r_j, one place at a time, GPUs of each type: kept in HiGHS, resolved for other r."""
 
     def __init__(self, problem: ShareProblem) -> None:
-        import highspy
-
         self.problem = problem
-        self.highs = highspy.Highs()
-        self.highs.setOptionValue("output_flag", False)
-        self.highs.setOptionValue("threads", 1)
+        self.highs = silent_highs()
         if len(problem.width) >= MANY_JOBS:
             self.highs.setOptionValue("solver", "ipm")
         self.solves, self.seconds = 0, 0.0
@@ -105,7 +102,7 @@ class ShareProgramme:
         for row, value in enumerate(scaled.tolist()):
             self.highs.changeCoeff(row, column, -value)
         before = self.highs.getRunTime()
-        self.highs.run()
+        run_to_optimum(self.highs)
         self.seconds += self.highs.getRunTime() - before
         self.solves += 1
         solution = self.highs.getSolution()

@@ -3,18 +3,31 @@
 HiGHS by itself returns when it is done, and not before. Here it runs in a thread of its own; at its interrupt points
 and several times a second it is asked whether to go on, so that a stopping rule or Ctrl-C ends it soon, with the best
 solution that it has.
+
+HiGHS proves nothing that could be checked, and has called points optimal that weren't (1.12 to 1.15 did in presolve). So no claim rests
+on its word, and a wrong one is caught where it is used:
+
+- dual points of linear programmes (trees of bidding and admission, prices of auctions and time shares) are only prices: the bound is
+  added up from them anew, and `verify` does so again;
+- points of mixed-integer programmes (`compact-milp`, `plain-milp`, `price-and-branch`, `dorm`, servers of recurring jobs, the search for
+  bad instances) are only plans: they are valued, and checked, against the instance, and a missed optimum costs worth;
+- its bounds of mixed-integer programmes stand apart as `claimed_bound`, and are called wrong where a plan is better.
 """
 
 import math
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from optim.core.errors import SolverError
 from optim.core.status import Termination
 
 INFINITE = 1e29
@@ -80,15 +93,111 @@ def keep_going(state: HighsState) -> Termination | None:
     return None
 
 
-def silent_highs(lp: Any = None) -> Any:
-    """Return a solver that prints nothing, with a `HighsLp` if one is given."""
+def silent_highs(lp: Any = None, **options: OptionValue) -> Any:
+    """Return a solver on one thread that prints nothing, with options by HiGHS' names, and a `HighsLp` if one is given."""
     import highspy
 
+    _greeted()
     highs = highspy.Highs()
-    highs.silent()
+    for name, value in {"output_flag": False, "threads": 1, **options}.items():
+        _must_be_ok(highs.setOptionValue(name, value), f"option {name}={value!r}")
     if lp is not None:
         _must_be_ok(highs.passModel(lp), "the model")
     return highs
+
+
+def run_in_place(highs: Any) -> Any:
+    """Run HiGHS in the calling thread, to its end; return its `HighsModelStatus`, which is never that of an error.
+
+    Where rounding keeps it from an answer (`kUnknown`, `kSolveError`) it runs again from the beginning, and may say so again:
+    then nothing is known of the programme, and nothing may be concluded.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS didn't run: that is no sign that there is no optimum.
+    """
+    if _must_end(highs) in _open_endings():
+        highs.clearSolver()
+        _must_end(highs)
+    return highs.getModelStatus()
+
+
+def run_to_optimum(highs: Any) -> None:
+    """Run HiGHS in the calling thread on a programme that has an optimum; it holds a primal and a dual point then.
+
+    Raises
+    ------
+    SolverError
+        If HiGHS finds no optimum, not even one that misses its tolerances by rounding.
+    """
+    import highspy
+
+    status, solution = run_in_place(highs), highs.getSolution()
+    is_near = status == highspy.HighsModelStatus.kUnknown and solution.value_valid and solution.dual_valid
+    if not (status == highspy.HighsModelStatus.kOptimal or is_near):
+        raise no_answer(highs)
+
+
+def _must_end(highs: Any) -> Any:
+    """Run, and return the model's status unless it is that of an error."""
+    import highspy
+
+    has_failed = _ran(highs) == highspy.HighsStatus.kError
+    status = highs.getModelStatus()
+    if status not in _open_endings() and (has_failed or status not in _known_endings()):
+        raise no_answer(highs)
+    return status
+
+
+def _ran(highs: Any) -> Any:
+    """Run, and return HiGHS' status.
+
+    HiGHS keeps for each thread the workers of its first run there, and refuses a run that asks for another number of
+    them: one by default threads, of other code in this process, must not spoil ours.
+    """
+    import highspy
+
+    status = highs.run()
+    if status == highspy.HighsStatus.kError and highs.getModelStatus() == highspy.HighsModelStatus.kNotset:
+        highspy.Highs.resetGlobalScheduler(True)
+        status = highs.run()
+    return status
+
+
+def no_answer(highs: Any) -> SolverError:
+    """Return the error that HiGHS gave a programme no answer."""
+    return SolverError(
+        f"HiGHS {highs.version()} ended with {highs.modelStatusToString(highs.getModelStatus())!r} on a linear programme of "
+        f"{highs.getNumRow()} rows and {highs.getNumCol()} columns; try another solver, or another version of highspy"
+    )
+
+
+@cache
+def _greeted() -> None:
+    """Make a first solver, which prints who made HiGHS (from 1.16 on), while nothing that is printed arrives."""
+    import highspy
+
+    with _nothing_printed():
+        highspy.Highs()
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """Turn file descriptor 1 aside, if it is open: what compiled code prints doesn't pass `sys.stdout`."""
+    try:
+        kept = os.dup(1)
+    except OSError:
+        yield
+        return
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.close(sink)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def run_highs(
@@ -138,7 +247,9 @@ def run_highs(
     has_values = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     is_mip = bool(len(highs.getLp().integrality_))
     return HighsOutcome(
-        termination=run.reason or _termination(highs.getModelStatus()),
+        termination=Termination.NUMERICAL_ERROR
+        if run.has_failed
+        else run.reason or _termination(highs.getModelStatus()),
         is_aborted=run.is_aborted,
         values=np.array(highs.getSolution().col_value, dtype=np.float64) if has_values else None,
         objective=_finite(info.objective_function_value) if has_values else None,
@@ -159,7 +270,7 @@ class _Run:
         self._is_done = threading.Event()
         self._error: BaseException | None = None
         self.reason: Termination | None = None
-        self.is_aborted = False
+        self.is_aborted = self.has_failed = False
 
     def execute(self) -> None:
         """Run to the end, to a reason to stop, or to Ctrl-C; raise what the watching code raised."""
@@ -185,8 +296,12 @@ class _Run:
             raise self._error
 
     def _run(self) -> None:
+        import highspy
+
         try:
-            self._highs.run()
+            self.has_failed = _ran(self._highs) == highspy.HighsStatus.kError
+        except BaseException as error:
+            self._error = error
         finally:
             self._is_done.set()
 
@@ -231,10 +346,24 @@ def _finite(value: float) -> float | None:
 
 
 def _termination(status: Any) -> Termination:
+    return _known_endings().get(status, Termination.NUMERICAL_ERROR)
+
+
+@cache
+def _open_endings() -> frozenset[Any]:
+    """Return HiGHS' ends that say nothing of a programme: it tried, and its numbers were beyond it."""
+    import highspy
+
+    return frozenset({highspy.HighsModelStatus.kUnknown, highspy.HighsModelStatus.kSolveError})
+
+
+@cache
+def _known_endings() -> dict[Any, Termination]:
+    """Return what HiGHS' ends are called here; all others are errors, or say nothing."""
     import highspy
 
     kinds = highspy.HighsModelStatus
-    known = {
+    return {
         kinds.kOptimal: Termination.OPTIMAL,
         kinds.kInfeasible: Termination.INFEASIBLE,
         kinds.kUnbounded: Termination.DUAL_INFEASIBLE,
@@ -244,4 +373,3 @@ def _termination(status: Any) -> Termination:
         kinds.kSolutionLimit: Termination.NODE_LIMIT,
         kinds.kInterrupt: Termination.INTERRUPTED,
     }
-    return known.get(status, Termination.NUMERICAL_ERROR)

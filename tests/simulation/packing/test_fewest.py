@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from optim.core.errors import InvalidProblemError
+from optim.simulation.packing import fewest
 from optim.simulation.packing.fewest import (
     Placement,
     ServerProblem,
@@ -61,9 +62,22 @@ def fewest_by_enumeration(problem):
 def test_the_model_finds_the_fewest_and_no_bound_is_above_them(problem):
     best = fewest_by_enumeration(problem)
     assert least_servers(problem) <= best
-    found, bound = fewest_by_model(problem, time_limit_s=20.0)
+    found, bound, claimed = fewest_by_model(problem, time_limit_s=20.0)
     assert is_feasible(problem, found)
-    assert found.num_servers == bound == best
+    assert found.num_servers == claimed == best
+    assert bound == least_servers(problem)
+
+
+@pytest.mark.parametrize(("highs_bound", "claimed"), [(0.0, 2), (2.0, 2), (3.0, 3), (3.1, 2), (100.0, 2), (None, 2)])
+def test_a_wrong_bound_of_highs_is_never_proven_and_not_claimed_where_a_placement_refutes_it(
+    monkeypatch, highs_bound, claimed
+):
+    """Three jobs of 0.6: no two fit together, and the linear programme proves two servers."""
+    problem = ServerProblem(requests=(np.full((1, 1), 0.6),) * 3, arrival=np.zeros(3, dtype=int), capacity=np.ones(1))
+    honest = fewest.solve_with_highs
+    monkeypatch.setattr(fewest, "solve_with_highs", lambda *a, **k: replace(honest(*a, **k), bound=highs_bound))
+    found, bound, told = fewest_by_model(problem, time_limit_s=20.0)
+    assert (found.num_servers, bound, told) == (3, 2, claimed)
 
 
 @given(problem=problems(), seed=st.integers(0, 2**32 - 1))

@@ -1,18 +1,25 @@
 """One run of HiGHS on a programme of its own form: when it stops, and with what."""
 
 import _thread
+import ast
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import highspy
 import numpy as np
 import pytest
 
+import optim
+from optim.core.errors import SolverError
 from optim.core.status import Termination
 from optim.models.admission.compact import compact_model
 from optim.solvers.lp.highs_model import CompiledModel
-from optim.solvers.lp.highs_run import HighsState, _Run, run_highs, silent_highs
+from optim.solvers.lp.highs_run import HighsState, _Run, run_highs, run_in_place, run_to_optimum, silent_highs
 from tests.support.admission.small_clusters import crowd
+from tests.support.public_traces import TRACE_DIR
 
 SOON_S = 1.0
 """Within this time HiGHS ends when it is asked to, on a busy machine too."""
@@ -119,3 +126,181 @@ def test_ctrl_c_heard_by_the_watch_aborts_too(hard: Any) -> None:
 
     outcome = run_highs(silent_highs(hard), watch=press)
     assert (outcome.termination, outcome.is_aborted) == (Termination.INTERRUPTED, True)
+
+
+OPTIMUM = 3.2062341861483765
+"""Of the programme that HiGHS 1.12 to 1.15 call optimal at 0."""
+
+
+def gates() -> Any:
+    """Return that programme, max f, written from its sentences.
+
+    One gate f that lets one pair a + a' or b + b' through on each of two sides, of which each costs two doors out of hundreds; three
+    pieces at least are let through where f is.
+    """
+    lower, upper = np.zeros(9), np.array([1.0, 1, 1, 2, 2, 1, 1, 2, 2])
+    rows = [
+        ({0: 1}, -np.inf, 1),
+        ({0: -2, 1: 1, 2: 1}, -np.inf, 0),
+        ({1: -100, 2: -100, 3: 200, 4: 200}, 0, np.inf),
+        ({1: -1, 2: -1, 3: 1, 4: 1}, -np.inf, 0),
+        ({0: -2, 5: 1, 6: 1}, -np.inf, 0),
+        ({5: -100, 6: -100, 7: 200, 8: 200}, 0, np.inf),
+        ({5: -1, 6: -1, 7: 1, 8: 1}, -np.inf, 0),
+        ({0: -3, 1: 1, 2: 1, 5: 1, 6: 1}, 0, np.inf),
+    ]
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_, lp.sense_ = 9, len(rows), highspy.ObjSense.kMaximize
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = OPTIMUM * (np.arange(9) == 0), lower, upper
+    lp.row_lower_, lp.row_upper_ = np.array([low for _, low, _ in rows]), np.array([high for *_, high in rows])
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.start_ = np.cumsum([0, *(len(row) for row, *_ in rows)])
+    lp.a_matrix_.index_ = [column for row, *_ in rows for column in row]
+    lp.a_matrix_.value_ = [float(value) for row, *_ in rows for value in row.values()]
+    lp.integrality_ = [highspy.HighsVarType.kInteger] * 9
+    return lp
+
+
+def test_presolve_loses_no_optimum():
+    outcome = run_highs(silent_highs(gates()))
+    assert (outcome.termination, outcome.objective) == (Termination.OPTIMAL, pytest.approx(OPTIMUM))
+
+
+@pytest.mark.skipif(
+    not (MODEL := TRACE_DIR / "reports/27-highs-presolve/model.mps").exists(), reason=f"{MODEL} is absent"
+)
+def test_presolve_loses_no_optimum_of_a_programme_that_was_reported():
+    highs = silent_highs()
+    assert highs.readModel(str(MODEL)) == highspy.HighsStatus.kOk
+    assert run_highs(highs).objective == pytest.approx(OPTIMUM)
+
+
+def run_by_default() -> None:
+    """Run HiGHS here with as many threads as it likes, as other code in this process may."""
+    highs = highspy.Highs()
+    highs.silent()
+    highspy.Highs.resetGlobalScheduler(True)
+    highs.setOptionValue("threads", 2)
+    highs.passModel(pair())
+    assert highs.run() == highspy.HighsStatus.kOk
+
+
+@pytest.mark.parametrize("run", [run_in_place, run_to_optimum, run_highs])
+def test_other_codes_number_of_threads_is_no_error_of_ours(run):
+    run_by_default()
+    highs = silent_highs(pair())
+    run(highs)
+    assert highs.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    assert highs.getInfo().objective_function_value == pytest.approx(4.0)
+
+
+def test_a_tree_bounds_the_same_after_a_run_of_other_code():
+    spot = optim.reference_instance("spot-tiny-own")
+    usual = optim.solve(spot, "exchange").bound
+    run_by_default()
+    assert optim.solve(spot, "exchange").bound == usual > 0
+
+
+class Failing:
+    """A solver of HiGHS whose runs end otherwise than they did."""
+
+    def __init__(self, run: Any = None, model: Any = None) -> None:
+        self._highs, self.run_status, self.model_status, self.runs = silent_highs(pair()), run, model, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._highs, name)
+
+    def run(self) -> Any:
+        self.runs += 1
+        status = self._highs.run()
+        return status if self.run_status is None else self.run_status
+
+    def getModelStatus(self) -> Any:  # noqa: N802 - HiGHS' own name
+        return self._highs.getModelStatus() if self.model_status is None else self.model_status
+
+
+STATUSES = highspy.HighsModelStatus
+ERRORS = [
+    *(
+        (highspy.HighsStatus.kOk, status)
+        for status in (STATUSES.kNotset, STATUSES.kLoadError, STATUSES.kModelError, STATUSES.kMemoryLimit)
+    ),
+    (highspy.HighsStatus.kError, None),
+    (highspy.HighsStatus.kError, STATUSES.kInfeasible),
+]
+
+
+@pytest.mark.parametrize(("run", "model"), ERRORS)
+@pytest.mark.parametrize("how", [run_in_place, run_to_optimum])
+def test_an_error_is_never_taken_for_an_answer(how, run, model):
+    with pytest.raises(
+        SolverError, match=r"HiGHS 1\.\d+\.\d+ ended with .* on a linear programme of 1 rows and 2 columns"
+    ):
+        how(Failing(run, model))
+
+
+@pytest.mark.parametrize(("run", "model"), ERRORS)
+def test_a_run_that_ends_with_an_error_says_so(run, model):
+    assert run_highs(Failing(run, model)).termination is Termination.NUMERICAL_ERROR
+
+
+def test_what_has_no_optimum_is_told_apart_from_an_error():
+    lp = pair()
+    lp.row_lower_ = np.array([2.5])
+    lp.row_upper_ = np.array([np.inf])
+    assert run_in_place(silent_highs(lp)) == STATUSES.kInfeasible
+    with pytest.raises(SolverError, match="Infeasible"):
+        run_to_optimum(silent_highs(lp))
+
+
+def test_numbers_beyond_highs_are_tried_twice_and_then_told():
+    hopeless = Failing(highspy.HighsStatus.kError, STATUSES.kSolveError)
+    assert (run_in_place(hopeless), hopeless.runs) == (STATUSES.kSolveError, 2)
+    with pytest.raises(SolverError, match="Solve error"):
+        run_to_optimum(hopeless)
+    near = Failing(model=STATUSES.kUnknown)
+    assert (run_in_place(near), near.runs) == (STATUSES.kUnknown, 2)
+    run_to_optimum(near)  # it holds a point, and prices
+    near.clearSolver()
+    near.run = lambda: highspy.HighsStatus.kWarning
+    with pytest.raises(SolverError):
+        run_to_optimum(near)
+
+
+def test_an_exception_in_a_run_arrives(monkeypatch):
+    monkeypatch.setattr("optim.solvers.lp.highs_run._ran", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run_highs(silent_highs(pair()))
+
+
+FIRST = """
+import os, sys
+from optim.solvers.lp.highs_run import run_highs, silent_highs
+if "closed" in sys.argv:
+    os.close(1)
+silent_highs().run()
+if "closed" not in sys.argv:
+    print("ours", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("words", "told"), [((), "ours\n"), (("closed",), "")])
+def test_nothing_is_printed_by_the_first_solver_of_a_process(words, told):
+    ran = subprocess.run([sys.executable, "-c", FIRST, *words], capture_output=True, text=True, check=True, timeout=60)
+    assert (ran.stdout, ran.stderr) == (told, "")
+
+
+def test_no_module_makes_or_runs_a_solver_by_itself():
+    """All go through `highs_run`: one thread, nothing printed, errors told."""
+    by_itself = []
+    for path in Path(optim.__file__).parent.rglob("*.py"):
+        if path.name == "highs_run.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = ast.unparse(node.func.value).lower().rpartition(".")[2]
+                if node.func.attr == "Highs" or (node.func.attr == "run" and owner in {"highs", "_highs", "solver"}):
+                    by_itself.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+                if node.func.attr == "milp" or ast.unparse(node.func).endswith("SolverFactory"):
+                    by_itself.append(f"{path.name}:{node.lineno}: {ast.unparse(node)}")
+    assert by_itself == []

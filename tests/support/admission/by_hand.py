@@ -105,8 +105,8 @@ class ByHand:
         matrix = csr_array((a, (r, x)), shape=(len(rows), len(self.value)))
         found = milp(
             -SCALE * np.array(self.value), integrality=np.ones(len(self.value)), bounds=Bounds(low, high),
-            constraints=LinearConstraint(matrix, *sides), options={"mip_rel_gap": 0.0},
-        )  # fmt: skip
+            constraints=LinearConstraint(matrix, *sides), options={"mip_rel_gap": 0.0, "presolve": False},
+        )  # fmt: skip  # SciPy's HiGHS (1.12) loses optima in presolve
         if found.x is None:
             return -math.inf, frozenset()
         chosen = {i for i, ends in self.ends.items() if sum(found.x[x] for x in ends.values()) > 0.5}

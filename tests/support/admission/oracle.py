@@ -185,7 +185,7 @@ def ilp_optimum(problem: Packing) -> float:
         -problem.value,
         constraints=LinearConstraint(matrix, -np.inf, right),
         integrality=np.ones(len(problem.value)),
-        options={"mip_rel_gap": 0.0},
+        options={"mip_rel_gap": 0.0, "presolve": False},  # SciPy's HiGHS (1.12) loses optima in it
     )
     assert result.status == 0, result.message
     return float(-result.fun)

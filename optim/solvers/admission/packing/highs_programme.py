@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 
 from optim.models.admission.instance import FloatArray
+from optim.solvers.lp.highs_run import silent_highs
 
 if TYPE_CHECKING:
     import highspy
@@ -15,11 +16,23 @@ def empty_programme(num_rows: int) -> "highspy.Highs":
     """Return a programme without columns, solved by the simplex method on one thread."""
     import highspy
 
-    highs = highspy.Highs()
-    for option, value in (("output_flag", False), ("threads", 1), ("solver", "simplex"), ("presolve", "off")):
-        highs.setOptionValue(option, value)
+    highs = silent_highs(solver="simplex", presolve="off")
     highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
     add_rows(highs, csr_array((num_rows, 0)))
+    return highs
+
+
+def whole_programme(value: FloatArray, upper: FloatArray, matrix: csr_array) -> "highspy.Highs":
+    """Return max v'x, A x <= 1 over whole numbers x between 0 and `upper`; what its optimum claims, nobody has proven."""
+    import highspy
+
+    highs, count = silent_highs(), len(value)
+    highs.changeObjectiveSense(highspy.ObjSense.kMaximize)
+    highs.addVars(count, np.zeros(count), upper)
+    everyone = np.arange(count, dtype=np.int32)
+    highs.changeColsCost(count, everyone, value)
+    highs.changeColsIntegrality(count, everyone, np.full(count, highspy.HighsVarType.kInteger))
+    add_rows(highs, matrix)
     return highs
 
 

@@ -19,6 +19,7 @@ from optim.solvers.admission.pricing.class_pricing import price
 from optim.solvers.admission.pricing.column_pool import ColumnPool
 from optim.solvers.admission.pricing.dual_points import PricePoint
 from optim.solvers.admission.pricing.job_tables import JobTables
+from optim.solvers.lp.highs_run import no_answer, run_in_place
 
 
 def solve_plain(tables: JobTables, rows: CapacityRows, monitor: Monitor, *, tol: float) -> PackingResult:
@@ -116,9 +117,11 @@ class _SimplexMaster:
         add_columns(self.solver, pool.value[fresh], matrix, np.full(count, np.inf))
         if np.isfinite(time_left_s):
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(0.0, time_left_s))
-        self.solver.run()
-        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        run_in_place(self.solver)
+        if self.solver.getModelStatus() == highspy.HighsModelStatus.kTimeLimit:
             return None
+        if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            raise no_answer(self.solver)
         solution = self.solver.getSolution()
         duals = np.maximum(0.0, np.array(solution.row_dual))
         prices = np.zeros(self._num_rows)

@@ -21,7 +21,7 @@ from scipy import sparse
 from optim.core.status import Termination
 from optim.core.stopping import never
 from optim.models.admission.instance import FloatArray, IntArray
-from optim.solvers.lp.highs_run import run_highs, silent_highs
+from optim.solvers.lp.highs_run import no_answer, run_highs, silent_highs
 
 INTEGER_TOL = 1e-6
 """A relaxed count closer than this to a whole number is that number (HiGHS' own integrality tolerance)."""
@@ -220,14 +220,17 @@ def _solve(
         num_others = len(columns.cost) - columns.num_integers
         integer, continuous = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
         model.integrality_ = [integer] * columns.num_integers + [continuous] * num_others
+    highs = silent_highs(model)
     outcome = run_highs(
-        silent_highs(model),
+        highs,
         time_limit_s=limits.time_s,
         options={"mip_rel_gap": limits.relative_gap, "mip_max_nodes": limits.nodes},
         watch=lambda _: Termination.TIME_LIMIT if limits.should_stop() else None,
     )
     if outcome.is_aborted:
         raise KeyboardInterrupt
+    if outcome.termination is Termination.NUMERICAL_ERROR:
+        raise no_answer(highs)
     return outcome.values, outcome.termination is Termination.TIME_LIMIT
 
 

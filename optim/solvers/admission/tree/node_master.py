@@ -23,6 +23,7 @@ from optim.solvers.admission.pricing.class_pricing import PricedSchedules
 from optim.solvers.admission.pricing.job_tables import JobTables
 from optim.solvers.admission.pricing.schedule_keys import ScheduleKeys
 from optim.solvers.admission.tree.node_pricing import NodeLimits
+from optim.solvers.lp.highs_run import run_to_optimum
 
 PENALTY_STEP = 100.0
 MOST_PENALTY_FACTOR = 1e6
@@ -166,7 +167,7 @@ class NodeMaster:
         """Solve the present node's programme."""
         highs = self._highs
         highs.setOptionValue("simplex_strategy", self._strategy)
-        highs.run()
+        run_to_optimum(highs)
         solution, num_jobs = highs.getSolution(), self._tables.num_jobs
         primal, dual = np.array(solution.col_value), np.array(solution.row_dual)
         num_live = len(self._live)

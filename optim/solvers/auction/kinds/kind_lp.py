@@ -22,6 +22,7 @@ from optim.models.auction.instance import FloatArray, Locality
 from optim.models.auction.proof import PriceProof
 from optim.solvers.auction.kinds.supply import RackClass, kind_sizes, patterns, rack_classes
 from optim.solvers.auction.tables import Tables
+from optim.solvers.lp.highs_run import no_answer, run_in_place, silent_highs
 
 INFINITE = highspy.kHighsInf
 
@@ -234,9 +235,8 @@ class KindLP:
             return LpPoint(value=0.0, chosen=np.zeros(0), number=nothing, proof=self._prices(self._no_duals()))
         self._restrict(bounds)
         self._remove(absent)
-        self._highs.run()
+        status = run_in_place(self._highs)
         self.solves += 1
-        status = self._highs.getModelStatus()
         solution = self._highs.getSolution()
         if status == highspy.HighsModelStatus.kOptimal:
             value = self._highs.getInfo().objective_function_value
@@ -249,6 +249,8 @@ class KindLP:
                 proof=self._prices(dual),
                 gpu_price=float(max(0.0, dual[self._rooms].min())),  # kept rows fit somewhere: there is a rack
             )
+        if status != highspy.HighsModelStatus.kInfeasible:
+            raise no_answer(self._highs)
         return LpPoint(value=-np.inf, chosen=np.zeros(0), number=np.zeros(0), proof=self._infeasible_prices())
 
     def _prices(self, dual: FloatArray) -> PriceProof:
@@ -278,7 +280,7 @@ class KindLP:
 
     def _infeasible_prices(self) -> PriceProof:
         """Return prices by which the bounds ask for more than there is: a ray, taken far."""
-        self._highs.run()
+        run_in_place(self._highs)
         _, has_ray, ray = self._highs.getDualRay()
         return self._prices(-np.array(ray) * FAR if has_ray else self._no_duals())
 
@@ -320,15 +322,10 @@ def _highs(builder: _Builder) -> Any:
     lp.a_matrix_.start_ = matrix.indptr.astype(np.int32)
     lp.a_matrix_.index_ = matrix.indices.astype(np.int32)
     lp.a_matrix_.value_ = matrix.data
-    highs = highspy.Highs()
-    for name, value in (
-        ("output_flag", False),
-        ("threads", 1),
-        ("presolve", "off"),
-        ("solver", "simplex"),
-        ("primal_feasibility_tolerance", 1e-9),
-        ("dual_feasibility_tolerance", 1e-9),
-    ):
-        highs.setOptionValue(name, value)
-    highs.passModel(lp)
-    return highs
+    return silent_highs(
+        lp,
+        presolve="off",
+        solver="simplex",
+        primal_feasibility_tolerance=1e-9,
+        dual_feasibility_tolerance=1e-9,
+    )

@@ -9,6 +9,7 @@ from optim.models.bidding.instance import BiddingInstance, FloatArray, IntArray
 from optim.solvers.bidding.lasting.covers import Rows
 from optim.solvers.bidding.tree.lagrangian import CellMultipliers, point_of_slope
 from optim.solvers.bidding.tree.relaxation import Envelope, Relaxation
+from optim.solvers.lp.highs_run import run_in_place, silent_highs
 
 MOST_ROUNDS = 12
 """Rounds of tangents; each squares the distance to the curve."""
@@ -135,15 +136,11 @@ class _NodeLp:
         """Solve with ever more tangents."""
         import highspy
 
-        highs = highspy.Highs()
-        highs.silent()
-        for name, value in (
-            ("threads", 1),
-            ("presolve", "off"),
-            ("primal_feasibility_tolerance", FEASIBILITY_TOL),
-            ("dual_feasibility_tolerance", FEASIBILITY_TOL),
-        ):
-            highs.setOptionValue(name, value)
+        highs = silent_highs(
+            presolve="off",
+            primal_feasibility_tolerance=FEASIBILITY_TOL,
+            dual_feasibility_tolerance=FEASIBILITY_TOL,
+        )
         self._add_columns(highs, highspy.kHighsInf)
         rows = _Rows()
         self._add_rows(rows, highspy.kHighsInf)
@@ -152,8 +149,7 @@ class _NodeLp:
             self._add_tangents(rows, np.arange(len(point)), point)
         rows.pass_to(highs)
         for _ in range(MOST_ROUNDS):
-            highs.run()
-            if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            if run_in_place(highs) != highspy.HighsModelStatus.kOptimal:
                 return None
             x = np.array(highs.getSolution().col_value)
             rate, useful = x[self.v : self.y], x[self.y : self.p]

@@ -342,7 +342,7 @@ def _full(instance: BiddingInstance, relaxation: Relaxation, point: LpPoint) -> 
 
 
 def _nowhere(instance: BiddingInstance, relaxation: Relaxation) -> LpPoint:
-    """Return a point for a box that HiGHS finds empty or can't solve: its least counts, and prices of nothing."""
+    """Return a point for a box that HiGHS finds empty, or whose numbers are beyond it: prices of nothing prove little, but no falsehood."""
     return LpPoint(
         counts=relaxation.low.astype(np.float64),
         multipliers=CellMultipliers.none(instance, relaxation),

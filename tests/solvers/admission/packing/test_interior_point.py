@@ -8,6 +8,7 @@ from scipy.sparse import csc_array, random_array
 from optim.solvers.admission.packing.interior_point import WarmStart, solve_packing
 from optim.solvers.admission.packing.newton_loop import newton_matrix
 from optim.solvers.admission.packing.newton_system import NewtonSystem
+from optim.solvers.lp.highs_run import silent_highs
 
 
 def random_programme(seed):
@@ -29,8 +30,7 @@ def with_wide_indices(matrix):
 
 def optimum(matrix, job, value, num_jobs):
     """The optimum by HiGHS' simplex."""
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver = silent_highs()
     solver.changeObjectiveSense(highspy.ObjSense.kMaximize)
     count = len(value)
     solver.addVars(count, np.zeros(count), np.full(count, highspy.kHighsInf))

@@ -139,7 +139,7 @@ def slot_milp(instance: AdmissionInstance, state: ClusterState, workers: int, nu
         constraints=LinearConstraint(rows.tocsr(), lower, upper),
         integrality=np.ones(num),
         bounds=(0, max(workers, num_ps)),
-        options={"mip_rel_gap": 0.0},
+        options={"mip_rel_gap": 0.0, "presolve": False},  # SciPy's HiGHS (1.12) loses optima in it
     )
     return float(result.fun) if result.status == 0 else None
 
