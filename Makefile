@@ -9,7 +9,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 # Tests start a hundred processes: byte code that is kept spares each of them compiling the package, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup bench bench-gpu test test-blas prove docs mutants map fuzz lines kept best check lint types wheel lock clean
+.PHONY: help setup bench bench-gpu test test-blas versions prove docs mutants map fuzz lines kept best check lint types wheel lock clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -45,6 +45,15 @@ test-blas: $(STAMP)  ## the tests under OpenBLAS' kernels of other processors
 	@for kernel in Haswell Zen Prescott; do echo "OPENBLAS_CORETYPE=$$kernel"; \
 	  OPENBLAS_CORETYPE=$$kernel $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile || exit 1; done
 
+# An environment of its own for each set and each Python: `make versions SET=newest PYTHON=python3.13`.
+SET ?= oldest
+OTHER = .venv-$(SET)-$(notdir $(PYTHON))
+versions:  ## the tests with other versions of all packages, with any PYTHON: SET=oldest that is promised, or SET=newest
+	@test -f constraints-$(SET).txt || { echo "SET is oldest or newest, not $(SET)"; exit 2; }
+	@test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-$(SET).txt --editable '.[dev]'
+	$(OTHER)/bin/python -m pytest --numprocesses $(PROCESSES) --dist loadfile
+
 docs: $(STAMP)  ## the site, in build/site/index.html: notebooks are run once and kept; no network, no warning
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet --doctree-dir build/doctrees docs build/site
 
@@ -57,6 +66,8 @@ prove: $(STAMP)  ## all tests, the long ones and every notebook too, 200 random 
 	  --going-on=$(PROOF) || test $$? -eq 5  # 5: all has passed before
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --jaxtyping-packages=optim.kernels,beartype.beartype tests/kernels
 	$(MAKE) test-blas
+	$(MAKE) versions SET=oldest
+	$(MAKE) versions SET=newest
 	$(MAKE) fuzz
 	$(MAKE) mutants SEED=$(or $(SEED),$(DRAWN)) OPTIONS='--prove --least 0.9'
 
@@ -96,4 +107,4 @@ lock: $(STAMP)  ## renew constraints.txt from the environment
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build
+	rm -rf $(VENV) .venv-* .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build

@@ -28,5 +28,13 @@ def test_every_supported_python_is_named():
     assert PROJECT["requires-python"] == f">={min(named)}"
 
 
+def test_what_an_index_shows_links_to_nothing_beside_it():
+    """An index has the page alone: a link to a file, or a picture, would lead nowhere."""
+    page = (ROOT / PROJECT["readme"]).read_text()
+    links = re.findall(r"\]\(([^)]+)\)|(?:src|href)=\"([^\"]+)", page)
+    assert [one for pair in links for one in pair if one and not one.startswith("https://")] == []
+    assert page.splitlines()[2:6] == (ROOT / "README.md").read_text().splitlines()[2:6]
+
+
 def test_the_readme_is_a_page():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 250

@@ -1,0 +1,76 @@
+"""Three sets of versions: what is developed with, the oldest that is promised, and the newest that the index had."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+NOT_HELD = {"basedpyright", "mypy", "ruff", "uv-build"}
+"""Linters and the builder: which of them runs changes nothing that is installed."""
+
+
+def promised() -> list[Requirement]:
+    """Return what the package and its extras need, itself left out."""
+    optional = PROJECT["optional-dependencies"].values()
+    found = [Requirement(text) for texts in (PROJECT["dependencies"], *optional) for text in texts]
+    return [one for one in found if one.name != PROJECT["name"]]
+
+
+def pinned(name: str) -> list[Requirement]:
+    """Return the pins of a set, with the conditions they are for."""
+    lines = (ROOT / name).read_text().splitlines()
+    return [Requirement(line) for line in lines if line and not line.startswith("#")]
+
+
+def version_of(pin: Requirement) -> Version:
+    """Return the one version that a pin allows."""
+    (only,) = pin.specifier
+    assert only.operator == "=="
+    return Version(only.version)
+
+
+def test_the_oldest_set_is_what_is_promised_and_no_more() -> None:
+    """torch is compared with where it is, and documents are built with the newest."""
+    least = {
+        canonicalize_name(one.name): Version(spec.version)
+        for one in promised()
+        for spec in one.specifier
+        if spec.operator == ">="
+    }
+    outside = (
+        NOT_HELD
+        | {"torch"}
+        | {canonicalize_name(Requirement(text).name) for text in PROJECT["optional-dependencies"]["docs"]}
+    )
+    oldest = {canonicalize_name(pin.name): version_of(pin) for pin in pinned("constraints-oldest.txt")}
+    assert {name: oldest.get(name) for name in least if name not in outside} == {
+        name: least[name] for name in least if name not in outside
+    }
+    assert set(oldest) <= set(least)
+
+
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-newest.txt"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+def test_a_set_pins_everything_within_what_is_promised(name: str, python: str) -> None:
+    pins = [pin for pin in pinned(name) if pin.marker is None or pin.marker.evaluate({"python_version": python})]
+    versions = {canonicalize_name(pin.name): version_of(pin) for pin in pins}
+    assert len(versions) == len(pins)
+    wanted = {canonicalize_name(one.name): one.specifier for one in promised() if one.name != "torch"}
+    assert {one: versions.get(one) for one, spec in wanted.items() if versions.get(one) not in spec} == {}
+
+
+def test_the_command_is_documented_and_runs_before_a_release() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    proven = re.search(r"^prove:.*?\n\n", makefile, re.M | re.S)
+    assert proven is not None
+    for one in ("oldest", "newest"):
+        assert f"$(MAKE) versions SET={one}" in proven[0]
+        assert (ROOT / f"constraints-{one}.txt").exists()
+    assert "`make versions SET=oldest`" in (ROOT / "CONTRIBUTING.md").read_text()
