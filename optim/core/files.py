@@ -181,7 +181,7 @@ class Source(io.RawIOBase):
         self._num_bytes += len(content)
         if self._num_bytes > self._most_bytes:
             raise self._too_much(f"it has more than {self._most_bytes} bytes", self._limit)
-        if self._is_packed and self._num_bytes > UNSUSPECTED_BYTES:
+        if self._is_packed and self._file is not None and self._num_bytes > UNSUSPECTED_BYTES:
             packed = max(1, self._file.tell())
             if self._num_bytes > current_limits().expansion * packed:
                 raise self._too_much(f"{packed} bytes of gzip data become {self._num_bytes} and more", "expansion")

@@ -26,6 +26,15 @@ class PhaseRuns:
     dwell: IntArray
     offsets: IntArray
 
+    def __eq__(self, other: object) -> bool:
+        """Tell whether all runs are the same."""
+        if not isinstance(other, PhaseRuns):
+            return NotImplemented
+        mine, others = ((one.phase, one.dwell, one.offsets) for one in (self, other))
+        return all(np.array_equal(a, b) for a, b in zip(mine, others, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
     @property
     def num_segments(self) -> int:
         """S."""

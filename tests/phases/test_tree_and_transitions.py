@@ -124,6 +124,8 @@ def test_order_two_is_chosen_where_the_next_phase_depends_on_the_last_two():
 def test_joined_runs_are_the_runs_of_both():
     both = runs([0, 1], [2]).joined(runs([1, 1]))
     assert both == PhaseRuns(phase=both.phase, dwell=both.dwell, offsets=both.offsets)
+    assert both == runs([0, 1], [2], [1, 1])
+    assert both != runs([0, 1], [2], [1, 2])
     assert both.offsets.tolist() == [0, 2, 3, 4]
     assert both.dwell.tolist() == [1, 1, 1, 2]
 
