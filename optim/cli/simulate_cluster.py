@@ -34,8 +34,8 @@ SHOWN = (
 """Columns of the table, in the order in which they fill its parts: times, fairness, the use of GPUs."""
 MARK = " *"
 PREEMPTS = (
-    "* stops jobs that run: each keeps all of its work and waits --option overhead_s=30 at its next start; with "
-    "--option preempted=checkpoint it loses what it did since its last checkpoint (checkpoint_min=30)"
+    "* stops running jobs: each keeps all its work and waits --option overhead_s=30 at its next start;",
+    "  with --option preempted=checkpoint it loses what it did since its last (checkpoint_min=30)",
 )
 OUTPUT = "Output"
 SELECTING = ("oversized", "failures")
@@ -169,7 +169,8 @@ def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], most_by_prices:
         print_line(f"warning: {warning}")
     print_stacked(("policy", *SHOWN), body, title=title)
     if any(row["preemptions"] for row in rows):
-        print_line(PREEMPTS)
+        for line in PREEMPTS:
+            print_line(line)
 
 
 def _named(row: "dict[str, Any]") -> str:
