@@ -32,6 +32,7 @@ LONG_FUNCTIONS = {
 LONG_MODULES: dict[str, str] = {
     "optim/workloads/containers/prometheus.py": "one format: which series is whose, and how series are joined",
     "optim/solvers/admission/posted_prices/price_ranges.py": "bounds of all jobs and of those seen so far, of one form",
+    "optim/models/admission/instance.py": "one instance: its fields, how it is built from tables, and what can never run",
     "optim/solvers/lp/highs_run.py": "all that is peculiar to HiGHS: making, running, stopping it, and what its ends mean",
 }
 """Modules that are longer, each with the reason."""

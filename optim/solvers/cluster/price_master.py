@@ -3,6 +3,7 @@
 import numpy as np
 
 from optim.models.cluster.world import FloatArray, IntArray
+from optim.solvers.lp.highs_run import run_in_place, silent_highs
 
 AS_ONE = 1e-9
 
@@ -37,10 +38,7 @@ class Master:
         lp.a_matrix_.start_ = np.arange(self.slots + 1, dtype=np.int32)
         lp.a_matrix_.index_ = np.arange(self.slots, dtype=np.int32)
         lp.a_matrix_.value_ = np.full(self.slots, -1.0)
-        self.highs = highspy.Highs()
-        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off")):
-            self.highs.setOptionValue(name, value)
-        self.highs.passModel(lp)
+        self.highs = silent_highs(lp, presolve="off")
 
     def add(self, kind: IntArray, slot: IntArray, seconds: FloatArray, flow: FloatArray) -> int:
         """Add what jobs buy, sorted by kind, unless it is known; return how many purchases are new."""
@@ -62,8 +60,7 @@ class Master:
         """Return the least total flow time of a mixture, and prices; None if the programme isn't solved."""
         import highspy
 
-        is_run = self.highs.run() != highspy.HighsStatus.kError
-        if not is_run or self.highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if run_in_place(self.highs) != highspy.HighsModelStatus.kOptimal:
             return None
         dual = np.asarray(self.highs.getSolution().row_dual)[: self.slots]
         return float(self.highs.getInfo().objective_function_value), np.maximum(0.0, -dual)

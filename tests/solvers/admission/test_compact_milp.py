@@ -148,7 +148,7 @@ def test_stops_at_a_gap_by_highs_bound():
 def test_ctrl_c_gives_the_best_plan_so_far():
     small = crowd()
     progress = Impatient()
-    solution = solve(small, NAME, progress=progress)
+    solution = solve(small, NAME, progress=progress, on_interrupt="return")
     assert solution.termination is Termination.INTERRUPTED
     assert solution.objective > 0
     assert (solution.bound, solution.certificate.kind) == (None, CertificateKind.FEASIBLE_ONLY)
