@@ -29,6 +29,8 @@ EVENTS = {
 }
 """Two jobs of one GPU on machine 0, and one of two on machine 1: places are pairs (machine, GPU)."""
 
+ASKS = {"cpu_milli": [4_000] * 3, "memory_mib": [16_384] * 3}
+HOSTS = {"cpus": np.array([16.0, 16.0]), "memory_gb": np.array([128.0, 128.0])}
 TYPES = {"kind": np.array([0, 1]), "kinds": ("a", "b")}
 
 
@@ -60,8 +62,8 @@ def verdict_of(events, is_named, jobs=None, cluster=None):
     run = play(plain, Cluster.grid("2x2"), make_policy("fifo", plain), EngineOptions(overhead_s=0))
     metrics = measure(plain, Cluster.grid("2x2"), run)
     record = RunRecord(
-        jobs=workload(ROWS, **{name: np.array(values) for name, values in (jobs or {}).items()}),
-        cluster=Cluster(gpus=np.array([2, 2]), **(cluster or {})),
+        jobs=workload(ROWS, **{name: np.array(values) for name, values in {**ASKS, **(jobs or {})}.items()}),
+        cluster=Cluster(gpus=np.array([2, 2]), **{**HOSTS, **(cluster or {})}),
         overhead_us=0,
         runs=(LoggedRun(policy="mine", log=log_of(events, is_named), metrics=metrics, rules=Rules()),),
     )
@@ -126,10 +128,10 @@ def test_hosts_and_types_that_dont_matter_need_no_names():
 
 
 def test_machines_that_are_down_beyond_64_bits_of_gpu_time_are_counted():
-    """A machine of 2^20 GPUs fails at once and stays down for 2^49 microseconds, while a job runs on another."""
+    """A machine of 2^16 GPUs fails at once and stays down for 2^49 microseconds, while a job runs on another."""
     jobs = workload([(0, 1, 1)])
     jobs = replace(jobs, duration_us=np.array([2**49]))
-    cluster = Cluster(gpus=np.array([1, 2**20]), cpus=np.array([9.0, 9e9]), memory_gb=np.array([99.0, 9e9]))
+    cluster = Cluster(gpus=np.array([1, 2**16]))
     log = EventLog(
         time_us=np.array([0, 0, 2**49]),
         kind=np.array([FAIL, START, END], np.int8),
@@ -141,9 +143,9 @@ def test_machines_that_are_down_beyond_64_bits_of_gpu_time_are_counted():
     run = play(jobs, Cluster.grid("1x1"), make_policy("fifo", jobs), EngineOptions(overhead_s=0))
     rules = Rules(checkpoint_us=US)
     metrics = measure(jobs, cluster, replace(run, log=log, rules=rules))
-    assert metrics.down_gpu_hours == pytest.approx(2**69 / 3.6e9)
+    assert metrics.down_gpu_hours == pytest.approx(2**65 / 3.6e9)
     record = RunRecord(jobs=jobs, cluster=cluster, overhead_us=0)
-    for hours, is_right in ((metrics.down_gpu_hours, True), ((2**69 - 2**64) / 3.6e9, False), (0.0, False)):
+    for hours, is_right in ((metrics.down_gpu_hours, True), ((2**65 - 2**64) / 3.6e9, False), (0.0, False)):
         logged = LoggedRun(policy="mine", log=log, metrics=replace(metrics, down_gpu_hours=hours), rules=rules)
         said = [str(one) for _, found in check_runs(replace(record, runs=(logged,))) for one in found.violations]
         assert (said == []) == is_right, said
