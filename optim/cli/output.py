@@ -170,7 +170,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
         is_numeric = is_numeric and not any(isinstance(value, bool) for value in values)
         is_text = is_wrapped and any(" " in show(value) for value in values)
         table.add_column(
-            Text(printable(name)),
+            Text("\n".join(map(printable, name.split("\n")))),  # `print_stacked` breaks names of columns
             justify="right" if is_numeric else "left",
             no_wrap=not is_text and len(header) > 1,
             overflow="fold",
