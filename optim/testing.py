@@ -13,6 +13,7 @@ Instances are built by the public constructors from small whole numbers, so that
 >>> test_online_is_verified()
 """
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -85,9 +86,9 @@ def admission_instances(
         count = draw(st.integers(1, max_servers))
         worker = {"capacity": {"gpu": draw(st.integers(1, max_gpus)), "vcpu": draw(st.integers(2, 16))}, "count": count}
         if shares:
-            return AdmissionInstance.from_jobs(jobs, horizon=horizon, shared_servers=[worker])
+            return _from_jobs(jobs, horizon, shared_servers=[worker])
         ps = {"capacity": {"gpu": 0, "vcpu": draw(st.integers(1, 8))}, "count": draw(st.integers(1, max_servers))}
-        return AdmissionInstance.from_jobs(jobs, horizon=horizon, worker_servers=[worker], ps_servers=[ps])
+        return _from_jobs(jobs, horizon, worker_servers=[worker], ps_servers=[ps])
 
     return instances()
 
@@ -245,6 +246,13 @@ def _admission_job(draw: Any, st: Any, job: int, horizon: int, max_gpus: int) ->
     if draw(st.booleans()):
         row["deadline"] = draw(st.integers(arrival, horizon))
     return row
+
+
+def _from_jobs(jobs: Any, horizon: int, **servers: Any) -> AdmissionInstance:
+    """Build an instance; jobs that can never run are meant to be drawn, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return AdmissionInstance.from_jobs(jobs, horizon=horizon, **servers)
 
 
 def _spot_bid(draw: Any, st: Any, market: str, bid: int, evicted: float, max_count: int) -> Mapping[str, Any]:

@@ -50,6 +50,7 @@ def print_table(
     title: str | None = None,
     least_wanted: Sequence[str] = (),
     is_wrapped: bool = False,
+    breaks: bool = False,
 ) -> None:
     """Print a table; columns of numbers are set to the right.
 
@@ -64,6 +65,8 @@ def print_table(
         the second.
     is_wrapped
         Whether long texts go on in the next line; then only what is least wanted is left out.
+    breaks
+        Whether line feeds in the header are meant, and everything else in it is printable.
 
     Notes
     -----
@@ -72,7 +75,7 @@ def print_table(
     from rich.console import Console
 
     body = [list(row) for row in rows]
-    names, left_out = list(header), []
+    names, left_out = [name if breaks else printable(name) for name in header], []
     is_terminal = sys.stdout.isatty()
     width = Console(file=sys.stdout).width if is_terminal else PIPE_WIDTH
     others = names[:0:-1] if is_terminal and not is_wrapped else []
@@ -100,7 +103,7 @@ def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, ti
     from rich.console import Console
 
     width = Console(file=sys.stdout).width if sys.stdout.isatty() else STACKED_WIDTH
-    names, body = [_broken(name) for name in header], [list(row) for row in rows]
+    names, body = [_broken(printable(name)) for name in header], [list(row) for row in rows]
     parts: list[list[int]] = [[0]]
     for column in range(1, len(names)):
         tried = [*parts[-1], column]
@@ -112,7 +115,7 @@ def print_stacked(header: Sequence[str], rows: Iterable[Sequence[object]], *, ti
             parts.append(tried)
         parts[-1] = tried
     for part in parts:
-        print_table([names[k] for k in part], [[row[k] for k in part] for row in body], title=title)
+        print_table([names[k] for k in part], [[row[k] for k in part] for row in body], title=title, breaks=True)
         title = None
 
 
@@ -170,7 +173,7 @@ def _table(header: Sequence[str], body: Sequence[Sequence[object]], is_wrapped: 
         is_numeric = is_numeric and not any(isinstance(value, bool) for value in values)
         is_text = is_wrapped and any(" " in show(value) for value in values)
         table.add_column(
-            Text("\n".join(map(printable, name.split("\n")))),  # `print_stacked` breaks names of columns
+            Text(name),
             justify="right" if is_numeric else "left",
             no_wrap=not is_text and len(header) > 1,
             overflow="fold",

@@ -111,7 +111,7 @@ def test_documents_of_more_objects_or_values_than_are_read_are_refused_before_th
 
 def test_prices_of_many_slots_end_in_a_line_and_not_in_hours():
     jobs, price = workload([(0, 1, 10**6)]), np.linspace(1.0, 2.0, 200_000) * 1e-6
-    proof = ClusterPrices(slot_us=1_000_000, price=price)
+    proof = ClusterPrices(end_us=np.arange(1, 200_001) * 1_000_000, price=price)
     with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check 200000 prices for 1 jobs"):
         least_mean_completion(jobs, Cluster.grid("1x1"), proof)
 

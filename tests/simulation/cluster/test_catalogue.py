@@ -59,8 +59,8 @@ def test_a_policy_of_ones_own_is_played_with_its_options(file, last_first, ends)
         (None, "MyPolicy", "there is no file"),
         (MINE, "Other", "isn't a policy of simulate cluster; derive the class from"),
         ("MyPolicy = 3", "MyPolicy", "isn't a policy"),
-        ("1 / 0", "MyPolicy", "fails with ZeroDivisionError"),
-        ("def", "MyPolicy", "fails with SyntaxError"),
+        ("1 / 0", "MyPolicy", "fails in line 1 with ZeroDivisionError"),
+        ("def", "MyPolicy", "fails in line 1 with SyntaxError"),
         (HEAD + "class MyPolicy(PlanningPolicy):\n    pass", "MyPolicy", "can't be made .TypeError"),
     ],
 )

@@ -133,7 +133,9 @@ class Told:
 
 
 def named(container, resource):
-    figures = dict.fromkeys(("quantile", "saving", "expected_kills_per_day", "expected_throttled"), 0.5)
+    figures = dict.fromkeys(
+        ("quantile", "saving", "expected_kills_per_day", "kills_per_day", "expected_throttled"), 0.5
+    )
     amount = Amount(request=1.0, limit=2.0, reason=resource, compared_with="its peak", **figures)
     amounts = dict.fromkeys(("cpu", "memory", resource), amount)
     return Recommendation(container=container, unit=None, amounts=amounts)
