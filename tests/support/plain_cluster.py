@@ -89,6 +89,9 @@ class PlainCluster:
                 gpus -= places[-1][1]
         return places
 
+    def whole(self, room):
+        return sum(size for size, left in zip(self.sizes, room, strict=True) if left == size)
+
     def victims(self, job):
         """Return the running jobs that make room for a waiting one, None if they can't."""
         gpus, free, passed = self.jobs[job][1], self.free(), []
@@ -107,15 +110,15 @@ class PlainCluster:
                         passed, lambda o, m=fitting[0]: dict(self.places[o]).get(m, 0), room[fitting[0]] - gpus
                     )
             else:
-                whole = [m for m in range(len(room)) if room[m] == self.sizes[m]]
-                if sum(self.sizes[m] for m in whole) >= gpus:
-                    whole.sort(key=lambda m: (free[m] != self.sizes[m], -self.sizes[m], m))
-                    taken, left = set(), gpus
-                    for machine in whole:
-                        if left > 0:
-                            taken.add(machine)
-                            left -= self.sizes[machine]
-                    return [o for o in passed if taken & {m for m, _ in self.places[o]}]
+                if self.whole(room) >= gpus:
+                    spared = []
+                    for other in reversed(passed):
+                        rest = list(room)
+                        for machine, count in (p for o in [*spared, other] for p in self.places[o]):
+                            rest[machine] -= count
+                        if self.whole(rest) >= gpus:
+                            spared.append(other)
+                    return [other for other in passed if other not in spared]
         return None
 
     @staticmethod
