@@ -46,6 +46,7 @@ def prices(tmp_path):
     return ["--prices", file, "--on-demand", on_demand]
 
 
+@pytest.mark.prove
 def test_rows_have_the_back_tests_bill_and_the_picture_is_drawn(prices, tmp_path):
     picture = tmp_path / "run.png"
     words = [*prices, "--seed", 3, "--format", "json"]

@@ -39,8 +39,8 @@ COMMANDS = {
     "profile": "profile --application matrix-factorisation --scale 0.01 --accept-noise --out p.json",
     "profile of a script": "profile --command 'SCRIPT {workers}' --workers 1,2 --out p.json",
 }
-QUICK = ("bench", "bench in Dask", "application", "profile of a script")
-"""Each starts its processes in another way; the others are alike, and take longer."""
+QUICK = ("bench", "profile of a script")
+"""Each starts its processes in another way; before a release all are run."""
 
 
 @pytest.fixture
@@ -81,6 +81,7 @@ def test_no_command_runs_what_lies_in_its_folder(name, planted):
     run(planted, [OPTIM, *words])
 
 
+@pytest.mark.prove
 def test_nor_does_the_server_that_kernels_are_compared_with(planted):
     run(planted, [sys.executable, "-P", "-c", SERVER])
 

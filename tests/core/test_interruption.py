@@ -57,8 +57,8 @@ def test_the_exception_carries_the_best_plan_so_far():
     [
         ("small-0", "search", LONG),
         ("medium-0", "online", {}),
-        ("medium-0", "column-generation", {}),
-        ("small-0", "dorm", {}),
+        pytest.param("medium-0", "column-generation", {}, marks=pytest.mark.prove),
+        pytest.param("small-0", "dorm", {}, marks=pytest.mark.prove),
     ],
 )
 def test_on_request_the_solution_is_returned(name, solver, options):

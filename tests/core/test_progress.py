@@ -32,9 +32,9 @@ def test_a_line_is_printed_when_objective_or_bound_moved():
 
 def test_true_prints_and_the_default_is_silent(capsys):
     instance = optim.reference_instance("small-0")
-    optim.solve(instance, "search", options={"num_moves": 2000})
+    optim.solve(instance, "online")
     assert capsys.readouterr() == ("", "")
-    optim.solve(instance, "search", options={"num_moves": 2000}, progress=True)
+    optim.solve(instance, "search", options={"num_moves": 500}, progress=True)
     out, err = capsys.readouterr()
     assert out == ""
     assert "objective" in err

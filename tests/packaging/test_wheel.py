@@ -38,6 +38,7 @@ def test_the_wheel_holds_the_licence_and_no_other_package(wheel):
     assert {name.split("/")[0] for name in names} == {"optim", f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"}
 
 
+@pytest.mark.prove
 def test_the_source_archive_holds_the_package_too(sdist, tracked):
     with tarfile.open(sdist) as opened:
         held = {

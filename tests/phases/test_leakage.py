@@ -55,6 +55,7 @@ def test_training_containers_do_move_them(fitted):
     assert sorted(again.centres_.tolist()) != sorted(fitted.centres_.tolist())
 
 
+@pytest.mark.prove
 @settings(max_examples=2)
 @given(factor=st.floats(0.2, 5.0), seed=st.integers(0, 100))
 def test_nothing_that_is_learned_or_tuned_depends_on_the_test_containers(factor, seed):

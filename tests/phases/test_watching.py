@@ -63,6 +63,7 @@ def test_parts_between_gaps_are_one_container_and_too_short_ones_have_no_score(m
     assert found[2].is_update_due == found[1].is_update_due
 
 
+@pytest.mark.prove
 def test_drift_is_found_and_an_update_on_it_ends_the_alarm(model):
     usual, first, later = drawn(20, seed=6), drawn(40, seed=8, noise=5.0), drawn(20, seed=9, noise=5.0)
     assert not watch(model, usual)[-1].is_update_due

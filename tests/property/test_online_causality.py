@@ -116,6 +116,7 @@ def test_every_source_of_bounds_is_one_or_the_other():
     assert known == {*SLOT_SOLVERS, *OTHERS, *PLAN_OFFLINE}
 
 
+@pytest.mark.prove
 def test_a_history_decides_the_same_whatever_comes_later():
     today = optim.reference_instance("medium-0")
     rng = np.random.default_rng(0)

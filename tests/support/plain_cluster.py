@@ -109,16 +109,15 @@ class PlainCluster:
                     return self.spare(
                         passed, lambda o, m=fitting[0]: dict(self.places[o]).get(m, 0), room[fitting[0]] - gpus
                     )
-            else:
-                if self.whole(room) >= gpus:
-                    spared = []
-                    for other in reversed(passed):
-                        rest = list(room)
-                        for machine, count in (p for o in [*spared, other] for p in self.places[o]):
-                            rest[machine] -= count
-                        if self.whole(rest) >= gpus:
-                            spared.append(other)
-                    return [other for other in passed if other not in spared]
+            elif self.whole(room) >= gpus:
+                spared = []
+                for urgent in reversed(passed):
+                    rest = list(room)
+                    for machine, count in (place for one in [*spared, urgent] for place in self.places[one]):
+                        rest[machine] -= count
+                    if self.whole(rest) >= gpus:
+                        spared.append(urgent)
+                return [one for one in passed if one not in spared]
         return None
 
     @staticmethod

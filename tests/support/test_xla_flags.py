@@ -4,6 +4,8 @@ import importlib.util
 import subprocess
 import sys
 
+import pytest
+
 from tests.conftest import QUICKLY_COMPILED_BY_XLA
 from tests.support.xla_flags import known_flags
 
@@ -19,6 +21,7 @@ def test_without_jax_there_are_none(monkeypatch) -> None:
     assert known_flags([ALWAYS]) == ""
 
 
+@pytest.mark.prove
 def test_jax_starts_with_those_that_tests_set() -> None:
     flags = known_flags((*QUICKLY_COMPILED_BY_XLA, "--xla_never_was=1", ALWAYS))
     counted = "import os, sys; os.environ['XLA_FLAGS'] = sys.argv[1]; import jax; print(len(jax.devices('cpu')))"

@@ -69,6 +69,7 @@ def told(trainer, record):
     }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", RUNS)
 def test_all_messages_of_a_storm_are_those_of_before(name):
     found = {}

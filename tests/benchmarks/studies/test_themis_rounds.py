@@ -82,6 +82,7 @@ def test_an_app_that_lies_by_nothing_is_honest():
     assert nobody.log.rows() == honest.log.rows(), "only the liar lies"
 
 
+@pytest.mark.prove
 def test_every_lie_changes_what_is_granted():
     options = LieOptions()
     jobs, settings = options.jobs(2), ThemisOptions(lease_min=5.0, fairness=0.5)

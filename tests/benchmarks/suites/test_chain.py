@@ -24,6 +24,7 @@ SIGNS = {
 """Utility, US dollars, and welfare."""
 
 
+@pytest.mark.prove
 def test_dollars_move_with_time_and_welfare_with_size_in_the_direction_they_should():
     wanted = {"bidding": "tau x 10", "auction": "e x 10"}
     found = signs(lambda work: wanted.get(work.labels["problem"]) == work.labels["change"], auctions=2)
@@ -56,6 +57,7 @@ SEEDS = (0, 3)
 """Instances on which changes show."""
 
 
+@pytest.mark.prove
 def test_admission_and_who_is_admitted_move_as_the_compact_programme_says():
     """By HiGHS on the programme of the paper, written out by hand from the instances' columns; the curve is in its row (2)."""
     options = GeneratorOptions(num_jobs=5, num_slots=8, num_worker_servers=2, num_ps_servers=2)

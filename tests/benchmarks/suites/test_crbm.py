@@ -29,6 +29,7 @@ def record_of(way):
     return work.run(Never(), SilentProgress())
 
 
+@pytest.mark.prove
 def test_both_sides_reach_the_same_error_on_unseen_containers():
     record = record_of("batched")
     assert record.verified

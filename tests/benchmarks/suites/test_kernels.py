@@ -64,6 +64,7 @@ def test_every_row_is_measured_and_verified(size):
         assert {"workers", "parameters", "shape", "device", "numba_ms", "torch_ms", "ray_ms"} <= set(row)
 
 
+@pytest.mark.prove
 def test_the_command_prints_the_promised_fields_of_each_kernel(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = [word for name, value in TINY.items() for word in ("--option", f"{name}={value}")]

@@ -197,6 +197,7 @@ def test_masked_parameters_keep_their_values():
     assert (np.asarray(state.parameters.weights) != np.asarray(begin.weights)).all()
 
 
+@pytest.mark.prove
 def test_a_sweep_trains_each_padded_machine_as_it_would_be_alone():
     series, ends = jnp.asarray(some_series(6, 120, 3), jnp.float32), jnp.asarray(window_ends([120], 3))
     sizes, rates = [(1, 4), (3, 2)], [0.01, 0.02]  # fewer machines than any side of their arrays

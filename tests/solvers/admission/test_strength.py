@@ -60,6 +60,7 @@ def test_the_planted_optimum_is_what_its_prices_prove(seed):
     assert 0.85 * found.optimum < search.record < found.optimum
 
 
+@pytest.mark.prove
 def test_moves_close_most_of_what_filling_up_leaves_of_planted_optima():
     # 0.13 % on average of six; 2.2 without ejection chains, 7.5 without moves.
     gaps = []

@@ -39,6 +39,7 @@ def test_machines_are_paid_by_the_second_and_limited_by_zone_and_region():
     )
 
 
+@pytest.mark.prove
 def test_the_generator_of_instances_draws_them_too_and_every_solver_certifies_its_answer():
     instance = generate(GeneratorOptions(zone_types=6, windows=8), 0)
     assert instance.name == "capacity-6-8-0"

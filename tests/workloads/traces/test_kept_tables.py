@@ -5,6 +5,8 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from optim.workloads.traces.formats import read_jobs
 from optim.workloads.traces.job_table import ReadOptions
 from optim.workloads.traces.pollux_workload import read_curve, read_step_times
@@ -50,6 +52,7 @@ def told(call, folder):
     return answer.replace(str(folder), "") if isinstance(answer, str) else short(answer)
 
 
+@pytest.mark.prove
 def test_tables_with_one_cell_changed(tmp_path):
     gavel_file(tmp_path, [])
     alibaba_file(tmp_path, [])

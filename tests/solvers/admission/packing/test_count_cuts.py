@@ -118,6 +118,7 @@ def test_charges_schedules_for_what_they_use_of_each_cut(instance: AdmissionInst
     assert table.cuts == tuple(cuts[k] for k in kept)
 
 
+@pytest.mark.prove
 def test_count_cuts_close_half_of_what_server_cuts_leave_and_are_proven() -> None:
     # small-2's optimum is 476.928: the LP is at 498.6, server cuts at 496.2, three rounds of count cuts at 486.5.
     instance = optim.reference_instance("small-2")
