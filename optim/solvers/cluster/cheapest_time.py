@@ -7,11 +7,39 @@ import heapq
 
 import numpy as np
 
-from optim.core.compile_cache import compiled
+from optim.core.compile_cache import compiled, inner
 
 SECOND = 1e6
 SPARE = 1e-9
 """Seconds left out that are none, as a part of the job's run time."""
+
+
+@inner
+def _push(prices, seconds, count, price, amount):
+    """Add time at a price to a heap, the dearest first, of so many entries."""
+    at = count
+    while at > 0:
+        above = (at - 1) // 2
+        if prices[above] >= price:
+            break
+        prices[at], seconds[at] = prices[above], seconds[above]
+        at = above
+    prices[at], seconds[at] = price, amount
+
+
+@inner
+def _pop(prices, seconds, count):
+    """Remove the dearest of so many entries from a heap."""
+    price, amount, at = prices[count - 1], seconds[count - 1], 0
+    while 2 * at + 1 < count - 1:
+        below = 2 * at + 1
+        if below + 1 < count - 1 and prices[below + 1] > prices[below]:
+            below += 1
+        if prices[below] <= price:
+            break
+        prices[at], seconds[at] = prices[below], seconds[below]
+        at = below
+    prices[at], seconds[at] = price, amount
 
 
 @compiled
@@ -23,43 +51,49 @@ def best_ends(release, duration, width, edge, first, price, best, flow):
     and flow times are in seconds.
     """
     last = len(price)
+    prices, seconds = np.empty(last + 1), np.empty(last + 1)  # a heap: an entry a slot, two of that of the first end
     for job in range(len(release)):
         r, gpus = release[job], width[job]
         left = duration[job] / SECOND
-        bought = [(0.0, 0.0)]
-        bought.pop()
-        at, now, cost = first[job], 0.0, 0.0
+        at, now, cost, count = first[job], 0.0, 0.0, 0
         while left > 0:
             now_price = price[at] if at < last else 0.0
             upto = (edge[at + 1] - r) / SECOND if at < last else np.inf  # so that all that is left is bought
             x = min(left, upto - now)
-            heapq.heappush(bought, (-now_price, x))
+            _push(prices, seconds, count, now_price, x)
+            count += 1
             cost += x * now_price
             left -= x
             now += x
             if now >= upto:
                 at += 1
         value, when = now + gpus * cost, now
-        while at < last and now < value and bought[0][0] < 0:
-            upto, now_price = (edge[at + 1] - r) / SECOND, price[at]
-            while now < upto and -bought[0][0] > now_price:
-                dear, amount = heapq.heappop(bought)
-                x = min(amount, upto - now)
-                cost -= x * (-dear - now_price)
+        while at < last and now < value and prices[0] > 0:
+            upto, now_price, new = (edge[at + 1] - r) / SECOND, price[at], 0.0
+            while count > 0 and now < upto and prices[0] > now_price:
+                x = min(seconds[0], upto - now)
+                cost -= x * (prices[0] - now_price)
                 now += x
-                if amount > x:
-                    heapq.heappush(bought, (dear, amount - x))
-                heapq.heappush(bought, (-now_price, x))
+                new += x
+                if seconds[0] > x:
+                    seconds[0] -= x
+                else:
+                    _pop(prices, seconds, count)
+                    count -= 1
                 if now + gpus * cost < value:
                     value, when = now + gpus * cost, now
+            if new > 0:
+                _push(prices, seconds, count, now_price, new)
+                count += 1
             now = upto
             at += 1
-        if at >= last and bought[0][0] < 0:  # free time after the last slot replaces whatever is dear
+        if at >= last and prices[0] > 0:  # free time after the last slot replaces whatever is dear
             now = max(now, (edge[last] - r) / SECOND)
-            while bought and bought[0][0] < 0:
-                dear, amount = heapq.heappop(bought)
-                cost += amount * dear
-                now += amount
+            while count > 0 and prices[0] > 0:
+                cost -= seconds[0] * prices[0]
+                now += seconds[0]
+                _pop(prices, seconds, count)
+                count -= 1
                 if now + gpus * cost < value:
                     value, when = now + gpus * cost, now
         best[job], flow[job] = value, when

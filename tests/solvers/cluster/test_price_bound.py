@@ -148,6 +148,19 @@ def test_of_a_public_list_the_bound_is_close_to_the_best_schedule_known():
     assert process_time() - middle < 5
 
 
+@pytest.mark.trace
+def test_of_a_whole_public_list_the_bound_is_found_within_ten_seconds():
+    """82,247 jobs on 480 GPUs: 4.49 h are proven."""
+    jobs = cluster_jobs(read_jobs(trace_file(PUBLIC), "pollux", ReadOptions()), Selection())
+    begin = process_time()
+    found = bound_mean_completion(jobs, Cluster.grid("60x8"))
+    middle = process_time()
+    assert len(jobs) == 82_247
+    assert least_mean_completion(jobs, Cluster.grid("60x8"), found.proof) >= 4.49 * 3600
+    assert middle - begin < 10
+    assert process_time() - middle < 5
+
+
 @pytest.mark.parametrize("wrong", [{"slots": 0}, {"steps": -1}, {"slots": float("nan")}])
 def test_options_outside_their_range_are_refused(wrong):
     with pytest.raises(InvalidOptionError, match="slots must lie"):
