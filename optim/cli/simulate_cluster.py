@@ -118,7 +118,7 @@ def cluster(
     """Play policies on the same jobs: a row each, the bounds first; `optim verify` replays what --log writes."""
     from optim.models.cluster.run_file import RunRecord
     from optim.simulation.cluster.catalogue import INDEX_POLICIES
-    from optim.simulation.cluster.comparison import Comparison, bound_both_ways, split_settings
+    from optim.simulation.cluster.comparison import Comparison, bound, split_settings
     from optim.workloads.cluster.topology import read_cluster
 
     outputs.check()
@@ -139,7 +139,7 @@ def cluster(
         listening("the rows so far are kept") as interruption,
         where.opened() as engine,
     ):
-        claims, most_by_prices = bound_both_ways(jobs, world, bound_steps, interruption)
+        claims = bound(jobs, world, bound_steps, interruption)
         record = RunRecord(
             jobs=jobs,
             cluster=world,
@@ -149,19 +149,20 @@ def cluster(
         )
         task.least_jct_h = record.bounds["jct_mean_h"]
         if output is OutputFormat.JSON:
-            first = {"bounds": record.bounds, "jct_mean_h_most_by_prices": most_by_prices}
+            first = {"bounds": record.bounds, "jct_mean_h_most_by_prices": record.most_by_prices_h}
             print_json(first | {"jobs": len(jobs), "gpu_hours": jobs.gpu_hours} | _said(record))
         rows, record = _play(task, requests, record, outputs.source(engine), (interruption, progress, output))
     if output is OutputFormat.TABLE:
-        _print_rows(record, rows, most_by_prices)
+        _print_rows(record, rows)
     _write(record, outputs, output, beside)
     return _ending(rows, len(requests))
 
 
-def _print_rows(record: "RunRecord", rows: list[dict[str, Any]], most_by_prices: float) -> None:
+def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     """Print the bounds, what no prices prove more than, and a row a policy below them."""
     least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
-    dual = {"jct_mean_h": most_by_prices, "ratio_to_bound": most_by_prices / record.bounds["jct_mean_h"]}
+    limit = record.most_by_prices_h or 0.0
+    dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
     most = ["no prices prove more", *(dual.get(name) for name in SHOWN)]
     body = [least, most, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"

@@ -1,4 +1,4 @@
-"""Proofs of lower bounds on what a schedule of rigid jobs on equal GPUs can reach. They are data; the checker recomputes them."""
+"""Proofs of lower bounds on what a schedule of rigid jobs can reach. They are data; the checker recomputes them."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,14 @@ class PriceProof(ComparesByValue):
     """Prices of a GPU-second, constant over slots from 0 on, and 0 after the last.
 
     They prove ``mean JCT >= (sum_j min_C (C - r_j + w_j x the cheapest d_j seconds of p in [r_j, C]) - G x integral of p) / n``
-    (docs/mathematics/cluster.md, (D.1)).
+    (docs/mathematics/cluster.md, (D.1)). Where jobs can use some types of GPU only, each type has its own prices (D.1b).
 
     Parameters
     ----------
     end_us
         When each slot ends, in microseconds, where the next begins; shape (slots,).
     price
-        Price of a GPU-second in seconds of completion time, at least 0; shape (slots,).
+        Price of a GPU-second in seconds of completion time, at least 0; shape (slots,), or (types, slots) of two types or more.
 
     Raises
     ------
@@ -41,11 +41,13 @@ class PriceProof(ComparesByValue):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if self.price.ndim != 1 or not ((self.price >= 0) & (self.price <= MOST_PRICE)).all():
+        if self.price.ndim not in (1, 2) or not ((self.price >= 0) & (self.price <= MOST_PRICE)).all():
             raise InvalidProblemError(f"prices must be finite and at least 0, one a slot, and at most {MOST_PRICE:g}")
-        if self.end_us.shape != self.price.shape:
+        if self.price.ndim == 2 and len(self.price) < 2:
+            raise InvalidProblemError("prices of one type of GPU are one number a slot, without an axis of types")
+        if self.end_us.shape != self.price.shape[-1:]:
             raise InvalidProblemError(
-                f"end_us has {len(self.end_us)} entries for {len(self.price)} prices; give one a slot"
+                f"end_us has {len(self.end_us)} entries for {self.price.shape[-1]} prices; give one a slot"
             )
         if len(self.end_us) and not (
             self.end_us[0] > 0 and self.end_us[-1] <= LAST_US and (self.end_us[1:] > self.end_us[:-1]).all()
@@ -66,6 +68,46 @@ class PriceProof(ComparesByValue):
         if slot_us * len(price) > LAST_US:
             raise InvalidProblemError(f"slots of {slot_us} us for {len(price)} prices end after {LAST_US} us")
         return cls(end_us=slot_us * np.arange(1, len(price) + 1, dtype=np.int64), price=price)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DivisibleSchedule(ComparesByValue):
+    """Parts of jobs in a schedule of divisible gangs, whose mean completion time limits what any prices prove.
+
+    Each part takes its share of its job's gang, on one type of GPU. Jobs of equal submission, duration, gang and types share their
+    parts. GPUs go to the part with the earliest `start_us`, or, if that is empty, with the least work left.
+
+    Parameters
+    ----------
+    job
+        Whose part it is; shape (parts,).
+    weight
+        Positive; a part's share of its job is its weight over the sum of all weights of equal jobs; shape (parts,).
+    gpu_type
+        Number of its type of GPU; shape (parts,).
+    start_us
+        Smaller numbers have priority; shape (parts,) or (0,).
+
+    Raises
+    ------
+    InvalidProblemError
+        If arrays differ in length, or a weight isn't positive and finite.
+    """
+
+    job: IntArray
+    weight: FloatArray
+    gpu_type: IntArray
+    start_us: IntArray
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        count = len(self.job)
+        if not len(self.weight) == len(self.gpu_type) == count or len(self.start_us) not in (0, count):
+            raise InvalidProblemError(
+                "job, weight, gpu_type and start_us must have an entry a part; start_us may be empty"
+            )
+        if not ((self.weight > 0) & (self.weight <= MOST_PRICE)).all():
+            raise InvalidProblemError(f"weights of parts must be positive and at most {MOST_PRICE:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

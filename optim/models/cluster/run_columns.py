@@ -29,6 +29,7 @@ LOG_COLUMNS = ("time_us", "kind", "job", "first", "machine", "gpus")
 MORE_LOG_COLUMNS = ("slot",)
 """Columns that files of earlier versions lack are called MORE here; what they stand for where they are missing is in the types."""
 WORTH_ARRAYS = ("theta", "price")
+DIVISIBLE_ARRAYS = ("job", "weight", "gpu_type", "start_us")
 NOT_WHOLE = ("loss", "cpus", "memory_gb")
 MOST, LARGEST = np.iinfo(np.int64).max, 8
 """Largest whole number, and bytes of the largest numbers."""
@@ -68,6 +69,14 @@ class RunArrays:
     def has_prices(self) -> bool:
         """Whether the file holds prices, or a part of them."""
         return "price" in self._arrays or "price_end_us" in self._arrays
+
+    def has_any(self, prefix: str) -> bool:
+        """Tell whether the file holds an array whose name begins so."""
+        return any(name.startswith(prefix) for name in self._arrays)
+
+    def dimensions(self, name: str) -> int:
+        """Return 2 if an array has two dimensions, else 1."""
+        return 2 if name in self._arrays and self._arrays[name].ndim == 2 else 1
 
     def header(self) -> bytes:
         """Return the bytes of the header."""

@@ -15,9 +15,10 @@ from optim.core.archives import Arrays, read_arrays, write_arrays
 from optim.core.errors import InvalidProblemError
 from optim.models.cluster.log import EventLog
 from optim.models.cluster.metrics import Metrics
-from optim.models.cluster.proof import IntervalProof, LoadProof, PriceProof
+from optim.models.cluster.proof import DivisibleSchedule, IntervalProof, LoadProof, PriceProof
 from optim.models.cluster.rules import Rules
 from optim.models.cluster.run_columns import (
+    DIVISIBLE_ARRAYS,
     JOB_COLUMNS,
     LOG_COLUMNS,
     MACHINE_COLUMNS,
@@ -66,7 +67,9 @@ class RunRecord:
     schema
         Of the file that it was read from, or is written to.
     bounds
-        Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), and what proves them.
+        Claimed values by name (`jct_mean_h`, `makespan_h`, `slowdown_max`), which `prices`, `load` and `interval` prove.
+    most_by_prices_h
+        Claimed: the mean completion time that no prices prove more than, which `divisible` proves.
     """
 
     jobs: Workload
@@ -78,6 +81,8 @@ class RunRecord:
     prices: PriceProof | None = None
     load: LoadProof | None = None
     interval: IntervalProof | None = None
+    most_by_prices_h: float | None = None
+    divisible: DivisibleSchedule | None = None
     schema: str = SCHEMA
 
     def __post_init__(self) -> None:
@@ -86,6 +91,11 @@ class RunRecord:
         if 0 < types < used:
             raise InvalidProblemError(
                 f"kind_ppm must tell of every type of GPU: it has {types} columns for {used} types"
+            )
+        rows = np.atleast_2d(self.prices.price).shape[0] if self.prices else 1
+        if rows not in (1, max(1, types)):
+            raise InvalidProblemError(
+                f"price has {rows} rows for {max(1, types)} types of GPU; give one a type, or one for all"
             )
 
     @property
@@ -119,6 +129,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
         "load": asdict(record.load) if record.load else None,
         "interval": asdict(record.interval) if record.interval else None,
     }
+    if record.most_by_prices_h is not None:
+        header["most_by_prices_h"] = record.most_by_prices_h
     if record.jobs.ids != record.jobs.numbered:
         header["ids"] = record.jobs.ids
     arrays: Arrays = {"header": np.frombuffer(json.dumps(header).encode(), np.uint8)}
@@ -130,6 +142,8 @@ def save_run(record: RunRecord, path: str | Path) -> None:
             arrays |= {f"worth{number}.{name}": getattr(run.worth, name) for name in WORTH_ARRAYS}
     if record.prices:
         arrays |= {"price": record.prices.price, "price_end_us": record.prices.end_us}
+    if record.divisible:
+        arrays |= {f"divisible.{name}": getattr(record.divisible, name) for name in DIVISIBLE_ARRAYS}
     write_arrays(path, arrays)
 
 
@@ -162,6 +176,8 @@ def _record(arrays: RunArrays) -> RunRecord:
         prices=_prices(arrays, header),
         load=header.load,
         interval=header.interval,
+        most_by_prices_h=None if isinstance(header.most_by_prices_h, UnsetType) else header.most_by_prices_h,
+        divisible=_divisible(arrays),
         schema=header.schema,
     )
     arrays.check_all_read()
@@ -206,10 +222,19 @@ def _prices(arrays: RunArrays, header: HeaderDocument) -> PriceProof | None:
     slot = header.slot_us
     if slot is None or (isinstance(slot, UnsetType) and not arrays.has_prices):
         return None
-    price = arrays.floats("price", 1)
+    price = arrays.floats("price", arrays.dimensions("price") if isinstance(slot, UnsetType) else 1)
     if isinstance(slot, UnsetType):
         return PriceProof(end_us=arrays.whole("price_end_us", 1), price=price)
     return PriceProof.of_equal_slots(slot, price)
+
+
+def _divisible(arrays: RunArrays) -> DivisibleSchedule | None:
+    """Return the schedule that limits what prices prove, if the file holds one."""
+    if not arrays.has_any("divisible."):
+        return None
+    read = {name: arrays.floats if name == "weight" else arrays.whole for name in DIVISIBLE_ARRAYS}
+    with _naming("divisible"):
+        return DivisibleSchedule(**{name: read[name](f"divisible.{name}", 1) for name in DIVISIBLE_ARRAYS})
 
 
 def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | None:

@@ -90,6 +90,7 @@ class HeaderDocument(Struct, forbid_unknown_fields=True, omit_defaults=True):
     figures: list[dict[Name, float]] | UnsetType = UNSET
     worth: list[WorthDocument | None] | UnsetType = UNSET
     ids: list[str] | UnsetType = UNSET
+    most_by_prices_h: Bound | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Check that all runs have their parts; whoever decodes names the field."""

@@ -13,7 +13,13 @@ from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
 from optim.core.progress import Progress
 from optim.core.stopping import Interruption, SolveState, StoppingCriterion
-from optim.models.cluster.check import is_bounded, least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check import (
+    is_bounded,
+    least_makespan,
+    least_mean_completion,
+    least_slowdown,
+    most_by_prices,
+)
 from optim.models.cluster.digest import LENGTH, digest_of
 from optim.models.cluster.log import Run
 from optim.models.cluster.metrics import Metrics, measure
@@ -153,14 +159,7 @@ def queue_of(policy: Policy) -> str | None:
 
 
 def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None) -> dict[str, Any]:
-    """Return what no schedule of these jobs beats, as fields of a record: values by name, and their proofs."""
-    return bound_both_ways(jobs, cluster, steps, stop)[0]
-
-
-def bound_both_ways(
-    jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | None = None
-) -> tuple[dict[str, Any], float]:
-    """Return what `bound` does, and the mean completion time in hours that no prices prove more than."""
+    """Return what no schedule of these jobs beats, and no prices prove more than, as fields of a record: values and their proofs."""
     found = bound_mean_completion(jobs, cluster, PriceBoundOptions(steps=steps), stop)
     load, interval = bound_makespan(jobs, cluster), bound_slowdown(jobs, cluster)
     values = {
@@ -168,8 +167,9 @@ def bound_both_ways(
         "makespan_h": least_makespan(jobs, cluster, load) / HOUR_S,
         "slowdown_max": least_slowdown(jobs, cluster, interval),
     }
-    claims = {"bounds": values, "prices": found.proof, "load": load, "interval": interval}
-    return claims, found.dual_most_s / HOUR_S
+    most = most_by_prices(jobs, cluster, found.schedule) / HOUR_S
+    proofs = {"prices": found.proof, "load": load, "interval": interval, "divisible": found.schedule}
+    return {"bounds": values, "most_by_prices_h": most, **proofs}
 
 
 def _content(text: str) -> str:

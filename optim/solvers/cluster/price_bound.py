@@ -6,9 +6,10 @@ import numpy as np
 
 from optim.core.errors import InvalidOptionError
 from optim.core.stopping import Interruption
-from optim.models.cluster.proof import PriceProof
+from optim.models.cluster.proof import DivisibleSchedule, PriceProof
 from optim.models.cluster.workload import US, Workload
 from optim.models.cluster.world import Cluster, FloatArray, IntArray
+from optim.solvers.cluster.gpu_pools import GpuPools, choose_pools, gpu_pools
 
 NOTABLE, CLOSER, PATIENCE = 0.05, 0.7, 8
 """A gain of less than a twentieth of the way to the level is none; after eight steps without one the level comes closer."""
@@ -62,14 +63,17 @@ class PriceBound:
     least_s
         Mean completion time in seconds that no schedule beats, by `proof`.
     dual_most_s
-        What no prices prove more than: the mean completion time of a schedule in which gangs are divisible.
+        What no prices prove more than: the mean completion time of `schedule`.
     proof
         The prices.
+    schedule
+        A schedule in which gangs are divisible.
     """
 
     least_s: float
     dual_most_s: float
     proof: PriceProof
+    schedule: DivisibleSchedule
 
 
 def bound_mean_completion(
@@ -83,27 +87,59 @@ def bound_mean_completion(
     Ascent on (D.1) of docs/mathematics/cluster.md from the prices of a schedule of divisible gangs; see `_Search`. A stop
     that is requested ends it with the best prices so far.
     """
-    from optim.solvers.cluster.fluid_schedule import fluid_flows, prices_of_fluid
-
     options = options or PriceBoundOptions()
-    count, width = len(jobs), jobs.gpus.astype(float)
-    mark, marginal = np.zeros(2 * count, np.int64), np.zeros(2 * count, np.int64)
-    facts = (jobs.submit_us, jobs.duration_us, width, float(cluster.num_gpus))
-    flow, spells = fluid_flows(*facts, width, True, mark, marginal)
-    end = jobs.submit_us + flow.astype(np.int64)
-    search = _Search(jobs, cluster, _slots(jobs.submit_us, end, max(1, options.slots // 2)), float(flow.sum()) / US)
-    told = (mark[:spells], marginal[:spells], int(end.max()), width, jobs.duration_us)
+    count, pools = len(jobs), gpu_pools(jobs, cluster)
+    fluid = _Fluid(jobs, pools)
+    edge = _slots(jobs.submit_us, fluid.end_us, max(1, options.slots // 2))
+    search = _Search(jobs, pools, edge, fluid)
     if options.steps:
-        search.look_at(prices_of_fluid(*told, search.edge))
+        search.look_at(fluid.prices(edge))
     search.climb(options.steps // 2, stop)
     search.refine(options.slots)
     search.climb(options.steps - options.steps // 2, stop)
     search.polish(min(MOST_ROUNDS, options.steps), stop)
-    most = min(search.most_by_mix, search.flow_of_parts())
-    proof = PriceProof(end_us=search.edge[1:], price=search.best_price)
+    search.schedule_parts()
+    least = search.best / count
     return PriceBound(
-        least_s=search.best / count, dual_most_s=max(most / count * (1 + ROUNDING), search.best / count), proof=proof
+        least_s=least,
+        dual_most_s=max(search.most_by_schedule / count * (1 + ROUNDING), least),
+        proof=PriceProof(end_us=search.edge[1:], price=pools.by_type(search.best_price)),
+        schedule=search.schedule,
     )
+
+
+class _Fluid:
+    """A schedule of divisible gangs by least work left, each job on one pool."""
+
+    def __init__(self, jobs: Workload, pools: GpuPools) -> None:
+        from optim.solvers.cluster.fluid_schedule import fluid_flows
+
+        self.pool, self._parts = choose_pools(jobs, pools), []
+        self.flow = np.zeros(len(jobs))
+        factor = pools.ratio[pools.class_of, self.pool]
+        for pool, gpus in enumerate(pools.gpus.tolist()):
+            who = np.flatnonzero(self.pool == pool)
+            width, duration = (
+                jobs.gpus[who].astype(float),
+                np.ceil(pools.duration_us[who] * factor[who]).astype(np.int64),
+            )
+            mark, marginal = np.zeros(2 * len(who), np.int64), np.zeros(2 * len(who), np.int64)
+            facts = (jobs.submit_us[who], duration, width, float(gpus))
+            self.flow[who], spells = fluid_flows(*facts, width, True, mark, marginal)
+            end = int((jobs.submit_us[who] + self.flow[who].astype(np.int64)).max(initial=0))
+            self._parts.append((mark[:spells], marginal[:spells], end, width, duration))
+        self.end_us = jobs.submit_us + self.flow.astype(np.int64)
+        none = np.zeros(0, np.int64)
+        everybody = np.arange(len(jobs))
+        self.schedule = DivisibleSchedule(
+            job=everybody, weight=np.ones(len(jobs)), gpu_type=pools.type_of(self.pool), start_us=none
+        )
+
+    def prices(self, edge: IntArray) -> FloatArray:
+        """Return the prices at which nobody would change much in it; shape (pools, slots)."""
+        from optim.solvers.cluster.fluid_schedule import prices_of_fluid
+
+        return np.stack([prices_of_fluid(*part, edge) for part in self._parts])
 
 
 def _slots(submit: IntArray, end: IntArray, most: int) -> IntArray:
@@ -132,47 +168,79 @@ class _Search:
 
     Parameters
     ----------
-    jobs, cluster
+    jobs, pools
         What is bounded.
     edge
         Ends of the slots in microseconds, after a 0.
-    most
-        What no prices reach more than, in seconds for all jobs.
+    fluid
+        A schedule whose total flow time no prices prove more than.
     """
 
-    def __init__(self, jobs: Workload, cluster: Cluster, edge: IntArray, most: float) -> None:
-        rows = np.column_stack([jobs.submit_us, jobs.duration_us, jobs.gpus])
-        kinds, counts = np.unique(rows, axis=0, return_counts=True)
-        self.release, self.duration = (np.ascontiguousarray(column) for column in kinds.T[:2])
-        self.width, self.count = kinds[:, 2].astype(float), counts.astype(float)
-        self.gpus, self.most = cluster.num_gpus, most
+    def __init__(self, jobs: Workload, pools: GpuPools, edge: IntArray, fluid: _Fluid) -> None:
+        rows = np.column_stack([pools.class_of, jobs.submit_us, pools.duration_us, jobs.gpus])
+        kinds, self.job, counts = np.unique(rows, axis=0, return_index=True, return_counts=True)
+        self.own, self.release, self.duration = (np.ascontiguousarray(column) for column in kinds.T[:3])
+        self.width, self.count = kinds[:, 3].astype(float), counts.astype(float)
+        first = np.searchsorted(self.own, np.arange(len(pools.factor_ppm) + 1))
+        self.classes = [slice(*each) for each in zip(first[:-1].tolist(), first[1:].tolist(), strict=True)]
+        self.pools, self.usable, self.ratio = pools, pools.usable, pools.ratio
+        self.some_pool = np.array([usable[0] for usable in pools.usable])[self.own]
+        self.most = self.most_by_schedule = float(fluid.flow.sum()) / US
+        self.schedule = fluid.schedule
         self.value, self.flow = np.empty(len(kinds)), np.empty(len(kinds))
-        self.kept: list[tuple[float, FloatArray]] = []
+        self.kept: list[tuple[float, FloatArray, IntArray]] = []
         self._use_slots(edge)
-        self.best_price: FloatArray = np.zeros(len(self.length))
+        self.best_price: FloatArray = np.zeros((len(pools.gpus), len(self.length)))
         self.best = _dot(self.count, self.duration) / US  # by prices of 0
         self.way = 1.0
-        self.most_by_mix = most
 
     def _use_slots(self, edge: IntArray) -> None:
         self.edge = edge
         self.first = np.searchsorted(edge, self.release, side="right") - 1
         self.length = np.diff(edge) / US
+        self.slots = np.arange(len(self.length))
+
+    def _cheapest(self, own: int, price: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return what a class pays for time on its fastest pool's scale in each slot, and on which pool that is."""
+        usable = self.usable[own]
+        if len(usable) == 1:
+            return price[usable[0]], np.full(len(self.length), usable[0])
+        offers = price[usable] * self.ratio[own, usable][:, None]
+        best = offers.argmin(axis=0)
+        return offers[best, self.slots], usable[best]
 
     def look_at(self, price: FloatArray) -> float:
         """Return what prices prove of all jobs, and remember them if they are the best."""
         from optim.solvers.cluster.cheapest_time import best_ends
 
-        best_ends(self.release, self.duration, self.width, self.edge, self.first, price, self.value, self.flow)
-        total = _dot(self.count, self.value) - self.gpus * _dot(self.length, price)
+        for own, at in enumerate(self.classes):
+            facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
+            best_ends(*facts, self._cheapest(own, price)[0], self.value[at], self.flow[at])
+        income = sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus.tolist(), price, strict=True))
+        total = _dot(self.count, self.value) - income
         if total > self.best:
             self.best, self.best_price = total, price
         return total
 
-    def climb(self, steps: int, stop: Interruption | None) -> None:
-        """Take so many steps from the best prices."""
+    def _gradient(self, price: FloatArray) -> tuple[FloatArray, IntArray]:
+        """Return the GPU-seconds that the jobs would buy less those that there are, and the pool where each would end."""
         from optim.solvers.cluster.cheapest_time import use_of_slots
 
+        gradient: FloatArray = -self.pools.gpus[:, None] * self.length
+        pool, last = np.empty(len(self.release), np.int64), len(self.length) - 1
+        for own, at in enumerate(self.classes):
+            paid, source = self._cheapest(own, price)
+            use = np.zeros(len(self.length)) if len(self.usable[own]) > 1 else gradient[self.usable[own][0]]
+            facts = (self.release[at], self.duration[at], self.width[at] * self.count[at], self.edge, self.first[at])
+            use_of_slots(*facts, paid, self.flow[at], use)
+            if len(self.usable[own]) > 1:
+                gradient[source, self.slots] += use * self.ratio[own, source]
+            end = self.release[at] + self.flow[at] * US
+            pool[at] = source[np.minimum(np.searchsorted(self.edge, end) - 1, last)]
+        return gradient, pool
+
+    def climb(self, steps: int, stop: Interruption | None) -> None:
+        """Take so many steps from the best prices."""
         price, fruitless, self.way = self.best_price, 0, 1.0 if steps else self.way
         for _ in range(steps):
             before = self.best
@@ -180,79 +248,102 @@ class _Search:
             fruitless = 0 if self.best > before + NOTABLE * self.way * (self.most - before) else fruitless + 1
             if fruitless > PATIENCE:
                 self.way, fruitless = CLOSER * self.way, 0
-            gradient: FloatArray = -self.gpus * self.length
-            use_of_slots(
-                self.release, self.duration, self.width * self.count, self.edge, self.first, price, self.flow, gradient
-            )
+            gradient, pool = self._gradient(price)
             gradient[(price <= 0) & (gradient < 0)] = 0.0
             rate = gradient / self.length
             norm = _dot(gradient, rate)
             if norm == 0 or (stop is not None and stop.is_requested):
                 break
             step = (self.best + self.way * (self.most - self.best) - total) / norm
-            self.kept = [*self.kept[-KEPT_STEPS + 1 :], (step, self.flow.copy())]
+            self.kept = [*self.kept[-KEPT_STEPS + 1 :], (step, self.flow.copy(), pool)]
             price = np.maximum(0.0, price + step * rate)
 
     def refine(self, most: int) -> None:
         """Halve the slots in which prices bend most, until there are so many."""
         fewer = MOST_CELLS // len(self.release)
         most = min(most, fewer) if len(self.length) <= fewer else most
-        around = np.concatenate([self.best_price[:1], self.best_price, [0.0]])
-        bend = np.maximum(abs(np.diff(around[:-1])), abs(np.diff(around[1:]))) * self.length
+        bend = np.zeros(len(self.length))
+        for row in self.best_price:
+            around = np.concatenate([row[:1], row, [0.0]])
+            bend += np.maximum(abs(np.diff(around[:-1])), abs(np.diff(around[1:]))) * self.length
         bend[np.diff(self.edge) < 2] = 0.0
         chosen = np.argsort(-bend, kind="stable")[: max(0, most - len(bend))]
         chosen = np.sort(chosen[bend[chosen] > 0])
         middle = (self.edge[chosen] + self.edge[chosen + 1]) // 2
-        price = np.insert(self.best_price, chosen + 1, self.best_price[chosen])
+        price = np.insert(self.best_price, chosen + 1, self.best_price[:, chosen], axis=1)
         self._use_slots(np.insert(self.edge, chosen + 1, middle))
         self.best_price = price
 
+    def _purchases(self, price: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return what one job of each kind buys: kinds, pools times slots, and GPU-seconds, sorted by kind."""
+        from optim.solvers.cluster.cheapest_time import purchases
+
+        found = []
+        for own, at in enumerate(self.classes):
+            paid, source = self._cheapest(own, price)
+            facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
+            kind, slot, seconds = purchases(*facts, paid, self.flow[at])
+            pool = source[slot]
+            found.append((kind + at.start, pool * len(self.length) + slot, seconds * self.ratio[own, pool]))
+        kind, cell, seconds = (np.concatenate(column) for column in zip(*found, strict=True))
+        return kind, cell, seconds
+
     def polish(self, rounds: int, stop: Interruption | None) -> None:
         """Find the best prices over these slots by column generation, where jobs and slots are few."""
-        from optim.solvers.cluster.cheapest_time import purchases
         from optim.solvers.cluster.price_master import Master
 
-        facts = (self.release, self.duration, self.width, self.edge, self.first)
-        if len(self.release) * len(self.length) > MOST_CELLS or self.best_price.max(initial=0.0) <= 0:
+        few = len(self.release) * len(self.length) * len(self.pools.gpus) <= MOST_CELLS
+        if not few or self.best_price.max(initial=0.0) <= 0:
             return
-        master = Master(self.gpus * self.length, self.count, DEAREST * float(self.best_price.max()))
+        supply = np.ravel(self.pools.gpus[:, None] * self.length)
+        master = Master(supply, self.count, DEAREST * float(self.best_price.max()))
         price = self.best_price
         for _ in range(rounds):
             new = 0
             for asked in (price, 0.5 * (price + self.best_price)):
                 self.look_at(asked)
-                kind, slot, seconds = purchases(*facts, asked, self.flow)
-                new += master.add(kind, slot, seconds, self.flow)
+                new += master.add(*self._purchases(asked), self.flow)
             solved = master.solve()
             if solved is not None:
-                self.most_by_mix = min(self.most_by_mix, self.schedule(*master.mixture()))
+                who, flow, cell, weight = master.mixture()
+                pool = np.where(cell >= 0, cell // len(self.length), self.some_pool[who])
+                self.try_schedule(who, flow, weight, pool)
             if not new or solved is None or solved[0] <= self.best * (1 + CLOSE) or (stop and stop.is_requested):
                 break
-            price = solved[1]
+            price = solved[1].reshape(price.shape)
 
-    def flow_of_parts(self) -> float:
-        """Return the total flow time of a schedule of parts of jobs, which are to end when the jobs did in the last steps."""
-        if not sum(step for step, _ in self.kept) > 0 or len(self.release) * PARTS > MOST_PARTS:
-            return self.most
-        steps = np.array([step for step, _ in self.kept])
-        flows = np.stack([flow for _, flow in self.kept])
+    def schedule_parts(self) -> None:
+        """Try a schedule of parts of jobs, which are to end when the jobs did in the last steps."""
+        if not sum(step for step, _, _ in self.kept) > 0 or len(self.release) * PARTS > MOST_PARTS:
+            return
+        steps, flows, pools = (np.array(column) for column in zip(*self.kept, strict=True))
         order = np.argsort(flows, axis=0, kind="stable")
         share = np.cumsum(steps[order], axis=0) / steps.sum()
         picked = np.stack([(share < (part + 0.5) / PARTS).sum(axis=0) for part in range(PARTS)])
-        picked = np.minimum(picked, len(flows) - 1)
-        chosen = np.take_along_axis(np.take_along_axis(flows, order, 0), picked, 0).T.ravel()
-        return self.schedule(
-            np.repeat(np.arange(len(self.release)), PARTS), chosen, np.repeat(self.count, PARTS) / PARTS
-        )
+        picked = np.take_along_axis(order, np.minimum(picked, len(flows) - 1), 0)
+        chosen, pool = (np.take_along_axis(each, picked, 0).T.ravel() for each in (flows, pools))
+        who = np.repeat(np.arange(len(self.release)), PARTS)
+        self.try_schedule(who, chosen, np.repeat(self.count, PARTS) / PARTS, pool)
 
-    def schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray) -> float:
-        """Return the total flow time of parts of jobs, with the weights' parts of their gangs, that are to end when said."""
+    def try_schedule(self, who: IntArray, flow: FloatArray, weight: FloatArray, pool: IntArray) -> None:
+        """Find the total flow time of parts of jobs, with the weights' parts of their gangs, that are to end when said."""
         from optim.solvers.cluster.fluid_schedule import fluid_flows
 
-        release, duration = self.release[who], self.duration[who]
         nothing = np.zeros(0, np.int64)
-        latest_start = np.maximum(0.0, release / US + flow - duration / US)
-        found, _ = fluid_flows(
-            release, duration, self.width[who] * weight, float(self.gpus), latest_start, False, nothing, nothing
-        )
-        return _dot(weight, found) / US
+        duration = np.ceil(self.duration[who] * self.ratio[self.own[who], pool]).astype(np.int64)
+        start = np.maximum(0.0, self.release[who] / US + flow - duration / US)
+        total = 0.0
+        for each, gpus in enumerate(self.pools.gpus.tolist()):
+            at = np.flatnonzero(pool == each)
+            at = at[np.argsort(self.release[who[at]], kind="stable")]
+            facts = (self.release[who[at]], duration[at], self.width[who[at]] * weight[at], float(gpus))
+            found, _ = fluid_flows(*facts, start[at], False, nothing, nothing)
+            total += _dot(weight[at], found) / US
+        if total < self.most_by_schedule:
+            self.most_by_schedule = total
+            self.schedule = DivisibleSchedule(
+                job=self.job[who],
+                weight=weight,
+                gpu_type=self.pools.type_of(pool),
+                start_us=np.rint(start * US).astype(np.int64),
+            )

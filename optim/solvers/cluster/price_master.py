@@ -28,6 +28,7 @@ class Master:
         self.seen: set[bytes] = set()
         self.who: list[int] = []
         self.flow: list[float] = []
+        self.main: list[int] = []
         lp = highspy.HighsLp()
         lp.num_col_, lp.num_row_ = self.slots, self.slots + self.kinds
         lp.col_cost_ = np.full(self.slots, dearest)
@@ -52,6 +53,7 @@ class Master:
                 new += 1
                 self.who.append(each)
                 self.flow.append(float(flow[each]))
+                self.main.append(int(slot[at][np.argmax(seconds[at])]) if first[each] < first[each + 1] else -1)
                 rows = np.append(slot[at], self.slots + each).astype(np.int32)
                 self.highs.addCol(flow[each], 0.0, np.inf, len(rows), rows, np.append(seconds[at], 1.0))
         return new
@@ -65,12 +67,12 @@ class Master:
         dual = np.asarray(self.highs.getSolution().row_dual)[: self.slots]
         return float(self.highs.getInfo().objective_function_value), np.maximum(0.0, -dual)
 
-    def mixture(self) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return of the purchases that the last mixture has whose they are, their flow times and how many jobs make them."""
+    def mixture(self) -> tuple[IntArray, FloatArray, IntArray, FloatArray]:
+        """Return of the purchases of the last mixture whose they are, their flow times, their main slots, -1 without one, and how many jobs make them."""
         weight = np.asarray(self.highs.getSolution().col_value)[self.slots :]
         used = np.flatnonzero(weight > AS_ONE)
         who = np.array(self.who)[used]
         order = np.argsort(who, kind="stable")
         who, weight = who[order], weight[used][order]
         weight *= (self.count / np.bincount(who, weight, self.kinds))[who]
-        return who, np.array(self.flow)[used][order], weight
+        return who, np.array(self.flow)[used][order], np.array(self.main)[used][order], weight

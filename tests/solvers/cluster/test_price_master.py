@@ -16,8 +16,9 @@ def test_two_equal_jobs_share_two_slots_by_halves():
     total, price = master.solve()
     assert total == pytest.approx(3)
     assert price[0] - price[1] == pytest.approx(1)
-    who, flow, weight = master.mixture()
+    who, flow, slot, weight = master.mixture()
     assert who.tolist() == [0, 0]
+    assert sorted(slot.tolist()) == [0, 1]
     assert sorted(zip(flow.tolist(), weight.round(9).tolist(), strict=True)) == [(1.0, 1.0), (2.0, 1.0)]
 
 
@@ -26,5 +27,6 @@ def test_what_each_kind_buys_stands_for_itself():
     master = Master(np.array([1.0]), np.array([1.0, 3.0]), 5.0)
     assert master.add(np.array([1]), np.array([0]), np.array([2.0]), np.array([7.0, 1.0])) == 2
     assert master.solve()[0] == pytest.approx(7 + 3 + 5 * 5)
-    who, flow, weight = master.mixture()
+    who, flow, slot, weight = master.mixture()
     assert (who.tolist(), flow.tolist(), weight.tolist()) == ([0, 1], [7.0, 1.0], [1.0, 3.0])
+    assert slot.tolist() == [-1, 0]

@@ -6,8 +6,9 @@ from hashlib import sha256
 
 import numpy as np
 
+from optim.core.errors import InvalidProblemError
 from optim.core.verification import Verification, Violation, violation
-from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown
+from optim.models.cluster.check.bounds import least_makespan, least_mean_completion, least_slowdown, most_by_prices
 from optim.models.cluster.check.earnings import check_worth
 from optim.models.cluster.check.event_rules import PPM
 from optim.models.cluster.check.figures import figures_of
@@ -29,7 +30,8 @@ HOUR_S = 3600.0
 def check_runs(record: RunRecord) -> list[tuple[str, Verification]]:
     """Return what was found for each policy, and under the name `bounds` for what no policy can beat."""
     bounds, problems = _bounds(record)
-    found = [("bounds", Verification(violations=tuple(problems), proven=_sentences(bounds)))]
+    limit, of_limit = _limit_of_prices(record)
+    found = [("bounds", Verification(violations=(*problems, *of_limit), proven=(*_sentences(bounds), *limit)))]
     found.extend((run.policy, _check_run(record, run, bounds)) for run in record.runs)
     return found
 
@@ -136,6 +138,22 @@ def _bounds(record: RunRecord) -> tuple[dict[str, float], list[Violation]]:
         elif not stated <= true * (1 + AGREEMENT_TOL):
             problems.append(violation("bounds", f"{stated!r} is claimed, {true!r} is proven", where=name))
     return {name: proven[name] for name in record.bounds if name in proven}, problems
+
+
+def _limit_of_prices(record: RunRecord) -> tuple[list[str], list[Violation]]:
+    """Return what no prices prove more than, in words, or why that isn't shown."""
+    stated, where = record.most_by_prices_h, "most_by_prices_h"
+    if stated is None:
+        return [], []
+    if record.divisible is None:
+        return [], [violation("bounds", "has no proof", where=where)]
+    try:
+        true = most_by_prices(record.jobs, record.cluster, record.divisible) / HOUR_S
+    except InvalidProblemError as error:
+        return [], [violation("bounds", str(error), where=where)]
+    if not stated >= true * (1 - AGREEMENT_TOL):
+        return [], [violation("bounds", f"{stated!r} is claimed, {true!r} is proven", where=where)]
+    return [f"no prices prove a jct_mean_h above {true:.6g}"], []
 
 
 def _sentences(bounds: dict[str, float]) -> tuple[str, ...]:
