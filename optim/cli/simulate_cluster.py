@@ -161,10 +161,11 @@ def cluster(
 def _print_rows(record: "RunRecord", rows: list[dict[str, Any]]) -> None:
     """Print the bounds, what no prices prove more than, and a row a policy below them."""
     least = ["no schedule beats", *(record.bounds.get(name) for name in SHOWN)]
-    limit = record.most_by_prices_h or 0.0
-    dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
-    most = ["no prices prove more", *(dual.get(name) for name in SHOWN)]
-    body = [least, most, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
+    head = [least]
+    if (limit := record.most_by_prices_h) is not None:
+        dual = {"jct_mean_h": limit, "ratio_to_bound": limit / record.bounds["jct_mean_h"]}
+        head.append(["no prices prove more", *(dual.get(name) for name in SHOWN)])
+    body = [*head, *([_named(row), *(row[name] for name in SHOWN)] for row in rows)]
     title = f"{len(record.jobs)} jobs on {record.cluster.num_gpus} GPUs"
     if warning := record.jobs.missing:
         print_line(f"warning: {warning}")

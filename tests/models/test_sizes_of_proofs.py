@@ -21,10 +21,12 @@ from optim.models.bidding.check.facts import Facts
 from optim.models.bidding.check.tree import proven_bound
 from optim.models.bidding.proof import RatioProof
 from optim.models.bidding.proof import TreeNode as BiddingNode
-from optim.models.cluster.check.bounds import least_mean_completion
+from optim.models.cluster.check.bounds import least_mean_completion, most_by_prices
 from optim.models.cluster.check.earnings import most_earned
+from optim.models.cluster.proof import DivisibleSchedule
 from optim.models.cluster.proof import PriceProof as ClusterPrices
 from optim.models.cluster.utility import Worth
+from optim.models.cluster.workload import Workload
 from optim.models.cluster.world import Cluster
 from optim.models.reference import reference_instance
 from tests.models.bidding.check.test_leaf import nothing
@@ -114,6 +116,20 @@ def test_prices_of_many_slots_end_in_a_line_and_not_in_hours():
     proof = ClusterPrices(end_us=np.arange(1, 200_001) * 1_000_000, price=price)
     with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check 200000 prices for 1 jobs"):
         least_mean_completion(jobs, Cluster.grid("1x1"), proof)
+
+
+@pytest.mark.parametrize("start", [1, -1])
+def test_a_schedule_of_many_parts_ends_in_a_line_and_not_in_hours(start):
+    """20,000 parts of a job run side by side, until one of the jobs that come each microsecond takes their GPU, or beside those."""
+    count, others = 20_000, 2_000
+    submit = np.append(0, np.arange(others))
+    duration = np.append(5_000_000, np.ones(others, np.int64))
+    jobs = Workload(submit_us=submit, gpus=np.ones(others + 1, np.int64), duration_us=duration)
+    job = np.append(np.zeros(count, np.int64), np.arange(others + 1))
+    facts = {"job": job, "weight": np.ones(len(job)), "gpu_type": np.zeros(len(job), np.int64)}
+    schedule = DivisibleSchedule(**facts, start_us=start * np.arange(len(job)))
+    with read_limits(steps=10**6), pytest.raises(InvalidProblemError, match="steps to check a schedule of 22001 parts"):
+        most_by_prices(jobs, Cluster.grid("1x2"), schedule)
 
 
 def test_a_run_time_of_many_slots_is_summed_in_time_that_grows_with_it():

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from optim.core.errors import InvalidOptionError
+from optim.core.errors import InvalidOptionError, InvalidProblemError
 from optim.core.execution import AbstractTask, Engine, in_order
 from optim.core.options import build_options
 from optim.core.progress import Progress
@@ -167,9 +167,15 @@ def bound(jobs: Workload, cluster: Cluster, steps: int, stop: Interruption | Non
         "makespan_h": least_makespan(jobs, cluster, load) / HOUR_S,
         "slowdown_max": least_slowdown(jobs, cluster, interval),
     }
-    most = most_by_prices(jobs, cluster, found.schedule) / HOUR_S
-    proofs = {"prices": found.proof, "load": load, "interval": interval, "divisible": found.schedule}
-    return {"bounds": values, "most_by_prices_h": most, **proofs}
+    claims = {"bounds": values, "prices": found.proof, "load": load, "interval": interval}
+    try:
+        limit = {
+            "most_by_prices_h": most_by_prices(jobs, cluster, found.schedule) / HOUR_S,
+            "divisible": found.schedule,
+        }
+    except InvalidProblemError:  # too large to be checked within the limits: nothing is claimed
+        limit = {}
+    return claims | limit
 
 
 def _content(text: str) -> str:

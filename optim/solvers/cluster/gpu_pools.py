@@ -48,7 +48,8 @@ class GpuPools:
         masks = np.unique(np.vstack([self.factor_ppm > 0, np.ones(len(self.gpus), bool)]), axis=0)
         found = []
         for mask in masks:
-            who = np.flatnonzero(~(self.factor_ppm[:, ~mask] > 0).any(axis=1)[self.class_of])
+            goes_elsewhere = np.asarray((self.factor_ppm[:, ~mask] > 0).any(axis=1))
+            who = np.flatnonzero(~goes_elsewhere[self.class_of])
             found.append((who, int(self.gpus[mask].sum())))
         return found
 

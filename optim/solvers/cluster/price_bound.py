@@ -22,6 +22,9 @@ MOST_PARTS = 100_000
 MOST_CELLS, MOST_ROUNDS, CLOSE = 8_000, 60, 2e-4
 """Kinds of jobs times slots up to which a programme finds the best prices, in how many rounds, and when it is over."""
 
+MOST_CALLS = 20_000
+"""Of compiled loops over a class of jobs: of many classes there are fewer steps."""
+
 DEAREST = 3.0
 """Time that there isn't can be had in the programme, at so many times the highest of the best prices."""
 
@@ -37,7 +40,7 @@ class PriceBoundOptions:
     slots
         How many slots of constant price there are at most.
     steps
-        Steps of the search, half of them before slots are refined.
+        Steps of the search, half of them before slots are refined; fewer where jobs differ in their types of GPU a lot.
 
     Raises
     ------
@@ -92,12 +95,13 @@ def bound_mean_completion(
     fluid = _Fluid(jobs, pools)
     edge = _slots(jobs.submit_us, fluid.end_us, max(1, options.slots // 2))
     search = _Search(jobs, pools, edge, fluid)
-    if options.steps:
+    steps = min(options.steps, max(1, MOST_CALLS // len(search.classes)))
+    if steps:
         search.look_at(fluid.prices(edge))
-    search.climb(options.steps // 2, stop)
+    search.climb(steps // 2, stop)
     search.refine(options.slots)
-    search.climb(options.steps - options.steps // 2, stop)
-    search.polish(min(MOST_ROUNDS, options.steps), stop)
+    search.climb(steps - steps // 2, stop)
+    search.polish(min(MOST_ROUNDS, steps), stop)
     search.schedule_parts()
     least = search.best / count
     return PriceBound(
@@ -129,11 +133,8 @@ class _Fluid:
             end = int((jobs.submit_us[who] + self.flow[who].astype(np.int64)).max(initial=0))
             self._parts.append((mark[:spells], marginal[:spells], end, width, duration))
         self.end_us = jobs.submit_us + self.flow.astype(np.int64)
-        none = np.zeros(0, np.int64)
-        everybody = np.arange(len(jobs))
-        self.schedule = DivisibleSchedule(
-            job=everybody, weight=np.ones(len(jobs)), gpu_type=pools.type_of(self.pool), start_us=none
-        )
+        parts = {"job": np.arange(len(jobs)), "weight": np.ones(len(jobs)), "gpu_type": pools.type_of(self.pool)}
+        self.schedule = DivisibleSchedule(**parts, start_us=np.zeros(0, np.int64))
 
     def prices(self, edge: IntArray) -> FloatArray:
         """Return the prices at which nobody would change much in it; shape (pools, slots)."""
@@ -216,8 +217,8 @@ class _Search:
         for own, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             best_ends(*facts, self._cheapest(own, price)[0], self.value[at], self.flow[at])
-        income = sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus.tolist(), price, strict=True))
-        total = _dot(self.count, self.value) - income
+        total = _dot(self.count, self.value)
+        total -= sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus.tolist(), price, strict=True))
         if total > self.best:
             self.best, self.best_price = total, price
         return total

@@ -35,7 +35,7 @@ class _Types:
     def sets(self) -> list[tuple[IntArray, int]]:
         """Return for each set of types that is all that some jobs can use: the jobs that can use no other, and its GPUs."""
         masks = np.unique(np.vstack([self.rows > 0, self.rows.any(axis=0)]), axis=0)
-        check_limit("steps", len(masks) * len(self.of_job), "jobs times sets of types of GPU that jobs can use")
+        check_limit("steps", masks.size * len(self.of_job), "jobs times sets of types of GPU that jobs can use")
         inside = [~((self.rows > 0) & ~mask).any(axis=1) for mask in masks]
         gpus = [sum(count for count, is_in in zip(self.gpus, mask.tolist(), strict=True) if is_in) for mask in masks]
         return [(np.flatnonzero(each[self.of_job]), count) for each, count in zip(inside, gpus, strict=True)]

@@ -1,8 +1,13 @@
 """Compiled: a schedule of divisible gangs by a rule of priority. The checker's own."""
 
+import heapq
+
 import numpy as np
 
 from optim.core.compile_cache import compiled
+
+COSTLY = 50
+"""Steps of a loop like this one for each job that it looks at."""
 
 
 @compiled
@@ -21,53 +26,51 @@ def flow_times(release, duration, width, gpus, start, most):
     """
     count, is_by_work = len(release), len(start) == 0
     left, flow = duration.astype(np.float64), np.zeros(count)
-    queue, key, rate = np.empty(count, np.int64), np.empty(count), np.empty(count)
-    now, upcoming, waiting, running, steps = 0, 0, 0, 0, 0
-    while (upcoming < count or waiting > 0) and steps <= most:
-        if waiting == 0:
+    key, rate = np.empty(count), np.empty(count)
+    run, chosen = np.empty(count, np.int64), np.empty(count, np.int64)
+    waiting = [(0.0, 0)]
+    waiting.pop()
+    now, upcoming, running, steps = 0, 0, 0, 0
+    while (upcoming < count or running > 0 or len(waiting) > 0) and steps <= most:
+        if running == 0 and len(waiting) == 0:
             now = max(now, release[upcoming])
         for place in range(1, running):  # work left has changed for those that ran alone
-            job, at = queue[place], place
-            while at > 0 and key[queue[at - 1]] > key[job]:
-                queue[at] = queue[at - 1]
+            job, at = run[place], place
+            while at > 0 and key[run[at - 1]] > key[job] and steps <= most:
+                run[at] = run[at - 1]
                 at -= 1
-                steps += 1
-            queue[at] = job
+                steps += COSTLY
+            run[at] = job
         while upcoming < count and release[upcoming] <= now:
             key[upcoming] = width[upcoming] * left[upcoming] if is_by_work else float(start[upcoming])
-            at = waiting
-            while at > 0 and key[queue[at - 1]] > key[upcoming]:
-                queue[at] = queue[at - 1]
-                at -= 1
-                steps += 1
-            queue[at] = upcoming
-            waiting += 1
+            heapq.heappush(waiting, (key[upcoming], upcoming))
             upcoming += 1
-        free, running = gpus, 0
+        free, place, taken = gpus, 0, 0
         step = release[upcoming] - now if upcoming < count else 2**62
-        while running < waiting and free > 0.0:
-            job = queue[running]
+        while free > 0.0 and (place < running or len(waiting) > 0):
+            if place < running and (len(waiting) == 0 or key[run[place]] <= waiting[0][0]):
+                job = run[place]
+                place += 1
+            else:
+                job = heapq.heappop(waiting)[1]
             rate[job] = min(width[job], free)
             free -= rate[job]
             until_done = np.ceil(left[job] * (width[job] / rate[job]))
             step = max(1, int(until_done)) if until_done < step else step
-            running += 1
+            chosen[taken] = job
+            taken += 1
+        for rest in range(place, running):
+            heapq.heappush(waiting, (key[run[rest]], run[rest]))
         now += step
-        kept = 0
-        for place in range(running):
-            job = queue[place]
+        steps += COSTLY * (running + taken + 1)
+        running = 0
+        for at in range(taken):
+            job = chosen[at]
             left[job] -= step * (rate[job] / width[job])
             key[job] = width[job] * left[job] if is_by_work else key[job]
             if left[job] <= 0.0:
                 flow[job] = now - release[job]
             else:
-                queue[kept] = job
-                kept += 1
-        if kept < running:
-            for place in range(running, waiting):
-                queue[kept + place - running] = queue[place]
-            steps += waiting - running
-        waiting -= running - kept
-        steps += running + 1
-        running = kept
+                run[running] = job
+                running += 1
     return flow, steps
