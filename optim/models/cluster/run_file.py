@@ -232,9 +232,10 @@ def _divisible(arrays: RunArrays) -> DivisibleSchedule | None:
     """Return the schedule that limits what prices prove, if the file holds one."""
     if not arrays.has_any("divisible."):
         return None
-    read = {name: arrays.floats if name == "weight" else arrays.whole for name in DIVISIBLE_ARRAYS}
+    job, gpu_type, start_us = (arrays.whole(f"divisible.{name}", 1) for name in ("job", "gpu_type", "start_us"))
+    weight = arrays.floats("divisible.weight", 1)
     with _naming("divisible"):
-        return DivisibleSchedule(**{name: read[name](f"divisible.{name}", 1) for name in DIVISIBLE_ARRAYS})
+        return DivisibleSchedule(job=job, weight=weight, gpu_type=gpu_type, start_us=start_us)
 
 
 def _worth(arrays: RunArrays, header: HeaderDocument, number: int) -> Worth | None:

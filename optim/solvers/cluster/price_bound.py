@@ -133,8 +133,8 @@ class _Fluid:
             end = int((jobs.submit_us[who] + self.flow[who].astype(np.int64)).max(initial=0))
             self._parts.append((mark[:spells], marginal[:spells], end, width, duration))
         self.end_us = jobs.submit_us + self.flow.astype(np.int64)
-        parts = {"job": np.arange(len(jobs)), "weight": np.ones(len(jobs)), "gpu_type": pools.type_of(self.pool)}
-        self.schedule = DivisibleSchedule(**parts, start_us=np.zeros(0, np.int64))
+        facts = {"job": np.arange(len(jobs)), "gpu_type": pools.type_of(self.pool), "start_us": np.zeros(0, np.int64)}
+        self.schedule = DivisibleSchedule(weight=np.ones(len(jobs)), **facts)
 
     def prices(self, edge: IntArray) -> FloatArray:
         """Return the prices at which nobody would change much in it; shape (pools, slots)."""
@@ -217,8 +217,8 @@ class _Search:
         for own, at in enumerate(self.classes):
             facts = (self.release[at], self.duration[at], self.width[at], self.edge, self.first[at])
             best_ends(*facts, self._cheapest(own, price)[0], self.value[at], self.flow[at])
-        total = _dot(self.count, self.value)
-        total -= sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus.tolist(), price, strict=True))
+        income = float(sum(gpus * _dot(self.length, row) for gpus, row in zip(self.pools.gpus, price, strict=True)))
+        total = _dot(self.count, self.value) - income
         if total > self.best:
             self.best, self.best_price = total, price
         return total
